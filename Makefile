@@ -1,0 +1,61 @@
+# Two targets do everything on a fresh machine: `make demo` and `make test`.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: demo demo-clean test unit integration conformance e2e chaos bench lint type fmt reference proto constraints
+
+demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
+	@exec $(BIN)/python manage.py demo
+
+demo-clean:               ## forget the demo's state
+	rm -rf .ipuhub
+
+test: $(STAMP)            ## all tests; what is missing here is skipped with a reason
+	$(BIN)/pytest tests $(ARGS)
+
+unit integration conformance e2e chaos: $(STAMP)
+	$(BIN)/pytest tests/$@ $(ARGS)
+
+bench: $(STAMP)           ## prints figures and ratios; see docs/developer/benchmarks.md
+	$(BIN)/python -m tests.bench $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	IPUHUB_SECRET_KEY=$$($(PYTHON) -c 'import secrets; print(secrets.token_urlsafe(50))') \
+	  $(BIN)/python manage.py check --deploy --fail-level WARNING
+	$(BIN)/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+	$(BIN)/python manage.py make_crd --check
+	$(BIN)/python manage.py make_builtin_schemas --check
+	$(BIN)/python manage.py make_reference --check
+
+type: $(STAMP)
+	$(BIN)/mypy
+
+fmt: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+reference: $(STAMP)       ## generated files: CRD, schemas, reference pages
+	$(BIN)/python manage.py make_crd
+	$(BIN)/python manage.py make_builtin_schemas
+	$(BIN)/python manage.py make_reference
+
+proto: $(STAMP)
+	$(BIN)/python -m partitions.vipu.protos.generate
+
+constraints: $(STAMP)     ## resolve the pins anew
+	$(BIN)/uv pip compile -q pyproject.toml --group dev --upgrade --no-annotate --no-header -o constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "IPUHub needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V 2>&1). Set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -q --disable-pip-version-check uv -c constraints.txt
+	@$(BIN)/uv pip install -q --python $(BIN)/python -c constraints.txt -e . --group dev
+	@touch $@
