@@ -1,0 +1,27 @@
+"""domain: exponential backoff with jitter, as pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+def exponential(attempt: int, *, base: float, maximum: float) -> float:
+    """Seconds to wait after failure number `attempt` (0 is the first): doubling, bounded."""
+    # 2.0**1024 overflows; long before that the maximum decides.
+    return min(base * 2.0 ** min(max(attempt, 0), 64), maximum)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Doubling waits between `first_seconds` and `max_seconds`, each spread over a factor of two.
+
+    The spread keeps many clients of one server from coming back at the same moment.
+    """
+
+    first_seconds: float = 0.8
+    max_seconds: float = 30.0
+
+    def delay_seconds(self, attempt: int, chance: float) -> float:
+        """Wait after failure `attempt` (0 is the first); `chance` is a random number in [0, 1)."""
+        low = exponential(attempt, base=self.first_seconds, maximum=self.max_seconds / 2)
+        return min(low * (1.0 + chance), self.max_seconds)

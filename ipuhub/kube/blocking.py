@@ -1,0 +1,103 @@
+"""io: the API client for synchronous callers: one background thread runs its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from ipuhub.kube.client import KubeClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.kube.resources import Resource
+    from ipuhub.kube.types import ListResult, Manifest
+
+T = TypeVar("T")
+
+
+class BlockingKubeClient:
+    """The verbs of `KubeClient`, with its parameters and errors, as ordinary calls.
+
+    Usable from many threads at once. Use it as a context manager, or call `close`; not from code
+    that runs in an event loop.
+    """
+
+    def __init__(self, config: ClusterConfig, *, timeout_seconds: float = 30.0) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="ipuhub-kube", daemon=True
+        )
+        self._thread.start()
+        self.client = KubeClient(config, timeout_seconds=timeout_seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections and end the thread; a second call does nothing."""
+        if self._loop.is_closed():
+            return
+        self.run(self.client.close)
+        self.run(self._loop.shutdown_default_executor)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+        """Run any coroutine function in the client's loop and return its result."""
+        return asyncio.run_coroutine_threadsafe(function(*args, **kwargs), self._loop).result()
+
+    def get(
+        self, resource: Resource, name: str, namespace: str | None = None, **options: Any
+    ) -> Manifest:
+        """Read one object."""
+        return self.run(self.client.get, resource, name, namespace, **options)
+
+    def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> ListResult:
+        """Read all objects."""
+        return self.run(self.client.list, resource, namespace, **options)
+
+    def create(
+        self, resource: Resource, body: Manifest, namespace: str | None = None, **options: Any
+    ) -> Manifest:
+        """Create an object."""
+        return self.run(self.client.create, resource, body, namespace, **options)
+
+    def replace(self, resource: Resource, body: Manifest, **options: Any) -> Manifest:
+        """Write a whole object."""
+        return self.run(self.client.replace, resource, body, **options)
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: Manifest | Sequence[Any],
+        namespace: str | None = None,
+        **options: Any,
+    ) -> Manifest:
+        """Change parts of an object."""
+        return self.run(self.client.patch, resource, name, body, namespace, **options)
+
+    def delete(
+        self, resource: Resource, name: str, namespace: str | None = None, **options: Any
+    ) -> Manifest:
+        """Delete one object."""
+        return self.run(self.client.delete, resource, name, namespace, **options)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Send anything."""
+        return self.run(self.client.request, method, path, params=params, body=body, **options)

@@ -1,0 +1,243 @@
+"""io: the verbs of the Kubernetes API on plain JSON objects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import structlog
+
+from ipuhub.kube.errors import Gone, ServerError
+from ipuhub.kube.transport import JSON, Request, Transport
+from ipuhub.kube.types import ListResult
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.kube.resources import Resource
+    from ipuhub.kube.types import Manifest, PatchType, Propagation
+
+_UNPAGED_SECONDS: Final = 120.0  # ten thousand pods are 25 MB
+log = structlog.get_logger(__name__)
+_PATCH_TYPES: Final[Mapping[PatchType, str]] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
+
+
+class KubeClient:
+    """One API server, one identity. Use as an async context manager, or call `close`.
+
+    Every method raises `ipuhub.kube.errors.ApiError`. Connections are opened on first use.
+    `calls` counts requests by (verb, plural): get, list, watch, create, replace, patch, delete.
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        user_agent: str = "ipuhub",
+        timeout_seconds: float = 30.0,
+        max_connections: int = 64,
+    ) -> None:
+        self.config = config
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self._transport = Transport(config, user_agent, timeout_seconds, max_connections)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+    ) -> Manifest:
+        """Read one object, or its subresource."""
+        return await self._call("get", resource, "GET", (namespace, name, subresource))
+
+    async def list(  # the API's own parameters
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        resource_version: str = "",
+    ) -> ListResult:
+        """Read all objects, of all namespaces when none is given, in pages of `limit` (0: one).
+
+        All pages show the same moment. When it falls out of the server's history between two
+        pages, the list is read again in one piece, so that slow readers come to an end.
+        """
+        params = selector_params(label_selector, field_selector)
+        if resource_version:
+            params["resourceVersion"] = resource_version
+        try:
+            return await self._list_pages(resource, namespace, params, limit)
+        except Gone as error:
+            if not limit:
+                raise
+            log.info("listing again in one piece", resource=resource.plural, why=error.message)
+            params.pop("resourceVersion", None)
+            return await self._list_pages(resource, namespace, params, 0)
+
+    async def create(
+        self,
+        resource: Resource,
+        body: Manifest,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        name: str | None = None,
+    ) -> Manifest:
+        """Create an object; with `name` and `subresource`, post to it (token, eviction, binding).
+
+        The namespace is the given one, else the body's, else the configuration's.
+        """
+        if resource.namespaced and not namespace:
+            namespace = body.get("metadata", {}).get("namespace") or self.config.namespace
+        return await self._call("create", resource, "POST", (namespace, name, subresource), body)
+
+    async def replace(
+        self, resource: Resource, body: Manifest, *, subresource: str | None = None
+    ) -> Manifest:
+        """Write a whole object (PUT); its metadata.resourceVersion guards against lost updates."""
+        metadata = body["metadata"]
+        where = (metadata.get("namespace"), metadata["name"], subresource)
+        return await self._call("replace", resource, "PUT", where, body)
+
+    async def patch(  # noqa: PLR0913  # the API's own parameters
+        self,
+        resource: Resource,
+        name: str,
+        body: Manifest | Sequence[Any],
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        patch_type: PatchType = "merge",
+        field_manager: str | None = None,
+    ) -> Manifest:
+        """Change parts of an object. A resourceVersion in a merge patch is a precondition."""
+        request = Request(
+            "PATCH",
+            resource.path(namespace, name, subresource),
+            {"fieldManager": field_manager} if field_manager else None,
+            body,
+            _PATCH_TYPES[patch_type],
+        )
+        return await self._send("patch", resource, request)
+
+    async def delete(  # noqa: PLR0913  # the API's own parameters
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period_seconds: int | None = None,
+        propagation: Propagation | None = None,
+    ) -> Manifest:
+        """Delete one object; `uid` and `resource_version` are preconditions (else Conflict).
+
+        Returns the object where it stays a while (grace period, finalizers), else a Status.
+        """
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": grace_period_seconds,
+            "propagationPolicy": propagation,
+            "preconditions": {k: v for k, v in preconditions.items() if v} or None,
+        }
+        body = {key: value for key, value in options.items() if value is not None}
+        return await self._call("delete", resource, "DELETE", (namespace, name, None), body)
+
+    async def request(  # the raw escape hatch
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = JSON,
+        timeout_seconds: float | None = None,
+    ) -> Any:
+        """Send anything (logs, version, a token request); JSON is decoded, other answers are text.
+
+        Counted in `calls` as ("request", method).
+        """
+        self.calls["request", method] += 1
+        request = Request(method, path, params, body, content_type, timeout_seconds)
+        return await self._transport.send(request)
+
+    def stream(
+        self, resource: Resource, path: str, params: Mapping[str, str], silence_seconds: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a watch's endless answer; `ipuhub.kube.watch` makes events of it."""
+        self.calls["watch", resource.plural] += 1
+        return self._transport.stream(path, params, silence_seconds)
+
+    async def _list_pages(
+        self, resource: Resource, namespace: str | None, params: Mapping[str, str], limit: int
+    ) -> ListResult:
+        query = {**params, "limit": str(limit)} if limit else dict(params)
+        items: list[Manifest] = []
+        while True:
+            patience = None if limit else _UNPAGED_SECONDS
+            request = Request("GET", resource.path(namespace), query, timeout_seconds=patience)
+            page = await self._send("list", resource, request)
+            if "items" not in page or "metadata" not in page:
+                # Taken for an empty list, it would make a cache forget everything.
+                raise _bad_answer(f"{request.path} answered no list")
+            for item in page["items"] or ():
+                # The API leaves both out of list items.
+                item.setdefault("apiVersion", resource.api_version)
+                item.setdefault("kind", resource.kind)
+                items.append(item)
+            token = page["metadata"].get("continue")
+            if not token:
+                return ListResult(items, page["metadata"].get("resourceVersion", ""))
+            query["continue"] = token
+            query.pop("resourceVersion", None)  # the token holds the version
+
+    async def _call(
+        self,
+        verb: str,
+        resource: Resource,
+        method: str,
+        where: tuple[str | None, str | None, str | None],
+        body: Manifest | None = None,
+    ) -> Manifest:
+        return await self._send(verb, resource, Request(method, resource.path(*where), body=body))
+
+    async def _send(self, verb: str, resource: Resource, request: Request) -> Manifest:
+        self.calls[verb, resource.plural] += 1
+        answer = await self._transport.send(request)
+        if not isinstance(answer, dict):  # a proxy's or a login's page, with status 200
+            raise _bad_answer(f"{request.path} answered no object: {str(answer)[:80]!r}")
+        return answer
+
+
+def _bad_answer(message: str) -> ServerError:
+    return ServerError(502, "BadAnswer", message)
+
+
+def selector_params(label_selector: str, field_selector: str) -> dict[str, str]:
+    """Query parameters of a list or watch that is limited by selectors."""
+    pairs = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {key: value for key, value in pairs.items() if value}

@@ -1,0 +1,171 @@
+"""io: where the Authorization header and the client certificate come from, and when they rotate."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ipuhub.kube.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What one moment's requests carry: a header value, or a certificate and key (PEM), or none."""
+
+    authorization: str = ""
+    certificate: bytes = b""
+    key: bytes = b""
+
+
+class CredentialSource(Protocol):
+    """Gives the credentials of now. `read` may block: it reads files or runs a program."""
+
+    def is_fresh(self) -> bool:
+        """Whether what `read` returned last is still to be used; cheap."""
+
+    def invalidate(self) -> None:
+        """The server refused the credentials: the next `read` must get new ones."""
+
+    def read(self) -> Credentials:
+        """Return the credentials. Raises ConfigError with a sentence that says what to do."""
+
+
+class StaticCredentials:
+    """Credentials that never change: a token or password in a kubeconfig, or none at all."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    def is_fresh(self) -> bool:
+        """Always."""
+        return True
+
+    def invalidate(self) -> None:
+        """Nothing newer exists."""
+
+    def read(self) -> Credentials:
+        """Return them."""
+        return self._credentials
+
+
+class FileCredentials:
+    """A bearer token, or a certificate and its key, in files that somebody else replaces.
+
+    Files are looked at before each request (a stat costs microseconds), so that a rotated token
+    is used at once and an expired one never for long.
+    """
+
+    def __init__(self, token: str = "", certificate: str = "", key: str = "") -> None:
+        self._paths = {"token": token, "certificate": certificate, "key": key}
+        self._seen: Mapping[str, object] | None = None
+
+    def is_fresh(self) -> bool:
+        """Whether no file has changed."""
+        return self._seen is not None and self._seen == self._marks()
+
+    def invalidate(self) -> None:
+        """Read the files again."""
+        self._seen = None
+
+    def read(self) -> Credentials:
+        """Return what the files hold now."""
+        marks = self._marks()
+        content = {name: self._content(path) for name, path in self._paths.items()}
+        token = content["token"].decode().strip()
+        if self._paths["token"] and not token:
+            raise ConfigError(f"Token file {self._paths['token']} is empty: put a token into it.")
+        self._seen = marks
+        return Credentials(
+            f"Bearer {token}" if token else "", content["certificate"], content["key"]
+        )
+
+    def _marks(self) -> Mapping[str, object]:
+        return {path: _file_mark(path) for path in self._paths.values() if path}
+
+    def _content(self, path: str) -> bytes:
+        if not path:
+            return b""
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"Cannot read credentials from {path}: {error.strerror}.") from error
+
+
+def _file_mark(path: str) -> object:
+    """Tell one content of a file from the next, through the symlinks of mounted volumes too."""
+    try:
+        state = Path(path).stat()
+    except OSError:
+        return None
+    return (state.st_mtime_ns, state.st_size, state.st_ino)
+
+
+class ExecCredentials:
+    """A kubeconfig's exec plug-in, run when its credentials are about to expire or were refused.
+
+    `run` returns the plug-in's ExecCredential status. Credentials are renewed one minute before
+    they expire, or in the last fifth of a shorter life, so that a plug-in whose tokens live a
+    minute does not run for every request.
+    """
+
+    def __init__(self, run: Callable[[], Mapping[str, Any]], now: Callable[[], datetime]) -> None:
+        self._run = run
+        self._now = now
+        self._valid_until: datetime | None = None
+
+    def is_fresh(self) -> bool:
+        """Whether the last credentials are not near their end."""
+        return self._valid_until is not None and self._now() < self._valid_until
+
+    def invalidate(self) -> None:
+        """Run the plug-in again."""
+        self._valid_until = None
+
+    def read(self) -> Credentials:
+        """Run the plug-in."""
+        status = self._run()
+        now = self._now()
+        self._valid_until = _renewal_time(status.get("expirationTimestamp"), now)
+        token = status.get("token") or ""
+        certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
+        if not token and not (certificate and key):
+            raise ConfigError(
+                "The kubeconfig's exec plug-in returned neither a token nor a client certificate "
+                "with its key. Log in again with the tool it belongs to."
+            )
+        return Credentials(
+            f"Bearer {token}" if token else "", (certificate or "").encode(), (key or "").encode()
+        )
+
+
+def _renewal_time(expires: str | datetime | None, now: datetime) -> datetime:
+    if not expires:
+        return datetime.max.replace(tzinfo=UTC)
+    if isinstance(expires, str):
+        expires = datetime.fromisoformat(expires)
+    return expires - min(timedelta(minutes=1), (expires - now) / 5)
+
+
+def load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
+    """Make `context` show the client certificate on its next connections.
+
+    OpenSSL reads certificates from files only; the key lies in a private folder for that moment.
+    Raises ConfigError when certificate and key are not PEM or do not belong together.
+    """
+    with tempfile.TemporaryDirectory(prefix="ipuhub-") as folder:
+        path = Path(folder) / "client.pem"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(credentials.certificate + b"\n" + credentials.key)
+        try:
+            context.load_cert_chain(path)
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigError(f"The client certificate cannot be used: {error}.") from error

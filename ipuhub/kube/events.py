@@ -1,0 +1,165 @@
+"""io: core/v1 Events about objects: counted up instead of repeated, and never a flood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+from uuid import uuid4
+
+import structlog
+
+from ipuhub.kube.errors import ApiError, NotFound
+from ipuhub.kube.resources import EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.types import Manifest
+
+log = structlog.get_logger(__name__)
+K = TypeVar("K")
+V = TypeVar("V")
+EventType: TypeAlias = Literal["Normal", "Warning"]
+
+_SAME_FOR: Final = timedelta(minutes=10)
+_BURST: Final = 25  # Events of one object at once; then one in five minutes, as in client-go
+_REFILL: Final = timedelta(minutes=5)
+_REMEMBERED: Final = 4096
+_MESSAGE_BYTES: Final = 1024  # the API's limit
+_NAME_LENGTH: Final = 253
+
+
+@dataclass(slots=True)
+class _Seen:
+    namespace: str
+    name: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+
+
+@dataclass(slots=True)
+class _Budget:
+    left: float
+    at: datetime
+
+
+class EventRecorder:
+    """Writes Events in the name of `component`. `clock` gives aware UTC times."""
+
+    def __init__(self, client: KubeClient, component: str, clock: Callable[[], datetime]) -> None:
+        self._client = client
+        self._component = component
+        self._clock = clock
+        self._seen: dict[tuple[str, ...], _Seen] = {}
+        self._budgets: dict[str, _Budget] = {}
+        self.dropped = 0
+        """Events not written: over an object's budget, or refused by the server."""
+
+    async def record(
+        self,
+        regarding: Manifest,
+        *,
+        type: str = "Normal",  # noqa: A002  # the API's word
+        reason: str,
+        message: str,
+    ) -> None:
+        """Say `message` about `regarding`. The same again within 10 minutes is counted up.
+
+        Never raises ApiError: an Event that cannot be written is logged and dropped.
+        """
+        now = self._clock()
+        identity = _identity(regarding)
+        text = _cut(message)
+        if not self._may_write(identity, now):
+            self.dropped += 1
+            return
+        key = (identity, type, reason, text)
+        try:
+            seen = self._seen.get(key)
+            if seen is not None and now - seen.last_at < _SAME_FOR and await self._count(seen, now):
+                _remember(self._seen, key, seen)
+                return
+            event = {**self._about(regarding, now), "type": type, "reason": reason, "message": text}
+            created = await self._client.create(EVENTS, event)
+        except ApiError as error:
+            self.dropped += 1
+            log.warning("event not written", reason=reason, about=identity, problem=str(error))
+            return
+        metadata = created["metadata"]
+        fresh = _Seen(metadata["namespace"], metadata["name"], 1, now, now)
+        _remember(self._seen, key, fresh)
+
+    def _may_write(self, identity: str, now: datetime) -> bool:
+        budget = self._budgets.pop(identity, None) or _Budget(_BURST, now)
+        budget.left = min(_BURST, budget.left + (now - budget.at) / _REFILL)
+        budget.at = now
+        _remember(self._budgets, identity, budget)
+        if budget.left < 1:
+            return False
+        budget.left -= 1
+        return True
+
+    async def _count(self, seen: _Seen, now: datetime) -> bool:
+        seen.count += 1
+        change = {"count": seen.count, "lastTimestamp": _timestamp(now)}
+        try:
+            await self._client.patch(EVENTS, seen.name, change, seen.namespace)
+        except NotFound:
+            return False  # Events expire after an hour, and with their namespace
+        seen.last_at = now
+        return True
+
+    def _about(self, regarding: Manifest, now: datetime) -> Manifest:
+        metadata = regarding["metadata"]
+        suffix = f".{uuid4().hex[:16]}"
+        involved = {
+            "apiVersion": regarding.get("apiVersion"),
+            "kind": regarding.get("kind"),
+            **{key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")},
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": metadata["name"][: _NAME_LENGTH - len(suffix)].rstrip(".-") + suffix,
+                # Events of cluster-wide objects live in "default"; kubectl looks there.
+                "namespace": metadata.get("namespace") or "default",
+            },
+            "involvedObject": {key: value for key, value in involved.items() if value},
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._component,
+            "firstTimestamp": _timestamp(now),
+            "lastTimestamp": _timestamp(now),
+            "count": 1,
+        }
+
+
+def _identity(regarding: Manifest) -> str:
+    metadata = regarding["metadata"]
+    namespace = metadata.get("namespace", "")
+    return metadata.get("uid") or f"{regarding.get('kind')} {namespace}/{metadata['name']}"
+
+
+def _cut(message: str) -> str:
+    """Cut a message to what the API takes, at a character's border."""
+    raw = message.encode()
+    if len(raw) <= _MESSAGE_BYTES:
+        return message
+    return raw[: _MESSAGE_BYTES - 3].decode(errors="ignore") + "..."
+
+
+def _timestamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _remember(entries: dict[K, V], key: K, value: V) -> None:
+    """Put an entry last; the one that was not touched for longest goes when there are too many."""
+    entries.pop(key, None)
+    if len(entries) >= _REMEMBERED:
+        del entries[next(iter(entries))]
+    entries[key] = value

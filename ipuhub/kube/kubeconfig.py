@@ -1,0 +1,205 @@
+"""io: kubeconfig files and in-cluster credentials, read with the `kubernetes` package."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import yaml
+
+from ipuhub.kube.cluster import ClusterConfig, Trust
+from ipuhub.kube.credentials import (
+    Credentials,
+    ExecCredentials,
+    FileCredentials,
+    StaticCredentials,
+)
+from ipuhub.kube.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ipuhub.kube.credentials import CredentialSource
+
+ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def read_kubeconfig(paths: str, context: str) -> ClusterConfig:
+    """Read `paths` (one file, or several joined by a colon) and take `context` or the current one.
+
+    Raises ConfigError.
+    """
+    package = _package()
+    with _explained(f"Kubeconfig {paths}"):
+        merged = package.kube_config.KubeConfigMerger(paths).config
+        if merged is None:
+            raise ConfigError(
+                f"Kubeconfig {paths} does not exist. Set KUBECONFIG to the file of your cluster."
+            )
+        loader = package.kube_config.KubeConfigLoader(
+            config_dict=merged, active_context=context or None
+        )
+        entry = loader.current_context["context"]
+        cluster_node = merged["clusters"].get_with_name(entry["cluster"])
+        cluster = dict(cluster_node["cluster"].value)
+        user, folder = _user_of(merged, entry.get("user"))
+        return ClusterConfig(
+            _server_of(cluster, paths),
+            entry.get("namespace") or "default",
+            trust=_trust_of(cluster, _folder_of(cluster_node)),
+            source=_source_of(user, folder, cluster_node["cluster"]),
+        )
+
+
+def read_in_cluster() -> ClusterConfig:
+    """The service account that Kubernetes mounts into a pod; its token is re-read as it rotates.
+
+    Raises ConfigError outside a pod.
+    """
+    from kubernetes.client import Configuration
+
+    with _explained("The pod's service account"):
+        found: Any = Configuration()
+        _package().load_incluster_config(client_configuration=found, try_refresh_token=False)
+        namespace = ACCOUNT_FOLDER / "namespace"
+        return ClusterConfig(
+            found.host,
+            namespace.read_text().strip() if namespace.is_file() else "default",
+            trust=Trust(authorities=Path(found.ssl_ca_cert).read_text()),
+            source=FileCredentials(token=str(ACCOUNT_FOLDER / "token")),
+        )
+
+
+def _package() -> Any:
+    """The `kubernetes` package's configuration module; untyped, and slow to load."""
+    import kubernetes.config
+
+    return kubernetes.config
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (
+        _package().ConfigException,
+        OSError,
+        yaml.YAMLError,
+        AttributeError,
+        TypeError,
+    ) as error:
+        # The package raises AttributeError and TypeError on YAML that is no kubeconfig.
+        raise ConfigError(f"{what} cannot be used: {error}.") from error
+
+
+def _folder_of(node: Any) -> Path:
+    """Relative paths in a kubeconfig mean the folder of the file they stand in."""
+    return Path(node.path).resolve().parent if node.path else Path()
+
+
+def _user_of(merged: Any, name: str | None) -> tuple[Mapping[str, Any], Path]:
+    node = merged["users"].get_with_name(name, safe=True) if name else None
+    if node is None:
+        return {}, Path()
+    return dict(node.value.get("user") or {}), _folder_of(node)
+
+
+def _server_of(cluster: Mapping[str, Any], paths: str) -> str:
+    server = cluster.get("server")
+    if not server:
+        raise ConfigError(f"Kubeconfig {paths} names no server for its cluster.")
+    return str(server)
+
+
+def _trust_of(cluster: Mapping[str, Any], folder: Path) -> Trust:
+    server = str(cluster.get("server"))
+    return Trust(
+        authorities=_material(cluster, "certificate-authority", folder).decode(),
+        verify=not cluster.get("insecure-skip-tls-verify", False),
+        server_name=str(cluster.get("tls-server-name") or ""),
+        proxy=str(cluster.get("proxy-url") or _environment_proxy(server)),
+    )
+
+
+def _environment_proxy(server: str) -> str:
+    """HTTPS_PROXY and NO_PROXY as kubectl reads them: never for this machine."""
+    url = urlsplit(server)
+    host = url.hostname or ""
+    if host == "localhost" or host.startswith("127.") or host == "::1" or proxy_bypass(host):
+        return ""
+    return getproxies().get(url.scheme, "")
+
+
+def _material(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
+    """PEM given inline as base64 (`<key>-data`, preferred) or as a file (`<key>`), or nothing."""
+    inline = entry.get(f"{key}-data")
+    if inline:
+        try:
+            return base64.b64decode("".join(str(inline).split()), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise ConfigError(f"{key}-data in the kubeconfig is no base64: {error}.") from error
+    path = entry.get(key)
+    return (folder / path).read_bytes() if path else b""
+
+
+def _source_of(user: Mapping[str, Any], folder: Path, cluster: Any) -> CredentialSource:
+    if "exec" in user:
+        return ExecCredentials(_PlugIn(user["exec"], folder, cluster), lambda: datetime.now(UTC))
+    if "auth-provider" in user:
+        name = (user["auth-provider"] or {}).get("name", "")
+        raise ConfigError(
+            f"auth-provider {name!r} was removed from Kubernetes clients in 1.26. "
+            "Use the exec plug-in of your provider (kubectl oidc-login, gke-gcloud-auth-plugin)."
+        )
+    if user.get("tokenFile") and not user.get("token"):
+        return FileCredentials(token=str(folder / user["tokenFile"]))
+    certificate, key = user.get("client-certificate"), user.get("client-key")
+    inline = any(user.get(name) for name in ("client-certificate-data", "token"))
+    if certificate and key and not inline:
+        return FileCredentials(certificate=str(folder / certificate), key=str(folder / key))
+    return StaticCredentials(
+        Credentials(
+            _authorization_of(user),
+            _material(user, "client-certificate", folder),
+            _material(user, "client-key", folder),
+        )
+    )
+
+
+def _authorization_of(user: Mapping[str, Any]) -> str:
+    if user.get("token"):
+        return f"Bearer {user['token']}"
+    if user.get("username") and user.get("password"):
+        pair = f"{user['username']}:{user['password']}"
+        return "Basic " + base64.b64encode(pair.encode()).decode()
+    return ""
+
+
+class _PlugIn:
+    """Runs an exec plug-in through the package; its failures become sentences."""
+
+    def __init__(self, spec: Mapping[str, Any], folder: Path, cluster: Any) -> None:
+        self._spec = _package().kube_config.ConfigNode("exec", dict(spec))
+        self._folder = str(folder)
+        self._cluster = cluster
+
+    def __call__(self) -> Mapping[str, Any]:
+        package = _package()
+        command = self._spec.value.get("command")
+        hint = self._spec.value.get("installHint") or "Is it installed and on the PATH?"
+        try:
+            provider = package.exec_provider.ExecProvider(self._spec, self._folder, self._cluster)
+            status: Mapping[str, Any] = provider.run()
+        except package.ConfigException as error:
+            raise ConfigError(f"The exec plug-in {command} failed: {error}.") from error
+        except OSError as error:
+            raise ConfigError(
+                f"The exec plug-in {command} does not run: {error}. {hint}"
+            ) from error
+        return status

@@ -1,0 +1,106 @@
+"""io: bearer tokens for other services: from the API server, from a file, or fixed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from ipuhub.kube.credentials import FileCredentials
+from ipuhub.kube.errors import ApiError
+from ipuhub.kube.resources import SERVICE_ACCOUNTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipuhub.kube.client import KubeClient
+
+log = structlog.get_logger(__name__)
+_LIFE_SECONDS: Final = 3600
+_RENEW_AT: Final = 0.8  # of the life: leaves time for an API server that is away for minutes
+_RETRY_SECONDS: Final = 5.0
+
+
+class FixedToken:
+    """A token that never changes."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def __call__(self) -> str:
+        """Return it."""
+        return self._token
+
+
+class FileToken:
+    """A token in a file that somebody else renews (a projected volume); read again on change."""
+
+    def __init__(self, path: str) -> None:
+        self._file = FileCredentials(token=path)
+        self._token = ""
+
+    async def __call__(self) -> str:
+        """Return the file's token of now. Raises ConfigError when it cannot be read."""
+        if not self._file.is_fresh():
+            self._token = self._file.read().authorization.removeprefix("Bearer ")
+        return self._token
+
+
+class TokenSource:
+    """Tokens of service account `namespace/name` for one audience, renewed at 80 % of their life.
+
+    While the API server is away, the old token is used until it expires.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        service_account: str,
+        audience: str,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        namespace, _, name = service_account.partition("/")
+        if not namespace or not name:
+            raise ValueError(f"{service_account!r} is no service account: write namespace/name")
+        self._client = client
+        self._account = (namespace, name)
+        self._audience = audience
+        self._now = now
+        self._token = ""
+        self._renew_at = self._expires_at = datetime.min.replace(tzinfo=UTC)
+        self._tried_at = self._renew_at
+        self._lock = asyncio.Lock()
+
+    async def __call__(self) -> str:
+        """Return a valid token. Raises ApiError when there is none and none can be had."""
+        if self._now() >= self._renew_at:
+            async with self._lock:
+                if self._now() >= self._renew_at:
+                    await self._renew()
+        return self._token
+
+    async def _renew(self) -> None:
+        asked_at = self._now()
+        usable = bool(self._token) and asked_at < self._expires_at
+        if usable and (asked_at - self._tried_at).total_seconds() < _RETRY_SECONDS:
+            return
+        self._tried_at = asked_at
+        namespace, name = self._account
+        spec = {"audiences": [self._audience], "expirationSeconds": _LIFE_SECONDS}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        try:
+            answer = await self._client.create(
+                SERVICE_ACCOUNTS, body, namespace, subresource="token", name=name
+            )
+        except ApiError as error:
+            if not usable:
+                raise
+            log.warning("token not renewed", account=f"{namespace}/{name}", problem=str(error))
+            return
+        self._token = answer["status"]["token"]
+        # The server may grant another life than was asked for.
+        self._expires_at = datetime.fromisoformat(answer["status"]["expirationTimestamp"])
+        self._renew_at = asked_at + (self._expires_at - asked_at) * _RENEW_AT

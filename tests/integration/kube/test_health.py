@@ -1,0 +1,81 @@
+"""The health pages of a process."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+from ipuhub.health import Health
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+async def pages(health: Health) -> dict[str, tuple[int, str]]:
+    """Fetch both pages: path -> (status, text)."""
+    runner = await health.serve("127.0.0.1", 0)
+    port = runner.addresses[0][1]
+    found = {}
+    async with aiohttp.ClientSession() as session:
+        for path in ("healthz", "readyz"):
+            async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
+                found[path] = (answer.status, await answer.text())
+    await runner.cleanup()
+    return found
+
+
+async def test_a_process_without_troubles_says_ok(clock: Clock) -> None:
+    health = Health(clock)
+    health.set("cache", True)
+    health.ask("watch", lambda: "")
+    health.beat("loop")
+    assert await pages(health) == {"healthz": (200, "ok"), "readyz": (200, "ok")}
+
+
+async def test_readiness_names_each_failing_check_and_liveness_does_not_care(
+    clock: Clock,
+) -> None:
+    health = Health(clock)
+    health.set("cache", False, "not listed yet")
+    health.set("proxy", False)
+    health.set("fine", True, "ignored")
+    health.ask("watch", lambda: "pods: no answer")
+    got = await pages(health)
+    assert got["healthz"] == (200, "ok")
+    want = "cache: not listed yet\nproxy: no\nwatch: pods: no answer\n"
+    assert got["readyz"] == (503, want)
+    health.set("cache", True)
+    health.set("proxy", True)
+    assert health.not_ready() == ["watch: pods: no answer"]
+
+
+async def test_a_loop_that_stands_still_makes_the_process_unhealthy_until_it_moves(
+    clock: Clock,
+) -> None:
+    health = Health(clock)
+    health.expect_beat("sweep", 60)
+    clock.now = 60
+    assert health.not_alive() == []
+    clock.now = 61
+    want = "sweep: silent for 61 s, allowed are 60\n"
+    assert await pages(health) == {"healthz": (503, want), "readyz": (503, want)}
+    health.beat("sweep")
+    assert health.not_alive() == []
+    clock.now = 122
+    assert health.not_alive() == ["sweep: silent for 61 s, allowed are 60"]
+
+
+async def test_the_first_beat_is_a_promise_too(clock: Clock) -> None:
+    health = Health(clock)
+    health.beat("loop", max_age_seconds=10)
+    clock.now = 11
+    assert health.not_alive() == ["loop: silent for 11 s, allowed are 10"]

@@ -1,0 +1,54 @@
+"""Spans and ages, as kubectl prints them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from ipuhub.ages import age, human_duration
+
+NOW = dt.datetime(2026, 11, 21, 9, 0, 0, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        (-5, "<invalid>"),
+        (-1, "0s"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (121, "2m1s"),
+        (599, "9m59s"),
+        (600, "10m"),
+        (3 * 3600 - 1, "179m"),
+        (3 * 3600, "3h"),
+        (3 * 3600 + 60, "3h1m"),
+        (8 * 3600, "8h"),
+        (47 * 3600 + 3599, "47h"),
+        (48 * 3600, "2d"),
+        (49 * 3600, "2d1h"),
+        (8 * 86400, "8d"),
+        (729 * 86400, "729d"),
+        (730 * 86400, "2y"),
+        (731 * 86400, "2y1d"),
+        (8 * 365 * 86400, "8y"),
+    ],
+)
+def test_spans_read_as_kubectl_prints_them(seconds, want):
+    assert human_duration(seconds) == want
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "want"),
+    [
+        (None, "<unknown>"),
+        ("bad", "<invalid>"),
+        ("2026-11-21T08:00:00", "<invalid>"),
+        ("2020-01-01T00:00:00Z", "6y326d"),
+        ("2026-11-21T08:59:58.500000Z", "1s"),
+    ],
+)
+def test_an_age_is_counted_from_now(timestamp, want):
+    assert age(timestamp, NOW) == want

@@ -1,0 +1,103 @@
+"""Settings come from the environment, fail loudly, and can come from files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ipuhub.database import database_settings
+from ipuhub.env import Env, SettingError
+from ipuhub.reference import settings_page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_setting_that_is_not_there_has_its_default() -> None:
+    assert Env({}).integer("A", 7, doc="x") == 7
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "want"),
+    [
+        ("integer", "12", 12),
+        ("number", "0.5", 0.5),
+        ("switch", "Off", False),
+        ("words", " a, b,,", ["a", "b"]),
+        ("text", "", ""),
+    ],
+)
+def test_each_reader_parses_its_kind(read: str, text: str, want: object) -> None:
+    default = {"integer": 1, "number": 1.0, "switch": True, "words": [], "text": "x"}[read]
+    assert getattr(Env({"A": text}), read)("A", default, doc="x") == want
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "says"),
+    [
+        ("integer", "many", "A must be integer, at least 1, not 'many'"),
+        ("integer", "0", "A must be integer, at least 1, not '0'"),
+        ("switch", "maybe", "A must be on or off, not 'maybe'"),
+    ],
+)
+def test_a_bad_value_names_the_variable_and_what_it_expects(
+    read: str, text: str, says: str
+) -> None:
+    extra = {"minimum": 1} if read == "integer" else {}
+    with pytest.raises(SettingError) as caught:
+        getattr(Env({"A": text}), read)("A", 1, doc="x", **extra)
+    assert str(caught.value) == says
+
+
+@pytest.mark.parametrize("text", ["nan", "-1", "inf-"])
+def test_a_number_below_its_minimum_or_no_number_is_refused(text: str) -> None:
+    with pytest.raises(SettingError):
+        Env({"A": text}).number("A", 1.0, doc="x")
+
+
+def test_a_choice_outside_the_list_is_refused() -> None:
+    with pytest.raises(SettingError, match="one of a, b"):
+        Env({"A": "c"}).choice("A", "a", ("a", "b"), doc="x")
+
+
+def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    assert Env({"A_FILE": str(secret)}).text("A", "", doc="x") == "s3cret"
+
+
+def test_a_secret_in_both_places_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="both set"):
+        Env({"A": "x", "A_FILE": str(tmp_path / "a")}).text("A", "", doc="x")
+
+
+def test_a_missing_secret_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="A_FILE.*nowhere"):
+        Env({"A_FILE": str(tmp_path / "nowhere")}).text("A", "", doc="x")
+
+
+def test_every_setting_read_stands_on_the_reference_page() -> None:
+    env = Env({})
+    env.integer("B_SECONDS", 5, doc="How long.")
+    env.text("A", "", doc="What.")
+    rows = settings_page(env.declared.values()).splitlines()[-2:]
+    assert rows == ["| `A` | text |  | What. |", "| `B_SECONDS` | integer | `5` | How long. |"]
+
+
+def test_a_database_url_becomes_django_settings() -> None:
+    got = database_settings("postgresql://me:p%40ss@db:5433/hub?sslmode=require")
+    want = {"NAME": "hub", "USER": "me", "PASSWORD": "p@ss", "HOST": "db", "PORT": 5433}
+    assert {key: got[key] for key in want} == want
+    assert got["OPTIONS"] == {"sslmode": "require"}
+
+
+def test_a_socket_folder_goes_into_the_query() -> None:
+    got = database_settings("postgresql:///hub?host=/run/postgresql")
+    assert (got["HOST"], got["NAME"], got["OPTIONS"]) == ("/run/postgresql", "hub", {})
+
+
+@pytest.mark.parametrize("url", ["sqlite:///x", "mysql://a/b", "postgresql://h:99999/x"])
+def test_another_database_is_refused_with_the_form_that_is_wanted(url: str) -> None:
+    with pytest.raises(SettingError, match="DATABASE_URL"):
+        database_settings(url)
