@@ -1,0 +1,83 @@
+"""domain: how many stand-in nodes there are, what they offer, and how long pods take on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node taint; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    value: str
+    effect: str
+
+    @classmethod
+    def parse(cls, text: str) -> Taint:
+        """Read `key=value:Effect` or `key:Effect`. Raises ValueError."""
+        pair, colon, effect = text.rpartition(":")
+        key, _, value = pair.partition("=")
+        if not colon or not key or effect not in {"NoSchedule", "PreferNoSchedule", "NoExecute"}:
+            raise ValueError(f"taint {text!r}: write key=value:NoSchedule or key=value:NoExecute")
+        return cls(key, value, effect)
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """Seconds that pods take where their sim/ annotations say nothing.
+
+    `launcher` and `worker` are run times of an IPUJob's pods, `pod` of others that are not to
+    run for ever; `backoff` doubles at each restart up to `backoff_max`.
+    """
+
+    launcher: float = 900.0
+    worker: float = 900.0
+    pod: float = 900.0
+    startup: float = 0.0
+    backoff: float = 10.0
+    backoff_max: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class StandInOptions:
+    """The nodes `<prefix><first>` ... and their behaviour; all times in seconds.
+
+    `{i}` in a label value is replaced by the node's number. `extended` are further resources
+    (name to amount). `scheduler`, `lifecycle` (dead nodes and their pods) and `claims` (binding
+    of volume claims) take the part of controllers that a full cluster has already.
+    `eviction_seconds` replaces the tolerationSeconds of pods on dead nodes.
+    """
+
+    nodes: int = 4
+    first: int = 0
+    prefix: str = "node-"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    cpu: str = "32"
+    memory: str = "256Gi"
+    pods: int = 110
+    extended: Mapping[str, str] = field(default_factory=dict)
+    durations: Durations = field(default_factory=Durations)
+    scheduler: bool = True
+    scheduler_name: str = "default-scheduler"
+    lifecycle: bool = True
+    claims: bool = True
+    lease_seconds: float = 10.0
+    status_seconds: float = 300.0
+    dead_after_seconds: float = 40.0
+    eviction_seconds: float | None = None
+    concurrency: int = 16
+
+    def node_names(self) -> tuple[str, ...]:
+        """Names of all nodes, by number."""
+        return tuple(f"{self.prefix}{number}" for number in range(self.first, self.end))
+
+    @property
+    def end(self) -> int:
+        """The number after the last node's."""
+        return self.first + self.nodes

@@ -1,0 +1,178 @@
+"""io: drives the pods that are bound to the stand-in nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ipuhub.devcluster.kubelet.attempts import (
+    are_workers_ready,
+    attempt_of,
+    is_worker,
+    waits_for_workers,
+)
+from ipuhub.devcluster.kubelet.behaviour import Behaviour
+from ipuhub.devcluster.kubelet.conditions import TERMINAL
+from ipuhub.devcluster.kubelet.life import PodState, Situation
+from ipuhub.devcluster.kubelet.machine import advance, build_patch
+from ipuhub.devcluster.kubelet.nodes import is_down
+from ipuhub.devcluster.kubelet.workers import run_workers
+from ipuhub.devcluster.kubelet.world import BY_ATTEMPT, BY_NODE
+from ipuhub.kube.errors import Conflict, NotFound
+from ipuhub.kube.resources import PODS
+from ipuhub.kube.store import key_of
+from ipuhub.kube.workqueue import WorkQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ipuhub.devcluster.kubelet.life import Step
+    from ipuhub.devcluster.kubelet.nodes import StandInNode
+    from ipuhub.devcluster.kubelet.world import World
+    from ipuhub.kube.store import ObjectKey
+    from ipuhub.kube.types import Manifest
+
+_LEFT_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Run:
+    """One pod on its node; `is_removed`: nothing is left to do but to see it go.
+
+    `is_left`: the API server was left a moment to remove it.
+    """
+
+    state: PodState
+    ip: str
+    is_left: bool = False
+    is_removed: bool = False
+
+
+class PodDriver:
+    """Writes the status of each pod as it goes through its life, and removes deleted ones.
+
+    A status is written only when it changes. Memory holds nothing that the API does not have,
+    but fractions of a second.
+    """
+
+    def __init__(self, world: World, nodes: Mapping[str, StandInNode]) -> None:
+        self._world = world
+        self._stand_ins = nodes
+        self._recorder = world.recorder("kubelet")
+        self._queue: WorkQueue[ObjectKey] = WorkQueue(first_seconds=0.1, max_seconds=30.0)
+        self._runs: dict[str, _Run] = {}
+        world.pods.add_handler(self._on_pod)
+        world.nodes.add_handler(self._on_node)
+
+    async def run(self) -> None:
+        """Drive pods until cancelled."""
+        await self._world.pods.wait_synced()
+        await self._world.nodes.wait_synced()
+        concurrency = self._world.options.concurrency
+        await run_workers(self._queue, self._drive, concurrency, "pods")
+
+    def _on_pod(self, old: Manifest | None, new: Manifest | None) -> None:
+        pod = new or old
+        if pod is None:
+            return
+        if new is None:
+            self._runs.pop(pod["metadata"]["uid"], None)
+        elif new["spec"].get("nodeName") in self._stand_ins:
+            self._queue.add(key_of(new))
+        if is_worker(pod):
+            for launcher in self._world.pods.by_index(BY_ATTEMPT, attempt_of(pod)):
+                if waits_for_workers(launcher):
+                    self._queue.add(key_of(launcher))
+
+    def _on_node(self, old: Manifest | None, new: Manifest | None) -> None:
+        if new is None or new["metadata"]["name"] not in self._stand_ins:
+            return
+        if old is None or is_down(old) != is_down(new):
+            for pod in self._world.pods.by_index(BY_NODE, new["metadata"]["name"]):
+                self._queue.add(key_of(pod))
+
+    async def _drive(self, key: ObjectKey) -> None:
+        pod = self._world.pods.get(*key)
+        node = None if pod is None else self._living_node(pod)
+        if pod is None or node is None:
+            return
+        run = self._run_of(pod, node)
+        if run.is_removed:
+            return
+        now = self._world.now()
+        situation = Situation(
+            now,
+            Behaviour(pod, self._world.options.durations),
+            node.ip,
+            run.ip,
+            waits_for_workers(pod) and self._has_workers(pod),
+        )
+        step = advance(pod, run.state, situation)
+        if step.is_changed:
+            await self._write(pod, step)
+        run.state = step.state
+        if step.remove:
+            if pod["metadata"].get("deletionGracePeriodSeconds") == 0 and not run.is_left:
+                # The server removes it itself, unless it was stopped just now.
+                run.is_left = True
+                self._queue.add_after(key, _LEFT_SECONDS)
+                return
+            await self._remove(pod)
+            run.is_removed = True
+        elif step.wake_at is not None:
+            self._queue.add_after(key, (step.wake_at - now).total_seconds())
+
+    def _living_node(self, pod: Manifest) -> StandInNode | None:
+        name = pod["spec"].get("nodeName") or ""
+        found = self._world.nodes.get("", name)
+        return None if found is None or is_down(found) else self._stand_ins.get(name)
+
+    def _has_workers(self, pod: Manifest) -> bool:
+        return are_workers_ready(pod, self._world.pods.by_index(BY_ATTEMPT, attempt_of(pod)))
+
+    def _run_of(self, pod: Manifest, node: StandInNode) -> _Run:
+        uid = pod["metadata"]["uid"]
+        run = self._runs.get(uid)
+        if run is None:
+            state = PodState.observed(pod)
+            ip = state.status.get("podIP") or node.choose_pod_ip(self._taken(node))
+            run = self._runs[uid] = _Run(state, ip)
+        ended_elsewhere = (pod.get("status") or {}).get("phase") in TERMINAL
+        if ended_elsewhere and run.state.status["phase"] not in TERMINAL:
+            run.state = PodState.observed(pod)
+        return run
+
+    def _taken(self, node: StandInNode) -> set[str]:
+        pods = self._world.pods.by_index(BY_NODE, node.name)
+        runs = (self._runs.get(pod["metadata"]["uid"]) for pod in pods)
+        return {(pod.get("status") or {}).get("podIP", "") for pod in pods} | {
+            run.ip for run in runs if run
+        }
+
+    async def _write(self, pod: Manifest, step: Step) -> None:
+        metadata = pod["metadata"]
+        patch = build_patch(metadata["uid"], step.state.status)
+        where = (metadata["name"], patch, metadata["namespace"])
+        try:
+            await self._world.client.patch(
+                PODS, *where, subresource="status", patch_type="strategic"
+            )
+        except NotFound:
+            return  # force-deleted; the watch will say so
+        for note in step.notes:
+            await self._recorder.record(
+                pod, type=note.type, reason=note.reason, message=note.message
+            )
+
+    async def _remove(self, pod: Manifest) -> None:
+        metadata = pod["metadata"]
+        try:
+            await self._world.client.delete(
+                PODS,
+                metadata["name"],
+                metadata["namespace"],
+                uid=metadata["uid"],
+                grace_period_seconds=0,
+            )
+        except (NotFound, Conflict):
+            return  # gone; the name may be another pod's by now

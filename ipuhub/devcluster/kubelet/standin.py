@@ -1,0 +1,58 @@
+"""io: stand-in nodes and, where the cluster has none, scheduler and controllers, as one task."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ipuhub.devcluster.kubelet.binder import ClaimBinder
+from ipuhub.devcluster.kubelet.lifecycle import NodeLifecycle
+from ipuhub.devcluster.kubelet.nodeagent import NodeAgent
+from ipuhub.devcluster.kubelet.nodes import stand_in_nodes
+from ipuhub.devcluster.kubelet.poddriver import PodDriver
+from ipuhub.devcluster.kubelet.scheduler import Scheduler
+from ipuhub.devcluster.kubelet.world import World, utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from ipuhub.devcluster.kubelet.options import StandInOptions
+    from ipuhub.kube.client import KubeClient
+
+
+class StandInNodes:
+    """Simulated nodes on the API server of `client`, which it does not close.
+
+    Holds no state of its own: stopped or killed and started again, it goes on from the objects.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        options: StandInOptions,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._now = now
+
+    async def run(self) -> None:
+        """Register the nodes and keep everything going until cancelled."""
+        options = self._options
+        world = World(self._client, options, self._now)
+        nodes = stand_in_nodes(options)
+        agent = NodeAgent(world, nodes)
+        parts = [agent.run, PodDriver(world, nodes).run]
+        if options.scheduler:
+            parts.append(Scheduler(world).run)
+        if options.lifecycle:
+            parts.append(NodeLifecycle(world).run)
+        if options.claims:
+            parts.append(ClaimBinder(world).run)
+        await agent.register()
+        async with asyncio.TaskGroup() as group:
+            for informer in world.informers():
+                group.create_task(informer.run())
+            for run in parts:
+                group.create_task(run())

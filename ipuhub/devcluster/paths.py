@@ -1,0 +1,40 @@
+"""domain: what a request path of the Kubernetes API asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePath:
+    """A parsed path; empty strings for what it does not have."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    is_watch: bool = False
+
+
+def parse_path(path: str) -> ResourcePath | None:
+    """`/api/v1/namespaces/a/pods/b/log` in its parts; None where it is no resource path."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) >= 3:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) >= 4:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    is_watch = rest[0] == "watch" and len(rest) > 1
+    if is_watch:
+        rest = rest[1:]
+    namespace = ""
+    # /namespaces/a is the namespace itself, and so are its two subresources.
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in {"status", "finalize"}:
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 3:
+        return None
+    plural, name, subresource = [*rest, "", ""][:3]
+    return ResourcePath(group, version, plural, namespace, name, subresource, is_watch)

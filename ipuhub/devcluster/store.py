@@ -1,0 +1,214 @@
+"""io: the objects: in memory, written through to one SQLite file, with a bounded watch history.
+
+A write is in the file before it is in memory and before anybody hears of it, so that whatever was
+acknowledged survives the death of the process. There is one counter, the revision, for all
+objects; each write takes the next number and it never goes back, also not over a restart. The
+history of changes is kept in memory only: a watch from before a restart must list again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from ipuhub.devcluster.status import expired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Key = tuple[str, str]
+"""(namespace or "", name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One version of one object; `body` must not be changed, `data` is its JSON."""
+
+    key: Key
+    revision: int
+    body: dict[str, Any]
+    data: bytes
+
+    def copy(self) -> dict[str, Any]:
+        """A body of one's own."""
+        copied: dict[str, Any] = orjson.loads(self.data)
+        return copied
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write; the item of a DELETED is the last state with the deletion's revision."""
+
+    revision: int
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    bucket: str
+    item: Item
+    previous: Item | None
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The objects of one resource and what is known of its past (changes after `floor`)."""
+
+    floor: int
+    items: dict[Key, Item] = field(default_factory=dict)
+    changes: deque[Change] = field(default_factory=deque)
+    order: list[Key] | None = None
+
+    def sorted_keys(self) -> list[Key]:
+        if self.order is None:
+            self.order = sorted(self.items)
+        return self.order
+
+
+class Store:
+    """All objects of a cluster. Not thread safe: it belongs to one event loop."""
+
+    def __init__(self, path: Path, *, history: int = 10_000) -> None:
+        self.listeners: list[Callable[[Change], None]] = []
+        self._history = history
+        self._past: deque[str] = deque()
+        self._buckets: dict[str, _Bucket] = {}
+        self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        # NORMAL: a commit is handed to the kernel before the answer, which is what outliving a
+        # killed process needs; an fsync per write would only add the loss of power.
+        self._file.execute("PRAGMA journal_mode=WAL")
+        self._file.execute("PRAGMA synchronous=NORMAL")
+        self._file.executescript(
+            "CREATE TABLE IF NOT EXISTS objects (bucket TEXT, namespace TEXT, name TEXT,"
+            " body BLOB NOT NULL, PRIMARY KEY (bucket, namespace, name)) WITHOUT ROWID;"
+            "CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, revision INTEGER);"
+            "INSERT OR IGNORE INTO counter VALUES (0, 1);"
+        )
+        row = self._file.execute("SELECT revision FROM counter").fetchone()
+        self.revision: int = row[0]
+        self._start = self.revision
+        self._load()
+
+    def close(self) -> None:
+        """Close the file; nothing is lost without it."""
+        self._file.close()
+
+    def get(self, bucket: str, namespace: str, name: str) -> Item | None:
+        """The object, or None."""
+        return self._bucket(bucket).items.get((namespace, name))
+
+    def items(self, bucket: str, namespace: str = "") -> list[Item]:
+        """The objects ordered by namespace and name; no namespace: of all namespaces."""
+        found = self._bucket(bucket)
+        keys = found.sorted_keys()
+        return [found.items[key] for key in keys if not namespace or key[0] == namespace]
+
+    def items_at(self, bucket: str, revision: int, namespace: str = "") -> list[Item]:
+        """The objects as they were at `revision`; StatusError 410 when that is forgotten."""
+        found = self._bucket(bucket)
+        self._check_known(found, revision)
+        if not found.changes or found.changes[-1].revision <= revision:
+            return self.items(bucket, namespace)
+        then = dict(found.items)
+        for change in reversed(found.changes):
+            if change.revision <= revision:
+                break
+            if change.previous is None:
+                then.pop(change.item.key, None)
+            else:
+                then[change.item.key] = change.previous
+        return [then[key] for key in sorted(then) if not namespace or key[0] == namespace]
+
+    def changes_since(self, bucket: str, revision: int) -> list[Change]:
+        """What changed after `revision`, oldest first; StatusError 410 when forgotten."""
+        found = self._bucket(bucket)
+        self._check_known(found, revision)
+        newer: list[Change] = []
+        for change in reversed(found.changes):
+            if change.revision <= revision:
+                break
+            newer.append(change)
+        return newer[::-1]
+
+    def put(self, bucket: str, body: dict[str, Any]) -> Item:
+        """Create or replace an object; the stored one has the next resourceVersion."""
+        found = self._bucket(bucket)
+        item = _item(body, self.revision + 1)
+        self._write(
+            "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)",
+            (bucket, *item.key, item.data),
+        )
+        previous = found.items.get(item.key)
+        found.items[item.key] = item
+        if previous is None:
+            found.order = None
+        kind: Literal["ADDED", "MODIFIED"] = "MODIFIED" if previous else "ADDED"
+        self._publish(Change(item.revision, kind, bucket, item, previous))
+        return item
+
+    def remove(
+        self, bucket: str, namespace: str, name: str, last: dict[str, Any] | None = None
+    ) -> Item:
+        """Remove an object that exists; return `last`, or its last state, as of the removal."""
+        found = self._bucket(bucket)
+        previous = found.items[(namespace, name)]
+        removed = _item(last or previous.body, self.revision + 1)
+        self._write(
+            "DELETE FROM objects WHERE bucket=? AND namespace=? AND name=?",
+            (bucket, namespace, name),
+        )
+        del found.items[removed.key]
+        found.order = None
+        self._publish(Change(removed.revision, "DELETED", bucket, removed, previous))
+        return removed
+
+    def buckets(self) -> list[str]:
+        """The resources that have, or had, objects."""
+        return list(self._buckets)
+
+    def _bucket(self, name: str) -> _Bucket:
+        found = self._buckets.get(name)
+        if found is None:
+            found = self._buckets[name] = _Bucket(self._start)
+        return found
+
+    def _load(self) -> None:
+        rows = self._file.execute("SELECT bucket, namespace, name, body FROM objects")
+        for bucket, namespace, name, data in rows:
+            body = orjson.loads(data)
+            revision = int(body["metadata"]["resourceVersion"])
+            item = Item((namespace, name), revision, body, data)
+            self._bucket(bucket).items[item.key] = item
+
+    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+        self._file.execute("BEGIN IMMEDIATE")
+        try:
+            self._file.execute(statement, values)
+            self._file.execute("UPDATE counter SET revision=?", (self.revision + 1,))
+            self._file.execute("COMMIT")
+        except BaseException:
+            if self._file.in_transaction:
+                self._file.execute("ROLLBACK")
+            raise
+        self.revision += 1
+
+    def _publish(self, change: Change) -> None:
+        self._buckets[change.bucket].changes.append(change)
+        self._past.append(change.bucket)
+        if len(self._past) > self._history:
+            oldest = self._buckets[self._past.popleft()]
+            oldest.floor = oldest.changes.popleft().revision
+        for listener in tuple(self.listeners):
+            listener(change)
+
+    def _check_known(self, found: _Bucket, revision: int) -> None:
+        if revision < found.floor:
+            raise expired(f"too old resource version: {revision} ({found.floor})")
+
+
+def _item(body: dict[str, Any], revision: int) -> Item:
+    metadata = {**body["metadata"], "resourceVersion": str(revision)}
+    body = {**body, "metadata": metadata}
+    key = (metadata.get("namespace", ""), metadata["name"])
+    return Item(key, revision, body, orjson.dumps(body))
