@@ -1,0 +1,1 @@
+"""The V-IPU Proxy (partitions for jobs, tracker, /stats, /query) and V-IPU itself."""

@@ -1,0 +1,73 @@
+"""domain: the numbers of `/stats` and `/query`, in the very form that the first proxy printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+from partitions.lifecycle import Phase
+from partitions.topology import size_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from partitions.controllers import ControllerView
+    from partitions.tracker import TrackerEntry
+
+TOTAL = "total"
+
+
+class Usage(TypedDict):
+    """IPUs held by partitions of jobs, and IPUs free in the whole fleet."""
+
+    used: int
+    available: int
+
+
+class Fit(TypedDict):
+    """`available`: some controller answered; how many partitions fit now; a sentence or nothing."""
+
+    available: bool
+    numOfPartitions: int
+    message: str
+
+
+def stats(entries: Iterable[TrackerEntry], views: Collection[ControllerView]) -> dict[str, Usage]:
+    """`used` per namespace that has partitions, and in total; keys in the order of their output.
+
+    Partitions made by hand are in no `used` but lower `available`.
+    """
+    listed = {
+        view.spec.address: {partition.id for partition in view.partitions}
+        for view in views
+        if view.is_reachable
+    }
+    used: dict[str, int] = {}
+    for entry in entries:
+        if _is_held(entry, listed.get(entry.controller)):
+            used[entry.namespace] = used.get(entry.namespace, 0) + entry.size
+    free = sum(view.free for view in views)
+    answer = {space: Usage(used=used[space], available=free) for space in sorted(used)}
+    # A namespace may be called "total"; the sum wins, as nothing else tells the two apart.
+    answer.pop(TOTAL, None)
+    answer[TOTAL] = Usage(used=sum(used.values()), available=free)
+    return answer
+
+
+def query(views: Collection[ControllerView], size: int) -> Fit:
+    """How many partitions of `size` (at least 1) fit now by the placement rule, all at once."""
+    answered = any(view.is_reachable for view in views)
+    if not answered:
+        problems = "; ".join(view.problem for view in views) or "none is configured"
+        message = f"no V-IPU controller answers: {problems}"
+        return Fit(available=False, numOfPartitions=0, message=message)
+    fitting = sum(view.fitting(size) for view in views if view.has_node)
+    return Fit(available=True, numOfPartitions=fitting, message=size_problem(size))
+
+
+def _is_held(entry: TrackerEntry, listed: Collection[str] | None) -> bool:
+    """Whether the entry's partition exists; where its controller is silent, the tracker counts."""
+    if entry.phase is Phase.RELEASED:
+        return False
+    if listed is None:
+        return entry.phase is not Phase.RESERVING
+    return entry.id in listed

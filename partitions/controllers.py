@@ -1,0 +1,246 @@
+"""domain: the V-IPU controllers, what they say they hold, and which of them takes a partition."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from partitions.allocator import count_fitting, free_blocks
+from partitions.errors import InvalidControllers
+from partitions.lifecycle import Reason
+from partitions.tracker import MAX_CONTROLLER_LENGTH
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from partitions.topology import IpuId, Topology
+    from partitions.vipu.types import VipuPartition
+
+_LABEL = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?/)?"
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+    r"=(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
+)
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
+_SHAPE = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>[^:]*):(?P<label>.*)")
+_EXAMPLE = "write host:port:label=value, for example pod001:8090:vipu-ctrl=pod001"
+
+
+class PlacementRule(StrEnum):
+    """The order in which controllers are tried."""
+
+    FIRST_FIT = "first-fit"
+    BEST_FIT = "best-fit"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """What new partitions of a controller are made with; empty and zero leave it to V-IPU."""
+
+    cluster_id: str = ""
+    allocation_id: str = ""
+    num_gcds: int = 0
+    num_replicas: int = 0
+    reconfigurable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSpec:
+    """One V-IPU controller: where it answers, and the label of the nodes that reach its IPUs."""
+
+    address: str
+    label: str
+    settings: PartitionSettings = PartitionSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerView:
+    """What one controller said just now; `problem` is why it said nothing.
+
+    `has_node`: some node carries its label, so that pods can use its partitions.
+    """
+
+    spec: ControllerSpec
+    topology: Topology | None = None
+    partitions: tuple[VipuPartition, ...] = ()
+    problem: str = ""
+    has_node: bool = True
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether it answered."""
+        return self.topology is not None
+
+    @property
+    def used(self) -> set[IpuId]:
+        """The IPUs of all its partitions, whoever made them."""
+        return {ipu for partition in self.partitions for ipu in partition.ipus}
+
+    @property
+    def total(self) -> int:
+        """IPUs that our partitions may have."""
+        return 0 if self.topology is None else len(self._reach(self.topology))
+
+    @property
+    def free(self) -> int:
+        """How many of them no partition holds."""
+        if self.topology is None:
+            return 0
+        return sum(block.size for block in free_blocks(self._reach(self.topology), self.used))
+
+    def fitting(self, size: int) -> int:
+        """How many partitions of `size` fit now, all at once."""
+        if self.topology is None:
+            return 0
+        return count_fitting(self._reach(self.topology), self.used, size)
+
+    def smallest_fitting_block(self, size: int) -> int:
+        """Size of the smallest free block that takes a partition of `size`; 0: none does."""
+        if self.topology is None:
+            return 0
+        blocks = free_blocks(self._reach(self.topology), self.used)
+        return min((block.size for block in blocks if block.size >= size), default=0)
+
+    def _reach(self, topology: Topology) -> Topology:
+        settings = self.spec.settings
+        return topology.only(cluster=settings.cluster_id, allocation=settings.allocation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why no controller takes a partition now; `free` counts the IPUs free in the fleet."""
+
+    reason: Reason
+    message: str
+    free: int
+
+
+def parse_controllers(
+    text: str, defaults: PartitionSettings = PartitionSettings()
+) -> tuple[ControllerSpec, ...]:
+    """Read `host:port:label=value`, separated by commas or lines; `#` begins a comment.
+
+    `;cluster=`, `;allocation=`, `;gcds=`, `;replicas=` and `;reconfigurable=` behind a controller
+    override `defaults` for it. Raises InvalidControllers with what to write instead.
+    """
+    lines = (line.partition("#")[0] for line in text.splitlines())
+    parts = (part.strip() for line in lines for part in line.split(","))
+    specs = tuple(_parse_one(part, defaults) for part in parts if part)
+    addresses = [spec.address for spec in specs]
+    twice = sorted({address for address in addresses if addresses.count(address) > 1})
+    if twice:
+        raise InvalidControllers(f"V-IPU controller {twice[0]} stands in the list twice: keep one")
+    return specs
+
+
+def order_candidates(
+    views: Sequence[ControllerView], size: int, rule: PlacementRule
+) -> list[ControllerView]:
+    """The controllers that have room for a partition of `size`, in the order to try them."""
+    fitting = [view for view in views if view.has_node and view.fitting(size) > 0]
+    if rule is PlacementRule.BEST_FIT:
+        fitting.sort(key=lambda view: view.smallest_fitting_block(size))
+    return fitting
+
+
+def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:
+    """Why `order_candidates` gave nothing, in the words of someone who waits for IPUs."""
+    free = sum(view.free for view in views if view.has_node)
+    if not views:
+        sentence = "no V-IPU controller is configured; add one as host:port:label=value"
+        return Shortage(Reason.NO_CONTROLLERS, sentence, free)
+    labelled = [view for view in views if view.has_node]
+    if not labelled:
+        labels = ", ".join(sorted({view.spec.label for view in views}))
+        sentence = f"no node has the label of a V-IPU controller: label one with {labels}"
+        return Shortage(Reason.NO_LABELLED_NODE, sentence, free)
+    silent = [view.spec.address for view in labelled if not view.is_reachable]
+    if len(silent) == len(labelled):
+        sentence = f"no V-IPU controller answers: {', '.join(silent)}"
+        return Shortage(Reason.CONTROLLER_UNAVAILABLE, sentence, free)
+    return Shortage(Reason.NO_CAPACITY, _capacity_sentence(labelled, size, free, silent), free)
+
+
+def _capacity_sentence(
+    views: Sequence[ControllerView], size: int, free: int, silent: Collection[str]
+) -> str:
+    total = sum(view.total for view in views)
+    sentence = f"{size} IPUs in one block are needed, {free} of {total} are free"
+    if all(view.total < size for view in views if view.is_reachable):
+        sentence += f", and no V-IPU controller has {size}"
+    elif free >= size:
+        sentence += ", but not as one aligned block of one V-IPU controller"
+    if silent:
+        sentence += f"; not answering: {', '.join(silent)}"
+    return sentence
+
+
+def _parse_one(text: str, defaults: PartitionSettings) -> ControllerSpec:
+    head, *options = (part.strip() for part in text.split(";"))
+    found = _SHAPE.fullmatch(head)
+    if found is None:
+        raise InvalidControllers(f"V-IPU controller {head!r}: {_EXAMPLE}")
+    host, port, label = found["host"], found["port"], found["label"]
+    if not _HOST.fullmatch(host):
+        raise InvalidControllers(f"V-IPU controller {head!r}: {host!r} is no host; {_EXAMPLE}")
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        raise InvalidControllers(
+            f"V-IPU controller {head!r}: {port!r} is no port (1 to 65535); {_EXAMPLE}"
+        )
+    if not _LABEL.fullmatch(label):
+        raise InvalidControllers(
+            f"V-IPU controller {head!r}: {label!r} is no label=value of a node; {_EXAMPLE}"
+        )
+    address = f"{host}:{int(port)}"
+    if len(address) + len(label) > MAX_CONTROLLER_LENGTH:
+        raise InvalidControllers(
+            f"V-IPU controller {head!r}: at most {MAX_CONTROLLER_LENGTH} characters, so that the "
+            "tracker can hold it; use a shorter host name or label"
+        )
+    return ControllerSpec(address, label, _parse_options(address, options, defaults))
+
+
+def _parse_options(
+    address: str, options: Sequence[str], defaults: PartitionSettings
+) -> PartitionSettings:
+    given = dict(_split_option(address, option) for option in options if option)
+    return PartitionSettings(
+        cluster_id=given.get("cluster", defaults.cluster_id),
+        allocation_id=given.get("allocation", defaults.allocation_id),
+        num_gcds=_number(address, given, "gcds", defaults.num_gcds),
+        num_replicas=_number(address, given, "replicas", defaults.num_replicas),
+        reconfigurable=_switch(address, given, defaults.reconfigurable),
+    )
+
+
+def _split_option(address: str, option: str) -> tuple[str, str]:
+    known = ("cluster", "allocation", "gcds", "replicas", "reconfigurable")
+    key, equals, value = option.partition("=")
+    if not equals or key not in known:
+        raise InvalidControllers(
+            f"V-IPU controller {address}: {option!r} is no option; there are "
+            + ", ".join(f"{one}=" for one in known)
+        )
+    return key, value
+
+
+def _number(address: str, given: Mapping[str, str], key: str, default: int) -> int:
+    text = given.get(key)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4):
+        raise InvalidControllers(f"V-IPU controller {address}: {key}={text}: write a whole number")
+    return int(text)
+
+
+def _switch(address: str, given: Mapping[str, str], default: bool) -> bool:
+    text = given.get("reconfigurable")
+    if text is None:
+        return default
+    if text not in {"on", "off"}:
+        raise InvalidControllers(
+            f"V-IPU controller {address}: reconfigurable={text}: write on or off"
+        )
+    return text == "on"

@@ -1,0 +1,60 @@
+"""domain: what can go wrong between a job and its partition, each with a sentence for a person."""
+
+# The names say what happened; "Error" behind each would add nothing.
+# ruff: noqa: N818
+
+from __future__ import annotations
+
+
+class PartitionsError(Exception):
+    """Base of this app's errors; `retryable`: the same call may work later, unchanged."""
+
+    retryable = False
+
+
+class StaleAttempt(PartitionsError):
+    """A call for an attempt that a later one has overtaken."""
+
+
+class Contradiction(PartitionsError):
+    """The call says something about a partition that the tracker knows to be otherwise."""
+
+
+class UnknownPartition(PartitionsError):
+    """The tracker knows of no such partition."""
+
+
+class IllegalTransition(PartitionsError):
+    """A phase cannot follow the present one."""
+
+
+class UnreadableEntry(PartitionsError):
+    """A value of the tracker is no entry; it is left as it stands."""
+
+
+class EntryTooLarge(PartitionsError):
+    """An entry does not fit its place in the tracker, even without its message."""
+
+
+class InvalidControllers(PartitionsError):
+    """The list of V-IPU controllers cannot be used; the sentence names the faulty part."""
+
+
+class TrackerUnavailable(PartitionsError):
+    """The tracker cannot be read or written now; the change may or may not have happened."""
+
+    retryable = True
+
+
+class ProxyUnavailable(PartitionsError):
+    """The V-IPU Proxy cannot answer now: unreachable, waiting for what it needs, or no access."""
+
+    retryable = True
+
+
+class ProxyRefused(PartitionsError):
+    """The V-IPU Proxy refused the request itself; `status` is the HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status

@@ -1,0 +1,1 @@
+"""io: the V-IPU Proxy's HTTP side."""

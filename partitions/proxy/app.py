@@ -1,0 +1,166 @@
+"""io: the routes of the V-IPU Proxy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from partitions import capacity
+from partitions.errors import UnknownPartition
+from partitions.lifecycle import Phase
+from partitions.proxy import bodies
+from partitions.proxy.controllers import controllers_to_json
+from partitions.proxy.problems import answer_problems, unavailable
+from partitions.records import record_to_json
+
+if TYPE_CHECKING:
+    from ipuhub.health import Health
+    from partitions.fleet import Fleet
+    from partitions.proxy.access import Access
+    from partitions.records import PartitionRecord
+    from partitions.service import PartitionService
+    from partitions.store import TrackerStore
+    from partitions.sweep import Sweep
+
+_HOLDER: Final = "/v1/partitions/{uid}/{instance}"
+_DONE: Final = frozenset({Phase.ACTIVE.value, Phase.ERROR.value})
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the routes answer from."""
+
+    store: TrackerStore
+    fleet: Fleet
+    service: PartitionService
+    sweep: Sweep
+    access: Access
+    health: Health
+
+
+def build_app(parts: Parts) -> web.Application:
+    """The proxy as an aiohttp application; `/stats`, `/query` and `/health` need no token."""
+    app = web.Application(middlewares=[answer_problems], client_max_size=bodies.MAX_BODY_BYTES)
+    routes = Routes(parts)
+    app.add_routes(
+        [
+            web.get("/stats", routes.stats),
+            web.post("/query", routes.query),
+            web.get("/health", routes.health),
+            web.get("/v1/partitions", routes.list_partitions),
+            web.get("/v1/controllers", routes.list_controllers),
+            web.post("/v1/recorded", routes.acknowledge),
+            web.get(_HOLDER, routes.get_partition),
+            web.put(_HOLDER, routes.ensure),
+            web.delete(_HOLDER, routes.release),
+            web.post(_HOLDER + "/reset", routes.reset),
+            *parts.health.routes(),
+        ]
+    )
+    return app
+
+
+class Routes:
+    """One method per route."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def stats(self, _: web.Request) -> web.Response:
+        """`GET /stats`: used and free IPUs; 503 while the tracker or every controller is away."""
+        entries = list(self._parts.store.tracker.entries.values())
+        views = await self._parts.fleet.views()
+        if views and not any(view.is_reachable for view in views):
+            raise unavailable("; ".join(view.problem for view in views))
+        return _json(capacity.stats(entries, views))
+
+    async def query(self, request: web.Request) -> web.Response:
+        """`POST /query`: how many partitions of a size fit now."""
+        size = await bodies.read_query_size(request)
+        return _json(capacity.query(await self._parts.fleet.views(), size))
+
+    async def health(self, _: web.Request) -> web.Response:
+        """`GET /health`: the process answers; `/readyz` says whether it can do its work."""
+        return web.Response(text="ok")
+
+    async def list_partitions(self, request: web.Request) -> web.Response:
+        """`GET /v1/partitions`: all partitions and tombstones; 304 when nothing has changed."""
+        await self._require(request, "list")
+        etag = self._parts.store.tracker.revision
+        if request.if_none_match and any(one.value == etag for one in request.if_none_match):
+            answer = web.Response(status=304)
+        else:
+            items = [record_to_json(record) for record in self._parts.service.records()]
+            answer = _json({"items": items})
+        answer.etag = etag
+        return answer
+
+    async def list_controllers(self, request: web.Request) -> web.Response:
+        """`GET /v1/controllers`: who answers, what is free, what the last sweep found."""
+        await self._require(request, "list")
+        parts = self._parts
+        views = await parts.fleet.views()
+        entries = parts.store.tracker.entries.values()
+        problem = parts.fleet.list_problem
+        return _json(controllers_to_json(views, entries, parts.sweep.drift, problem))
+
+    async def acknowledge(self, request: web.Request) -> web.Response:
+        """`POST /v1/recorded`: a recorder has stored these tombstones."""
+        await self._require(request, "update")
+        names = await bodies.read_names(request)
+        return _json({"acknowledged": await self._parts.service.acknowledge(names)})
+
+    async def get_partition(self, request: web.Request) -> web.Response:
+        """`GET` of one holder's partition."""
+        uid, instance = await self._require_holder(request, "get")
+        return _json(record_to_json(self._parts.service.find(uid, instance)))
+
+    async def ensure(self, request: web.Request) -> web.Response:
+        """`PUT`: 200 when the partition is as it will be, 202 while it waits or is made."""
+        user = await self._parts.access.user(request)
+        asked = await bodies.read_request(request)
+        await self._parts.access.require(user, "update", asked.namespace)
+        return _record(await self._parts.service.ensure(asked), done=_DONE)
+
+    async def reset(self, request: web.Request) -> web.Response:
+        """`POST .../reset`: a clean partition for another attempt."""
+        uid, instance = await self._require_holder(request, "update")
+        attempt = await bodies.read_attempt(request)
+        return _record(await self._parts.service.reset(uid, instance, attempt), done=_DONE)
+
+    async def release(self, request: web.Request) -> web.Response:
+        """`DELETE`: 200 when the partition is gone, 202 while it goes."""
+        uid, instance = await self._require_holder(request, "delete")
+        record = await self._parts.service.release(uid, instance)
+        return _record(record, done=frozenset({Phase.RELEASED.value}))
+
+    async def _require(self, request: web.Request, verb: str) -> None:
+        """The asker must be allowed in all namespaces."""
+        await self._parts.access.require(await self._parts.access.user(request), verb)
+
+    async def _require_holder(self, request: web.Request, verb: str) -> tuple[str, int]:
+        """The asker must be allowed in the job's namespace, of an unknown job in all of them.
+
+        Else the difference between 403 and 404 would tell strangers which jobs exist.
+        """
+        user = await self._parts.access.user(request)
+        uid, instance = bodies.read_holder(request)
+        try:
+            namespace = self._parts.service.find(uid, instance).namespace
+        except UnknownPartition:
+            namespace = ""
+        await self._parts.access.require(user, verb, namespace)
+        return uid, instance
+
+
+def _record(record: PartitionRecord, *, done: frozenset[str]) -> web.Response:
+    return _json(record_to_json(record), status=200 if record.phase in done else 202)
+
+
+def _json(body: Any, status: int = 200) -> web.Response:
+    """Compact JSON in the order of its keys, without a newline at the end."""
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    return web.Response(status=status, text=text, content_type="application/json")

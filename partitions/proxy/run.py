@@ -1,0 +1,202 @@
+"""io: the V-IPU Proxy as a process: its parts, its background tasks, its orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from aiohttp import web
+
+from ipuhub.health import Health
+from ipuhub.kube.access import Reviewer
+from ipuhub.kube.cache import Informer
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.resources import NODES
+from partitions.controllers import PartitionSettings, parse_controllers
+from partitions.fleet import Fleet, FleetOptions
+from partitions.proxy.access import AUDIENCE, Access
+from partitions.proxy.app import Parts, build_app
+from partitions.service import PartitionService, ServiceOptions
+from partitions.store import StoreOptions, TrackerStore
+from partitions.sweep import Sweep, SweepOptions
+from partitions.vipu.client import VipuClient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.kube.types import Manifest
+
+log = structlog.get_logger(__name__)
+
+_LABEL_INDEX: Final = "label"
+_SHUTDOWN_SECONDS: Final = 5.0
+
+
+class ListenError(Exception):
+    """The proxy's address cannot be listened on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyOptions:
+    """Everything that can be set; `controllers_path` goes before `controllers`."""
+
+    cluster: ClusterConfig
+    namespace: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    tracker: str = "ipu-partitions-tracker"
+    controllers: str = ""
+    controllers_path: str = ""
+    deadline_seconds: float = 10.0
+    defaults: PartitionSettings = field(default_factory=PartitionSettings)
+    service: ServiceOptions = field(default_factory=ServiceOptions)
+    sweep: SweepOptions = field(default_factory=SweepOptions)
+    fleet: FleetOptions = field(default_factory=FleetOptions)
+
+
+class NodeLabels:
+    """Which "key=value" labels some node carries, as of a moment ago."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self.informer = Informer(
+            client, NODES, indexers={_LABEL_INDEX: _labels}, transform=_only_labels
+        )
+
+    def has(self, label: str) -> bool:
+        """Whether some node carries it; taken for granted until the nodes have been listed."""
+        return not self.informer.synced or bool(self.informer.by_index(_LABEL_INDEX, label))
+
+    @property
+    def problem(self) -> str:
+        """Why the nodes are not known; nothing: they are."""
+        return "" if self.informer.synced else self.informer.problem or "not listed yet"
+
+
+class ProxyProcess:
+    """All parts of one proxy; `loops` are its background tasks, `port` is the one in use."""
+
+    def __init__(self, options: ProxyOptions) -> None:
+        # A list that is set directly cannot be mended while we run: refuse it at once.
+        if not options.controllers_path:
+            parse_controllers(options.controllers, options.defaults)
+        self.options = options
+        self.port = options.port
+        self.loops: list[asyncio.Task[None]] = []
+        self.health = Health()
+        self.client = KubeClient(options.cluster, user_agent="ipuhub-proxy")
+        self.nodes = NodeLabels(self.client)
+        self.store = TrackerStore(self.client, StoreOptions(options.namespace, options.tracker))
+        self.fleet = Fleet(
+            connect=lambda at: VipuClient(at, deadline_seconds=options.deadline_seconds),
+            read_list=self._read_list,
+            has_node=self.nodes.has,
+            clock=time.monotonic,
+            options=options.fleet,
+            defaults=options.defaults,
+        )
+        self.service = PartitionService(self.store, self.fleet, _utc_now, options.service)
+        self.sweep = Sweep(self.store, self.fleet, self.service, _utc_now, options.sweep)
+        self.health.ask("API server", lambda: self.store.problem)
+        self.health.ask("nodes", lambda: self.nodes.problem)
+        self.health.ask("V-IPU controllers", lambda: self.fleet.problem)
+
+    def start(self) -> None:
+        """Start the loops that keep the proxy's picture of the world fresh."""
+        self.fleet.reload()
+        runs = (self.store.run, self.nodes.informer.run, self.fleet.run, self.sweep.run)
+        self.loops = [asyncio.create_task(run()) for run in runs]
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Serve HTTP; raises ListenError."""
+        access = Access(Reviewer(self.client, AUDIENCE))
+        parts = Parts(self.store, self.fleet, self.service, self.sweep, access, self.health)
+        runner = web.AppRunner(
+            build_app(parts), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
+        )
+        await runner.setup()
+        try:
+            try:
+                await web.TCPSite(runner, self.options.host, self.options.port).start()
+            except OSError as error:
+                where = f"{self.options.host}:{self.options.port}"
+                raise ListenError(f"cannot listen on {where}: {error.strerror}") from error
+            self.port = runner.addresses[0][1]
+            log.info("V-IPU Proxy listens", host=self.options.host, port=self.port)
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def close(self) -> None:
+        """Stop where we are; the tracker says how to go on."""
+        for loop in self.loops:
+            loop.cancel()
+        await asyncio.gather(*self.loops, return_exceptions=True)
+        await self.service.close()
+        await self.fleet.close()
+        await self.client.close()
+
+    def _read_list(self) -> str:
+        path = self.options.controllers_path
+        return Path(path).read_text("utf-8") if path else self.options.controllers
+
+
+@asynccontextmanager
+async def running(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
+    """A serving proxy; raises InvalidControllers or ListenError."""
+    process = ProxyProcess(options)
+    process.start()
+    try:
+        async with process.listening():
+            yield process
+    finally:
+        await process.close()
+
+
+async def serve(options: ProxyOptions) -> None:
+    """Serve until SIGTERM or SIGINT; a loop that fails ends the process with its error."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with running(options) as process:
+        stopped = asyncio.create_task(stop.wait())
+        ends: set[asyncio.Task[Any]] = {stopped, *process.loops}
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        log.info("V-IPU Proxy stops")
+        for task in done:
+            task.result()
+
+
+async def sweep_once(options: ProxyOptions) -> None:
+    """Compare tracker and controllers once, finish what is unfinished, and end."""
+    process = ProxyProcess(options)
+    process.fleet.reload()
+    process.loops = [asyncio.create_task(process.store.run())]
+    try:
+        await process.sweep.once()
+    finally:
+        await process.close()
+
+
+def _labels(node: Manifest) -> Iterator[str]:
+    labels = node["metadata"].get("labels") or {}
+    return (f"{key}={value}" for key, value in labels.items())
+
+
+def _only_labels(node: Manifest) -> Manifest:
+    """Nodes are large and all we read is their labels."""
+    metadata = node["metadata"]
+    kept = ("name", "uid", "resourceVersion", "labels")
+    return {**node, "metadata": {k: metadata[k] for k in kept if k in metadata}, "status": {}}
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,165 @@
+"""io: asks the V-IPU Proxy for partitions, on behalf of the operator."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+
+from ipuhub.kube.errors import ApiError, ConfigError
+from partitions.errors import ProxyRefused, ProxyUnavailable
+from partitions.records import PartitionRecord, record_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from typing import Self
+
+__all__ = ["PartitionRecord", "ProxyClient"]
+
+# No access is a state of the cluster that somebody will mend, not a fault of the request.
+_RETRYABLE: Final = frozenset({401, 403, 408, 429})
+
+
+class ProxyClient:
+    """The proxy at `base_url`; `token` gives a token of audience ipuhub-proxy.
+
+    Every method raises ProxyUnavailable (retryable) or ProxyRefused. Use as an async context
+    manager, or call `close`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        token: Callable[[], Awaitable[str]],
+        *,
+        timeout_seconds: float = 10,
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._token = token
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._session: aiohttp.ClientSession | None = None
+        self._etag = ""
+        self._listed: tuple[PartitionRecord, ...] = ()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def list(self) -> Sequence[PartitionRecord]:
+        """All partitions and tombstones; those of one holder in the order of their making.
+
+        While nothing changes it is the very same object, and costs the proxy next to nothing.
+        """
+        headers = {"If-None-Match": self._etag} if self._etag else {}
+        status, found, etag = await self._send("GET", "/v1/partitions", headers=headers)
+        if status != 304:
+            self._listed = tuple(_record(item) for item in _items(found))
+            self._etag = etag
+        return self._listed
+
+    async def ensure(  # the attributes of one request
+        self, *, uid: str, namespace: str, name: str, instance: int, size: int, attempt: int
+    ) -> PartitionRecord:
+        """See to a partition for the attempt; the answer may be that it waits for IPUs."""
+        body = {"namespace": namespace, "name": name, "size": size, "attempt": attempt}
+        _, found, _ = await self._send("PUT", _path(uid, instance), body)
+        return _record(found)
+
+    async def reset(self, uid: str, instance: int, attempt: int) -> PartitionRecord:
+        """See to a clean partition for another attempt; ProxyRefused 404 when there is none."""
+        _, found, _ = await self._send(
+            "POST", _path(uid, instance) + "/reset", {"attempt": attempt}
+        )
+        return _record(found)
+
+    async def release(self, uid: str, instance: int) -> PartitionRecord | None:
+        """Remove the partition; None: the proxy knows of none."""
+        try:
+            _, found, _ = await self._send("DELETE", _path(uid, instance))
+        except ProxyRefused as error:
+            if error.status == 404:
+                return None
+            raise
+        return _record(found)
+
+    async def controllers(self) -> Mapping[str, Any]:
+        """The V-IPU controllers: `items`, and `problem` of the list."""
+        _, found, _ = await self._send("GET", "/v1/controllers")
+        if not isinstance(found, dict):
+            raise ProxyUnavailable("the answer to /v1/controllers is no object")
+        return found
+
+    async def stats(self) -> Mapping[str, Any]:
+        """IPUs used per namespace, and `total`, as `/stats` gives them."""
+        _, found, _ = await self._send("GET", "/stats")
+        if not isinstance(found, dict) or "total" not in found:
+            raise ProxyUnavailable("the answer to /stats is no statistics")
+        return found
+
+    async def acknowledge(self, names: Sequence[str]) -> None:
+        """Say that these records (by `key`, or by job UID) are stored."""
+        await self._send("POST", "/v1/recorded", {"uids": [*names]})
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Any, str]:
+        """Return (status, decoded body, ETag)."""
+        try:
+            authorization = {"Authorization": f"Bearer {await self._token()}"}
+        except (ApiError, ConfigError) as error:
+            raise ProxyUnavailable(f"no token for the V-IPU Proxy: {error}") from error
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=self._timeout)
+        url = self._base_url + path
+        try:
+            async with self._session.request(
+                method, url, json=body, headers={**authorization, **(headers or {})}
+            ) as answer:
+                text = await answer.text()
+                found = json.loads(text) if text else None
+                status, etag = answer.status, answer.headers.get("ETag", "")
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            why = str(error) or type(error).__name__
+            raise ProxyUnavailable(f"the V-IPU Proxy at {self._base_url}: {why}") from error
+        if status >= 400:
+            raise _refusal(status, found)
+        return status, found, etag
+
+
+def _path(uid: str, instance: int) -> str:
+    return f"/v1/partitions/{uid}/{instance}"
+
+
+def _items(found: Any) -> list[Any]:
+    items = found.get("items") if isinstance(found, dict) else None
+    if not isinstance(items, list):
+        raise ProxyUnavailable("the answer to /v1/partitions has no items")
+    return items
+
+
+def _record(found: Any) -> PartitionRecord:
+    try:
+        return record_from_json(found)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProxyUnavailable(f"the V-IPU Proxy's answer is no partition: {error!r}") from error
+
+
+def _refusal(status: int, found: Any) -> ProxyUnavailable | ProxyRefused:
+    detail = found.get("detail") if isinstance(found, dict) else None
+    sentence = str(detail or f"the V-IPU Proxy answered {status}")
+    if status >= 500 or status in _RETRYABLE:
+        return ProxyUnavailable(sentence)
+    return ProxyRefused(status, sentence)

@@ -1,0 +1,216 @@
+"""io: partitions for jobs: reserve, create, activate, reset and release, each call idempotent."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from partitions import lifecycle
+from partitions.controllers import PlacementRule, explain_shortage, order_candidates
+from partitions.driver import Driver, Pace
+from partitions.errors import UnknownPartition
+from partitions.lifecycle import Phase, Verdict
+from partitions.records import record_of, waiting_record
+from partitions.steps import Memory, Steps, free_id
+from partitions.tracker import TrackerEntry, next_serial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from partitions.controllers import ControllerView
+    from partitions.fleet import Fleet
+    from partitions.lifecycle import Request
+    from partitions.records import PartitionRecord
+    from partitions.store import TrackerStore
+    from partitions.tracker import Draft, Holder
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """`answer_seconds`: how long a call waits for its partition before it answers "not yet"."""
+
+    answer_seconds: float = 1.0
+    rule: PlacementRule = PlacementRule.FIRST_FIT
+    pace: Pace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What a request came to; no entry: it must be reserved. `is_new`: this call reserved it."""
+
+    entry: TrackerEntry | None
+    is_new: bool = False
+
+
+class PartitionService:
+    """Holds partitions for the instances of jobs; `now` gives the time as aware UTC.
+
+    Calls for one (job UID, instance) follow each other, others run side by side. Every call may
+    raise TrackerUnavailable: the same call again goes on where it stopped.
+    """
+
+    def __init__(
+        self,
+        store: TrackerStore,
+        fleet: Fleet,
+        now: Callable[[], datetime],
+        options: ServiceOptions,
+    ) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._now = now
+        self._options = options
+        steps = Steps(store, fleet, now, options.rule)
+        self._driver = Driver(store, steps, options.pace or Pace())
+
+    def records(self) -> list[PartitionRecord]:
+        """All partitions and tombstones; those of one holder in the order of their making."""
+        return [record_of(entry) for entry in self._store.tracker.ordered()]
+
+    def find(self, uid: str, instance: int) -> PartitionRecord:
+        """The last partition of a holder, its tombstone included; raises UnknownPartition."""
+        return record_of(self._known((uid, instance)))
+
+    async def ensure(self, request: Request) -> PartitionRecord:
+        """See to it that the holder has a clean partition for its attempt.
+
+        Raises StaleAttempt for an attempt that is over, Contradiction for another size or job.
+        """
+        memory = None
+        async with self._driver.locks.hold(request.holder):
+            entry = self._kept(request)
+            if entry is None:
+                planned = await self._store.write(lambda draft: self._plan(draft, request, None))
+                if planned.entry is None:
+                    views = await self._fleet.views()
+                    candidates = order_candidates(views, request.size, self._options.rule)
+                    if not candidates:
+                        return waiting_record(request, explain_shortage(views, request.size))
+                    target = candidates[0]
+                    planned = await self._store.write(
+                        lambda draft: self._plan(draft, request, target)
+                    )
+                if planned.is_new:
+                    memory = Memory(is_first_ask=True)
+        return await self._answer(request.holder, memory)
+
+    async def reset(self, uid: str, instance: int, attempt: int) -> PartitionRecord:
+        """Make the partition clean for `attempt`; raises UnknownPartition when there is none."""
+        holder = (uid, instance)
+
+        def change(draft: Draft) -> None:
+            entry = draft.newest(holder)
+            if entry is None or entry.phase in {Phase.RELEASING, Phase.RELEASED}:
+                raise UnknownPartition(f"instance {instance} of job UID {uid} holds no partition")
+            lifecycle.refuse_stale(entry, attempt)
+            if attempt > entry.attempt:
+                draft.put(lifecycle.begin_attempt(entry, attempt))
+
+        async with self._driver.locks.hold(holder):
+            await self._store.write(change)
+        return await self._answer(holder)
+
+    async def release(self, uid: str, instance: int) -> PartitionRecord:
+        """Remove the partition; raises UnknownPartition when there never was one."""
+        holder = (uid, instance)
+
+        def change(draft: Draft) -> None:
+            entry = draft.newest(holder)
+            if entry is not None and entry.phase is not Phase.RELEASED:
+                draft.put(lifecycle.begin_release(entry))
+
+        async with self._driver.locks.hold(holder):
+            if self._known(holder).phase is not Phase.RELEASED:
+                await self._store.write(change)
+        return await self._answer(holder)
+
+    async def acknowledge(self, names: frozenset[str]) -> int:
+        """A recorder has stored these: record keys, or UIDs for all tombstones of a job.
+
+        Returns how many tombstones that were. What is not released yet is not acknowledged.
+        """
+
+        def change(draft: Draft) -> int:
+            found = [
+                entry
+                for entry in draft.entries()
+                if entry.phase is Phase.RELEASED and names & {entry.uid, entry.key}
+            ]
+            for entry in found:
+                draft.put(lifecycle.acknowledge(entry))
+            return len(found)
+
+        return await self._store.write(change)
+
+    async def resume(self, holder: Holder) -> None:
+        """Go on with a holder's unfinished partition, for as long as a call would wait."""
+        await self._wait(holder)
+
+    async def close(self) -> None:
+        """Stop where we are; the tracker says how to go on."""
+        await self._driver.close()
+
+    def _known(self, holder: Holder) -> TrackerEntry:
+        entry = self._store.tracker.newest(holder)
+        if entry is None:
+            raise UnknownPartition(f"instance {holder[1]} of job UID {holder[0]} has no partition")
+        return entry
+
+    def _kept(self, request: Request) -> TrackerEntry | None:
+        """The entry that serves the request as it is: nothing to write, nothing to wait for."""
+        entry = self._store.tracker.newest(request.holder)
+        return entry if lifecycle.decide(entry, request) is Verdict.KEEP else None
+
+    def _plan(self, draft: Draft, request: Request, target: ControllerView | None) -> _Planned:
+        """Put what the request comes to; without a target nothing new is reserved."""
+        entry = draft.newest(request.holder)
+        verdict = lifecycle.decide(entry, request)
+        if verdict is Verdict.RESERVE or entry is None:
+            if target is None:
+                return _Planned(None)
+            return _Planned(draft.put(self._reserve(draft, entry, request, target)), is_new=True)
+        if verdict is Verdict.RESET:
+            return _Planned(draft.put(lifecycle.begin_attempt(entry, request.attempt)))
+        if verdict is Verdict.RELEASE_FIRST:
+            return _Planned(draft.put(lifecycle.begin_release(entry)))
+        return _Planned(entry)
+
+    def _reserve(
+        self, draft: Draft, last: TrackerEntry | None, request: Request, target: ControllerView
+    ) -> TrackerEntry:
+        listed, now = {partition.id for partition in target.partitions}, self._now()
+        return TrackerEntry(
+            uid=request.uid,
+            instance=request.instance,
+            serial=next_serial(last, now),
+            namespace=request.namespace,
+            name=request.name,
+            attempt=request.attempt,
+            id=free_id(request, draft, listed),
+            size=request.size,
+            phase=Phase.RESERVING,
+            controller=target.spec.address,
+            label=target.spec.label,
+            reserved_at=now,
+            num_gcds=request.num_gcds,
+            num_replicas=request.num_replicas,
+        )
+
+    async def _answer(self, holder: Holder, memory: Memory | None = None) -> PartitionRecord:
+        waiting = await self._wait(holder, memory)
+        return waiting or record_of(self._known(holder))
+
+    async def _wait(self, holder: Holder, memory: Memory | None = None) -> PartitionRecord | None:
+        """Drive what is unfinished; returns the answer of an attempt that found no room."""
+        entry = self._store.tracker.newest(holder)
+        if entry is None or entry.phase.is_settled:
+            return None
+        task = self._driver.drive(holder, memory)
+        await asyncio.wait({task}, timeout=self._options.answer_seconds)
+        return task.result() if task.done() and not task.cancelled() else None

@@ -1,0 +1,277 @@
+"""io: one step of one partition towards what its entry says, on tracker and V-IPU controller.
+
+Each step reads the entry, does at most one thing to the controller, and writes what came of it.
+A crash after any of them leaves an entry from which the same steps go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import structlog
+
+from partitions import lifecycle
+from partitions.controllers import PartitionSettings, explain_shortage, order_candidates
+from partitions.lifecycle import Phase, Reason
+from partitions.naming import choose_partition_id
+from partitions.records import waiting_record
+from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, VipuError
+from partitions.vipu.types import CreateRequest, OperationState, ReadyState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+    from partitions.controllers import ControllerView, PlacementRule
+    from partitions.fleet import Fleet
+    from partitions.records import PartitionRecord
+    from partitions.store import TrackerStore
+    from partitions.tracker import Draft, TrackerEntry
+    from partitions.vipu.types import VipuStatus
+
+log = structlog.get_logger(__name__)
+
+
+class Next(Enum):
+    """When the next step of a partition is due."""
+
+    SETTLED = auto()
+    NOW = auto()
+    POLL = auto()
+    BACKOFF = auto()
+
+
+@dataclass(slots=True)
+class Memory:
+    """What this process knows of one attempt and no other process needs to.
+
+    `is_first_ask`: no request to create this partition can have been sent to its controller, so
+    that a partition of its id there is somebody else's. `waiting` is the answer of an attempt
+    that found no room.
+    """
+
+    is_first_ask: bool = False
+    is_removed: bool = False
+    tried: set[str] = field(default_factory=set)
+    waiting: PartitionRecord | None = None
+
+
+class Steps:
+    """Carries out single steps; `now` gives the time as aware UTC."""
+
+    def __init__(
+        self, store: TrackerStore, fleet: Fleet, now: Callable[[], datetime], rule: PlacementRule
+    ) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._now = now
+        self._rule = rule
+
+    async def step(self, entry: TrackerEntry, memory: Memory) -> Next:
+        """Take the next step; raises TrackerUnavailable when it cannot be written down."""
+        match entry.phase:
+            case Phase.RESERVING:
+                return await self._make(entry, memory)
+            case Phase.CREATING:
+                return await self._poll(entry)
+            case Phase.RELEASING:
+                return await self._remove(entry, memory)
+            case _:
+                return Next.SETTLED
+
+    # ------------------------------------------------------------------ create
+
+    async def _make(self, entry: TrackerEntry, memory: Memory) -> Next:
+        """Reset the partition if it exists, else create it."""
+        api = self._fleet.api(entry.controller)
+        try:
+            if not memory.is_first_ask and await self._exists(entry):
+                await api.reset_partition(entry.id)
+            elif self._fleet.spec_of(entry.controller) is None:
+                raise NoCapacity(f"{entry.controller} is off the list and drains")
+            else:
+                await api.create_partition(self._create_request(entry))
+        except AlreadyExists:
+            return await self._meet_existing(entry, memory)
+        except NoCapacity:
+            return await self._go_elsewhere(entry, memory)
+        except NotFound:
+            return Next.NOW  # removed between the question and the reset
+        except VipuError as error:
+            memory.is_first_ask = False  # the answer may be lost, not the request
+            if error.retryable:
+                return await self._hang(entry, Reason.CONTROLLER_UNAVAILABLE, error)
+            await self._replace(entry, lifecycle.fail(entry, Reason.CREATE_REFUSED, str(error)))
+            return Next.SETTLED
+        memory.is_first_ask = False
+        await self._replace(entry, lifecycle.accept(entry))
+        return Next.NOW
+
+    async def _exists(self, entry: TrackerEntry) -> bool:
+        try:
+            status = await self._fleet.api(entry.controller).partition_status(entry.id)
+        except NotFound:
+            return False
+        return status.ready_state is not ReadyState.REMOVED
+
+    async def _meet_existing(self, entry: TrackerEntry, memory: Memory) -> Next:
+        """A partition of our id exists: ours from before, or, at the first ask, another's."""
+        if not memory.is_first_ask:
+            return Next.BACKOFF  # it appeared since the question: ask again, and reset it
+        log.info("partition id taken by someone else", id=entry.id, controller=entry.controller)
+
+        def rename(draft: Draft) -> TrackerEntry | None:
+            if draft.get(entry.key) != entry:
+                return draft.get(entry.key)
+            new_id = free_id(entry, draft, {entry.id})
+            label, controller = entry.label, entry.controller
+            return draft.put(
+                lifecycle.move(entry, controller=controller, label=label, partition_id=new_id)
+            )
+
+        await self._store.write(rename)
+        return Next.NOW
+
+    async def _go_elsewhere(self, entry: TrackerEntry, memory: Memory) -> Next:
+        """Someone was faster here: try the next controller, or give the reservation up."""
+        memory.tried.add(entry.controller)
+        views = await self._fleet.views()
+        candidates = [
+            view
+            for view in order_candidates(views, entry.size, self._rule)
+            if view.spec.address not in memory.tried
+        ]
+        if not candidates:
+            memory.waiting = waiting_record(entry, explain_shortage(views, entry.size))
+            await self._replace(entry, lifecycle.give_up(entry, self._now()))
+            return Next.SETTLED
+        await self._store.write(lambda draft: _move(draft, entry, candidates[0]))
+        memory.is_first_ask = True
+        return Next.NOW
+
+    def _create_request(self, entry: TrackerEntry) -> CreateRequest:
+        """Auto-reset and relocation stay off: pods hold the partition and must see its faults."""
+        spec = self._fleet.spec_of(entry.controller)
+        settings = spec.settings if spec else PartitionSettings()
+        return CreateRequest(
+            id=entry.id,
+            size=entry.size,
+            cluster_id=settings.cluster_id,
+            allocation_id=settings.allocation_id,
+            num_gcds=entry.num_gcds or settings.num_gcds,
+            num_replicas=entry.num_replicas or settings.num_replicas,
+            reconfigurable=settings.reconfigurable,
+            auto_reset=False,
+            relocatable=False,
+        )
+
+    # ------------------------------------------------------------------ activate
+
+    async def _poll(self, entry: TrackerEntry) -> Next:
+        try:
+            status = await self._fleet.api(entry.controller).partition_status(entry.id)
+        except NotFound:
+            await self._replace(entry, lifecycle.make_again(entry))
+            return Next.BACKOFF
+        except VipuError as error:
+            return await self._hang(entry, Reason.CONTROLLER_UNAVAILABLE, error)
+        if status.ready_state is ReadyState.REMOVED:
+            await self._replace(entry, lifecycle.make_again(entry))
+            return Next.BACKOFF
+        if is_faulty(status):
+            await self._replace(entry, fault_of(entry, status))
+            return Next.SETTLED
+        if is_usable(status):
+            await self._replace(entry, lifecycle.activate(entry, self._now()))
+            return Next.SETTLED
+        return Next.POLL
+
+    # ------------------------------------------------------------------ release
+
+    async def _remove(self, entry: TrackerEntry, memory: Memory) -> Next:
+        api = self._fleet.api(entry.controller)
+        try:
+            if not memory.is_removed:
+                await api.remove_partition(entry.id)
+                memory.is_removed = True
+            status = await api.partition_status(entry.id)
+        except NotFound:
+            pass
+        except VipuError as error:
+            unavailable = Reason.CONTROLLER_UNAVAILABLE
+            reason = unavailable if error.retryable else Reason.RELEASE_REFUSED
+            return await self._hang(entry, reason, error)
+        else:
+            if status.operation_state is OperationState.REMOVING:
+                return Next.POLL
+        await self._replace(entry, lifecycle.finish_release(entry, self._now()))
+        return Next.SETTLED
+
+    # ------------------------------------------------------------------ write
+
+    async def _hang(self, entry: TrackerEntry, reason: Reason, error: VipuError) -> Next:
+        """Write down, once, why it does not go on, and come back later."""
+        if entry.reason != reason:
+            log.warning("partition hangs", id=entry.id, phase=entry.phase.value, problem=str(error))
+            await self._replace(entry, lifecycle.hang(entry, reason, str(error)))
+        return Next.BACKOFF
+
+    async def _replace(self, entry: TrackerEntry, new: TrackerEntry | None) -> None:
+        """Write `new` (None: nothing) in place of `entry`, unless somebody changed that."""
+        await self._store.write(lambda draft: replace_entry(draft, entry, new))
+        if new is not None and new.phase is not entry.phase:
+            log.info("partition", id=new.id, phase=new.phase.value, job=_job(new))
+
+
+def replace_entry(draft: Draft, entry: TrackerEntry, new: TrackerEntry | None) -> None:
+    """Put `new` (None: nothing) in the place of `entry` if that still stands there."""
+    if draft.get(entry.key) != entry:
+        return
+    if new is None:
+        draft.drop(entry.key)
+    else:
+        draft.put(new)
+
+
+def is_usable(status: VipuStatus) -> bool:
+    """Whether programs may open the partition: ACTIVE, and no reset under way."""
+    busy = {OperationState.CREATING, OperationState.RESETTING, OperationState.REMOVING}
+    return status.ready_state is ReadyState.ACTIVE and status.operation_state not in busy
+
+
+def is_faulty(status: VipuStatus) -> bool:
+    """Whether the partition is of no use until it is reset."""
+    return status.ready_state is ReadyState.ERROR or status.operation_state is OperationState.FAILED
+
+
+def fault_of(entry: TrackerEntry, status: VipuStatus) -> TrackerEntry:
+    """The entry of a partition in ERROR, with what its controller says about it."""
+    message = "; ".join(status.errors) or f"partition {entry.id} is in ERROR"
+    return lifecycle.fail(entry, Reason.PARTITION_ERROR, message)
+
+
+def free_id(asked: TrackerEntry | lifecycle.Request, draft: Draft, listed: Iterable[str]) -> str:
+    """An id that neither the tracker nor a controller's list has; `asked` says for whom."""
+    return choose_partition_id(
+        name=asked.name,
+        namespace=asked.namespace,
+        instance=asked.instance,
+        uid=asked.uid,
+        taken=draft.ids_in_use() | set(listed),
+    )
+
+
+def _move(draft: Draft, entry: TrackerEntry, target: ControllerView) -> None:
+    if draft.get(entry.key) != entry:
+        return
+    listed = {partition.id for partition in target.partitions}
+    new_id = free_id(entry, draft, listed) if entry.id in listed else entry.id
+    spec = target.spec
+    moved = lifecycle.move(entry, controller=spec.address, label=spec.label, partition_id=new_id)
+    draft.put(moved)
+
+
+def _job(entry: TrackerEntry) -> str:
+    return f"{entry.namespace}/{entry.name}"

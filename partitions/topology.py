@@ -1,0 +1,186 @@
+"""domain: the shape of a fleet: its IPUs, their IPU-Link domains, and who may use them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+# One IPU-Link domain is a rack of 16 IPU-Machines of 4 IPUs.
+DOMAIN_IPUS = 64
+MAX_PARTITION_SIZE = DOMAIN_IPUS
+PARTITION_SIZES = (1, 2, 4, 8, 16, 32, 64)
+
+# Attributes of an IPU by which a V-IPU controller says where the IPU stands.
+DOMAIN_ATTRIBUTE = "ipulink domain"
+POSITION_ATTRIBUTE = "topology id"
+CLUSTER_ATTRIBUTE = "cluster"
+ALLOCATION_ATTRIBUTE = "allocation"
+
+
+class IpuId(NamedTuple):
+    """Where an IPU stands: its IPU-Link domain and its place (0 to 63) in that domain."""
+
+    domain: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ipu:
+    """One IPU: its address, the agent and device number behind it, and who may use it."""
+
+    id: IpuId
+    agent: str
+    index: int
+    cluster: str = ""
+    allocation: str = ""
+
+
+@dataclass(frozen=True)
+class Topology:
+    """All IPUs of a fleet, or of a part of it, in the order of their addresses.
+
+    Raises ValueError when two IPUs claim one address or an address lies outside its domain.
+    """
+
+    ipus: tuple[Ipu, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ipus", tuple(sorted(self.ipus, key=lambda ipu: ipu.id)))
+        if len(self.by_id) != len(self.ipus):
+            raise ValueError("two IPUs of the fleet have the same IPU-Link domain and topology id")
+        for ipu in self.ipus:
+            if ipu.id.domain < 0 or not 0 <= ipu.id.position < DOMAIN_IPUS:
+                raise ValueError(
+                    f"IPU {ipu.index} of {ipu.agent}: topology id {ipu.id.position} in IPU-Link "
+                    f"domain {ipu.id.domain} does not exist (0 to {DOMAIN_IPUS - 1})"
+                )
+
+    def __len__(self) -> int:
+        return len(self.ipus)
+
+    @cached_property
+    def by_id(self) -> Mapping[IpuId, Ipu]:
+        """The IPUs by address."""
+        return {ipu.id: ipu for ipu in self.ipus}
+
+    @cached_property
+    def domains(self) -> tuple[int, ...]:
+        """The IPU-Link domains that have at least one IPU, in order."""
+        return tuple(sorted({ipu.id.domain for ipu in self.ipus}))
+
+    @cached_property
+    def allocations(self) -> Mapping[str, str]:
+        """The cluster of each allocation, by allocation id."""
+        return {ipu.allocation: ipu.cluster for ipu in self.ipus}
+
+    def only(self, *, cluster: str = "", allocation: str = "") -> Topology:
+        """The part of the fleet in that cluster and allocation; an empty text takes any."""
+        if not cluster and not allocation:
+            return self
+        return Topology(
+            tuple(
+                ipu
+                for ipu in self.ipus
+                if cluster in ("", ipu.cluster) and allocation in ("", ipu.allocation)
+            )
+        )
+
+
+def size_problem(size: int) -> str:
+    """One sentence why no partition has `size` IPUs and which sizes are next; "" when one can."""
+    if size in PARTITION_SIZES:
+        return ""
+    if size < 1:
+        return f"a partition has at least 1 IPU, not {size}"
+    if size > MAX_PARTITION_SIZE:
+        return (
+            f"a partition has at most {MAX_PARTITION_SIZE} IPUs, one IPU-Link domain; "
+            f"{size} would span several"
+        )
+    below = max(one for one in PARTITION_SIZES if one < size)
+    return f"the size of a partition is a power of two: {below} or {below * 2}, not {size}"
+
+
+def fleet_of_machines(
+    machines: int, ipus_per_machine: int = 4, *, cluster: str = "", allocation: str = ""
+) -> Topology:
+    """A fleet of equal IPU-Machines with agents ag0, ag1, ...; a domain is full at 64 IPUs.
+
+    Raises ValueError unless 1 to 64 IPUs per machine, a power of two, fill domains without a rest.
+    """
+    if machines < 1:
+        raise ValueError(f"a fleet has at least 1 IPU-Machine, not {machines}")
+    if ipus_per_machine not in PARTITION_SIZES:
+        sizes = ", ".join(map(str, PARTITION_SIZES))
+        raise ValueError(f"an IPU-Machine has {sizes} IPUs, not {ipus_per_machine}")
+    return Topology(
+        tuple(
+            Ipu(
+                IpuId(*divmod(machine * ipus_per_machine + index, DOMAIN_IPUS)),
+                f"ag{machine}",
+                index,
+                cluster,
+                allocation,
+            )
+            for machine in range(machines)
+            for index in range(ipus_per_machine)
+        )
+    )
+
+
+def topology_from_attributes(
+    attributes: Mapping[str, Mapping[int, Mapping[str, str]]],
+) -> Topology:
+    """The fleet that a controller's IPU attributes describe: agent -> device number -> attributes.
+
+    Takes the stated places when every IPU states a valid one; else IPUs count in agent order
+    (ag2 before ag10), 64 to a domain, which is how a rack is cabled unless someone says otherwise.
+    """
+    stated = list(_stated_places(attributes))
+    if all(ipu is not None for ipu in stated):
+        try:
+            return Topology(tuple(ipu for ipu in stated if ipu is not None))
+        except ValueError:
+            pass  # contradictory places are no places: the agent order stands in for them
+    return Topology(tuple(_in_agent_order(attributes)))
+
+
+def agent_order(agent: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key that counts the numbers in an agent's name: ag2 before ag10."""
+    parts = re.findall(r"\d+|\D+", agent)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
+
+
+def _stated_places(
+    attributes: Mapping[str, Mapping[int, Mapping[str, str]]],
+) -> Iterator[Ipu | None]:
+    for agent, index, found in _flat(attributes):
+        try:
+            place = IpuId(int(found[DOMAIN_ATTRIBUTE]), int(found[POSITION_ATTRIBUTE]))
+        except (KeyError, ValueError):
+            yield None
+            continue
+        yield _ipu(place, agent, index, found)
+
+
+def _in_agent_order(attributes: Mapping[str, Mapping[int, Mapping[str, str]]]) -> Iterator[Ipu]:
+    for number, (agent, index, found) in enumerate(_flat(attributes)):
+        yield _ipu(IpuId(*divmod(number, DOMAIN_IPUS)), agent, index, found)
+
+
+def _ipu(place: IpuId, agent: str, index: int, found: Mapping[str, str]) -> Ipu:
+    cluster, allocation = found.get(CLUSTER_ATTRIBUTE, ""), found.get(ALLOCATION_ATTRIBUTE, "")
+    return Ipu(place, agent, index, cluster, allocation)
+
+
+def _flat(
+    attributes: Mapping[str, Mapping[int, Mapping[str, str]]],
+) -> Iterable[tuple[str, int, Mapping[str, str]]]:
+    for agent in sorted(attributes, key=agent_order):
+        for index in sorted(attributes[agent]):
+            yield agent, index, attributes[agent][index]

@@ -1,0 +1,178 @@
+"""io: asks a V-IPU controller through its gRPC user API; every call ends by its deadline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from partitions.topology import topology_from_attributes
+from partitions.vipu import wire
+from partitions.vipu.codes import error_of
+from partitions.vipu.protos import vipu_user_pb2 as pb
+from partitions.vipu.protos import vipu_version_pb2 as version_pb
+from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceStub
+from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceStub
+from partitions.vipu.types import (
+    CreateRequest,
+    IpuofConfig,
+    OperationState,
+    ReadyState,
+    VipuPartition,
+    VipuStatus,
+)
+
+if TYPE_CHECKING:
+    from grpc import aio
+
+    from partitions.topology import Topology
+    from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceAsyncStub
+    from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceAsyncStub
+
+__all__ = [
+    "CreateRequest",
+    "IpuofConfig",
+    "OperationState",
+    "ReadyState",
+    "TlsFiles",
+    "VipuClient",
+    "VipuPartition",
+    "VipuStatus",
+]
+
+_OPTIONS: tuple[tuple[str, int], ...] = (
+    # Found again soon after it was down; gRPC's own backoff grows to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    # How long one attempt to connect may take; it must leave room for TLS on a busy machine.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    # A peer that vanished without a word is noticed by a ping under a call, not by TCP after
+    # a quarter of an hour; no pings between calls, which servers punish.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    # Controllers stand in the management network; a web proxy of the environment has no way there.
+    ("grpc.enable_http_proxy", 0),
+    # The attributes of a fleet of thousands of IPUs are larger than the usual 4 MiB.
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+)
+
+_Question = TypeVar("_Question", bound=Message)
+_Answer = TypeVar("_Answer", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM texts: the CA that signed the server, and, for mutual TLS, our certificate and key."""
+
+    ca: bytes
+    certificate: bytes | None = None
+    key: bytes | None = None
+
+
+class VipuClient:
+    """One controller, over one connection that all calls share and that comes back by itself.
+
+    `address` is "host:port". Every method raises a VipuError: Unavailable when the controller does
+    not answer within `deadline_seconds`, else what the controller says.
+    """
+
+    def __init__(
+        self, address: str, *, deadline_seconds: float = 10.0, tls: TlsFiles | None = None
+    ) -> None:
+        self.address = address
+        self._deadline_seconds = deadline_seconds
+        self._tls = tls
+        self._channel: aio.Channel | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection; a later call opens it again."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close(None)
+
+    async def list_partitions(self, allocation_id: str = "") -> list[VipuPartition]:
+        """All partitions, those made by others too, or those of one allocation."""
+        question = pb.ListPartitionsRequest(allocation_id=allocation_id)
+        answer = await self._call(self._user.ListPartitions, question)
+        return [wire.partition_from_message(one) for one in answer.partitions]
+
+    async def list_ipu_attributes(self) -> Topology:
+        """The fleet: every IPU with its place, agent, cluster and allocation."""
+        answer = await self._call(self._user.ListIPUAttributes, pb.ListIPUAttributesRequest())
+        return topology_from_attributes(wire.attributes_from_message(answer))
+
+    async def create_partition(self, request: CreateRequest) -> str:
+        """Ask for a partition and return its id; it is PENDING until its status says ACTIVE.
+
+        Raises AlreadyExists, NoCapacity or InvalidRequest. After Unavailable it may exist.
+        """
+        answer = await self._call(self._user.CreatePartition, wire.request_to_message(request))
+        return answer.partition_id
+
+    async def partition_status(self, partition_id: str) -> VipuStatus:
+        """The state of a partition; raises NotFound."""
+        question = pb.GetPartitionStatusRequest(partition_id=partition_id)
+        answer = await self._call(self._user.GetPartitionStatus, question)
+        return wire.status_from_message(answer.status)
+
+    async def reset_partition(self, partition_id: str) -> None:
+        """Begin to bring a partition back to its first state on the same IPUs; raises NotFound."""
+        question = pb.ResetPartitionRequest(partition_id=partition_id)
+        await self._call(self._user.ResetPartition, question)
+
+    async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:
+        """Free a partition's IPUs, with `force` whatever fails on the way; raises NotFound."""
+        question = pb.RemovePartitionRequest(partition_id=partition_id, force=force)
+        await self._call(self._user.RemovePartition, question)
+
+    async def ipuof_config(self, partition_id: str, gcd: int | None = None) -> IpuofConfig:
+        """How to reach the devices of an ACTIVE partition, of one GCD or of all.
+
+        Raises NotFound, NotReady or InvalidRequest.
+        """
+        question = pb.GetPartitionIpuofConfigRequest(
+            partition_id=partition_id,
+            gcd_id=None if gcd is None else pb.GetPartitionIpuofConfigRequest.GcdID(id=gcd),
+        )
+        answer = await self._call(self._user.GetPartitionIpuofConfig, question)
+        return wire.config_from_message(answer.ipuof_config)
+
+    async def version(self) -> str:
+        """The version of the controller."""
+        stub: VersionServiceAsyncStub = VersionServiceStub(self._connection)
+        return (await self._call(stub.GetVersion, version_pb.VersionRequest())).version
+
+    @property
+    def _user(self) -> UserServiceAsyncStub:
+        return UserServiceStub(self._connection)
+
+    @property
+    def _connection(self) -> aio.Channel:
+        """The one channel, made at the first call: it belongs to the loop that runs then."""
+        if self._channel is None:
+            if self._tls is None:
+                self._channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
+            else:
+                credentials = grpc.ssl_channel_credentials(
+                    self._tls.ca, self._tls.key, self._tls.certificate
+                )
+                self._channel = grpc.aio.secure_channel(self.address, credentials, options=_OPTIONS)
+        return self._channel
+
+    async def _call(
+        self, method: aio.UnaryUnaryMultiCallable[_Question, _Answer], question: _Question
+    ) -> _Answer:
+        try:
+            return await method(question, timeout=self._deadline_seconds)
+        except grpc.aio.AioRpcError as error:
+            message = error.details() or error.code().name
+            raise error_of(error.code(), f"{self.address}: {message}") from error

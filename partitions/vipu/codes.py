@@ -1,0 +1,54 @@
+"""io: our errors as gRPC status codes, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grpc import StatusCode
+
+from partitions.vipu.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NoCapacity,
+    NotFound,
+    NotReady,
+    Refused,
+    Unavailable,
+    VipuError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CODES: Mapping[type[VipuError], StatusCode] = {
+    NotFound: StatusCode.NOT_FOUND,
+    AlreadyExists: StatusCode.ALREADY_EXISTS,
+    NoCapacity: StatusCode.RESOURCE_EXHAUSTED,
+    InvalidRequest: StatusCode.INVALID_ARGUMENT,
+    Refused: StatusCode.PERMISSION_DENIED,
+    NotReady: StatusCode.FAILED_PRECONDITION,
+    Unavailable: StatusCode.UNAVAILABLE,
+    VipuError: StatusCode.INTERNAL,
+}
+_ERRORS: Mapping[StatusCode, type[VipuError]] = {
+    **{code: error for error, code in _CODES.items()},
+    StatusCode.OUT_OF_RANGE: InvalidRequest,
+    StatusCode.UNAUTHENTICATED: Refused,
+    StatusCode.DEADLINE_EXCEEDED: Unavailable,
+    StatusCode.ABORTED: Unavailable,
+    StatusCode.CANCELLED: Unavailable,
+}
+# The words of other V-IPU controllers when no block is free; they need not come with a code.
+_CAPACITY_WORDS = "failed to acquire"
+
+
+def code_of(error: VipuError) -> StatusCode:
+    """The gRPC status that tells a client this error."""
+    return _CODES[type(error)]
+
+
+def error_of(code: StatusCode, message: str) -> VipuError:
+    """The error behind a gRPC status; the message is the server's sentence."""
+    if code in (StatusCode.UNKNOWN, StatusCode.INTERNAL) and _CAPACITY_WORDS in message.lower():
+        return NoCapacity(message)
+    return _ERRORS.get(code, VipuError)(message)

@@ -1,0 +1,48 @@
+"""domain: what can go wrong with a V-IPU controller, each with a sentence for a person."""
+
+# The names are the words of the gRPC statuses; a suffix would repeat the base class.
+# ruff: noqa: N818
+from __future__ import annotations
+
+
+class VipuError(Exception):
+    """A V-IPU controller refused or failed; `retryable` says whether the same call may work later.
+
+    The base class itself stands for answers that fit none of the subclasses.
+    """
+
+    retryable = False
+
+
+class NotFound(VipuError):
+    """There is no such partition."""
+
+
+class AlreadyExists(VipuError):
+    """A partition of this id exists; it may be ours, from an answer that was lost."""
+
+
+class NoCapacity(VipuError):
+    """No aligned block of that size is free now."""
+
+    retryable = True
+
+
+class InvalidRequest(VipuError):
+    """The request can never work as it stands; the sentence says what to write instead."""
+
+
+class Refused(VipuError):
+    """The controller does not let this caller do that."""
+
+
+class NotReady(VipuError):
+    """The partition's state does not allow it yet."""
+
+    retryable = True
+
+
+class Unavailable(VipuError):
+    """The controller did not answer, or not before the deadline; the call may have taken effect."""
+
+    retryable = True

@@ -1,0 +1,1 @@
+"""glue: vipu-server, a V-IPU controller over simulated IPU-Machines."""

@@ -1,0 +1,144 @@
+"""domain: what vipu-server remembers of a partition, and the state that follows from the time.
+
+No timer drives a partition: an operation ends at a stored instant, so that a controller that was
+killed and started again tells the same state as one that ran on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from partitions.topology import IpuId
+from partitions.vipu.types import IpuLinkRouting, OperationState, ReadyState, SyncType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+MAX_AUTO_RESETS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    """One partition: what was asked for, the IPUs it got, and its latest operation.
+
+    `ipus` stand in the order of their routing ids. `operation` is CREATING or RESETTING, running
+    from `started_at` to `ready_at`; `errors`, once there are any, outlive it until a reset.
+    """
+
+    id: str
+    ipus: tuple[IpuId, ...]
+    cluster: str
+    allocation: str
+    num_gcds: int
+    num_replicas: int
+    reconfigurable: bool
+    routing: IpuLinkRouting
+    sync_type: SyncType
+    auto_reset: bool
+    relocatable: bool
+    operation: OperationState
+    started_at: datetime
+    ready_at: datetime
+    errors: tuple[str, ...] = ()
+    auto_resets: int = 0
+    auto_reset_at: datetime | None = None
+
+    def is_busy(self, now: datetime) -> bool:
+        """Whether the operation still runs; a clock that was set back does not prolong it."""
+        return self.started_at <= now < self.ready_at
+
+    def ready_state(self, now: datetime) -> ReadyState:
+        """Whether programs may use the partition at `now`."""
+        if self.errors:
+            return ReadyState.ERROR
+        return ReadyState.PENDING if self.is_busy(now) else ReadyState.ACTIVE
+
+    def operation_state(self, now: datetime) -> OperationState:
+        """What the controller does with the partition at `now`."""
+        if self.errors:
+            return OperationState.FAILED
+        return self.operation if self.is_busy(now) else OperationState.IDLE
+
+
+def reset_record(record: PartitionRecord, now: datetime, latency: timedelta) -> PartitionRecord:
+    """The record after a reset began at `now`: same IPUs, no errors, a fresh retry count."""
+    if record.operation is OperationState.CREATING and record.is_busy(now) and not record.errors:
+        return record  # what is still being created is as fresh as a reset would make it
+    return replace(
+        record,
+        operation=OperationState.RESETTING,
+        started_at=now,
+        ready_at=now + latency,
+        errors=(),
+        auto_resets=0,
+        auto_reset_at=None,
+    )
+
+
+def fail_record(
+    record: PartitionRecord, message: str, now: datetime, latency: timedelta
+) -> PartitionRecord:
+    """The record after a fault at `now`: reset by itself while that is allowed, else in ERROR."""
+    if record.auto_reset and not record.errors and record.auto_resets < MAX_AUTO_RESETS:
+        count = record.auto_resets + 1
+        return replace(reset_record(record, now, latency), auto_resets=count, auto_reset_at=now)
+    if message in record.errors:
+        return record
+    return replace(record, errors=(*record.errors, message))
+
+
+def record_to_json(record: PartitionRecord) -> dict[str, Any]:
+    """The record as the state file holds it; times in RFC 3339."""
+    return {
+        "id": record.id,
+        "ipus": [list(ipu) for ipu in record.ipus],
+        "cluster": record.cluster,
+        "allocation": record.allocation,
+        "numGcds": record.num_gcds,
+        "numReplicas": record.num_replicas,
+        "reconfigurable": record.reconfigurable,
+        "routing": record.routing,
+        "syncType": record.sync_type,
+        "autoReset": record.auto_reset,
+        "relocatable": record.relocatable,
+        "operation": record.operation,
+        "startedAt": record.started_at.isoformat(),
+        "readyAt": record.ready_at.isoformat(),
+        "errors": list(record.errors),
+        "autoResets": record.auto_resets,
+        "autoResetAt": record.auto_reset_at.isoformat() if record.auto_reset_at else None,
+    }
+
+
+def record_from_json(data: Mapping[str, Any]) -> PartitionRecord:
+    """The inverse of `record_to_json`; KeyError, TypeError or ValueError on anything else."""
+    auto_reset_at = data["autoResetAt"]
+    return PartitionRecord(
+        id=str(data["id"]),
+        ipus=tuple(IpuId(int(domain), int(position)) for domain, position in data["ipus"]),
+        cluster=str(data["cluster"]),
+        allocation=str(data["allocation"]),
+        num_gcds=int(data["numGcds"]),
+        num_replicas=int(data["numReplicas"]),
+        reconfigurable=bool(data["reconfigurable"]),
+        routing=IpuLinkRouting(data["routing"]),
+        sync_type=SyncType(data["syncType"]),
+        auto_reset=bool(data["autoReset"]),
+        relocatable=bool(data["relocatable"]),
+        operation=OperationState(data["operation"]),
+        started_at=_instant(data["startedAt"]),
+        ready_at=_instant(data["readyAt"]),
+        errors=tuple(map(str, data["errors"])),
+        auto_resets=int(data["autoResets"]),
+        auto_reset_at=None if auto_reset_at is None else _instant(auto_reset_at),
+    )
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return instant

@@ -1,0 +1,157 @@
+"""domain: which partitions may be asked for, and what is decided where nothing is said."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from partitions.allocator import free_blocks, is_buddy_block, place
+from partitions.topology import MAX_PARTITION_SIZE, size_problem
+from partitions.vipu.errors import InvalidRequest, NoCapacity
+from partitions.vipu.types import IpuLinkRouting, SyncType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from partitions.topology import IpuId, Topology
+    from partitions.vipu.types import CreateRequest
+
+_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a request comes to once everything left out is decided."""
+
+    num_gcds: int
+    num_replicas: int
+    routing: IpuLinkRouting
+    sync_type: SyncType
+
+
+def settle(request: CreateRequest) -> Settled:
+    """Judge a request on its own; raises InvalidRequest with what to write instead."""
+    if not _ID.fullmatch(request.id):
+        raise InvalidRequest(
+            f"partition id {request.id!r}: 1 to 63 letters, digits, '.', '_' and '-', "
+            "with a letter or digit first and last"
+        )
+    if problem := size_problem(request.size):
+        raise InvalidRequest(f"partition {request.id}: {problem}")
+    if request.num_ipulink_segments > 1:
+        raise InvalidRequest(
+            f"partition {request.id}: num_ipulink_segments {request.num_ipulink_segments}: "
+            f"a partition lies in one IPU-Link domain, at most {MAX_PARTITION_SIZE} IPUs"
+        )
+    return Settled(*_shares(request), _routing(request), _sync(request))
+
+
+def choose_ipus(
+    request: CreateRequest, topology: Topology, holders: Mapping[IpuId, str]
+) -> tuple[IpuId, ...]:
+    """The IPUs for the request, in the order of their routing ids.
+
+    `holders` names the partition that holds each used IPU. Raises InvalidRequest for a cluster,
+    allocation or IPU that does not exist, NoCapacity when nothing fits now.
+    """
+    fleet = _reachable(request, topology)
+    if request.ipus:
+        return _explicit_ipus(request, fleet, holders)
+    ipus = place(fleet, holders.keys(), request.size)
+    if ipus is None:
+        raise NoCapacity(_shortage(request, fleet, holders))
+    return ipus
+
+
+def _shares(request: CreateRequest) -> tuple[int, int]:
+    gcds = request.num_gcds or 1
+    if request.size % gcds:
+        raise InvalidRequest(
+            f"partition {request.id}: num_gcds {gcds} does not divide its {request.size} IPUs"
+        )
+    replicas = request.num_replicas or gcds
+    if replicas % gcds or replicas > request.size:
+        raise InvalidRequest(
+            f"partition {request.id}: num_replicas {replicas}: a multiple of its {gcds} GCDs, "
+            f"at most one for each of its {request.size} IPUs"
+        )
+    return gcds, replicas
+
+
+def _routing(request: CreateRequest) -> IpuLinkRouting:
+    if request.routing is not IpuLinkRouting.UNDEFINED:
+        return request.routing
+    # Only a whole domain has its loop links to itself.
+    whole = request.size == MAX_PARTITION_SIZE
+    return IpuLinkRouting.RINGSWNC if whole else IpuLinkRouting.DNC
+
+
+def _sync(request: CreateRequest) -> SyncType:
+    if request.sync_type is SyncType.GS2_INDEPENDENT_RAILS:
+        raise InvalidRequest(
+            f"partition {request.id}: sync type {request.sync_type} is unsupported"
+        )
+    default = (SyncType.UNDEFINED, SyncType.GS2_DEFAULT)
+    if request.reconfigurable and request.sync_type not in default:
+        raise InvalidRequest(
+            f"partition {request.id}: a reconfigurable partition has the default sync type, "
+            f"not {request.sync_type}"
+        )
+    return SyncType.GS2_DEFAULT if request.sync_type in default else request.sync_type
+
+
+def _reachable(request: CreateRequest, topology: Topology) -> Topology:
+    """The part of the fleet that the request names."""
+    clusters = sorted(set(topology.allocations.values()))
+    if request.cluster_id and request.cluster_id not in clusters:
+        known = ", ".join(clusters)
+        raise InvalidRequest(f"cluster {request.cluster_id!r} does not exist; there is {known}")
+    allocations = topology.allocations
+    if request.allocation_id and request.allocation_id not in allocations:
+        known = ", ".join(sorted(allocations))
+        raise InvalidRequest(
+            f"allocation {request.allocation_id!r} does not exist; there is {known}"
+        )
+    fleet = topology.only(cluster=request.cluster_id, allocation=request.allocation_id)
+    if not fleet:
+        raise InvalidRequest(
+            f"allocation {request.allocation_id!r} is in cluster "
+            f"{allocations[request.allocation_id]!r}, not in {request.cluster_id!r}"
+        )
+    return fleet
+
+
+def _explicit_ipus(
+    request: CreateRequest, fleet: Topology, holders: Mapping[IpuId, str]
+) -> tuple[IpuId, ...]:
+    if not request.cluster_id:
+        raise InvalidRequest(f"partition {request.id}: ipus need a cluster_id")
+    if len(request.ipus) != request.size:
+        raise InvalidRequest(
+            f"partition {request.id}: size {request.size}, but {len(request.ipus)} ipus"
+        )
+    for ipu in request.ipus:
+        if ipu not in fleet.by_id:
+            raise InvalidRequest(
+                f"partition {request.id}: there is no IPU {ipu.position} in IPU-Link domain "
+                f"{ipu.domain}"
+            )
+    if not is_buddy_block(fleet, request.ipus):
+        raise InvalidRequest(
+            f"partition {request.id}: ipus must be {request.size} neighbours in one IPU-Link "
+            f"domain and one allocation, the first at a multiple of {request.size}"
+        )
+    if taken := sorted({holders[ipu] for ipu in request.ipus if ipu in holders}):
+        raise NoCapacity(f"partition {request.id}: its ipus are held by {', '.join(taken)}")
+    return request.ipus
+
+
+def _shortage(request: CreateRequest, fleet: Topology, holders: Mapping[IpuId, str]) -> str:
+    blocks = free_blocks(fleet, holders.keys())
+    free = sum(block.size for block in blocks)
+    largest = max((block.size for block in blocks), default=0)
+    return (
+        f"partition {request.id} needs {request.size} IPUs in one block; "
+        f"{free} of {len(fleet)} are free, the largest free block has {largest}"
+    )

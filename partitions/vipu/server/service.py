@@ -1,0 +1,152 @@
+"""io: the V-IPU user API over gRPC: messages in, the controller asked, messages or a status out."""
+
+# gRPC calls the methods by the names of the interface.
+# ruff: noqa: N802
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
+from grpc import StatusCode
+
+from partitions.vipu import wire
+from partitions.vipu.codes import code_of
+from partitions.vipu.errors import VipuError
+from partitions.vipu.protos import vipu_user_pb2 as pb
+from partitions.vipu.protos import vipu_version_pb2 as version_pb
+from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceServicer
+from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceServicer
+from partitions.vipu.server.fleet import IPUOF_VERSION
+from partitions.vipu.server.records import MAX_AUTO_RESETS
+from partitions.vipu.types import VipuStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grpc import ServicerContext
+
+    from partitions.vipu.server.controller import Controller
+    from partitions.vipu.server.records import PartitionRecord
+
+log = structlog.get_logger(__name__)
+
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
+
+
+def _answering(
+    method: Callable[[Any, _Question], _Answer],
+) -> Callable[[Any, _Question, ServicerContext], _Answer]:
+    """Tell the client a VipuError as its gRPC status, with the sentence as details."""
+
+    @wraps(method)
+    def answer(self: Any, request: _Question, context: ServicerContext) -> _Answer:
+        try:
+            return method(self, request)
+        except VipuError as error:
+            context.abort(code_of(error), str(error))
+        # The outermost frame of a call: gRPC would answer with the bare words of the exception.
+        except Exception:
+            log.exception("call failed", method=method.__name__)
+            context.abort(StatusCode.INTERNAL, "the controller failed; its log says why")
+
+    return answer
+
+
+class UserService(UserServiceServicer):
+    """What users of V-IPU may ask."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    @_answering
+    def CreatePartition(self, request: pb.CreatePartitionRequest) -> pb.CreatePartitionReply:
+        """Reserve IPUs and answer with the id, without waiting for ACTIVE."""
+        record = self._controller.create(wire.request_from_message(request))
+        return pb.CreatePartitionReply(partition_id=record.id)
+
+    @_answering
+    def GetPartitionStatus(
+        self, request: pb.GetPartitionStatusRequest
+    ) -> pb.GetPartitionStatusReply:
+        """Answer with the state at this moment."""
+        record = self._controller.get(request.partition_id)
+        return pb.GetPartitionStatusReply(status=wire.status_to_message(self._status(record)))
+
+    @_answering
+    def ResetPartition(self, request: pb.ResetPartitionRequest) -> pb.ResetPartitionReply:
+        """Begin a reset; a partition that is still being created just goes on."""
+        self._controller.reset(request.partition_id)
+        return pb.ResetPartitionReply()
+
+    @_answering
+    def RemovePartition(self, request: pb.RemovePartitionRequest) -> pb.RemovePartitionReply:
+        """Free the IPUs at once; nothing can fail on the way, so `force` changes nothing."""
+        self._controller.remove(request.partition_id)
+        return pb.RemovePartitionReply()
+
+    @_answering
+    def ListPartitions(self, request: pb.ListPartitionsRequest) -> pb.ListPartitionsReply:
+        """Answer with all partitions, or those of one allocation."""
+        records = self._controller.list(request.allocation_id)
+        return pb.ListPartitionsReply(partitions=[self._partition(one) for one in records])
+
+    @_answering
+    def GetPartitionIpuofConfig(
+        self, request: pb.GetPartitionIpuofConfigRequest
+    ) -> pb.GetPartitionIpuofConfigReply:
+        """Answer with the addresses of the devices, of one GCD or of all."""
+        gcd = request.gcd_id.id if request.HasField("gcd_id") else None
+        config = self._controller.ipuof_config(request.partition_id, gcd)
+        return pb.GetPartitionIpuofConfigReply(ipuof_config=wire.config_to_message(config))
+
+    @_answering
+    def ListIPUAttributes(self, request: pb.ListIPUAttributesRequest) -> pb.ListIPUAttributesReply:
+        """Answer with what is known of each IPU, of some agents or of all."""
+        return wire.attributes_to_message(self._controller.attributes(request.agents))
+
+    def _partition(self, record: PartitionRecord) -> pb.Partition:
+        state = record.ready_state(self._controller.clock())
+        return pb.Partition(
+            id=record.id,
+            ready_state=pb.PartitionReadyState.Value(f"PS_{state}"),
+            ipuof_server_version=IPUOF_VERSION,
+            spec=pb.PartitionSpec(
+                cluster_id=record.cluster,
+                allocation_id=record.allocation,
+                ipus=wire.ipus_to_messages(record.ipus),
+                ipulink_routing_type=pb.IpuLinkRoutingType.Value(f"IRT_{record.routing}"),
+                sync_type=pb.SyncType.Value(f"ST_{record.sync_type}"),
+                num_gcds=record.num_gcds,
+                num_replicas=record.num_replicas,
+                num_ipulink_segments=1,
+                reconfigurable=record.reconfigurable,
+            ),
+        )
+
+    def _status(self, record: PartitionRecord) -> VipuStatus:
+        now = self._controller.clock()
+        return VipuStatus(
+            id=record.id,
+            ready_state=record.ready_state(now),
+            operation_state=record.operation_state(now),
+            errors=record.errors,
+            max_auto_resets=MAX_AUTO_RESETS if record.auto_reset else 0,
+            auto_resets=record.auto_resets,
+            last_auto_reset=record.auto_reset_at,
+        )
+
+
+class VersionService(VersionServiceServicer):
+    """Which version answers."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def GetVersion(
+        self, request: version_pb.VersionRequest, context: ServicerContext
+    ) -> version_pb.VersionReply:
+        """Answer with the version of this software."""
+        del request, context
+        return version_pb.VersionReply(version=self._version)

@@ -1,0 +1,143 @@
+"""domain: what the V-IPU user API says, as plain values without gRPC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from partitions.topology import IpuId
+
+
+class ReadyState(StrEnum):
+    """Whether programs may use a partition."""
+
+    UNDEFINED = "UNDEFINED"
+    PENDING = "PENDING"
+    ACTIVE = "ACTIVE"
+    REMOVED = "REMOVED"
+    ERROR = "ERROR"
+
+
+class OperationState(StrEnum):
+    """What the controller is doing with a partition."""
+
+    UNDEFINED = "UNDEFINED"
+    IDLE = "IDLE"
+    CREATING = "CREATING"
+    REMOVING = "REMOVING"
+    RESETTING = "RESETTING"
+    FAILED = "FAILED"
+
+
+class IpuLinkRouting(StrEnum):
+    """How the links inside an IPU-Link domain are used; UNDEFINED: the controller decides."""
+
+    UNDEFINED = "UNDEFINED"
+    DNC = "DNC"
+    SWNC = "SWNC"
+    BTNC = "BTNC"
+    RINGSWNC = "RINGSWNC"
+
+
+class SyncType(StrEnum):
+    """How the GCDs of a partition synchronise; UNDEFINED: the controller decides."""
+
+    UNDEFINED = "UNDEFINED"
+    GS2_DEFAULT = "GS2_DEFAULT"
+    GS2_INDEPENDENT_RAILS = "GS2_INDEPENDENT_RAILS"
+    POD_NATIVE_DEFAULT = "POD_NATIVE_DEFAULT"
+    POD_NATIVE_REPLICATED_PIPELINE = "POD_NATIVE_REPLICATED_PIPELINE"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRequest:
+    """What a new partition must have; zero, empty and UNDEFINED leave it to the controller.
+
+    `size` counts IPUs; `num_replicas` counts over all GCDs. `ipus` asks for exactly these, in the
+    order of their routing ids, and needs `cluster_id`. Auto-reset and relocation are off unless
+    asked for, since pods hold partitions.
+    """
+
+    id: str
+    size: int
+    cluster_id: str = ""
+    allocation_id: str = ""
+    num_gcds: int = 0
+    num_replicas: int = 0
+    reconfigurable: bool = False
+    routing: IpuLinkRouting = IpuLinkRouting.UNDEFINED
+    sync_type: SyncType = SyncType.UNDEFINED
+    num_ipulink_segments: int = 0
+    ipus: tuple[IpuId, ...] = ()
+    auto_reset: bool = False
+    relocatable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VipuPartition:
+    """One partition as a controller lists it; `ipus` in the order of their routing ids."""
+
+    id: str
+    size: int
+    ipus: tuple[IpuId, ...]
+    ready_state: ReadyState
+    cluster_id: str = ""
+    allocation_id: str = ""
+    num_gcds: int = 1
+    num_replicas: int = 1
+    reconfigurable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VipuStatus:
+    """The state of one partition; `errors` are sentences, empty unless `ready_state` is ERROR."""
+
+    id: str
+    ready_state: ReadyState
+    operation_state: OperationState
+    errors: tuple[str, ...] = ()
+    max_auto_resets: int = 0
+    auto_resets: int = 0
+    last_auto_reset: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IpuofDevice:
+    """Where one IPU of a partition is reached over the network."""
+
+    ip: str
+    server_port: int
+    rdma_port: int
+    device_id: int
+    ipulink_segment_id: int
+    routing_id: int
+    ipu_arch_id: int
+    ipu_id: int
+    chip_id: str
+    gwsw_version: str
+    ipum_sw_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gcd:
+    """The devices that one Poplar process drives."""
+
+    devices: tuple[IpuofDevice, ...]
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class IpuofConfig:
+    """What an IPU-over-Fabric client needs to open the devices of a partition."""
+
+    routing: IpuLinkRouting
+    sync_type: SyncType
+    reconfigurable: bool
+    num_ipulink_segments: int
+    gcds: tuple[Gcd, ...]
+    server_version: str

@@ -1,0 +1,233 @@
+"""io: our values as messages of the V-IPU user API, and back; client and server share it."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from partitions.topology import IpuId
+from partitions.vipu.errors import InvalidRequest
+from partitions.vipu.protos import vipu_user_pb2 as pb
+from partitions.vipu.types import (
+    CreateRequest,
+    Gcd,
+    IpuLinkRouting,
+    IpuofConfig,
+    IpuofDevice,
+    OperationState,
+    ReadyState,
+    SyncType,
+    VipuPartition,
+    VipuStatus,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_DEVICE_FIELDS = tuple(field.name for field in pb.IpuofDevice.DESCRIPTOR.fields)
+
+
+def request_to_message(request: CreateRequest) -> pb.CreatePartitionRequest:
+    """A request for a new partition."""
+    return pb.CreatePartitionRequest(
+        requirements=pb.PartitionRequirements(
+            id=request.id,
+            size=request.size,
+            cluster_id=request.cluster_id,
+            allocation_id=request.allocation_id,
+            ipulink_routing_type=pb.IpuLinkRoutingType.Value(f"IRT_{request.routing}"),
+            num_ipulink_segments=request.num_ipulink_segments,
+            sync_type=pb.SyncType.Value(f"ST_{request.sync_type}"),
+            num_gcds=request.num_gcds,
+            reconfigurable=request.reconfigurable,
+            num_replicas=request.num_replicas,
+            ipus=ipus_to_messages(request.ipus),
+        ),
+        disable_auto_reset=not request.auto_reset,
+        relocatable=request.relocatable,
+    )
+
+
+def request_from_message(message: pb.CreatePartitionRequest) -> CreateRequest:
+    """The request a client sent; raises InvalidRequest for values that the API does not have.
+
+    A gateway routing is accepted and has no effect: it applies between IPU-Link domains only.
+    """
+    wanted = message.requirements
+    return CreateRequest(
+        id=wanted.id,
+        size=wanted.size or len(wanted.ipus),
+        cluster_id=wanted.cluster_id,
+        allocation_id=wanted.allocation_id,
+        num_gcds=wanted.num_gcds,
+        num_replicas=wanted.num_replicas,
+        reconfigurable=wanted.reconfigurable,
+        routing=_routing(wanted.ipulink_routing_type),
+        sync_type=_sync_type(wanted.sync_type),
+        num_ipulink_segments=wanted.num_ipulink_segments,
+        ipus=ipus_from_messages(wanted.ipus),
+        auto_reset=not message.disable_auto_reset,
+        relocatable=message.relocatable,
+    )
+
+
+def ipus_to_messages(ipus: Iterable[IpuId]) -> list[pb.PartitionIpu]:
+    """The IPUs of a partition, numbered by their routing ids in the order given."""
+    return [
+        pb.PartitionIpu(
+            ipulink_domain_topology_id=ipu.domain, topology_id=ipu.position, routing_id=number
+        )
+        for number, ipu in enumerate(ipus)
+    ]
+
+
+def ipus_from_messages(messages: Iterable[pb.PartitionIpu]) -> tuple[IpuId, ...]:
+    """The IPUs of a partition in the order of their routing ids, else of their places."""
+    ordered = sorted(
+        messages, key=lambda one: (one.routing_id, one.ipulink_domain_topology_id, one.topology_id)
+    )
+    return tuple(IpuId(one.ipulink_domain_topology_id, one.topology_id) for one in ordered)
+
+
+def partition_from_message(message: pb.Partition) -> VipuPartition:
+    """One listed partition; states unknown to us become UNDEFINED."""
+    spec = message.spec
+    return VipuPartition(
+        id=message.id,
+        size=len(spec.ipus),
+        ipus=ipus_from_messages(spec.ipus),
+        ready_state=_ready_state(message.ready_state),
+        cluster_id=spec.cluster_id,
+        allocation_id=spec.allocation_id,
+        num_gcds=spec.num_gcds or 1,
+        num_replicas=spec.num_replicas or spec.num_gcds or 1,
+        reconfigurable=spec.reconfigurable,
+    )
+
+
+def status_to_message(status: VipuStatus) -> pb.PartitionStatus:
+    """The state of one partition."""
+    message = pb.PartitionStatus(
+        partition_id=status.id,
+        ready_state=pb.PartitionReadyState.Value(f"PS_{status.ready_state}"),
+        operation_state=pb.PartitionOperationState.Value(f"POS_{status.operation_state}"),
+        errors=status.errors,
+        max_auto_reset_retries=status.max_auto_resets,
+        auto_reset_retry_count=status.auto_resets,
+    )
+    if status.last_auto_reset is not None:
+        message.last_auto_reset_time.FromDatetime(status.last_auto_reset)
+    return message
+
+
+def status_from_message(message: pb.PartitionStatus) -> VipuStatus:
+    """The state of one partition; states unknown to us become UNDEFINED."""
+    was_reset = message.HasField("last_auto_reset_time")
+    return VipuStatus(
+        id=message.partition_id,
+        ready_state=_ready_state(message.ready_state),
+        operation_state=_operation_state(message.operation_state),
+        errors=tuple(message.errors),
+        max_auto_resets=message.max_auto_reset_retries,
+        auto_resets=message.auto_reset_retry_count,
+        last_auto_reset=message.last_auto_reset_time.ToDatetime(UTC) if was_reset else None,
+    )
+
+
+def config_to_message(config: IpuofConfig) -> pb.PartitionConfig:
+    """The IPU-over-Fabric configuration of a partition."""
+    return pb.PartitionConfig(
+        ipulink_routing_type=pb.IpuLinkRoutingType.Value(f"IRT_{config.routing}"),
+        sync_type=pb.SyncType.Value(f"ST_{config.sync_type}"),
+        reconfigurable=config.reconfigurable,
+        num_ipulink_segments=config.num_ipulink_segments,
+        gcd_configs=[
+            pb.PartitionConfig.Gcd(
+                devices=[_device_to_message(device) for device in gcd.devices],
+                attributes=gcd.attributes,
+            )
+            for gcd in config.gcds
+        ],
+        ipuof_server_version=config.server_version,
+    )
+
+
+def config_from_message(message: pb.PartitionConfig) -> IpuofConfig:
+    """The IPU-over-Fabric configuration of a partition."""
+    return IpuofConfig(
+        routing=_routing(message.ipulink_routing_type),
+        sync_type=_sync_type(message.sync_type),
+        reconfigurable=message.reconfigurable,
+        num_ipulink_segments=message.num_ipulink_segments,
+        gcds=tuple(
+            Gcd(tuple(_device_from_message(one) for one in gcd.devices), dict(gcd.attributes))
+            for gcd in message.gcd_configs
+        ),
+        server_version=message.ipuof_server_version,
+    )
+
+
+def attributes_to_message(
+    attributes: Mapping[str, Mapping[int, Mapping[str, str]]],
+) -> pb.ListIPUAttributesReply:
+    """The attributes of each IPU, by agent and device number."""
+    entry = pb.ListIPUAttributesReply.Entry
+    return pb.ListIPUAttributesReply(
+        entries=[
+            entry(
+                agent=agent,
+                ipu_attributes={
+                    index: entry.Attributes(attributes=found) for index, found in ipus.items()
+                },
+            )
+            for agent, ipus in attributes.items()
+        ]
+    )
+
+
+def attributes_from_message(
+    message: pb.ListIPUAttributesReply,
+) -> dict[str, dict[int, dict[str, str]]]:
+    """The attributes of each IPU, by agent and device number."""
+    return {
+        entry.agent: {
+            index: dict(found.attributes) for index, found in entry.ipu_attributes.items()
+        }
+        for entry in message.entries
+    }
+
+
+def _device_to_message(device: IpuofDevice) -> pb.IpuofDevice:
+    return pb.IpuofDevice(**{name: getattr(device, name) for name in _DEVICE_FIELDS})
+
+
+def _device_from_message(message: pb.IpuofDevice) -> IpuofDevice:
+    return IpuofDevice(**{name: getattr(message, name) for name in _DEVICE_FIELDS})
+
+
+def _routing(value: pb.IpuLinkRoutingType.ValueType) -> IpuLinkRouting:
+    try:
+        return IpuLinkRouting(pb.IpuLinkRoutingType.Name(value).removeprefix("IRT_"))
+    except ValueError as error:
+        raise InvalidRequest(f"there is no IPU-Link routing type {value}") from error
+
+
+def _sync_type(value: pb.SyncType.ValueType) -> SyncType:
+    try:
+        return SyncType(pb.SyncType.Name(value).removeprefix("ST_"))
+    except ValueError as error:
+        raise InvalidRequest(f"there is no sync type {value}") from error
+
+
+def _ready_state(value: pb.PartitionReadyState.ValueType) -> ReadyState:
+    try:
+        return ReadyState(pb.PartitionReadyState.Name(value).removeprefix("PS_"))
+    except ValueError:
+        return ReadyState.UNDEFINED
+
+
+def _operation_state(value: pb.PartitionOperationState.ValueType) -> OperationState:
+    try:
+        return OperationState(pb.PartitionOperationState.Name(value).removeprefix("POS_"))
+    except ValueError:
+        return OperationState.UNDEFINED
