@@ -1,0 +1,1 @@
+"""The IPU Operator: the IPUJob API, its reconciler and its admission rules."""

@@ -1,0 +1,125 @@
+"""domain: what a plan may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jobs.manifests import Manifest
+
+
+class Kind(StrEnum):
+    """The kinds of objects that belong to a job."""
+
+    POD = "Pod"
+    CONFIG_MAP = "ConfigMap"
+    SERVICE_ACCOUNT = "ServiceAccount"
+    ROLE = "Role"
+    ROLE_BINDING = "RoleBinding"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateChild:
+    """Create an object; one of ours that exists already is success."""
+
+    kind: Kind
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteChild:
+    """Delete exactly this object (by UID); one that is gone is success."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndPod:
+    """End a pod's containers and keep the object and its log."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetFinalizers:
+    """Write the job's finalizers."""
+
+    finalizers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something to tell about the job. `is_warning`: somebody may have to act."""
+
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PatchStatus:
+    """Merge `status` (changed fields only; None removes) into the job's status, if the job is
+    still the one observed; then tell `events`."""
+
+    status: Manifest
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EnsurePartition:
+    """Have an ACTIVE partition of `size` IPUs for one attempt of one instance."""
+
+    instance: int
+    attempt: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePartition:
+    """Free one instance's partition. Only planned when no pod of it can use it any more."""
+
+    instance: int
+
+
+Action = (
+    CreateChild
+    | DeleteChild
+    | EndPod
+    | SetFinalizers
+    | PatchStatus
+    | EnsurePartition
+    | ReleasePartition
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Actions that may be carried out at the same time.
+
+    With `needs_previous` the step is skipped when an earlier one failed, as in the way up; the
+    steps of the way down are independent of each other.
+    """
+
+    name: str
+    actions: tuple[Action, ...]
+    needs_previous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in order, and when to look again if nothing changes before (seconds)."""
+
+    steps: tuple[Step, ...] = ()
+    requeue_after: float | None = None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """All actions in order."""
+        return tuple(action for step in self.steps for action in step.actions)

@@ -1,0 +1,1 @@
+"""domain: manifests of everything the operator creates for an IPUJob."""

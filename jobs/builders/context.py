@@ -1,0 +1,112 @@
+"""domain: what every builder of a job's manifests needs to know."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jobs.manifests import annotations_of, metadata
+from jobs.names import (
+    ANNOTATION_CREATED_BY,
+    ANNOTATION_USAGE,
+    API_VERSION,
+    KIND,
+    common_labels,
+)
+
+if TYPE_CHECKING:
+    from jobs.manifests import Manifest
+    from jobs.names import (
+        JobKey,
+    )
+    from jobs.partitionview import Partition
+    from jobs.spec import JobSpec
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+MICRO_IPUS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PodOptions:
+    """The operator's settings about pods. `profile` is "default" or "seed"."""
+
+    host_network: bool = True
+    profile: str = "default"
+    launcher_image: str = "ipuhub:latest"
+    launcher_image_pull_policy: str = "IfNotPresent"
+    vipu_timeout_seconds: int = 120
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """One job, parsed, and where it stands. `group` is who its usage is accounted to."""
+
+    key: JobKey
+    job: Manifest
+    spec: JobSpec
+    group: str = ""
+    options: PodOptions = field(default_factory=PodOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlace:
+    """Which part of a job a pod is: its instance, attempt and the partition it works on."""
+
+    instance: int
+    attempt: int
+    partition: Partition
+
+
+def child_metadata(key: JobKey, name: str) -> Manifest:
+    """Metadata of an object that belongs to the job and goes with it."""
+    return {
+        "name": name,
+        "namespace": key.namespace,
+        "labels": common_labels(key),
+        "ownerReferences": [owner_reference(key)],
+    }
+
+
+def owner_reference(key: JobKey) -> Manifest:
+    """The reference that lets Kubernetes collect the object when the job is gone."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": key.name,
+        "uid": key.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def inherited_annotations(job: Manifest) -> dict[str, str]:
+    """The job's annotations that its pods get: not kubectl's bookkeeping, not IPUHub's own."""
+    return {
+        key: value
+        for key, value in annotations_of(job).items()
+        if key != LAST_APPLIED and not key.startswith("ipuhub.io/")
+    }
+
+
+def usage_annotation(context: BuildContext, place: PodPlace, micro_ipus: int) -> dict[str, str]:
+    """The stamp by which usage is accounted; `micro_ipus` are millionths of an IPU."""
+    stamp: dict[str, str | int] = {
+        "component": "ipujob",
+        "component_name": context.key.name,
+        "group": context.group or context.key.namespace,
+        "instance_type": f"ipu-{context.spec.partition_size}",
+        "partition": place.partition.id,
+        "ipus": micro_ipus,
+    }
+    created_by = metadata(context.job).get("annotations", {}) or {}
+    if created_by.get(ANNOTATION_CREATED_BY):
+        stamp["user"] = created_by[ANNOTATION_CREATED_BY]
+    return {ANNOTATION_USAGE: json.dumps(stamp, sort_keys=True, separators=(",", ":"))}
+
+
+def micro_ipus_of(size: int, workers: int, position: int) -> int:
+    """One worker's share of a partition of `size` IPUs, in millionths; the lowest positions
+    carry the remainder, so that the shares add up exactly."""
+    share, rest = divmod(size * MICRO_IPUS, workers)
+    return share + (1 if position < rest else 0)

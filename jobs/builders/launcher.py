@@ -1,0 +1,129 @@
+"""domain: the launcher pod."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.builders.mpi import HOSTFILE, KUBECTL_FOLDER, MPI_FOLDER, SCRIPT
+from jobs.builders.pod import (
+    KUBECTL_VOLUME,
+    MPI_VOLUME,
+    add_environment,
+    add_mounts,
+    add_volume,
+    ipu_environment,
+    pod_metadata,
+    pod_spec,
+    sleep_command,
+)
+from jobs.names import ROLE_LAUNCHER, launcher_name
+
+if TYPE_CHECKING:
+    from jobs.builders.context import BuildContext, PodPlace
+    from jobs.manifests import Manifest
+
+INIT_CONTAINER = "ipuhub-launcher"
+DROPPED_FROM_POD = ("initContainers", "ephemeralContainers", "resources")
+DROPPED_FROM_CONTAINER = (
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "ports",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "args",
+)
+OPEN_MPI = {
+    "OMPI_MCA_plm_rsh_agent": f"{MPI_FOLDER}/{SCRIPT}",
+    "OMPI_MCA_plm_rsh_no_tree_spawn": "1",  # only the launcher may exec into workers
+    "OMPI_MCA_orte_default_hostfile": f"{MPI_FOLDER}/{HOSTFILE}",
+    "OMPI_MCA_orte_keep_fqdn_hostnames": "1",  # pod names may have dots
+}
+
+
+def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
+    """The pod that runs the job's command: the workers' pod with its first container only.
+
+    Volumes, mounts, environment, pull secrets and policy, tolerations, node selector and
+    security context stay; what a process that only starts others must not claim a second time
+    (resources, ports, probes, lifecycle, init containers) goes.
+    """
+    name = launcher_name(context.key.name)
+    spec = pod_spec(context, place)
+    for field in DROPPED_FROM_POD:
+        spec.pop(field, None)
+    main = spec["containers"][0]
+    for field in DROPPED_FROM_CONTAINER:
+        main.pop(field, None)
+    main["command"] = _command(context)
+    _set_environment(context, place, main)
+    mounts = _mounts(spec, name)
+    add_mounts(main, mounts)
+    spec |= {
+        "containers": [main],
+        "initContainers": [_init_container(context, place, mounts)],
+        "serviceAccountName": name,
+        "automountServiceAccountToken": True,
+    }
+    spec.pop("serviceAccount", None)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": pod_metadata(context, place, name=name, role=ROLE_LAUNCHER, micro_ipus=0),
+        "spec": spec,
+    }
+
+
+def _command(context: BuildContext) -> list[str]:
+    if context.spec.launcher_command is not None:
+        return list(context.spec.launcher_command)
+    return sleep_command(str(context.spec.ttl_seconds))
+
+
+def _set_environment(context: BuildContext, place: PodPlace, main: Manifest) -> None:
+    own = {variable.get("name"): variable for variable in context.spec.launcher_env}
+    inherited = [v for v in main.get("env") or [] if v.get("name") not in own]
+    main["env"] = [*inherited, *own.values()]
+    add_environment(main, ipu_environment(context, place) | OPEN_MPI)
+
+
+def _mounts(spec: Manifest, name: str) -> list[Manifest]:
+    items = [
+        {"key": SCRIPT, "path": SCRIPT, "mode": 0o555},
+        {"key": HOSTFILE, "path": HOSTFILE, "mode": 0o444},
+    ]
+    add_volume(spec, {"name": MPI_VOLUME, "configMap": {"name": name, "items": items}})
+    add_volume(spec, {"name": KUBECTL_VOLUME, "emptyDir": {}})
+    return [
+        {"name": MPI_VOLUME, "mountPath": MPI_FOLDER, "readOnly": True},
+        {"name": KUBECTL_VOLUME, "mountPath": KUBECTL_FOLDER},
+    ]
+
+
+def _init_container(context: BuildContext, place: PodPlace, mounts: list[Manifest]) -> Manifest:
+    environment = {
+        "IPUHUB_NAMESPACE": context.key.namespace,
+        "IPUHUB_JOB": context.key.name,
+        "IPUHUB_JOB_UID": context.key.uid,
+        "IPUHUB_INSTANCE": str(place.instance),
+        "IPUHUB_ATTEMPT": str(place.attempt),
+        "IPUHUB_WORKERS": str(context.spec.total_workers),
+        "IPUHUB_KUBECTL_FOLDER": KUBECTL_FOLDER,
+    }
+    resources = {"cpu": "100m", "memory": "128Mi"}
+    return {
+        "name": INIT_CONTAINER,
+        "image": context.options.launcher_image,
+        "imagePullPolicy": context.options.launcher_image_pull_policy,
+        "command": ["ipuhub-launcher"],
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "resources": {"requests": resources, "limits": resources},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }

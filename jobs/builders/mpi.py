@@ -1,0 +1,60 @@
+"""domain: the ConfigMap from which Open MPI learns the workers and how to reach them."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from jobs.builders.context import child_metadata
+from jobs.names import host_names, launcher_name, needs_short_hosts, worker_name
+
+if TYPE_CHECKING:
+    from jobs.builders.context import BuildContext
+    from jobs.manifests import Manifest
+
+MPI_FOLDER = "/etc/mpi"
+KUBECTL_FOLDER = "/opt/kube"
+SCRIPT = "kubexec.sh"
+HOSTFILE = "hostfile"
+
+
+def build_config_map(context: BuildContext) -> Manifest:
+    """ConfigMap with the remote-execution script and the hostfile."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": child_metadata(context.key, launcher_name(context.key.name)),
+        "data": {SCRIPT: kubexec_script(context), HOSTFILE: hostfile(context)},
+    }
+
+
+def hostfile(context: BuildContext) -> str:
+    """One line per worker: its host name and its slots."""
+    hosts = host_names(context.key.name, context.spec.total_workers)
+    return "".join(f"{host} slots={context.spec.slots}\n" for host in hosts)
+
+
+def kubexec_script(context: BuildContext) -> str:
+    """The script that mpirun calls as `kubexec.sh <host> <command...>`."""
+    key, container = context.key, main_container_name(context)
+    return f"""#!/bin/sh
+# Runs a command in a worker pod, for mpirun: kubexec.sh <host> <command...>
+host=$1
+shift
+{_pod_of_host(context)}
+exec "${{IPUHUB_KUBECTL:-{KUBECTL_FOLDER}/kubectl}}" exec --namespace {key.namespace} \\
+  "$pod" --container {shlex.quote(container)} -- /bin/sh -c "$*"
+"""
+
+
+def _pod_of_host(context: BuildContext) -> str:
+    job = context.key.name
+    if not needs_short_hosts(job, context.spec.total_workers):
+        return "pod=$host"
+    prefix = worker_name(job, 0).removesuffix("worker-0")
+    return f'pod="{prefix}$host" # the pod names are too long for mpirun'
+
+
+def main_container_name(context: BuildContext) -> str:
+    """The container in which the job's processes run: the template's first."""
+    return str(context.spec.template["spec"]["containers"][0]["name"])

@@ -1,0 +1,176 @@
+"""domain: the states and causes of an IPUJob, and its conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jobs.manifests import Manifest
+
+
+class JobState(StrEnum):
+    """What the STATUS column says."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+class ConditionType(StrEnum):
+    """The condition that is True in a state."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+CONDITION_OF_STATE = {
+    JobState.PENDING: ConditionType.PENDING,
+    JobState.RUNNING: ConditionType.RUNNING,
+    JobState.RESTARTING: ConditionType.RESTARTING,
+    JobState.SUSPENDED: ConditionType.SUSPENDED,
+    JobState.COMPLETED: ConditionType.SUCCEEDED,
+    JobState.FAILED: ConditionType.FAILED,
+}
+CONDITION_TYPES = {kind.value: kind for kind in ConditionType}
+FINISHED = frozenset({JobState.COMPLETED, JobState.FAILED})
+LONGEST_MESSAGE = 1024
+
+
+class Reason(StrEnum):
+    """Why a job is in its state: conditions and Events carry these."""
+
+    PENDING = "IPUJobPending"
+    RUNNING = "IPUJobRunning"
+    RESTARTING = "IPUJobRestarting"
+    SUSPENDED = "IPUJobSuspended"
+    SUCCEEDED = "IPUJobSucceeded"
+    FAILED = "IPUJobFailed"
+    INVALID_SPEC = "InvalidSpec"
+    NO_CAPACITY = "NoCapacity"
+    NO_CONTROLLERS = "NoControllers"
+    CONTROLLER_UNAVAILABLE = "ControllerUnavailable"
+    NO_LABELLED_NODE = "NoLabelledNode"
+    PARTITION_REFUSED = "PartitionRefused"
+    PROXY_UNAVAILABLE = "ProxyUnavailable"
+    PARTITION_ERROR = "PartitionError"
+    PARTITION_ACTIVE = "PartitionActive"
+    PARTITION_RELEASED = "PartitionReleased"
+    UNSCHEDULABLE = "Unschedulable"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    CONTAINER_CONFIG_ERROR = "ContainerConfigError"
+    NAME_CONFLICT = "NameConflict"
+    CREATE_FAILED = "CreateFailed"
+    WORKER_LOST = "WorkerLost"
+
+
+SENTENCES: dict[Reason, str] = {
+    Reason.PENDING: "The job is waiting for resources to be ready.",
+    Reason.RUNNING: "The job's command is running.",
+    Reason.RESTARTING: "The job ended and is being started again.",
+    Reason.SUSPENDED: "The job is suspended and holds no IPUs.",
+    Reason.SUCCEEDED: "The job has ended with success.",
+    Reason.FAILED: "The job has ended with a non-zero exit code.",
+    Reason.INVALID_SPEC: "The job's spec breaks a rule; correct the named field.",
+    Reason.NO_CAPACITY: "No V-IPU controller has enough free IPUs for the partition now.",
+    Reason.NO_CONTROLLERS: "No V-IPU controller is configured.",
+    Reason.CONTROLLER_UNAVAILABLE: "The V-IPU controllers do not answer.",
+    Reason.NO_LABELLED_NODE: "No Kubernetes node carries the V-IPU controller's label.",
+    Reason.PARTITION_REFUSED: "The V-IPU Proxy refused the request for a partition.",
+    Reason.PROXY_UNAVAILABLE: "The V-IPU Proxy does not answer; the operator keeps trying.",
+    Reason.PARTITION_ERROR: "The job's IPU partition is in the state ERROR.",
+    Reason.PARTITION_ACTIVE: "The job's IPU partitions are ready.",
+    Reason.PARTITION_RELEASED: "The job's IPU partitions are free again.",
+    Reason.UNSCHEDULABLE: "The scheduler finds no node for a pod of the job.",
+    Reason.IMAGE_PULL_FAILED: "A pod of the job cannot pull its image.",
+    Reason.CONTAINER_CONFIG_ERROR: "A container of the job cannot be set up.",
+    Reason.NAME_CONFLICT: "An object with a needed name exists and belongs to something else.",
+    Reason.CREATE_FAILED: "The API server refused an object of the job.",
+    Reason.WORKER_LOST: "A pod of the job was deleted, evicted or lost while the job ran.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The state a job is in, and why. `reason` may be a cause that the proxy named."""
+
+    state: JobState
+    reason: str
+    message: str
+
+
+def default_message(condition: ConditionType, path: str) -> str:
+    """The sentence of a condition that has no particular cause; `path` is namespace/name."""
+    endings = {
+        ConditionType.PENDING: "is waiting for resources to be ready.",
+        ConditionType.RUNNING: "is running.",
+        ConditionType.RESTARTING: "is restarting.",
+        ConditionType.SUSPENDED: "is suspended.",
+        ConditionType.SUCCEEDED: "successfully completed.",
+        ConditionType.FAILED: "has failed.",
+    }
+    return f"IPUJob {path} {endings[condition]}"
+
+
+def plain_verdict(state: JobState, path: str) -> Verdict:
+    """A state without a particular cause."""
+    condition = CONDITION_OF_STATE[state]
+    return Verdict(state, f"IPUJob{condition}", default_message(condition, path))
+
+
+def with_verdict(
+    conditions: list[Manifest], verdict: Verdict, path: str, now: str
+) -> list[Manifest]:
+    """The conditions once `verdict` holds: its own is True, all others are False.
+
+    A condition that turns False gets its default reason and message back, so that a cause which
+    is gone is not shown for ever. Times change only together with what they are about.
+    """
+    wanted = CONDITION_OF_STATE[verdict.state]
+    updated = [
+        _updated(old, verdict, now) if old.get("type") == wanted else _ended(old, path, now)
+        for old in conditions
+    ]
+    if not any(old.get("type") == wanted for old in conditions):
+        if not conditions and wanted is not ConditionType.PENDING:
+            updated.append(_ended({"type": ConditionType.PENDING.value}, path, now))
+        updated.append(_updated({"type": wanted.value}, verdict, now))
+    return updated
+
+
+def _updated(old: Manifest, verdict: Verdict, now: str) -> Manifest:
+    new = old | {
+        "status": "True",
+        "reason": str(verdict.reason),
+        "message": verdict.message[:LONGEST_MESSAGE],
+    }
+    return _timed(old, new, now)
+
+
+def _ended(old: Manifest, path: str, now: str) -> Manifest:
+    condition = CONDITION_TYPES.get(old.get("type", ""))
+    if old.get("status") == "False" or condition is None:
+        return old
+    new = old | {
+        "status": "False",
+        "reason": f"IPUJob{condition}",
+        "message": default_message(condition, path),
+    }
+    return _timed(old, new, now)
+
+
+def _timed(old: Manifest, new: Manifest, now: str) -> Manifest:
+    if new == old:
+        return old
+    if new["status"] != old.get("status"):
+        new["lastTransitionTime"] = now
+    new["lastUpdateTime"] = now
+    return new

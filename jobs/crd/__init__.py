@@ -1,0 +1,1 @@
+"""glue: the generator of the IPUJob CustomResourceDefinition."""

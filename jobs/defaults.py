@@ -1,0 +1,28 @@
+"""domain: what an IPUJob means when it leaves a field out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CLEAN_POD_POLICY = "None"
+RESTART_TYPE = "Never"
+BACK_OFF_LIMIT = 3
+WORKER_REPLICAS = 1
+
+
+def with_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of `spec` with the defaults filled in; applying it twice changes nothing."""
+    filled = dict(spec)
+    filled.setdefault("cleanPodPolicy", CLEAN_POD_POLICY)
+    restart = filled.get("restartPolicy")
+    if restart is None or isinstance(restart, dict):
+        filled["restartPolicy"] = {"type": RESTART_TYPE, "backOffLimit": BACK_OFF_LIMIT} | (
+            restart or {}
+        )
+    workers = filled.get("workers")
+    if isinstance(workers, dict):
+        filled["workers"] = {"replicas": WORKER_REPLICAS} | workers
+    return filled

@@ -1,0 +1,309 @@
+"""io: carrying out a plan; the only place that knows conflicts, retries and AlreadyExists."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unreachable
+from jobs.actions import (
+    CreateChild,
+    DeleteChild,
+    EndPod,
+    EnsurePartition,
+    Kind,
+    PatchStatus,
+    ReleasePartition,
+    SetFinalizers,
+)
+from jobs.conditions import Reason
+from jobs.errors import NameConflictError
+from jobs.manifests import labels_of, metadata, name_of, namespace_of
+from jobs.names import LABEL_JOB_UID
+from jobs.observed import Fault
+from jobs.partitionview import Phase
+from jobs.podview import END_SECONDS, TERMINAL
+from jobs.resources import IPUJOBS, RESOURCE_OF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from datetime import datetime
+
+    from ipuhub.kube.client import KubeClient
+    from jobs.actions import (
+        Action,
+        Event,
+        Plan,
+        Step,
+    )
+    from jobs.caches import Caches
+    from jobs.expectations import Expectations
+    from jobs.manifests import Manifest
+    from jobs.observed import Observed
+    from jobs.partitionfacts import PartitionFacts
+    from jobs.ports import PartitionFact, Partitions
+
+HEAD_START_SECONDS = 0.1
+
+
+class Recorder(Protocol):
+    """Tells about a job in Events; never raises."""
+
+    async def record(
+        self,
+        regarding: Manifest,
+        *,
+        type: Literal["Normal", "Warning"],  # noqa: A002  # the API's word
+        reason: str,
+        message: str,
+    ) -> None:
+        """One Event."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Where a plan takes effect."""
+
+    client: KubeClient
+    partitions: Partitions
+    recorder: Recorder
+    caches: Caches
+    facts: PartitionFacts
+    expectations: Expectations
+    now: Callable[[], datetime]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a plan went. `failed`: try again with growing delays; `fault`: what to tell the user;
+    `replan`: partitions have changed, look again at once; `has_freed`: others that wait for IPUs
+    may look again too; `refusal`: what does not pass by itself,
+    for the log."""
+
+    failed: bool = False
+    fault: Fault | None = None
+    replan: bool = False
+    has_freed: bool = False
+    retry_after: float | None = None
+    refusal: str = ""
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One plan being carried out. `resource_version` is the job's, as of our own last write."""
+
+    observed: Observed
+    resource_version: str
+    outcome: Outcome = field(default_factory=Outcome)
+
+    @property
+    def uid(self) -> str:
+        return self.observed.key.uid
+
+
+class Executor:
+    """Carries out plans."""
+
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._turn = asyncio.Lock()  # first come, first served
+
+    async def execute(self, observed: Observed, plan: Plan) -> Outcome:
+        """All steps in order, the actions of a step at the same time."""
+        version = str(metadata(observed.job or {}).get("resourceVersion", ""))
+        this = _Pass(observed, version)
+        for step in plan.steps:
+            if step.needs_previous and this.outcome.failed:
+                continue
+            await self._step(this, step)
+        return this.outcome
+
+    async def _step(self, this: _Pass, step: Step) -> None:
+        results = await asyncio.gather(
+            *(self._act(this, action) for action in step.actions), return_exceptions=True
+        )
+        for action, error in zip(step.actions, results, strict=True):
+            if error is not None:
+                self._note_failure(this, action, error)
+
+    async def _act(self, this: _Pass, action: Action) -> None:
+        match action:
+            case CreateChild():
+                await self._create(this, action)
+            case DeleteChild():
+                await self._delete(this, action)
+            case EndPod():
+                await self._end_pod(this, action)
+            case SetFinalizers():
+                await self._set_finalizers(this, action)
+            case PatchStatus():
+                await self._patch_status(this, action)
+            case EnsurePartition():
+                await self._ensure(this, action)
+            case ReleasePartition():
+                await self._release(this, action)
+
+    async def _create(self, this: _Pass, action: CreateChild) -> None:
+        resource = RESOURCE_OF[action.kind]
+        client, key = self._effects.client, this.observed.key
+        try:
+            created = await client.create(resource, action.manifest)
+        except AlreadyExists:
+            created = await self._existing(action)
+            if labels_of(created).get(LABEL_JOB_UID) != key.uid:
+                raise NameConflictError(
+                    f"{action.kind} {key.namespace}/{name_of(action.manifest)} exists and belongs "
+                    "to something else: delete it or rename the job"
+                ) from None
+        self._effects.expectations.written(
+            key.uid, self._effects.caches.children[action.kind], created
+        )
+
+    async def _existing(self, action: CreateChild) -> Manifest:
+        name, namespace = name_of(action.manifest), namespace_of(action.manifest)
+        try:
+            return await self._effects.client.get(RESOURCE_OF[action.kind], name, namespace)
+        except NotFound as error:  # it went in between: try again
+            raise Conflict(409, "Conflict", f"{action.kind} {name} has just gone") from error
+
+    async def _delete(self, this: _Pass, action: DeleteChild) -> None:
+        try:
+            await self._effects.client.delete(
+                RESOURCE_OF[action.kind], action.name, action.namespace, uid=action.uid
+            )
+        except (NotFound, Conflict):
+            return  # gone, or another object has its name now
+        self._effects.expectations.deleted(
+            this.uid,
+            self._effects.caches.children[action.kind],
+            action.namespace,
+            action.name,
+            action.uid,
+        )
+
+    async def _end_pod(self, this: _Pass, action: EndPod) -> None:
+        patch = {
+            "metadata": {"uid": action.uid},
+            "spec": {"activeDeadlineSeconds": END_SECONDS},
+        }
+        pods = RESOURCE_OF[Kind.POD]
+        try:
+            ended = await self._effects.client.patch(pods, action.name, patch, action.namespace)
+        except (NotFound, Conflict):
+            return
+        self._effects.expectations.written(this.uid, self._effects.caches.pods, ended)
+
+    async def _set_finalizers(self, this: _Pass, action: SetFinalizers) -> None:
+        body = {"finalizers": list(action.finalizers)}
+        await self._patch_job(this, {"metadata": body}, None)
+
+    async def _patch_status(self, this: _Pass, action: PatchStatus) -> None:
+        if await self._patch_job(this, {"status": action.status}, "status"):
+            await self._tell(this, action.events)
+
+    async def _patch_job(self, this: _Pass, body: Manifest, subresource: str | None) -> bool:
+        """Writes to the job, if it is still as observed; False: it is gone."""
+        key = this.observed.key
+        guard = {"resourceVersion": this.resource_version}
+        body = {**body, "metadata": {**body.get("metadata", {}), **guard}}
+        try:
+            job = await self._effects.client.patch(
+                IPUJOBS, key.name, body, key.namespace, subresource=subresource
+            )
+        except NotFound:
+            return False
+        this.resource_version = str(metadata(job).get("resourceVersion", ""))
+        self._effects.expectations.written(this.uid, self._effects.caches.jobs, job)
+        return True
+
+    async def _tell(self, this: _Pass, events: tuple[Event, ...]) -> None:
+        for event in events:
+            await self._effects.recorder.record(
+                this.observed.job or {},
+                type="Warning" if event.is_warning else "Normal",
+                reason=str(event.reason),
+                message=event.message,
+            )
+
+    async def _ensure(self, this: _Pass, action: EnsurePartition) -> None:
+        key = this.observed.key
+        call = self._effects.partitions.ensure(
+            uid=key.uid,
+            namespace=key.namespace,
+            name=key.name,
+            instance=action.instance,
+            size=action.size,
+            attempt=action.attempt,
+        )
+        known = this.observed.partitions.get(action.instance)
+        has_waited = known is not None and known.phase == Phase.WAITING
+        fact = await (self._in_turn(call) if has_waited else call)
+        self._effects.facts.note(key.uid, fact, self._effects.now())
+        this.outcome.replan = True
+
+    async def _in_turn(self, call: Coroutine[Any, Any, PartitionFact]) -> PartitionFact:
+        """Calls of those who have waited start one after another: sent at the same time, they
+        would overtake each other on the way to the proxy. An answer that takes long, since the
+        partition is being made, is not waited for by the others."""
+        async with self._turn:
+            task = asyncio.create_task(call)
+            try:
+                await asyncio.wait({task}, timeout=HEAD_START_SECONDS)
+            except asyncio.CancelledError:
+                task.cancel()
+                raise
+        return await task
+
+    async def _release(self, this: _Pass, action: ReleasePartition) -> None:
+        if await self._has_live_pods(this):
+            this.outcome.failed = True
+            return
+        fact = await self._effects.partitions.release(this.uid, action.instance)
+        if fact is None:
+            self._effects.facts.note_released(this.uid, action.instance)
+        else:
+            self._effects.facts.note(this.uid, fact, self._effects.now())
+        this.outcome.replan = True
+        this.outcome.has_freed |= fact is not None and fact.phase == Phase.RELEASED
+
+    async def _has_live_pods(self, this: _Pass) -> bool:
+        """Whether a pod of the job may still use IPUs, by the API server's own word: a watch that
+        is late by a minute must not cost a running pod its partition."""
+        key = this.observed.key
+        found = await self._effects.client.list(
+            RESOURCE_OF[Kind.POD], key.namespace, label_selector=f"{LABEL_JOB_UID}={key.uid}"
+        )
+        return any((pod.get("status") or {}).get("phase") not in TERMINAL for pod in found.items)
+
+    def _note_failure(self, this: _Pass, action: Action, error: BaseException) -> None:
+        """Anything but an expected error is a bug, for the outermost loop to report."""
+        outcome = this.outcome
+        if not isinstance(error, ApiError | NameConflictError) and not hasattr(error, "retryable"):
+            raise error
+        outcome.failed = True
+        outcome.retry_after = getattr(error, "retry_after", None) or outcome.retry_after
+        fault = _fault(action, error)
+        if fault is not None and outcome.fault is None:
+            outcome.fault = fault
+        # What may pass by itself is on /readyz and in the status; a line per try would drown it.
+        if not getattr(error, "retryable", False) and not outcome.refusal:
+            outcome.refusal = f"{type(action).__name__}: {error}"
+
+
+def _fault(action: Action, error: BaseException) -> Fault | None:
+    """What the job's status says about a failure; None: nothing a user could do about."""
+    retryable = bool(getattr(error, "retryable", False))
+    match action:
+        case EnsurePartition() | ReleasePartition():
+            reason = Reason.PROXY_UNAVAILABLE if retryable else Reason.PARTITION_REFUSED
+            return Fault(reason, str(error), is_passing=retryable)
+        case CreateChild() if isinstance(error, NameConflictError):
+            return Fault(Reason.NAME_CONFLICT, str(error))
+        case CreateChild() if not isinstance(error, Unreachable):
+            where = f"{action.kind} {name_of(action.manifest)}"
+            message = f"Cannot create {where}: {error}"
+            return Fault(Reason.CREATE_FAILED, message, is_passing=retryable)
+        case _:
+            return None

@@ -1,0 +1,95 @@
+"""io: own writes must be seen before the next plan.
+
+A plan made from a cache that does not show the last write yet would do the same again, or undo it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.manifests import is_being_deleted, metadata, uid_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobs.caches import Cache
+    from jobs.manifests import Manifest
+
+TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Expectation:
+    cache: Cache
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str  # empty: a deletion
+    since: float
+
+
+class Expectations:
+    """What the caches still have to show, by job UID. `monotonic` gives seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._waiting: dict[str, list[_Expectation]] = {}
+
+    def written(self, key: str, cache: Cache, manifest: Manifest) -> None:
+        """We created or changed an object; `manifest` is the server's answer."""
+        meta = metadata(manifest)
+        if meta.get("resourceVersion"):
+            self._add(key, cache, manifest, str(meta["resourceVersion"]))
+
+    def deleted(self, key: str, cache: Cache, namespace: str, name: str, uid: str) -> None:
+        """We asked for an object's deletion."""
+        gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
+        self._add(key, cache, gone, "")
+
+    def seconds_left(self, key: str) -> float:
+        """How long to wait for the caches at most; 0: they show all our writes (or will not)."""
+        now = self._monotonic()
+        left = [
+            e
+            for e in self._waiting.get(key, ())
+            if now - e.since < TIMEOUT_SECONDS and not _is_met(e)
+        ]
+        if left:
+            self._waiting[key] = left
+            return TIMEOUT_SECONDS - (now - min(e.since for e in left))
+        self._waiting.pop(key, None)
+        return 0.0
+
+    def _add(self, key: str, cache: Cache, manifest: Manifest, version: str) -> None:
+        meta = metadata(manifest)
+        expectation = _Expectation(
+            cache,
+            meta.get("namespace", ""),
+            meta.get("name", ""),
+            uid_of(manifest),
+            version,
+            self._monotonic(),
+        )
+        self._waiting.setdefault(key, []).append(expectation)
+
+
+def _is_met(expectation: _Expectation) -> bool:
+    found = expectation.cache.get(expectation.namespace, expectation.name)
+    if not expectation.resource_version:
+        return (
+            found is None
+            or bool(expectation.uid and uid_of(found) != expectation.uid)
+            or is_being_deleted(found)
+        )
+    if found is not None and _reaches(
+        str(metadata(found).get("resourceVersion", "")), expectation.resource_version
+    ):
+        return True
+    return _reaches(expectation.cache.resource_version, expectation.resource_version)
+
+
+def _reaches(version: str, wanted: str) -> bool:
+    if version.isdigit() and wanted.isdigit():
+        return int(version) >= int(wanted)
+    return version == wanted

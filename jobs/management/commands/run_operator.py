@@ -1,0 +1,106 @@
+"""glue: `manage.py run_operator`, the IPU Operator."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub import logs
+from ipuhub.health import Health
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import ConfigError
+from ipuhub.kube.events import EventRecorder
+from ipuhub.kube.token import TokenSource
+from jobs.builders.context import PodOptions
+from jobs.operator import Operator, OperatorOptions, utc_now
+from partitions.proxyclient import ProxyClient
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aiohttp.web import AppRunner
+
+COMPONENT = "ipu-operator"
+AUDIENCE = "ipuhub-proxy"
+
+
+class Command(BaseCommand):
+    requires_system_checks = ()  # they would load the web pages
+    help = "Run the IPU Operator: bring IPUJobs to their wanted state, until SIGTERM."
+
+    def handle(self, *_args: Any, **_options: Any) -> None:
+        logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
+        try:
+            asyncio.run(run_operator())
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
+
+
+async def run_operator() -> None:
+    """Wire the operator with the settings and run it until SIGTERM or SIGINT.
+
+    Raises ConfigError without credentials, CommandError when the health port is taken.
+    """
+    health = Health()
+    config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback((await serve_health(health)).cleanup)
+        client = await stack.enter_async_context(KubeClient(config, user_agent=COMPONENT))
+        proxy = ProxyClient(settings.PROXY_URL, proxy_token(client))
+        stack.push_async_callback(proxy.close)
+        recorder = EventRecorder(client, COMPONENT, utc_now)
+        operator = Operator(client, proxy, recorder, health, operator_options())
+        await until_stopped(operator.run())
+
+
+async def serve_health(health: Health) -> AppRunner:
+    """Serve `/healthz` and `/readyz`; the caller calls `cleanup`."""
+    host, port = settings.HEALTH_HOST, settings.HEALTH_PORT
+    try:
+        return await health.serve(host, port)
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen on {host}:{port} (set IPUHUB_HEALTH_PORT): {error.strerror}"
+        ) from error
+
+
+def operator_options() -> OperatorOptions:
+    """The operator's part of the settings."""
+    return OperatorOptions(
+        concurrency=settings.OPERATOR_CONCURRENCY,
+        poll_seconds=settings.PARTITION_POLL_SECONDS,
+        pods=PodOptions(
+            host_network=settings.HOST_NETWORK,
+            profile=settings.POD_PROFILE,
+            launcher_image=settings.LAUNCHER_IMAGE,
+            launcher_image_pull_policy=settings.LAUNCHER_IMAGE_PULL_POLICY,
+            vipu_timeout_seconds=settings.VIPU_TIMEOUT_SECONDS,
+        ),
+    )
+
+
+def proxy_token(client: KubeClient) -> Callable[[], Awaitable[str]]:
+    """The given token, else one requested for the own service account and kept fresh."""
+    if settings.PROXY_TOKEN or not settings.SERVICE_ACCOUNT:
+
+        async def given() -> str:
+            return str(settings.PROXY_TOKEN)
+
+        return given
+    return TokenSource(client, settings.SERVICE_ACCOUNT, AUDIENCE)
+
+
+async def until_stopped(work: Any) -> None:
+    """Run `work` until it ends or the process is asked to stop; then cancel it."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,94 @@
+"""domain: names, labels and annotation keys of everything that belongs to an IPUJob."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+GROUP = "graphcore.ai"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "IPUJob"
+FINALIZER = "ipu.finalizers.graphcore.ai"
+
+LABEL_JOB_NAME = "graphcore.ai/ipujob-name"
+LABEL_JOB_UID = "graphcore.ai/ipujob-uid"
+LABEL_ROLE = "graphcore.ai/role"
+LABEL_INSTANCE = "graphcore.ai/instance"
+LABEL_ATTEMPT = "graphcore.ai/attempt"
+ROLE_LAUNCHER = "launcher"
+ROLE_WORKER = "worker"
+
+ANNOTATION_USAGE = "ipuhub.io/usage"
+ANNOTATION_CREATED_BY = "ipuhub.io/created-by"
+LABEL_GROUP = "ipuhub.io/group"
+
+LONGEST_JOB_NAME = 63
+LONGEST_LABEL = 63
+LONGEST_HOST = 49  # mpirun aborts at host names of 58 characters; below 50 leaves it room
+
+
+@dataclass(frozen=True, slots=True)
+class JobKey:
+    """Who a job is: the UID tells two jobs of the same name apart."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def path(self) -> str:
+        """`namespace/name`, as messages show a job."""
+        return f"{self.namespace}/{self.name}"
+
+
+def launcher_name(job: str) -> str:
+    """The launcher pod; also its ConfigMap, ServiceAccount, Role and RoleBinding."""
+    return f"{job}-launcher"
+
+
+def worker_name(job: str, worker: int) -> str:
+    """Worker pod number `worker`, counted over all instances of the job."""
+    return f"{job}-worker-{worker}"
+
+
+def label_value(text: str) -> str:
+    """`text` where it fits a label, else its head and 8 hex digits of its hash."""
+    if len(text) <= LONGEST_LABEL:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{text[: LONGEST_LABEL - 9].rstrip('-._')}-{digest}"
+
+
+def needs_short_hosts(job: str, workers: int) -> bool:
+    """Whether the hostfile must say `worker-<n>` because the pod names are too long for mpirun."""
+    return len(worker_name(job, max(workers - 1, 0))) > LONGEST_HOST
+
+
+def host_names(job: str, workers: int) -> tuple[str, ...]:
+    """What the hostfile calls the workers, in order."""
+    if needs_short_hosts(job, workers):
+        return tuple(f"worker-{n}" for n in range(workers))
+    return tuple(worker_name(job, n) for n in range(workers))
+
+
+def common_labels(key: JobKey) -> dict[str, str]:
+    """Labels on every object that belongs to the job."""
+    name = label_value(key.name)
+    return {
+        LABEL_JOB_NAME: name,
+        LABEL_JOB_UID: key.uid,
+        "app.kubernetes.io/name": "ipujob",
+        "app.kubernetes.io/instance": name,
+        "app.kubernetes.io/managed-by": "ipuhub",
+    }
+
+
+def pod_labels(key: JobKey, role: str, instance: int, attempt: int) -> dict[str, str]:
+    """Labels on a pod of the job."""
+    return common_labels(key) | {
+        "app.kubernetes.io/component": role,
+        LABEL_ROLE: role,
+        LABEL_INSTANCE: str(instance),
+        LABEL_ATTEMPT: str(attempt),
+    }

@@ -1,0 +1,101 @@
+"""io: what a pass sees: one job, its children and its partitions, all from local copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs import podview
+from jobs.actions import Kind
+from jobs.caches import BY_JOB
+from jobs.manifests import (
+    is_being_deleted,
+    labels_of,
+    metadata,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from jobs.names import LABEL_JOB_NAME, LABEL_JOB_UID, JobKey, launcher_name
+from jobs.observed import Child, Observed
+from jobs.partitionview import Phase
+
+if TYPE_CHECKING:
+    from jobs.builders.context import PodOptions
+    from jobs.caches import Caches
+    from jobs.manifests import (
+        Manifest,
+    )
+    from jobs.observed import Fault
+    from jobs.partitionfacts import PartitionFacts
+
+
+class Observer:
+    """Makes an `Observed` of the caches; asks nobody."""
+
+    def __init__(self, caches: Caches, facts: PartitionFacts, options: PodOptions) -> None:
+        self._caches = caches
+        self._facts = facts
+        self._options = options
+
+    def observe(self, uid: str, fault: Fault | None = None) -> Observed | None:
+        """The job of this UID; None: nothing is left of it."""
+        job = self._caches.job(uid)
+        pods = self._caches.pods.by_index(BY_JOB, uid)
+        partitions = self._facts.of(uid)
+        key = self._key(uid, job)
+        held = any(p.phase != Phase.RELEASED for p in partitions.values())
+        if key is None:
+            return None
+        if job is None and not pods and not held and not self._orphans(uid):
+            return None
+        return Observed(
+            key=key,
+            job=job,
+            pods=tuple(podview.from_manifest(pod) for pod in pods),
+            children=self._children(key),
+            partitions=partitions,
+            proxy_problem=self._facts.problem,
+            group=self._caches.group_of(key.namespace),
+            fault=fault,
+            options=self._options,
+        )
+
+    def _key(self, uid: str, job: Manifest | None) -> JobKey | None:
+        if job is not None:
+            return JobKey(namespace_of(job), name_of(job), uid)
+        owner = self._facts.owner(uid)
+        if owner is not None:
+            return JobKey(*owner, uid)
+        for left in (*self._caches.pods.by_index(BY_JOB, uid), *self._orphans(uid)):
+            return JobKey(namespace_of(left), labels_of(left).get(LABEL_JOB_NAME, ""), uid)
+        return None
+
+    def _orphans(self, uid: str) -> list[Manifest]:
+        """What the garbage collector will not take away: no owner is left in it."""
+        return [
+            manifest
+            for cache in self._caches.children.values()
+            for manifest in cache.by_index(BY_JOB, uid)
+            if not metadata(manifest).get("ownerReferences")
+        ]
+
+    def _children(self, key: JobKey) -> dict[Kind, Child]:
+        name = launcher_name(key.name)
+        found = {}
+        for kind, cache in self._caches.children.items():
+            manifest = None if kind is Kind.POD else cache.get(key.namespace, name)
+            if manifest is not None:
+                found[kind] = _child(kind, manifest)
+        return found
+
+
+def _child(kind: Kind, manifest: Manifest) -> Child:
+    return Child(
+        kind=kind,
+        namespace=namespace_of(manifest),
+        name=name_of(manifest),
+        uid=uid_of(manifest),
+        job_uid=labels_of(manifest).get(LABEL_JOB_UID, ""),
+        has_owner=bool(metadata(manifest).get("ownerReferences")),
+        is_deleting=is_being_deleted(manifest),
+    )

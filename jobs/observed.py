@@ -1,0 +1,97 @@
+"""domain: everything a plan is made from: one job, its children and its partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jobs.builders.context import PodOptions
+from jobs.conditions import FINISHED, JobState
+from jobs.names import ROLE_LAUNCHER, ROLE_WORKER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobs.actions import Kind
+    from jobs.manifests import Manifest
+    from jobs.names import JobKey
+    from jobs.partitionview import Partition
+    from jobs.podview import PodView
+
+STATES = {state.value: state for state in JobState}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why the previous pass could not do all it wanted. `is_passing`: it may be over by itself."""
+
+    reason: str
+    message: str
+    is_passing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """An object of the job other than a pod, as found under the name the job needs."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    uid: str
+    job_uid: str
+    has_owner: bool
+    is_deleting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The world as far as one job is concerned.
+
+    `job` is None when no job of this UID exists any more. `pods` are all pods with the job's UID
+    label; `children` the others by kind, under the names the job needs; `partitions` by instance.
+    `proxy_problem` says why partitions are unknown or out of reach (empty: they are not).
+    """
+
+    key: JobKey
+    job: Manifest | None
+    pods: tuple[PodView, ...] = ()
+    children: Mapping[Kind, Child] = field(default_factory=dict)
+    partitions: Mapping[int, Partition] = field(default_factory=dict)
+    proxy_problem: str = ""
+    group: str = ""
+    fault: Fault | None = None
+    options: PodOptions = field(default_factory=PodOptions)
+
+    def status(self) -> Manifest:
+        """The job's stored status."""
+        return (self.job or {}).get("status") or {}
+
+    def state(self) -> JobState | None:
+        """The stored STATUS; None before the first."""
+        return STATES.get(self.status().get("launcherStatus", ""))
+
+    def is_finished(self) -> bool:
+        """The job has ended for good."""
+        return self.state() in FINISHED
+
+    def attempt_of(self, instance: int) -> int:
+        """Which attempt of an instance is the current one."""
+        for entry in self.status().get("instances") or ():
+            if entry.get("index") == instance:
+                return int(entry.get("attempt") or 0)
+        return 0
+
+    def launcher(self, instance: int, attempt: int) -> PodView | None:
+        """The launcher pod of an attempt."""
+        for pod in self.pods:
+            if pod.role == ROLE_LAUNCHER and (pod.instance, pod.attempt) == (instance, attempt):
+                return pod
+        return None
+
+    def workers(self, instance: int, attempt: int) -> dict[str, PodView]:
+        """The worker pods of an attempt, by name."""
+        return {
+            pod.name: pod
+            for pod in self.pods
+            if pod.role == ROLE_WORKER and (pod.instance, pod.attempt) == (instance, attempt)
+        }

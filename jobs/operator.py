@@ -1,0 +1,176 @@
+"""io: the operator process: caches, the poll of partitions, the workers, its state of health."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from ipuhub.kube.cache import Informer
+from ipuhub.kube.resources import NAMESPACES
+from ipuhub.kube.workqueue import WorkQueue
+from jobs.actions import Kind
+from jobs.builders.context import PodOptions
+from jobs.caches import BY_JOB, BY_UID, Caches, by_job, by_uid, only_metadata
+from jobs.controller import Controller
+from jobs.execute import Effects, Executor
+from jobs.expectations import Expectations
+from jobs.names import LABEL_JOB_UID
+from jobs.observe import Observer
+from jobs.partitionfacts import PartitionFacts
+from jobs.resources import IPUJOBS, RESOURCE_OF
+
+if TYPE_CHECKING:
+    from ipuhub.kube.client import KubeClient
+    from jobs.execute import Recorder
+    from jobs.ports import Partitions
+
+log = structlog.get_logger(__name__)
+RESYNC_SECONDS = 600.0
+HEALTH_SECONDS = 1.0
+LONGEST_BACKOFF_SECONDS = 30.0  # after an outage, or once a user has made room, jobs go on soon
+STALE_SECONDS = 90.0  # a quiet watch is heard of at least every 70 s
+
+
+class HealthSink(Protocol):
+    """The part of `ipuhub.health.Health` that the operator reports to."""
+
+    def set(self, name: str, ok: bool, detail: str = "") -> None:
+        """One readiness check."""
+        ...
+
+    def beat(self, name: str) -> None:
+        """A sign of life."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOptions:
+    """How the operator works."""
+
+    concurrency: int = 16
+    poll_seconds: float = 2.0
+    pods: PodOptions = field(default_factory=PodOptions)
+
+
+def utc_now() -> datetime:
+    """The time of day."""
+    return datetime.now(UTC)
+
+
+class Operator:
+    """Everything that runs in the operator process.
+
+    An API server or a proxy that is absent, at the start or later, is waited for: the health
+    checks `api-server` and `proxy` say so.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        partitions: Partitions,
+        recorder: Recorder,
+        health: HealthSink,
+        options: OperatorOptions,
+    ) -> None:
+        self._options = options
+        self._health = health
+        self._informers = _informers(client)
+        self.caches = _caches(self._informers)
+        self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
+        effects = Effects(
+            client=client,
+            partitions=partitions,
+            recorder=recorder,
+            caches=self.caches,
+            facts=self.facts,
+            expectations=Expectations(time.monotonic),
+            now=utc_now,
+        )
+        self.controller = Controller(
+            queue=WorkQueue(max_seconds=LONGEST_BACKOFF_SECONDS),
+            observer=Observer(self.caches, self.facts, options.pods),
+            executor=Executor(effects),
+            effects=effects,
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._informers["ipujobs"].add_handler(self.controller.on_job)
+        for resource in RESOURCE_OF.values():
+            self._informers[resource.plural].add_handler(self.controller.on_child)
+        async with asyncio.TaskGroup() as group:
+            for informer in self._informers.values():
+                group.create_task(informer.run())
+            group.create_task(self._report_health())
+            group.create_task(self._poll())
+            await self._synced()
+            log.info("caches are complete", jobs=len(self.caches.jobs.all()))
+            group.create_task(self._resync())
+            for _ in range(self._options.concurrency):
+                group.create_task(self.controller.work())
+
+    async def _synced(self) -> None:
+        for informer in self._informers.values():
+            await informer.wait_synced()
+
+    async def _poll(self) -> None:
+        """One request for all partitions of all jobs, again and again."""
+        while True:
+            before = self.facts.problem
+            changed = await self.facts.poll(utc_now())
+            if bool(before) != bool(self.facts.problem):
+                self.controller.enqueue_all()  # all who wait for the proxy, or may have to
+            for uid in changed:
+                self.controller.enqueue(uid)
+            await asyncio.sleep(self._options.poll_seconds)
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(RESYNC_SECONDS)
+            self.controller.enqueue_all()
+
+    async def _report_health(self) -> None:
+        while True:
+            self._health.beat("loop")
+            self._health.set("proxy", not self.facts.problem, self.facts.problem)
+            problems = [text for text in map(_problem, self._informers.items()) if text]
+            self._health.set("api-server", not problems, "; ".join(problems))
+            await asyncio.sleep(HEALTH_SECONDS)
+
+
+def _problem(named: tuple[str, Informer]) -> str:
+    name, informer = named
+    if informer.problem:
+        return f"{name}: {informer.problem}"
+    if not informer.synced:
+        return f"{name}: not listed yet"
+    stale = informer.stale_seconds(time.monotonic())
+    return f"{name}: not heard of for {stale:.0f} s" if stale > STALE_SECONDS else ""
+
+
+def _informers(client: KubeClient) -> dict[str, Informer]:
+    """By plural name. Of what belongs to jobs only labelled objects are followed."""
+    followed = {"ipujobs": Informer(client, IPUJOBS, indexers={BY_UID: by_uid})}
+    for kind, resource in RESOURCE_OF.items():
+        followed[resource.plural] = Informer(
+            client,
+            resource,
+            label_selector=LABEL_JOB_UID,
+            indexers={BY_JOB: by_job},
+            transform=None if kind is Kind.POD else only_metadata,
+        )
+    followed["namespaces"] = Informer(client, NAMESPACES, transform=only_metadata)
+    return followed
+
+
+def _caches(informers: dict[str, Informer]) -> Caches:
+    return Caches(
+        jobs=informers["ipujobs"],
+        children={kind: informers[r.plural] for kind, r in RESOURCE_OF.items()},
+        namespaces=informers["namespaces"],
+    )

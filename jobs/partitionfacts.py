@@ -1,0 +1,154 @@
+"""io: what the operator knows of all partitions: one poll for all jobs, and its own calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from jobs.partitionview import Partition, Phase, from_fact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
+
+    from jobs.ports import PartitionFact, Partitions
+
+log = structlog.get_logger(__name__)
+NEVER_ASKED = "it has not answered yet"
+
+
+@dataclass(slots=True)
+class _Entry:
+    partition: Partition
+    sequence: int
+
+
+class PartitionFacts:
+    """The latest word on every partition, by job UID and instance.
+
+    An answer to one of our own calls is newer than a list that was asked for before it: such a
+    list must not bring the past back. `problem` says why nothing is known; empty: all is well.
+    `is_live` tells whether a job of this UID still exists.
+    """
+
+    def __init__(self, partitions: Partitions, is_live: Callable[[str], bool]) -> None:
+        self._partitions = partitions
+        self._is_live = is_live
+        self._entries: dict[str, dict[int, _Entry]] = {}
+        self._owners: dict[str, tuple[str, str]] = {}
+        self._sequence = 0
+        self.problem = NEVER_ASKED
+
+    def of(self, uid: str) -> Mapping[int, Partition]:
+        """The partitions of one job, by instance."""
+        return {i: entry.partition for i, entry in self._entries.get(uid, {}).items()}
+
+    def owner(self, uid: str) -> tuple[str, str] | None:
+        """Namespace and name of the job that holds a partition under this UID."""
+        return self._owners.get(uid)
+
+    def uids(self) -> set[str]:
+        """Every UID with a partition."""
+        return set(self._entries)
+
+    def note(self, uid: str, fact: PartitionFact, asked_at: datetime) -> None:
+        """Takes in the answer to a call of ours."""
+        self._owners[uid] = (fact.namespace, fact.name)
+        self._put(uid, from_fact(fact, asked_at), self._next())
+
+    def note_released(self, uid: str, instance: int) -> None:
+        """The proxy knows of no such partition: it is released."""
+        known = self._entries.get(uid, {}).get(instance)
+        before = known.partition if known else Partition(instance, Phase.RELEASED)
+        self._put(uid, replace(before, phase=Phase.RELEASED), self._next())
+
+    def wake_waiting(self) -> set[str]:
+        """Has all that wait for IPUs ask again in their next passes; their UIDs."""
+        woken: set[str] = set()
+        for uid, entries in self._entries.items():
+            for entry in entries.values():
+                if entry.partition.phase == Phase.WAITING:
+                    entry.partition = replace(entry.partition, asked_at=None)
+                    woken.add(uid)
+        return woken
+
+    async def poll(self, now: datetime) -> set[str]:
+        """Asks for all partitions once; the UIDs whose jobs are to be looked at again.
+
+        Among them, all at once, are those that wait for IPUs, whenever something has changed or
+        their last try is a while ago. Never raises for a proxy that does not answer: `problem`
+        says so then.
+        """
+        started = self._sequence
+        try:
+            records = await self._partitions.list()
+        except Exception as error:
+            if not hasattr(error, "retryable"):
+                raise
+            return self._failed(str(error))
+        recovered = bool(self.problem)
+        if recovered:
+            log.info("the V-IPU Proxy answers", before=self.problem)
+            self.problem = ""
+        changed = self._merge(records, started)
+        if changed or recovered or self._is_overdue(now):
+            changed |= self.wake_waiting()
+        return changed | self.uids() if recovered else changed
+
+    def _failed(self, why: str) -> set[str]:
+        if self.problem in {"", NEVER_ASKED}:
+            log.warning("the V-IPU Proxy does not answer; trying again", why=why)
+        was_fine = not self.problem
+        self.problem = why or "no answer"
+        return self.uids() if was_fine else set()
+
+    def _merge(self, records: Sequence[PartitionFact], started: int) -> set[str]:
+        # Of one holder the proxy lists tombstones too, in the order of their making.
+        newest = {(fact.uid, fact.instance): fact for fact in records}
+        changed: set[str] = set()
+        for fact in newest.values():
+            self._owners[fact.uid] = (fact.namespace, fact.name)
+            if self._update(fact, started):
+                changed.add(fact.uid)
+        return changed | self._drop_missing(newest.keys(), started)
+
+    def _update(self, fact: PartitionFact, started: int) -> bool:
+        old = self._entries.get(fact.uid, {}).get(fact.instance)
+        if old is not None and old.sequence > started:
+            return False
+        new = from_fact(fact, old.partition.asked_at if old else None)
+        if old is not None and old.partition == new:
+            return False
+        self._put(fact.uid, new, started)
+        return True
+
+    def _drop_missing(self, seen: Collection[tuple[str, int]], started: int) -> set[str]:
+        changed: set[str] = set()
+        for uid, entries in list(self._entries.items()):
+            for instance, entry in list(entries.items()):
+                if (uid, instance) in seen or entry.sequence > started:
+                    continue
+                if entry.partition.phase in {Phase.WAITING, Phase.RELEASED} and self._is_live(uid):
+                    continue  # never listed, or no longer: still the last word
+                del entries[instance]
+                changed.add(uid)
+            if not entries:
+                del self._entries[uid]
+                self._owners.pop(uid, None)
+        return changed
+
+    def _is_overdue(self, now: datetime) -> bool:
+        return any(
+            entry.partition.phase == Phase.WAITING and not entry.partition.was_asked(now)
+            for entries in self._entries.values()
+            for entry in entries.values()
+        )
+
+    def _put(self, uid: str, partition: Partition, sequence: int) -> None:
+        self._entries.setdefault(uid, {})[partition.instance] = _Entry(partition, sequence)
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence

@@ -1,0 +1,150 @@
+"""domain: what the operator reads in a pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobs.conditions import Reason
+from jobs.manifests import is_being_deleted, labels_of, metadata
+from jobs.names import LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_ROLE
+
+if TYPE_CHECKING:
+    from jobs.manifests import Manifest
+
+TERMINAL = frozenset({"Succeeded", "Failed"})
+LOST_REASONS = frozenset(
+    {"Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting", "NodeAffinity"}
+)
+PULL_REASONS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
+)
+CONFIG_REASONS = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+)
+END_SECONDS = 1  # activeDeadlineSeconds by which the operator ends a pod and keeps its object
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod of a job, judged once per pass."""
+
+    name: str
+    namespace: str
+    uid: str
+    role: str
+    instance: int
+    attempt: int
+    phase: str
+    is_deleting: bool
+    is_ready: bool
+    is_scheduled: bool
+    has_started: bool
+    is_ended_by_us: bool
+    exit_code: int | None
+    lost_reason: str
+    trouble: tuple[Reason, str] | None
+
+    @property
+    def is_terminal(self) -> bool:
+        """All its containers have ended for good: it uses no IPU any more."""
+        return self.phase in TERMINAL
+
+    @property
+    def is_lost(self) -> bool:
+        """It was taken away from the job, rather than ended by itself."""
+        if self.phase == "Succeeded" or self.is_ended_by_us:
+            return False
+        return self.is_deleting or bool(self.lost_reason)
+
+
+def from_manifest(pod: Manifest) -> PodView:
+    """The view of one pod with the operator's labels."""
+    labels = labels_of(pod)
+    spec: Manifest = pod.get("spec") or {}
+    status: Manifest = pod.get("status") or {}
+    phase = str(status.get("phase") or "Pending")
+    conditions = {c.get("type"): c for c in status.get("conditions") or ()}
+    meta = metadata(pod)
+    name = str(meta.get("name", ""))
+    return PodView(
+        name=name,
+        namespace=str(meta.get("namespace", "")),
+        uid=str(meta.get("uid", "")),
+        role=labels.get(LABEL_ROLE, ""),
+        instance=_number(labels.get(LABEL_INSTANCE)),
+        attempt=_number(labels.get(LABEL_ATTEMPT)),
+        phase=phase,
+        is_deleting=is_being_deleted(pod),
+        is_ready=phase == "Running" and _is_true(conditions.get("Ready")),
+        is_scheduled=bool(spec.get("nodeName")),
+        has_started=_has_started(spec, status),
+        is_ended_by_us=spec.get("activeDeadlineSeconds") == END_SECONDS
+        and status.get("reason") in {None, "", "DeadlineExceeded"},
+        exit_code=_exit_code(status) if phase in TERMINAL else None,
+        lost_reason=_lost_reason(status, conditions) if phase == "Failed" else "",
+        trouble=_trouble(name, status, conditions) if phase == "Pending" else None,
+    )
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdigit() else 0
+
+
+def _is_true(condition: Manifest | None) -> bool:
+    return condition is not None and condition.get("status") == "True"
+
+
+def _has_started(spec: Manifest, status: Manifest) -> bool:
+    """The main container (the first) runs or has run."""
+    containers = spec.get("containers") or ()
+    main = containers[0].get("name") if containers else None
+    for container in status.get("containerStatuses") or ():
+        if container.get("name") == main:
+            state = container.get("state") or {}
+            terminated = state.get("terminated") or {}
+            return bool(state.get("running") is not None or terminated.get("startedAt"))
+    return False
+
+
+def _exit_code(status: Manifest) -> int | None:
+    """The first non-zero code, init containers first; 0 if all are; None: nothing says so."""
+    codes = [
+        terminated.get("exitCode")
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for container in status.get(kind) or ()
+        if (terminated := (container.get("state") or {}).get("terminated"))
+    ]
+    known = [code for code in codes if isinstance(code, int)]
+    return next((code for code in known if code), 0 if known else None)
+
+
+def _lost_reason(status: Manifest, conditions: dict[Any, Manifest]) -> str:
+    target = conditions.get("DisruptionTarget")
+    if target is not None and _is_true(target):
+        return str(target.get("reason") or "DisruptionTarget")
+    reason = str(status.get("reason") or "")
+    return reason if reason in LOST_REASONS else ""
+
+
+def _trouble(
+    name: str, status: Manifest, conditions: dict[Any, Manifest]
+) -> tuple[Reason, str] | None:
+    """What keeps a pod from starting. The sentences are stable: the kubelet alternates between
+    two wordings of a failed pull, and each change would be a write."""
+    scheduled = conditions.get("PodScheduled") or {}
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
+        said = scheduled.get("message") or "the scheduler gave no reason"
+        return Reason.UNSCHEDULABLE, f"Pod {name} finds no node: {said}"
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            reason = waiting.get("reason")
+            where = f"container {container.get('name')} of pod {name}"
+            if reason in PULL_REASONS:
+                image = container.get("image")
+                return Reason.IMAGE_PULL_FAILED, f'Cannot pull image "{image}" for {where}'
+            if reason in CONFIG_REASONS:
+                said = waiting.get("message") or reason
+                return Reason.CONTAINER_CONFIG_ERROR, f"Cannot set up {where}: {said}"
+    return None

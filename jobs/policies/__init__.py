@@ -1,0 +1,1 @@
+"""domain: the rules of an IPUJob, one module each."""

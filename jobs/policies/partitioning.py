@@ -1,0 +1,126 @@
+"""domain: when to ask for partitions and when to give them back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.actions import EnsurePartition, ReleasePartition
+from jobs.partitionview import ASK_AGAIN, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from jobs.instances import Instance
+    from jobs.observed import Observed
+    from jobs.partitionview import Partition
+
+
+def is_due(instance: Instance, now: datetime) -> bool:
+    """Whether to ask for the instance's partition now.
+
+    One that waits for IPUs is asked for when the poll wakes all who wait, oldest first: with a
+    timer for each of them, chance would decide who asks first.
+    """
+    partition = instance.partition
+    if not _is_wanted(instance):
+        return False
+    if partition is None or partition.phase == Phase.RELEASED or partition.asked_at is None:
+        return True
+    return partition.phase != Phase.WAITING and not partition.was_asked(now)
+
+
+def _is_wanted(instance: Instance) -> bool:
+    """Whether the instance still needs a partition.
+
+    Never while a pod might use what it has: asking again could reset it.
+    """
+    if instance.is_active or instance.has_started or instance.may_be_used:
+        return False
+    partition = instance.partition
+    if partition is None:
+        return True
+    has_failed = partition.phase == Phase.ERROR and partition.attempt == instance.attempt
+    return not has_failed and partition.phase != Phase.RELEASING
+
+
+def reservations(
+    instances: Iterable[Instance], size: int, now: datetime
+) -> tuple[EnsurePartition, ...]:
+    """The partitions to ask for now."""
+    return tuple(
+        EnsurePartition(instance.index, instance.attempt, size)
+        for instance in instances
+        if is_due(instance, now)
+    )
+
+
+def ask_again_after(instances: Iterable[Instance], now: datetime) -> float | None:
+    """Seconds until a partition that is under way is to be asked for again."""
+    return _next_call(
+        (
+            instance.partition
+            for instance in instances
+            if _is_wanted(instance) and instance.partition is not None
+        ),
+        {Phase.RESERVING, Phase.CREATING},
+        now,
+    )
+
+
+def release_again_after(observed: Observed, now: datetime) -> float | None:
+    """Seconds until the release of a partition is to be asked for again."""
+    return _next_call(observed.partitions.values(), {Phase.RELEASING}, now)
+
+
+def _next_call(partitions: Iterable[Partition], phases: set[Phase], now: datetime) -> float | None:
+    """One that is due now is asked for now, so that nothing here is overdue."""
+    waits = [
+        (p.asked_at + ASK_AGAIN - now).total_seconds()
+        for p in partitions
+        if p.phase in phases and p.asked_at is not None and p.was_asked(now)
+    ]
+    return min(waits) if waits else None
+
+
+def known_instances(observed: Observed, wanted: int) -> tuple[int, ...]:
+    """Every instance that may hold a partition: wanted, recorded by the proxy or in the status."""
+    stored = (entry.get("instance", 0) for entry in observed.status().get("partitions") or ())
+    return tuple(sorted({*range(wanted), *observed.partitions, *stored}))
+
+
+def releases(
+    observed: Observed, instances: Iterable[int], now: datetime
+) -> tuple[ReleasePartition, ...]:
+    """What is still to be released of `instances`. Only the proxy's word counts: a partition that
+    is merely missing in its list is asked for once more, which finds nothing or finishes it. A
+    release under way is the proxy's business for a while, and a proxy out of reach is not called:
+    the poll tells when it is back."""
+    if observed.proxy_problem:
+        return ()
+    return tuple(
+        ReleasePartition(index)
+        for index in instances
+        if not is_released(observed, index) and not _is_under_way(observed, index, now)
+    )
+
+
+def _is_under_way(observed: Observed, instance: int, now: datetime) -> bool:
+    partition = observed.partitions.get(instance)
+    return partition is not None and partition.phase == Phase.RELEASING and partition.was_asked(now)
+
+
+def is_released(observed: Observed, instance: int) -> bool:
+    """The proxy has said that the partition is gone."""
+    partition = observed.partitions.get(instance)
+    return partition is not None and partition.phase == Phase.RELEASED
+
+
+def was_released(observed: Observed, instance: int) -> bool:
+    """Released, or recorded as released in the status and not heard of since."""
+    if instance in observed.partitions:
+        return is_released(observed, instance)
+    return any(
+        entry.get("instance", 0) == instance and entry.get("state") == Phase.RELEASED
+        for entry in observed.status().get("partitions") or ()
+    )

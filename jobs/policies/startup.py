@@ -1,0 +1,43 @@
+"""domain: why a job is not running yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.conditions import JobState, Reason, Verdict, plain_verdict
+from jobs.partitionview import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobs.instances import Instance
+    from jobs.observed import Observed
+
+
+def waiting_verdict(observed: Observed, instances: tuple[Instance, ...]) -> Verdict:
+    """Pending, with the first cause that a person can do something about."""
+    for reason, message in _causes(observed, instances):
+        return Verdict(JobState.PENDING, reason, message)
+    return plain_verdict(JobState.PENDING, observed.key.path)
+
+
+def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tuple[str, str]]:
+    if observed.fault is not None:
+        yield observed.fault.reason, observed.fault.message
+    if observed.proxy_problem and not all(instance.is_active for instance in instances):
+        yield (
+            Reason.PROXY_UNAVAILABLE,
+            f"Waiting for the V-IPU Proxy: {observed.proxy_problem}",
+        )
+    for instance in instances:
+        partition = instance.partition
+        if partition is None or instance.is_active:
+            continue
+        if partition.phase == Phase.WAITING:
+            yield partition.reason or Reason.NO_CAPACITY, partition.message
+        elif partition.reason:  # it hangs on the way
+            yield partition.reason, partition.message
+    for instance in instances:
+        for pod in reversed(instance.pods):  # workers before the launcher that waits for them
+            if pod.trouble is not None:
+                yield pod.trouble

@@ -1,0 +1,124 @@
+"""domain: the IPUJob's spec, both published shapes brought to one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobs.defaults import with_defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobs.manifests import Manifest
+
+LARGEST_PARTITION = 64  # IPUs: the published limit of a partition
+ALPHA_FIELDS = ("modelReplicas", "ipusPerModelReplica")
+CURRENT_FIELDS = ("ipusPerJobInstance", "jobInstances", "workersPerJobInstance")
+
+
+def whole_number(value: object) -> int | None:
+    """The int-or-string `value` as an int, or None where it is neither a whole number nor one
+    written as text ("4")."""
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and len(value) < 20:
+        text = value.strip()
+        if text.lstrip("-").isascii() and text.lstrip("-").isdigit():
+            return int(text)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A valid IPUJob spec.
+
+    `partition_size` is in IPUs, `ttl_seconds` in seconds; `model_replicas` and
+    `ipus_per_replica` are None in the 1.x shape; `launcher_command` is None without a launcher.
+    `template` is the pod template as written: do not change it.
+    """
+
+    partition_size: int
+    instances: int
+    workers_per_instance: int
+    slots: int
+    template: Manifest
+    model_replicas: int | None = None
+    ipus_per_replica: int | None = None
+    launcher_command: tuple[str, ...] | None = None
+    launcher_env: tuple[Manifest, ...] = ()
+    ttl_seconds: int | None = None
+    clean_pod_policy: str = "None"
+    keep_partition: bool = False
+
+    @property
+    def has_launcher(self) -> bool:
+        """Whether a launcher pod drives the workers, which then sleep."""
+        return self.launcher_command is not None or self.ttl_seconds is not None
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether the launcher only waits for people."""
+        return self.ttl_seconds is not None
+
+    @property
+    def total_workers(self) -> int:
+        """Worker pods over all instances."""
+        return self.instances * self.workers_per_instance
+
+    @property
+    def total_ipus(self) -> int:
+        """IPUs over all instances."""
+        return self.instances * self.partition_size
+
+    def workers_of(self, instance: int) -> range:
+        """The numbers of one instance's workers."""
+        first = instance * self.workers_per_instance
+        return range(first, first + self.workers_per_instance)
+
+
+def parse_spec(written: Mapping[str, Any]) -> JobSpec:
+    """The spec as the operator acts on it. `written` must have passed `validation.problems`."""
+    spec = with_defaults(written)
+    workers = spec["workers"]
+    replicas = whole_number(spec.get("modelReplicas"))
+    per_replica = whole_number(spec.get("ipusPerModelReplica"))
+    if replicas is not None and per_replica is not None:
+        size, instances = replicas * per_replica, 1
+    else:
+        size = whole_number(spec.get("ipusPerJobInstance")) or 1
+        instances = _number(spec.get("jobInstances"), 1)
+    per_instance = _number(spec.get("workersPerJobInstance"), _number(workers.get("replicas"), 1))
+    launcher = spec.get("launcher")
+    interactive = spec.get("interactive")
+    return JobSpec(
+        partition_size=size,
+        instances=instances,
+        workers_per_instance=per_instance,
+        slots=_slots(spec, replicas, per_instance),
+        template=workers["template"],
+        model_replicas=replicas,
+        ipus_per_replica=per_replica,
+        launcher_command=tuple(launcher["command"]) if launcher else None,
+        launcher_env=tuple(launcher.get("env") or ()) if launcher else (),
+        ttl_seconds=whole_number(interactive["ttl"]) if interactive else None,
+        clean_pod_policy=spec["cleanPodPolicy"],
+        keep_partition=bool(spec.get("keepPartition")),
+    )
+
+
+def _number(value: object, default: int) -> int:
+    number = whole_number(value)
+    return default if number is None else number
+
+
+def _slots(spec: Mapping[str, Any], replicas: int | None, workers: int) -> int:
+    per_worker = whole_number(spec.get("modelReplicasPerWorker"))
+    if per_worker is not None:
+        return per_worker
+    return math.ceil(replicas / workers) if replicas else 1

@@ -1,0 +1,247 @@
+"""domain: the status of an IPUJob, and what of it is worth a write."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from jobs.actions import Event, PatchStatus
+from jobs.conditions import (
+    CONDITION_OF_STATE,
+    FINISHED,
+    JobState,
+    Reason,
+    with_verdict,
+)
+from jobs.instances import STATE_RUNNING
+from jobs.manifests import format_time, metadata, parse_time
+from jobs.names import ROLE_WORKER
+from jobs.partitionview import Phase
+from jobs.policies.partitioning import is_released
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from jobs.conditions import (
+        Verdict,
+    )
+    from jobs.instances import Instance
+    from jobs.manifests import Manifest
+    from jobs.observed import Observed
+    from jobs.policies.outcome import End
+
+COALESCE = timedelta(seconds=2)  # times in a status have whole seconds: at least one second
+ALL_DONE = "All instances done"
+GOOD_REASONS = frozenset(
+    {Reason.PENDING, Reason.RUNNING, Reason.SUCCEEDED, Reason.SUSPENDED, Reason.RESTARTING}
+)
+
+
+def next_status(
+    observed: Observed,
+    verdict: Verdict,
+    instances: tuple[Instance, ...],
+    ends: Mapping[int, End],
+    now: datetime,
+) -> Manifest:
+    """The whole status that `verdict` and the observed pods and partitions make.
+
+    `ends` is empty while the job goes on. `lastReconcileTime` is left to `status_patch`.
+    """
+    stored = observed.status()
+    written = format_time(now)
+    finished = verdict.state in FINISHED
+    running = 0 if finished else sum(instance.has_started for instance in instances)
+    status: Manifest = stored | {
+        "launcherStatus": verdict.state.value,
+        "conditions": with_verdict(
+            list(stored.get("conditions") or ()), verdict, observed.key.path, written
+        ),
+        "lastMessage": _last_message(verdict, instances, running),
+        "restartCount": stored.get("restartCount", 0),
+        "startTime": stored.get("startTime", written),
+        "currentReplicas": running,
+        "desiredReplicas": len(instances),
+        "instances": [_instance_entry(instance, ends) for instance in instances],
+        "observedGeneration": metadata(observed.job or {}).get("generation", 0),
+    }
+    status |= live_fields(observed, finished=finished)
+    if finished:
+        status.setdefault("completionTime", written)
+    return status
+
+
+def waiting_status(observed: Observed, verdict: Verdict, now: datetime) -> Manifest:
+    """The status of a job whose spec cannot be acted on."""
+    stored = observed.status()
+    written = format_time(now)
+    conditions = with_verdict(
+        list(stored.get("conditions") or ()), verdict, observed.key.path, written
+    )
+    return stored | {
+        "launcherStatus": verdict.state.value,
+        "conditions": conditions,
+        "lastMessage": verdict.message,
+        "restartCount": stored.get("restartCount", 0),
+        "iPUPartitionCreated": stored.get("iPUPartitionCreated", False),
+        "currentReplicas": stored.get("currentReplicas", 0),
+        "desiredReplicas": stored.get("desiredReplicas", 0),
+        "startTime": stored.get("startTime", written),
+        "observedGeneration": metadata(observed.job or {}).get("generation", 0),
+    }
+
+
+def live_fields(observed: Observed, *, finished: bool) -> Manifest:
+    """The fields that count pods and partitions: they change without the job's state changing."""
+    status: Manifest = {"workersStatus": _workers_status(observed, finished=finished)}
+    partitions = _partitions(observed)
+    if partitions:
+        status["partitions"] = partitions
+        held = [p for p in partitions if p["state"] == Phase.ACTIVE]
+        status["iPUPartitionCreated"] = len(held) == len(partitions)
+        status["ipus"] = sum(
+            observed.partitions[p["instance"]].size
+            for p in held
+            if p["instance"] in observed.partitions
+        )
+    elif "iPUPartitionCreated" not in observed.status():
+        status["iPUPartitionCreated"] = False
+    return status
+
+
+def status_patch(observed: Observed, status: Manifest, now: datetime) -> PatchStatus | None:
+    """The write that turns the stored status into `status`; None: they are equal."""
+    stored = observed.status()
+    changes = _difference(stored, status)
+    if not changes:
+        return None
+    changes["lastReconcileTime"] = format_time(now)
+    return PatchStatus(changes, tuple(_events(stored, status)))
+
+
+def is_urgent(stored: Manifest, status: Manifest) -> bool:
+    """Whether the difference is more than counts and sentences, which can wait a second."""
+    return _essence(stored) != _essence(status)
+
+
+def coalescing_seconds(stored: Manifest, now: datetime) -> float:
+    """How long a difference that is not urgent has to wait; 0: not at all."""
+    last = parse_time(stored.get("lastReconcileTime"))
+    if last is None:
+        return 0.0
+    return max((last + COALESCE - now).total_seconds(), 0.0)
+
+
+def _essence(status: Manifest) -> tuple[object, ...]:
+    return (
+        status.get("launcherStatus"),
+        [(c.get("type"), c.get("status"), c.get("reason")) for c in status.get("conditions") or ()],
+        status.get("observedGeneration"),
+        [(i.get("attempt"), i.get("state")) for i in status.get("instances") or ()],
+    )
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Manifest:
+    """A merge patch from `old` to `new`."""
+    changes: Manifest = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        if key not in old:
+            changes[key] = value
+        elif isinstance(value, dict) and isinstance(old[key], dict):
+            nested = _difference(old[key], value)
+            if nested:
+                changes[key] = nested
+        elif old[key] != value:
+            changes[key] = value
+    return changes
+
+
+def _events(stored: Manifest, status: Manifest) -> list[Event]:
+    """An Event for each change that is a transition."""
+    events = []
+    was = _true_condition(stored)
+    now_true = _true_condition(status)
+    if now_true and (not was or was.get("reason") != now_true.get("reason")):
+        reason = now_true["reason"]
+        events.append(Event(reason, now_true["message"], is_warning=reason not in GOOD_REASONS))
+    had, has = bool(stored.get("iPUPartitionCreated")), bool(status.get("iPUPartitionCreated"))
+    partitions = status.get("partitions") or ()
+    ids = ", ".join(p["id"] for p in partitions)
+    if has and not had:
+        events.append(Event(Reason.PARTITION_ACTIVE, f"Active: {ids}"))
+    if _are_released(partitions) and not _are_released(stored.get("partitions") or ()):
+        events.append(Event(Reason.PARTITION_RELEASED, f"Released: {ids}"))
+    return events
+
+
+def _are_released(partitions: Sequence[Manifest]) -> bool:
+    return bool(partitions) and all(p.get("state") == Phase.RELEASED for p in partitions)
+
+
+def _true_condition(status: Manifest) -> Manifest | None:
+    wanted = {str(state): str(kind) for state, kind in CONDITION_OF_STATE.items()}
+    kind = wanted.get(str(status.get("launcherStatus")))
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == kind:
+            found: Manifest = condition
+            return found
+    return None
+
+
+def _last_message(verdict: Verdict, instances: tuple[Instance, ...], running: int) -> str:
+    if verdict.state is JobState.COMPLETED:
+        return ALL_DONE
+    if verdict.state is JobState.RUNNING and running < len(instances):
+        return f"{running} of {len(instances)} instances are running"
+    return verdict.message
+
+
+def _instance_entry(instance: Instance, ends: Mapping[int, End]) -> Manifest:
+    entry: Manifest = {"index": instance.index, "attempt": instance.attempt}
+    end = ends.get(instance.index)
+    if end is None:
+        return entry | {"state": STATE_RUNNING if instance.has_started else "Pending"}
+    entry |= {
+        "state": JobState.COMPLETED.value if end.succeeded else JobState.FAILED.value,
+        "reason": end.reason.value,
+    }
+    return entry if end.exit_code is None else entry | {"exitCode": end.exit_code}
+
+
+def _workers_status(observed: Observed, *, finished: bool) -> Manifest:
+    """Counts of the current attempts' worker pods; zero is left out, as Go's encoder does."""
+    counts = {"active": 0, "succeeded": 0, "failed": 0}
+    attempts = {
+        entry.get("index"): entry.get("attempt")
+        for entry in observed.status().get("instances") or ()
+    }
+    for pod in observed.pods:
+        if pod.role != ROLE_WORKER or pod.attempt != (attempts.get(pod.instance) or 0):
+            continue
+        if pod.phase == "Succeeded" or (pod.phase == "Failed" and finished and pod.is_ended_by_us):
+            counts["succeeded"] += 1
+        elif pod.phase == "Failed":
+            counts["failed"] += 1
+        elif pod.phase == "Running":
+            counts["active"] += 1
+    return {name: count for name, count in counts.items() if count}
+
+
+def _partitions(observed: Observed) -> list[Manifest]:
+    known = {
+        index: {
+            "instance": index,
+            "id": partition.id,
+            "controller": partition.controller,
+            "state": str(partition.phase),
+        }
+        for index, partition in observed.partitions.items()
+        if partition.id and partition.phase != Phase.WAITING
+    }
+    for entry in observed.status().get("partitions") or ():
+        index = entry.get("instance", 0)
+        # The proxy may know no more of it than that it is gone.
+        gone = {"state": str(Phase.RELEASED)} if is_released(observed, index) else {}
+        known.setdefault(index, entry | gone)
+    return [known[index] for index in sorted(known)]
