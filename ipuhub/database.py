@@ -1,0 +1,40 @@
+"""io: turns DATABASE_URL into Django's database settings."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ipuhub.env import SettingError
+
+_SCHEMES = {"postgres", "postgresql"}
+
+
+def database_settings(url: str) -> dict[str, Any]:
+    """Return Django's DATABASES entry for `url`.
+
+    An empty URL is allowed, since only the web process, the prober and the reports need Postgres:
+    the entry then names a database that does not exist, and its first use says so. A socket
+    folder goes into the query: `postgresql:///name?host=/run/postgresql`.
+    """
+    parts = urlsplit(url)
+    if url and parts.scheme not in _SCHEMES:
+        raise SettingError(
+            "DATABASE_URL must be postgresql://user:password@host:port/name (PostgreSQL only)"
+        )
+    query = dict(parse_qsl(parts.query))
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise SettingError(f"DATABASE_URL: {error}") from None
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")) or "DATABASE_URL-is-not-set",
+        "USER": unquote(parts.username or "") or query.pop("user", ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": parts.hostname or query.pop("host", ""),
+        "PORT": port or query.pop("port", ""),
+        "CONN_MAX_AGE": 60,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": query,
+    }

@@ -1,0 +1,1 @@
+"""The whole product on one machine, on embedded defaults (`make demo`)."""

@@ -1,0 +1,156 @@
+"""io: runs a set of processes as children: prefixed logs, restarts, one clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ipuhub.backoff import exponential
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+_STOP_SECONDS = 25.0
+_STEADY_SECONDS = 20.0  # a child that ran this long starts its back-off from the beginning
+_PR_SET_PDEATHSIG = 1
+_COLOURS = (36, 32, 33, 35, 34, 96, 92, 93)
+
+
+@dataclass(frozen=True)
+class Process:
+    """One child: what to run, and how to know that it serves."""
+
+    name: str
+    command: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    is_ready: Callable[[], Awaitable[bool]] | None = None
+    stop_signal: signal.Signals = signal.SIGTERM
+
+
+class NotReadyError(RuntimeError):
+    """A child did not become ready in time."""
+
+
+class Supervisor:
+    """Starts children, restarts those that end, and stops all in reverse order.
+
+    Children live in process groups of their own, so that a Ctrl-C reaches only us and they end
+    in order; if we are killed, the kernel ends them too.
+    """
+
+    def __init__(self, *, output: Callable[[str], None] | None = None) -> None:
+        self._output = output or _print_line
+        self._children: dict[str, asyncio.subprocess.Process] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._processes: dict[str, Process] = {}
+        self._stopping = asyncio.Event()
+
+    def start(self, process: Process) -> None:
+        """Run `process` from now on; returns at once."""
+        self._processes[process.name] = process
+        self._tasks[process.name] = asyncio.create_task(self._keep_running(process))
+
+    async def wait_ready(self, *names: str, timeout_seconds: float = 60.0) -> None:
+        """Wait until the named children serve."""
+        await asyncio.gather(*(self._wait_one(self._processes[n], timeout_seconds) for n in names))
+
+    async def stop(self) -> None:
+        """Stop all children, the last started first; the stubborn ones by SIGKILL."""
+        self._stopping.set()
+        for name in reversed(list(self._tasks)):
+            child = self._children.get(name)
+            if child is not None and child.returncode is None:
+                self._signal(child, self._processes[name].stop_signal)
+                try:
+                    await asyncio.wait_for(child.wait(), _STOP_SECONDS)
+                except TimeoutError:
+                    self._say(name, f"did not stop within {_STOP_SECONDS:.0f} s: killed")
+                    self._signal(child, signal.SIGKILL)
+            task = self._tasks[name]
+            if child is None:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def pid(self, name: str) -> int | None:
+        """Return the process id of a running child."""
+        child = self._children.get(name)
+        return child.pid if child is not None and child.returncode is None else None
+
+    async def _wait_one(self, process: Process, timeout_seconds: float) -> None:
+        deadline = time.monotonic() + timeout_seconds
+        while process.is_ready is not None and not await process.is_ready():
+            if time.monotonic() > deadline:
+                raise NotReadyError(
+                    f"{process.name} did not become ready within {timeout_seconds:.0f} s; "
+                    "its log lines above say why"
+                )
+            await asyncio.sleep(0.05)
+
+    async def _keep_running(self, process: Process) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            child = await asyncio.create_subprocess_exec(
+                *process.command,
+                env={**os.environ, **process.env},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+                limit=1 << 20,
+            )
+            self._children[process.name] = child
+            await self._forward(process.name, child)
+            code = await child.wait()
+            if self._stopping.is_set():
+                return
+            failures = 0 if time.monotonic() - started > _STEADY_SECONDS else failures + 1
+            delay = exponential(max(failures - 1, 0), base=0.5, maximum=15.0)
+            self._say(process.name, f"ended with {_outcome(code)}; starts again in {delay:.1f} s")
+            await asyncio.sleep(delay)
+
+    async def _forward(self, name: str, child: asyncio.subprocess.Process) -> None:
+        if child.stdout is None:
+            return
+        while True:
+            try:
+                line = await child.stdout.readline()
+            except ValueError:  # a line longer than the limit: its rest follows
+                continue
+            if not line:
+                return
+            self._say(name, line.decode("utf-8", "replace").rstrip())
+
+    def _say(self, name: str, line: str) -> None:
+        width = max(map(len, self._processes))
+        prefix = f"{name:<{width}} |"
+        if sys.stdout.isatty():
+            colour = _COLOURS[list(self._processes).index(name) % len(_COLOURS)]
+            prefix = f"\033[{colour}m{prefix}\033[0m"
+        self._output(f"{prefix} {line}")
+
+    @staticmethod
+    def _signal(child: asyncio.subprocess.Process, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(number)
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _outcome(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _print_line(line: str) -> None:
+    print(line, flush=True)  # noqa: T201  # the supervisor's output is its purpose

@@ -1,0 +1,120 @@
+"""io: typed readers of environment variables, the only configuration source.
+
+Each reader fails loudly with the variable's name and what it expects. `NAME_FILE` is read for
+every variable, so that a secret can come from a mounted file. Every read is remembered in
+`Env.declared`, from which `docs/reference/settings.md` is generated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+class SettingError(ValueError):
+    """An environment variable has a value that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One setting, as the reference page shows it."""
+
+    name: str
+    kind: str
+    default: str
+    doc: str
+
+
+_T = TypeVar("_T")
+_TRUE = {"1", "true", "yes", "on"}
+_FALSE = {"0", "false", "no", "off"}
+
+
+class Env:
+    """Reads settings from `environ` and remembers what was asked for."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self.declared: dict[str, Declared] = {}
+
+    def text(self, name: str, default: str, *, doc: str) -> str:
+        """Text."""
+        return self._read(name, default, doc, "text", lambda text: text)
+
+    def integer(self, name: str, default: int, *, doc: str, minimum: int | None = None) -> int:
+        """A whole number, at least `minimum`."""
+
+        def parse(text: str) -> int:
+            number = int(text)
+            if minimum is not None and number < minimum:
+                raise ValueError(text)
+            return number
+
+        kind = "integer" if minimum is None else f"integer, at least {minimum}"
+        return self._read(name, default, doc, kind, parse)
+
+    def number(self, name: str, default: float, *, doc: str, minimum: float = 0.0) -> float:
+        """A number, at least `minimum`."""
+
+        def parse(text: str) -> float:
+            number = float(text)
+            if not number >= minimum:
+                raise ValueError(text)
+            return number
+
+        return self._read(name, default, doc, f"number, at least {minimum:g}", parse)
+
+    def switch(self, name: str, default: bool, *, doc: str) -> bool:
+        """A switch: on/off, true/false, yes/no, 1/0."""
+
+        def parse(text: str) -> bool:
+            word = text.strip().lower()
+            if word not in _TRUE | _FALSE:
+                raise ValueError(text)
+            return word in _TRUE
+
+        return self._read(name, default, doc, "on or off", parse)
+
+    def words(self, name: str, default: Sequence[str], *, doc: str) -> list[str]:
+        """Comma-separated texts; blanks around them and empty ones are dropped."""
+
+        def parse(text: str) -> list[str]:
+            return [part.strip() for part in text.split(",") if part.strip()]
+
+        return self._read(name, [*default], doc, "comma-separated list", parse)
+
+    def choice(self, name: str, default: str, choices: Sequence[str], *, doc: str) -> str:
+        """One of `choices`."""
+
+        def parse(text: str) -> str:
+            if text not in choices:
+                raise ValueError(text)
+            return text
+
+        return self._read(name, default, doc, "one of " + ", ".join(choices), parse)
+
+    def _read(self, name: str, default: _T, doc: str, kind: str, parse: Callable[[str], _T]) -> _T:
+        shown = ",".join(default) if isinstance(default, list) else str(default)
+        self.declared[name] = Declared(name, kind, shown, doc)
+        text = self._text(name)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except ValueError:
+            raise SettingError(f"{name} must be {kind}, not {text!r}") from None
+
+    def _text(self, name: str) -> str | None:
+        file_name = self._environ.get(f"{name}_FILE")
+        if file_name:
+            if name in self._environ:
+                raise SettingError(f"{name} and {name}_FILE are both set: keep one")
+            try:
+                return Path(file_name).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise SettingError(f"{name}_FILE: {error}") from None
+        return self._environ.get(name)

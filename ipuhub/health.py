@@ -1,0 +1,91 @@
+"""io: `/healthz` (is it alive) and `/readyz` (can it do its work) of one process."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class _Beat:
+    at: float
+    max_age_seconds: float
+
+
+class Health:
+    """What a process says of itself. `clock` gives seconds that never go back.
+
+    Readiness: each named check must be ok; a failing one takes the process out of service.
+    Liveness: each loop that promised to beat must have; a silent one gets the process restarted.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ready: dict[str, tuple[bool, str]] = {}
+        self._asked: dict[str, Callable[[], str]] = {}
+        self._beats: dict[str, _Beat] = {}
+
+    def set(self, name: str, ok: bool, detail: str = "") -> None:
+        """State a readiness check; `detail` says what is wrong, for a person."""
+        self._ready[name] = (ok, detail)
+
+    def ask(self, name: str, problem: Callable[[], str]) -> None:
+        """Add a readiness check that is asked each time; it returns what is wrong, or nothing."""
+        self._asked[name] = problem
+
+    def expect_beat(self, name: str, max_age_seconds: float) -> None:
+        """Promise that `beat(name)` comes at least this often, from now on."""
+        self._beats[name] = _Beat(self._clock(), max_age_seconds)
+
+    def beat(self, name: str, max_age_seconds: float = 300.0) -> None:
+        """Say that loop `name` moves; the first beat also makes the promise."""
+        known = self._beats.get(name)
+        allowed = known.max_age_seconds if known else max_age_seconds
+        self._beats[name] = _Beat(self._clock(), allowed)
+
+    def not_ready(self) -> list[str]:
+        """One line per failing readiness check."""
+        stated = {name: "" if ok else detail or "no" for name, (ok, detail) in self._ready.items()}
+        asked = {name: problem() for name, problem in self._asked.items()}
+        return [f"{name}: {detail}" for name, detail in {**stated, **asked}.items() if detail]
+
+    def not_alive(self) -> list[str]:
+        """One line per loop that has not moved for too long."""
+        now = self._clock()
+        return [
+            f"{name}: silent for {now - beat.at:.0f} s, allowed are {beat.max_age_seconds:.0f}"
+            for name, beat in self._beats.items()
+            if now - beat.at > beat.max_age_seconds
+        ]
+
+    def routes(self) -> list[web.RouteDef]:
+        """The two pages, for a process that has a web server anyway."""
+
+        async def healthz(_: web.Request) -> web.Response:
+            return _answer(self.not_alive())
+
+        async def readyz(_: web.Request) -> web.Response:
+            return _answer([*self.not_alive(), *self.not_ready()])
+
+        return [web.get("/healthz", healthz), web.get("/readyz", readyz)]
+
+    async def serve(self, host: str, port: int) -> web.AppRunner:
+        """Listen; port 0 takes a free one (`runner.addresses`). The caller calls `cleanup`."""
+        app = web.Application()
+        app.add_routes(self.routes())
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, host, port).start()
+        return runner
+
+
+def _answer(failing: list[str]) -> web.Response:
+    if not failing:
+        return web.Response(text="ok")
+    return web.Response(status=503, text="\n".join(failing) + "\n")

@@ -1,0 +1,36 @@
+"""glue: `manage.py demo`, the whole product on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub.demo.postgres import PostgresError
+from ipuhub.demo.run import Demo, DemoError
+from ipuhub.demo.supervisor import NotReadyError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(BaseCommand):
+    help = "Runs the whole product on embedded defaults until Ctrl-C."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dir", type=Path, default=settings.BASE_DIR / ".ipuhub")
+        parser.add_argument("--nodes", type=int, default=4, help="stand-in Kubernetes nodes")
+        parser.add_argument("--machines", type=int, default=8, help="IPU-Machines (4 IPUs each)")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        demo = Demo(options["dir"].absolute(), options["nodes"], options["machines"])
+        with contextlib.suppress(KeyboardInterrupt):
+            try:
+                asyncio.run(demo.run())
+            except (DemoError, NotReadyError, PostgresError, OSError) as error:
+                raise CommandError(str(error)) from error

@@ -1,0 +1,38 @@
+"""glue: `manage.py make_reference`, the generated pages below docs/reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub.reference import reasons_page, settings_page
+from jobs.conditions import SENTENCES
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from pathlib import Path
+
+
+class Command(BaseCommand):
+    help = "Writes docs/reference; with --check only says what is out of date."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--check", action="store_true")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        folder: Path = settings.BASE_DIR / "docs" / "reference"
+        pages = {
+            "settings.md": settings_page(settings.ENV.declared.values()),
+            "reasons.md": reasons_page((str(r), text) for r, text in SENTENCES.items()),
+        }
+        stale = [name for name, text in pages.items() if _read(folder / name) != text]
+        if options["check"] and stale:
+            raise CommandError(f"out of date: {', '.join(stale)}; run make reference")
+        for name in stale:
+            (folder / name).write_text(pages[name], encoding="utf-8")
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""

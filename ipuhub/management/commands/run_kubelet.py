@@ -1,0 +1,101 @@
+"""glue: `manage.py run_kubelet`, the stand-in nodes of the demo and the tests."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub import logs
+from ipuhub.devcluster.kubelet import Durations, StandInNodes, StandInOptions, Taint
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import ConfigError, load_config
+
+_SWITCH = argparse.BooleanOptionalAction
+
+
+class Command(BaseCommand):
+    help = (
+        "Registers simulated nodes and drives the pods on them by their sim/ annotations. "
+        "Brings its own scheduler, node lifecycle and volume binder; on a cluster that has them, "
+        "say --no-scheduler --no-lifecycle --no-claims."
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add = parser.add_argument
+        add("--kubeconfig", default=settings.KUBECONFIG)
+        add("--context", default=settings.KUBE_CONTEXT)
+        _add_node_arguments(parser)
+        for name in ("scheduler", "lifecycle", "claims"):
+            add(f"--{name}", action=_SWITCH, default=True)
+        add("--scheduler-name", default="default-scheduler", help="whose pods to schedule")
+        add("--launcher-seconds", type=float, default=900.0, help="run time of launchers")
+        add("--worker-seconds", type=float, default=900.0, help="run time of workers")
+        add("--pod-seconds", type=float, default=900.0, help="run time of other pods that end")
+        add("--startup-seconds", type=float, default=0.0, help="from binding to running")
+        add("--dead-after-seconds", type=float, default=40.0, help="until a node is Unknown")
+        add("--eviction-seconds", type=float, help="replaces the pods' own tolerationSeconds")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
+        try:
+            config = load_config(options["kubeconfig"], options["context"])
+            stand_in = read_options(options)
+        except (ConfigError, ValueError) as error:
+            raise CommandError(str(error)) from error
+        asyncio.run(_run(KubeClient(config, user_agent="ipuhub-kubelet"), stand_in))
+
+
+def _add_node_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--nodes", type=int, default=4)
+    add("--first", type=int, default=0, help="number of the first node")
+    add("--prefix", default="node-", help="names are PREFIX and a number")
+    add("--label", action="append", default=[], metavar="KEY=VALUE", help="{i}: the node's number")
+    add("--taint", action="append", default=[], metavar="KEY=VALUE:EFFECT")
+    add("--cpu", default="32")
+    add("--memory", default="256Gi")
+    add("--pods", type=int, default=110, help="pods that a node takes")
+    add("--extended", action="append", default=[], metavar="RESOURCE=AMOUNT")
+
+
+def read_options(options: dict[str, Any]) -> StandInOptions:
+    """Make the nodes' options of the command's. Raises ValueError for what cannot be read."""
+    same = ("nodes", "first", "prefix", "cpu", "memory", "pods", "scheduler", "lifecycle", "claims")
+    return StandInOptions(
+        **{name: options[name] for name in same},
+        labels=_read_pairs(options["label"]),
+        taints=tuple(Taint.parse(text) for text in options["taint"]),
+        extended=_read_pairs(options["extended"]),
+        dead_after_seconds=options["dead_after_seconds"],
+        eviction_seconds=options["eviction_seconds"],
+        scheduler_name=options["scheduler_name"],
+        durations=Durations(
+            launcher=options["launcher_seconds"],
+            worker=options["worker_seconds"],
+            pod=options["pod_seconds"],
+            startup=options["startup_seconds"],
+        ),
+    )
+
+
+def _read_pairs(texts: list[str]) -> dict[str, str]:
+    for text in texts:
+        if "=" not in text:
+            raise ValueError(f"{text!r}: write NAME=VALUE")
+    return dict(text.split("=", 1) for text in texts)
+
+
+async def _run(client: KubeClient, options: StandInOptions) -> None:
+    """Run until SIGTERM or SIGINT."""
+    async with client:
+        running = asyncio.create_task(StandInNodes(client, options).run())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.result()

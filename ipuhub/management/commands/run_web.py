@@ -1,0 +1,54 @@
+"""glue: `manage.py run_web`, the dashboard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import OperationalError
+
+from ipuhub import logs
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(BaseCommand):
+    help = "Migrates the database and serves the dashboard."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default=settings.WEB_HOST)
+        parser.add_argument("--port", type=int, default=settings.WEB_PORT)
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        from granian.constants import Interfaces
+        from granian.server import Server
+
+        logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
+        if not settings.SECRET_KEY:
+            raise CommandError(
+                "set IPUHUB_SECRET_KEY or IPUHUB_SECRET_KEY_FILE: 50 random characters"
+            )
+        try:
+            call_command("migrate", interactive=False, verbosity=0)
+            _ensure_admin(settings.ADMIN_PASSWORD)
+        except OperationalError as error:
+            raise CommandError(f"the database in DATABASE_URL does not answer: {error}") from error
+        Server(
+            "ipuhub.wsgi:application",
+            address=options["host"],
+            port=options["port"],
+            interface=Interfaces.WSGI,
+            blocking_threads=settings.WEB_THREADS,
+            log_access=False,
+        ).serve()
+
+
+def _ensure_admin(password: str) -> None:
+    """Create the user admin once; an empty password means: there is one already, or none."""
+    users = get_user_model().objects
+    if password and not users.filter(username="admin").exists():
+        users.create_superuser("admin", "", password)

@@ -1,0 +1,20 @@
+"""glue: `{{ instant|age:now }}`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django import template
+
+from ipuhub.ages import human_duration
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+register = template.Library()
+
+
+@register.filter
+def age(instant: datetime | None, now: datetime) -> str:
+    """Return how long before `now` an instant was; a dash for none."""
+    return "–" if instant is None else human_duration((now - instant).total_seconds())

@@ -1,0 +1,1 @@
+"""The web process: a composition root, the one place that reads jobs and partitions together."""

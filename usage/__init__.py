@@ -1,0 +1,1 @@
+"""Usage reporting: pod and partition lifetimes, monthly reports."""

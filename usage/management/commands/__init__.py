@@ -1,0 +1,1 @@
+"""Management commands: the composition roots of this app."""
