@@ -1,0 +1,38 @@
+"""`make bench ARGS="burst --jobs 100"`: prints figures and ratios; judges nothing."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+
+def main() -> None:
+    """Run one benchmark, or all with small sizes."""
+    parser = argparse.ArgumentParser(prog="make bench")
+    commands = parser.add_subparsers(dest="command", required=True)
+    start = commands.add_parser("demo", help="start, second start, and memory of the demo")
+    start.add_argument("--rounds", type=int, default=3)
+    commands.add_parser("pass", help="plan() and a no-op pass of the operator")
+    size = commands.add_parser("burst", help="a first burst of jobs beside a floor program")
+    size.add_argument("--kubeconfig", type=Path, help="a real cluster; default: the embedded API")
+    size.add_argument("--jobs", type=int, default=100)
+    size.add_argument("--rounds", type=int, default=3)
+    size.add_argument("--without-launcher", action="store_true")
+    options = parser.parse_args()
+    if options.command == "demo":
+        from tests.bench import demo_figures
+
+        demo_figures.run(options.rounds)
+    elif options.command == "pass":
+        from tests.bench import passes
+
+        passes.run()
+    else:
+        from tests.bench import burst
+
+        asyncio.run(burst.run(options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""How long the demo takes to start, and what memory it needs."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from tests.e2e.running_demo import EXAMPLES, eventually, start_demo, stop_demo
+
+
+def run(rounds: int) -> None:
+    """Print first start, second start, apply -> pods created -> Running, and summed PSS."""
+    first, second, created, running, memory = [], [], [], [], {}
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            directory = Path(folder) / "state"
+            began = time.monotonic()
+            demo = start_demo(directory)
+            first.append(time.monotonic() - began)
+            stop_demo(demo)
+            began = time.monotonic()
+            demo = start_demo(directory)
+            second.append(time.monotonic() - began)
+            began = time.monotonic()
+            demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+            applied = time.monotonic()
+
+            def pods() -> bool:
+                return len(demo.kubectl("get", "pods", "-o", "name").split()) == 2  # noqa: B023
+
+            eventually(pods, "pods", 30)
+            created.append(time.monotonic() - applied)
+            eventually(lambda: demo.status("ipujob-sample") == "Running", "Running", 30)  # noqa: B023
+            running.append(time.monotonic() - applied)
+            memory = proportional_set_sizes(demo.process.pid)
+            stop_demo(demo)
+    for label, values in (
+        ("first start, packages installed", first),
+        ("second start", second),
+        ("kubectl apply returned -> both pods exist", created),
+        ("kubectl apply returned -> Running", running),
+    ):
+        print(f"{label}: {spread(values)} s")
+    for name, size in memory.items():
+        print(f"  {name:<24} {size / 2**20:7.1f} MiB PSS")
+    print(f"summed PSS: {sum(memory.values()) / 2**20:.0f} MiB")
+
+
+def spread(values: list[float]) -> str:
+    """Return median and range."""
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+def proportional_set_sizes(root: int) -> dict[str, int]:
+    """Return the PSS in bytes of each process of the tree below `root`, by a short name."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat[1])
+    tree = {root}
+    while grown := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= grown
+    sizes: dict[str, int] = {}
+    for pid in sorted(tree):
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        kib = next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+        name = short_name(command)
+        sizes[name] = sizes.get(name, 0) + kib * 1024
+    return sizes
+
+
+def short_name(command: str) -> str:
+    """Name a process by what it runs."""
+    known = ("run_devcluster", "run_kubelet", "vipu.server", "run_vipu_proxy", "run_operator")
+    for word in (*known, "run_web", "postgres", "manage.py demo"):
+        if word in command:
+            return word
+    return "other" if not command.strip() else command.split(maxsplit=1)[0].rpartition("/")[2]

@@ -1,0 +1,132 @@
+"""kill -9 of every process at random moments of 50 jobs: all finish, nothing leaks."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.e2e.running_demo import EXAMPLES, eventually, start_demo, stop_demo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.e2e.running_demo import RunningDemo
+
+JOBS = int(os.environ.get("CHAOS_JOBS", "50"))
+KILLS = int(os.environ.get("CHAOS_KILLS", "24"))
+SEED = int(os.environ.get("CHAOS_SEED", "20261121"))
+VICTIMS = ("run_operator", "run_vipu_proxy", "partitions.vipu.server", "run_devcluster")
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[RunningDemo]:
+    running = start_demo(tmp_path / "demo")
+    try:
+        yield running
+    finally:
+        stop_demo(running)
+
+
+def job(number: int, chance: random.Random) -> dict[str, Any]:
+    example = "single-gcd-sample.yaml" if number % 2 else "inference-1x.yaml"
+    manifest: dict[str, Any] = yaml.safe_load((EXAMPLES / example).read_text())
+    manifest["metadata"] = {
+        "name": f"chaos-{number}",
+        "annotations": {
+            "sim/runtime-seconds": str(chance.choice([1, 2, 3])),
+            "sim/exit-code": str(chance.choice([0, 0, 0, 1])),
+        },
+    }
+    return manifest
+
+
+def kill(demo: RunningDemo, victim: str) -> None:
+    try:
+        os.kill(demo.pid_of(victim), signal.SIGKILL)
+    except (AssertionError, ProcessLookupError):
+        return  # it is starting again just now
+
+
+def submit(demo: RunningDemo, manifest: dict[str, Any]) -> None:
+    def accepted() -> bool:
+        done = demo.try_kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        return done.returncode == 0
+
+    eventually(accepted, f"{manifest['metadata']['name']} accepted", 60)
+
+
+def listing(demo: RunningDemo, *what: str) -> list[dict[str, Any]]:
+    done = demo.try_kubectl("get", *what, "-o", "json")
+    if done.returncode != 0:
+        return [{"unreachable": True}]
+    items: list[dict[str, Any]] = json.loads(done.stdout)["items"]
+    return items
+
+
+@pytest.mark.timeout(900)
+def test_fifty_jobs_finish_whatever_is_killed(demo: RunningDemo) -> None:
+    chance = random.Random(SEED)
+    manifests = [job(number, chance) for number in range(JOBS)]
+    kills = sorted(chance.choices(range(JOBS), k=KILLS))
+    for number, manifest in enumerate(manifests):
+        submit(demo, manifest)
+        for _ in range(kills.count(number)):
+            kill(demo, chance.choice(VICTIMS))
+    for _ in range(6):  # and while they run and end
+        time.sleep(chance.uniform(0.2, 2.0))
+        kill(demo, chance.choice(VICTIMS))
+
+    def all_finished() -> bool:
+        jobs = listing(demo, "ipujobs")
+        phases = [j.get("status", {}).get("launcherStatus") for j in jobs]
+        return len(jobs) == JOBS and set(phases) <= {"Completed", "Failed"}
+
+    eventually(all_finished, f"all {JOBS} jobs finished (seed {SEED})", 300)
+    wanted = {
+        m["metadata"]["name"]: "Completed"
+        if m["metadata"]["annotations"]["sim/exit-code"] == "0"
+        else "Failed"
+        for m in manifests
+    }
+    found = {j["metadata"]["name"]: j["status"]["launcherStatus"] for j in listing(demo, "ipujobs")}
+    assert found == wanted
+    eventually(lambda: demo.stats()["total"]["used"] == 0, "no IPU is held", 60)
+    assert vipu_partitions(demo) == []
+
+    demo.kubectl("delete", "ipujobs", "--all", "--timeout=120s")
+    assert listing(demo, "pods") == []
+    eventually(
+        lambda: (
+            not [
+                item
+                for item in listing(demo, "configmaps,serviceaccounts,roles,rolebindings")
+                if item["metadata"]["name"].startswith("chaos-")
+            ]
+        ),
+        "the jobs' ConfigMaps, accounts and roles are collected",
+        60,
+    )
+
+
+def vipu_partitions(demo: RunningDemo) -> list[str]:
+    """Ask the V-IPU controller itself, not the tracker, what exists."""
+    import asyncio
+
+    from partitions.vipu.client import VipuClient
+
+    async def ask() -> list[str]:
+        client = VipuClient(f"127.0.0.1:{demo.ports['V-IPU']}")
+        try:
+            return [partition.id for partition in await client.list_partitions()]
+        finally:
+            await client.close()
+
+    return asyncio.run(ask())

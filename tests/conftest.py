@@ -1,0 +1,110 @@
+"""What every suite shares: the database server, and the rule that CI skips nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from ipuhub.database import database_settings
+from ipuhub.demo.ports import choose_port
+from ipuhub.demo.postgres import EmbeddedPostgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_skipped: list[str] = []
+
+# The first run of a fresh clone builds Hypothesis' tables in the first strategy that needs them:
+# a second on these machines, which its health check takes for a slow strategy.
+settings.register_profile(
+    "ipuhub", suppress_health_check=[HealthCheck.too_slow], deadline=None, print_blob=True
+)
+settings.load_profile("ipuhub")
+
+
+def pytest_configure() -> None:
+    """Give Django a key: in production only the web process has one."""
+    from django.conf import settings as django_settings
+
+    django_settings.SECRET_KEY = "only for the tests " * 4
+
+
+def _without_kubectl(error: FileNotFoundError) -> None:
+    """Skip what needs kubectl where there is none; any other missing file stays an error."""
+    if error.filename == "kubectl":
+        pytest.skip("kubectl is not installed: 1.31 or later drives the product in these tests")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    try:
+        return (yield)
+    except FileNotFoundError as error:
+        _without_kubectl(error)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    try:
+        return (yield)
+    except FileNotFoundError as error:
+        _without_kubectl(error)
+        raise
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        _skipped.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a CI run that skipped a test: a green run must have run everything."""
+    if os.environ.get("IPUHUB_NO_SKIP") and _skipped and session.exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if os.environ.get("IPUHUB_NO_SKIP") and _skipped:
+        terminalreporter.section("skipped tests, which IPUHUB_NO_SKIP forbids", red=True)
+        for nodeid in _skipped:
+            terminalreporter.write_line(nodeid)
+
+
+@pytest.fixture(scope="session")
+def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server: the one in DATABASE_URL, else an embedded one for this run."""
+    given = os.environ.get("DATABASE_URL")
+    if given:
+        yield given
+        return
+    port = choose_port("PostgreSQL of the tests", 25432, set()).number
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), port, durable=False)
+    server.prepare()
+    process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 30
+        while not server.is_ready():
+            assert process.poll() is None, "PostgreSQL ended at once"
+            assert time.monotonic() < deadline, "PostgreSQL did not come up in 30 s"
+        yield server.url
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(database_url: str) -> None:
+    """Point Django at the tests' server before pytest-django makes its database."""
+    from django.conf import settings as django_settings
+    from django.db import connections
+
+    wanted = database_settings(database_url)
+    django_settings.DATABASES["default"].update(wanted)
+    connections["default"].settings_dict.update(wanted)

@@ -1,0 +1,41 @@
+"""One running demo for the whole suite; each test leaves it empty."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.running_demo import eventually, start_demo, stop_demo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.running_demo import RunningDemo
+
+
+@pytest.fixture(scope="session")
+def needs_kubectl() -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed: the end-to-end suite drives the product with it")
+
+
+@pytest.fixture(scope="session")
+def demo(needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
+    running = start_demo(tmp_path_factory.mktemp("demo"))
+    try:
+        yield running
+    finally:
+        stop_demo(running)
+
+
+@pytest.fixture(autouse=True)
+def no_jobs_are_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test leaves the demo empty: no job, no pod, no IPU held."""
+    yield
+    if "demo" not in request.fixturenames:
+        return
+    running: RunningDemo = request.getfixturevalue("demo")
+    running.kubectl("delete", "ipujobs", "--all", "-A", "--timeout=60s")
+    eventually(lambda: running.stats()["total"]["used"] == 0, "all IPUs free", 30)

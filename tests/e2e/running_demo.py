@@ -1,0 +1,163 @@
+"""The demo as a newcomer starts it, and `kubectl` on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+@dataclass
+class RunningDemo:
+    """A `manage.py demo` process and where its parts answer."""
+
+    directory: Path
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+    dashboard: str = ""
+    proxy: str = ""
+    reader: threading.Thread | None = None
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.directory / "kubeconfig"
+
+    @property
+    def ports(self) -> dict[str, int]:
+        ports: dict[str, int] = json.loads((self.directory / "ports.json").read_text())
+        return ports
+
+    @property
+    def password(self) -> str:
+        return (self.directory / "admin-password").read_text().strip()
+
+    def kubectl(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
+        done = self.try_kubectl(*arguments, stdin=stdin)
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def try_kubectl(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["kubectl", *arguments],
+            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+
+    def job(self, name: str, namespace: str = "default") -> dict[str, Any]:
+        text = self.kubectl("get", "ipujob", name, "-n", namespace, "-o", "json")
+        manifest: dict[str, Any] = json.loads(text)
+        return manifest
+
+    def status(self, name: str, namespace: str = "default") -> str:
+        return str(self.job(name, namespace).get("status", {}).get("launcherStatus", ""))
+
+    def http(self, path: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
+        names = {key.replace("_", "-"): value for key, value in headers.items()}
+        request = urllib.request.Request(self.proxy + path, data=body, headers=names)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def stats(self) -> dict[str, Any]:
+        stats: dict[str, Any] = json.loads(self.http("/stats")[1])
+        return stats
+
+    def query(self, size: int) -> str:
+        body = json.dumps({"size": size}).encode()
+        return self.http("/query", body, Content_Type="application/json")[1]
+
+    def pid_of(self, marker: str) -> int:
+        """Return the process id of the demo's child whose command line has `marker`."""
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if int(stat[1]) == self.process.pid and marker in command:
+                return int(entry.name)
+        raise AssertionError(f"no child of the demo runs {marker}")
+
+
+def eventually(
+    condition: Callable[[], object], what: str = "the condition", seconds: float = 60.0
+) -> None:
+    """Poll until `condition` holds; fail with `what` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return
+        assert time.monotonic() < deadline, f"{what} did not come true within {seconds} s"
+        time.sleep(0.1)
+
+
+def start_demo(directory: Path, *arguments: str) -> RunningDemo:
+    """Start the demo and wait for its summary."""
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "manage.py"), "demo", "--dir", str(directory), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+        env={key: value for key, value in os.environ.items() if not key.startswith("DJANGO")},
+    )
+    demo = RunningDemo(directory, process)
+    up = threading.Event()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            demo.lines.append(line.rstrip("\n"))
+            if found := re.search(r"dashboard +(http://\S+)", line):
+                demo.dashboard = found[1]
+            if found := re.search(r"V-IPU Proxy (http://\S+)/stats", line):
+                demo.proxy = found[1]
+            if "Ctrl-C stops everything" in line:
+                up.set()
+        up.set()
+
+    demo.reader = threading.Thread(target=read, daemon=True)
+    demo.reader.start()
+    up.wait(120)
+    if not demo.dashboard:
+        stop_demo(demo)
+        raise AssertionError("\n".join(demo.lines[-60:]))
+    return demo
+
+
+def stop_demo(demo: RunningDemo) -> int:
+    """Press Ctrl-C and wait for the end."""
+    demo.process.send_signal(signal.SIGINT)
+    try:
+        return demo.process.wait(90)
+    finally:
+        demo.process.kill()
+        if demo.reader is not None:
+            demo.reader.join(10)
+        if demo.process.stdout is not None:
+            demo.process.stdout.close()

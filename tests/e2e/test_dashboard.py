@@ -1,0 +1,93 @@
+"""The admin's browser: sign in, see a job run, sign out; wide and narrow, light and dark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.running_demo import EXAMPLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+    from tests.e2e.running_demo import RunningDemo
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield running
+        running.close()
+
+
+def signed_in(page: Page, demo: RunningDemo) -> None:
+    page.goto(demo.dashboard)
+    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Password").fill(demo.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", name="Overview").wait_for()
+
+
+def test_a_job_shows_as_running_within_five_seconds_without_a_reload(
+    browser: Browser, demo: RunningDemo
+) -> None:
+    page = browser.new_page()
+    problems: list[str] = []
+    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    signed_in(page, demo)
+    page.get_by_text("No IPUJobs yet").wait_for()
+    demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+    row = page.get_by_role("row").filter(has_text="Running").filter(has_text="ipujob-sample")
+    row.first.wait_for(timeout=5000)
+    assert page.get_by_text("4 of 32").count() >= 1
+    assert "p-ipujob-sample-default-0" in page.content()
+    assert problems == []
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("User name").wait_for()
+    page.close()
+
+
+def test_a_wrong_password_is_refused_in_words(browser: Browser, demo: RunningDemo) -> None:
+    page = browser.new_page()
+    page.goto(demo.dashboard)
+    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Password").fill("guess")
+    page.get_by_role("button", name="Sign in").click()
+    assert "correct username and password" in page.get_by_role("alert").inner_text()
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_overview_fits_its_window(
+    browser: Browser, demo: RunningDemo, width: int, scheme: str
+) -> None:
+    demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+    context = browser.new_context(
+        viewport={"width": width, "height": 860},
+        color_scheme=scheme,  # type: ignore[arg-type]
+    )
+    page = context.new_page()
+    signed_in(page, demo)
+    page.get_by_text("ipujob-sample", exact=True).first.wait_for()
+    assert page.evaluate("document.documentElement.getAttribute('data-bs-theme')") == scheme
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    folder = os.environ.get("SCREENSHOTS")
+    if folder:
+        page.screenshot(path=Path(folder) / f"overview-{width}-{scheme}.png", full_page=True)
+    context.close()

@@ -1,0 +1,94 @@
+"""`make demo` as a command: ports, a second start, a second demo, one Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.e2e.running_demo import EXAMPLES, ROOT, eventually, start_demo, stop_demo
+
+
+def children_of(pid: int) -> set[int]:
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(stat[1]) == pid:
+                found.add(int(entry.name))
+    return found
+
+
+def test_a_second_start_resumes_where_the_first_was_stopped(
+    needs_kubectl: None, tmp_path: Path
+) -> None:
+    first = start_demo(tmp_path / "state")
+    first.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+    eventually(lambda: first.status("ipujob-sample") == "Running", "Running", 30)
+    uid, password = first.job("ipujob-sample")["metadata"]["uid"], first.password
+    children = children_of(first.process.pid)
+    assert len(children) == 7
+    assert stop_demo(first) == 0
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+
+    second = start_demo(tmp_path / "state")
+    try:
+        assert second.job("ipujob-sample")["metadata"]["uid"] == uid
+        eventually(lambda: second.status("ipujob-sample") == "Running", "still Running", 30)
+        assert second.stats()["total"]["used"] == 4
+        assert second.password == password
+        second.kubectl("delete", "ipujob", "ipujob-sample", "--timeout=60s")
+        assert second.stats()["total"]["used"] == 0
+    finally:
+        stop_demo(second)
+
+
+def test_a_taken_port_is_named_and_the_next_one_used(needs_kubectl: None, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        port = 8000
+        try:
+            taken.bind(("127.0.0.1", port))
+            taken.listen()
+        except OSError:
+            pass  # another program has it already, which is the case that is tested
+        demo = start_demo(tmp_path / "state")
+        try:
+            assert demo.dashboard != "http://localhost:8000"
+            assert any("port 8000 is taken: web uses" in line for line in demo.lines)
+        finally:
+            stop_demo(demo)
+
+
+def test_a_second_demo_on_one_folder_is_refused_in_words(tmp_path: Path) -> None:
+    import fcntl
+
+    (tmp_path / "lock").touch()
+    with (tmp_path / "lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), "demo", "--dir", str(tmp_path)],
+            capture_output=True,
+            text=True,
+            env={**os.environ},
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert "a demo already runs on" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_state_is_closed_to_other_users(needs_kubectl: None, tmp_path: Path) -> None:
+    demo = start_demo(tmp_path / "state")
+    try:
+        assert demo.directory.stat().st_mode & 0o077 == 0
+        for name in ("kubeconfig", "admin-password", "secret-key"):
+            assert (demo.directory / name).stat().st_mode & 0o077 == 0
+    finally:
+        stop_demo(demo)

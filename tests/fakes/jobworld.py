@@ -1,0 +1,173 @@
+"""The operator's passes over an in-memory world, one step at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ipuhub.kube.workqueue import WorkQueue
+from jobs.builders.context import PodOptions
+from jobs.controller import Controller
+from jobs.execute import Effects, Executor
+from jobs.expectations import Expectations
+from jobs.manifests import uid_of
+from jobs.names import LABEL_JOB_UID
+from jobs.observe import Observer
+from jobs.partitionfacts import PartitionFacts
+from tests.fakes.kube import FakeKube, Killed
+from tests.fakes.partitions import FakePartitions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.fakes.partitions import Record
+
+
+class WatchfulPartitions(FakePartitions):
+    """Refuses what must never happen: taking a partition away from a pod that still runs."""
+
+    def __init__(self, kube: FakeKube, **options: Any) -> None:
+        super().__init__(**options)
+        self._kube = kube
+        self.detours: dict[str, int] = {}  # by UID: turns of the loop that a call takes longer
+
+    async def ensure(self, **request: Any) -> Record:
+        for _ in range(self.detours.get(request["uid"], 0)):
+            await asyncio.sleep(0)
+        before = list(self.history)
+        record = await super().ensure(**request)
+        if self.history[len(before) :] and self.history[-1][0] == "reset":
+            self._check_unused(request["uid"], request["instance"])
+        self._kube.on_write()
+        return record
+
+    async def release(self, uid: str, instance: int) -> Record | None:
+        self._check_unused(uid, instance)
+        record = await super().release(uid, instance)
+        self._kube.on_write()
+        return record
+
+    def _check_unused(self, uid: str, instance: int) -> None:
+        for pod in self._kube.pods():
+            labels = pod["metadata"]["labels"]
+            mine = (labels[LABEL_JOB_UID], labels["graphcore.ai/instance"]) == (uid, str(instance))
+            assert not mine or pod["status"]["phase"] in {"Succeeded", "Failed"}, (
+                f"partition taken from {pod['metadata']['name']}"
+            )
+
+
+class Events:
+    """Remembers Events."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, str]] = []
+
+    async def record(self, regarding: Any, *, type: str, reason: str, message: str) -> None:  # noqa: A002
+        self.seen.append((type, reason, message))
+
+    @property
+    def reasons(self) -> list[str]:
+        return [reason for _, reason, _ in self.seen]
+
+
+class JobWorld:
+    """A cluster, a proxy, and an operator that can be killed after its k-th write."""
+
+    def __init__(self, *, ipus: int = 32) -> None:
+        self.kube = FakeKube()
+        self.partitions = WatchfulPartitions(self.kube, ipus=ipus)
+        self.events = Events()
+        self.now = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+        self.writes = 0
+        self._kill_after: int | None = None
+        self._dead = False
+        self.kube.on_write = self._on_write
+        self.start()
+
+    def start(self) -> None:
+        """A fresh operator that knows nothing but what it observes."""
+        caches = self.kube.caches()
+        self.facts = PartitionFacts(self.partitions, lambda uid: caches.job(uid) is not None)
+        effects = Effects(
+            client=self.kube,  # type: ignore[arg-type]
+            partitions=self.partitions,
+            recorder=self.events,
+            caches=caches,
+            facts=self.facts,
+            expectations=Expectations(self.now.timestamp),
+            now=lambda: self.now,
+        )
+        self.controller = Controller(
+            queue=WorkQueue(),
+            observer=Observer(caches, self.facts, PodOptions()),
+            executor=Executor(effects),
+            effects=effects,
+        )
+        self._dead = False
+
+    def kill_after(self, writes: int) -> None:
+        """Die once, right after that many writes from now on (1 is the next)."""
+        self._kill_after = self.writes + writes
+
+    async def passes(self, count: int = 1) -> None:
+        """A poll, then `count` passes over every job, with a restart where the operator dies."""
+        for _ in range(count):
+            self.now += timedelta(seconds=3)
+            try:
+                await self.facts.poll(self.now)
+                for uid in self._uids():
+                    await self.controller.reconcile(uid)
+            except Killed:
+                self.start()
+
+    async def by_queue(self, **pods: Any) -> None:
+        """A poll, then the passes that are due, side by side, until none is left, then a tick."""
+        self.now += timedelta(seconds=3)
+        for uid in (*await self.facts.poll(self.now), *self._uids()):
+            self.controller.enqueue(uid)
+        queue = self.controller.queue
+        while len(queue):
+            taken = [await queue.get() for _ in range(len(queue))]
+            await asyncio.gather(*(self.controller.reconcile(uid) for uid in taken))
+            for uid in taken:
+                queue.done(uid)
+        self.kube.tick(**pods)
+
+    async def run(self, rounds: int = 40, **pods: Any) -> None:
+        """Lets operator and cluster work until nothing has changed for a while."""
+        for _ in range(rounds):
+            await self.passes()
+            self.kube.tick(**pods)
+
+    async def until(self, reached: Callable[[], bool], **pods: Any) -> None:
+        """Lets operator and cluster work until something holds."""
+        for _ in range(60):
+            if reached():
+                return
+            await self.passes()
+            self.kube.tick(**pods)
+        raise AssertionError("not reached")
+
+    def state(self, name: str = "sample") -> str | None:
+        job = self.kube.job(name)
+        return (job or {}).get("status", {}).get("launcherStatus")
+
+    def condition(self, name: str = "sample") -> dict[str, Any]:
+        """The condition that is True."""
+        job = self.kube.job(name) or {}
+        return next(c for c in job["status"]["conditions"] if c["status"] == "True")
+
+    def _uids(self) -> list[str]:
+        jobs = [uid_of(job) for job in self.controller.effects.caches.jobs.all()]
+        pods = [pod["metadata"]["labels"][LABEL_JOB_UID] for pod in self.kube.pods()]
+        return list(dict.fromkeys([*jobs, *pods, *self.facts.uids()]))
+
+    def _on_write(self) -> None:
+        if self._dead:
+            raise Killed
+        self.writes += 1
+        if self._kill_after is not None and self.writes >= self._kill_after:
+            self._kill_after = None
+            self._dead = True
+            raise Killed

@@ -1,0 +1,114 @@
+"""An in-memory V-IPU Proxy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime  # noqa: TC003
+
+
+class ProxyAwayError(Exception):
+    """The proxy does not answer."""
+
+    retryable = True
+
+
+@dataclass(frozen=True)
+class Record:
+    """One partition, as the proxy answers it."""
+
+    uid: str
+    namespace: str
+    name: str
+    instance: int
+    attempt: int
+    id: str
+    size: int
+    phase: str
+    controller: str = "127.0.0.1:8090"
+    node_selector: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+    message: str = ""
+    needed: int | None = None
+    free: int | None = None
+    reserved_at: datetime | None = None
+    active_at: datetime | None = None
+    released_at: datetime | None = None
+
+
+class FakePartitions:
+    """Partitions of a fleet of `ipus`; a new one is `first_phase`. `calls` lists what was asked,
+    `history` every (verb, uid, instance) that changed something."""
+
+    def __init__(self, ipus: int = 32, node_selector: dict[str, str] | None = None) -> None:
+        self.ipus = ipus
+        self.node_selector = node_selector or {}
+        self.records: dict[tuple[str, int], Record] = {}
+        self.away = False
+        self.first_phase = "active"
+        self.calls: list[str] = []
+        self.history: list[tuple[str, str, int]] = []
+
+    @property
+    def used(self) -> int:
+        return sum(r.size for r in self.records.values() if r.phase != "released")
+
+    def held(self) -> list[Record]:
+        return [r for r in self.records.values() if r.phase != "released"]
+
+    def set_phase(self, uid: str, instance: int, phase: str, message: str = "") -> None:
+        record = self.records[uid, instance]
+        self.records[uid, instance] = replace(record, phase=phase, message=message)
+
+    async def list(self) -> list[Record]:
+        self._answer("list")
+        return list(self.records.values())
+
+    async def ensure(
+        self, *, uid: str, namespace: str, name: str, instance: int, size: int, attempt: int
+    ) -> Record:
+        self._answer("ensure")
+        known = self.records.get((uid, instance))
+        if known is not None and known.phase != "released" and known.attempt == attempt:
+            return known
+        held = known.size if known is not None and known.phase != "released" else 0
+        new = Record(
+            uid=uid,
+            namespace=namespace,
+            name=name,
+            instance=instance,
+            attempt=attempt,
+            id=f"p-{name}-{namespace}-{instance}",
+            size=size,
+            phase=self.first_phase,
+            node_selector=self.node_selector,
+        )
+        free = self.ipus - self.used + held
+        if size > free:
+            message = f"{size} IPUs are needed, {free} are free"
+            return replace(
+                new, id="", phase="waiting", reason="NoCapacity", message=message, free=free
+            )
+        self.records[uid, instance] = new
+        self.history.append(("reset" if held else "create", uid, instance))
+        return new
+
+    async def reset(self, uid: str, instance: int, attempt: int) -> Record:
+        self._answer("reset")
+        self.records[uid, instance] = replace(self.records[uid, instance], attempt=attempt)
+        self.history.append(("reset", uid, instance))
+        return self.records[uid, instance]
+
+    async def release(self, uid: str, instance: int) -> Record | None:
+        self._answer("release")
+        known = self.records.get((uid, instance))
+        if known is None:
+            return None
+        if known.phase != "released":
+            self.history.append(("release", uid, instance))
+        self.records[uid, instance] = replace(known, phase="released")
+        return self.records[uid, instance]
+
+    def _answer(self, call: str) -> None:
+        if self.away:
+            raise ProxyAwayError("connection refused")
+        self.calls.append(call)

@@ -1,0 +1,144 @@
+"""A V-IPU controller in memory: buddy placement, polls until ACTIVE, faults."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from partitions.allocator import place
+from partitions.topology import fleet_of_machines
+from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound
+from partitions.vipu.types import (
+    CreateRequest,
+    OperationState,
+    ReadyState,
+    VipuPartition,
+    VipuStatus,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from partitions.topology import IpuId, Topology
+    from partitions.vipu.errors import VipuError
+
+
+@dataclass
+class FakePartition:
+    request: CreateRequest
+    ipus: tuple[IpuId, ...]
+    polls_left: int = 0
+    polls: int = 0
+    resets: int = 0
+    ready: ReadyState = ReadyState.ACTIVE
+    operation: OperationState = OperationState.IDLE
+    errors: tuple[str, ...] = ()
+
+
+@dataclass
+class FakeVipu:
+    """`polls` statuses are PENDING after each create and reset; `on_write` as in FakeConfigMaps.
+
+    `create_lost` errors are raised after a create took effect, `create_refused` before.
+    """
+
+    machines: int = 8
+    polls: int = 0
+    partitions: dict[str, FakePartition] = field(default_factory=dict)
+    down: VipuError | None = None
+    create_lost: list[VipuError] = field(default_factory=list)
+    create_refused: list[VipuError] = field(default_factory=list)
+    remove_refused: list[VipuError] = field(default_factory=list)
+    removes_slowly: bool = False
+    fleet_error: Exception | None = None
+    created: list[str] = field(default_factory=list)
+    on_write: Callable[[], Awaitable[None]] | None = None
+    before_create: Callable[[CreateRequest], None] | None = None
+    lists: int = 0
+    closed: bool = False
+
+    def by_hand(self, partition_id: str, size: int) -> None:
+        """A person makes a partition."""
+        request = CreateRequest(partition_id, size)
+        self.partitions[partition_id] = FakePartition(request, self._place(request))
+
+    async def list_partitions(self) -> list[VipuPartition]:
+        self.lists += 1
+        await self._arrive()
+        return [
+            VipuPartition(one.request.id, one.request.size, one.ipus, one.ready)
+            for one in self.partitions.values()
+        ]
+
+    async def list_ipu_attributes(self) -> Topology:
+        await self._arrive()
+        if self.fleet_error is not None:
+            raise self.fleet_error
+        return fleet_of_machines(self.machines, cluster="c", allocation="a")
+
+    async def create_partition(self, request: CreateRequest) -> str:
+        await self._arrive()
+        if self.before_create:
+            self.before_create(request)
+        if self.create_refused:
+            raise self.create_refused.pop(0)
+        if request.id in self.partitions:
+            raise AlreadyExists(f"{request.id} exists")
+        self.partitions[request.id] = FakePartition(request, self._place(request), self.polls)
+        self.created.append(request.id)
+        if self.create_lost:
+            raise self.create_lost.pop(0)
+        await self._written()
+        return request.id
+
+    async def partition_status(self, partition_id: str) -> VipuStatus:
+        await self._arrive()
+        one = self._find(partition_id)
+        one.polls += 1
+        if one.polls_left > 0:
+            one.polls_left -= 1
+            return VipuStatus(partition_id, ReadyState.PENDING, OperationState.CREATING)
+        return VipuStatus(partition_id, one.ready, one.operation, one.errors)
+
+    async def reset_partition(self, partition_id: str) -> None:
+        await self._arrive()
+        one = self._find(partition_id)
+        one.resets += 1
+        one.polls_left, one.ready, one.errors = self.polls, ReadyState.ACTIVE, ()
+        await self._written()
+
+    async def remove_partition(self, partition_id: str) -> None:
+        await self._arrive()
+        one = self._find(partition_id)
+        if self.remove_refused:
+            raise self.remove_refused.pop(0)
+        if self.removes_slowly:
+            one.operation = OperationState.REMOVING
+        else:
+            del self.partitions[partition_id]
+        await self._written()
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def _find(self, partition_id: str) -> FakePartition:
+        if partition_id not in self.partitions:
+            raise NotFound(f"no {partition_id}")
+        return self.partitions[partition_id]
+
+    def _place(self, request: CreateRequest) -> tuple[IpuId, ...]:
+        used = {ipu for one in self.partitions.values() for ipu in one.ipus}
+        ipus = place(fleet_of_machines(self.machines, allocation="a"), used, request.size)
+        if ipus is None:
+            raise NoCapacity(f"{request.id}: no room")
+        return ipus
+
+    async def _arrive(self) -> None:
+        await asyncio.sleep(0)
+        if self.down is not None:
+            raise self.down
+
+    async def _written(self) -> None:
+        if self.on_write is not None:
+            await self.on_write()

@@ -1,0 +1,248 @@
+"""A proxy over fakes with a clock by hand, and a lab where API server and V-IPU are real."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from ipuhub.backoff import Backoff
+from ipuhub.health import Health
+from ipuhub.kube.access import User
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import NotFound
+from ipuhub.kube.resources import CONFIG_MAPS
+from partitions.controllers import PlacementRule
+from partitions.driver import Pace
+from partitions.fleet import Fleet, FleetOptions
+from partitions.lifecycle import Request
+from partitions.proxy.access import Access
+from partitions.proxy.app import Parts, build_app
+from partitions.service import PartitionService, ServiceOptions
+from partitions.store import StoreOptions, TrackerStore
+from partitions.sweep import Sweep, SweepOptions
+from partitions.tracker import decode_entry
+from tests.fakes.configmaps import FakeConfigMaps
+from tests.fakes.proxylab import SYSTEM, Lab, free_port, prepare, some_cluster
+from tests.fakes.vipu import FakeVipu
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from ipuhub.kube.errors import ApiError
+    from partitions.tracker import TrackerEntry
+
+FAST = Backoff(first_seconds=0.001, max_seconds=0.004)
+START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+TWO = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
+
+
+def request(name: str = "job", **given: Any) -> Request:
+    fields: dict[str, Any] = {
+        "uid": f"uid-{name}",
+        "namespace": "default",
+        "name": name,
+        "instance": 0,
+        "size": 4,
+        "attempt": 0,
+    }
+    return Request(**fields | given)
+
+
+@dataclass
+class Service:
+    """One process of the proxy."""
+
+    store: TrackerStore
+    fleet: Fleet
+    service: PartitionService
+    sweep: Sweep
+    writer: asyncio.Task[None]
+
+    async def stop(self) -> None:
+        self.writer.cancel()
+        await asyncio.gather(self.writer, return_exceptions=True)
+        await self.service.close()
+        await self.fleet.close()
+
+
+@dataclass
+class World:
+    """What outlives a process of the proxy: API server, V-IPU controllers, list, nodes, time."""
+
+    maps: FakeConfigMaps = field(default_factory=FakeConfigMaps)
+    vipus: dict[str, FakeVipu] = field(default_factory=lambda: {"v1:8090": FakeVipu()})
+    listed: str = "v1:8090:vipu-ctrl=v1"
+    unlabelled: set[str] = field(default_factory=set)
+    now: datetime = START
+    seconds: float = 1000.0
+    rule: PlacementRule = PlacementRule.FIRST_FIT
+    answer_seconds: float = 5.0
+    pace: Pace = field(default_factory=lambda: Pace(FAST, FAST))
+    patience_seconds: float = 5.0
+    sweep_options: SweepOptions = field(default_factory=SweepOptions)
+    running: list[Service] = field(default_factory=list)
+
+    @property
+    def vipu(self) -> FakeVipu:
+        return self.vipus["v1:8090"]
+
+    def later(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.seconds += seconds
+
+    def entries(self) -> list[TrackerEntry]:
+        return [decode_entry(key, text) for key, text in self.maps.texts().items()]
+
+    def entry(self) -> TrackerEntry:
+        (entry,) = self.entries()
+        return entry
+
+    def build(self) -> Service:
+        options = StoreOptions(
+            "ipuhub-system", patience_seconds=self.patience_seconds, backoff=FAST
+        )
+        store = TrackerStore(self.maps, options)
+        fleet = Fleet(
+            connect=lambda address: self.vipus[address],
+            read_list=lambda: self.listed,
+            has_node=lambda label: label not in self.unlabelled,
+            clock=lambda: self.seconds,
+            options=FleetOptions(backoff=FAST, topology_seconds=0),
+        )
+        fleet.reload()
+        service = PartitionService(
+            store,
+            fleet,
+            lambda: self.now,
+            ServiceOptions(self.answer_seconds, self.rule, self.pace),
+        )
+        sweep = Sweep(store, fleet, service, lambda: self.now, self.sweep_options)
+        return Service(store, fleet, service, sweep, asyncio.create_task(store.run()))
+
+    async def start(self) -> Service:
+        built = self.build()
+        await built.store.refresh()
+        self.running.append(built)
+        return built
+
+    @asynccontextmanager
+    async def process(self) -> AsyncIterator[Service]:
+        built = await self.start()
+        try:
+            yield built
+        finally:
+            await built.stop()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    for service in made.running:
+        await service.stop()
+
+
+class FakeReviews:
+    """Tokens are user names; `rights` are (user, verb, namespace), "" for all namespaces."""
+
+    def __init__(self) -> None:
+        self.rights: set[tuple[str, str, str]] = set()
+        self.down: ApiError | None = None
+        self.asked: list[tuple[str, str, str]] = []
+
+    async def authenticate(self, token: str) -> User | None:
+        if self.down is not None:
+            raise self.down
+        return None if token == "invalid" else User(token)
+
+    async def authorize(
+        self,
+        user: User,
+        *,
+        verb: str,
+        group: str,
+        resource: str,
+        subresource: str = "",
+        namespace: str = "",
+        name: str = "",
+    ) -> bool:
+        self.asked.append((group, resource, subresource))
+        everywhere = (user.username, verb, "") in self.rights
+        return everywhere or (user.username, verb, namespace) in self.rights
+
+
+@dataclass
+class Site:
+    """A proxy that answers HTTP, over a world."""
+
+    world: World
+    proxy: Service
+    reviews: FakeReviews
+    health: Health
+    url: str
+    http: aiohttp.ClientSession
+
+    async def get(self, path: str, **given: Any) -> tuple[int, str]:
+        return await self.send("GET", path, **given)
+
+    async def send(
+        self, method: str, path: str, *, user: str = "", **given: Any
+    ) -> tuple[int, str]:
+        headers = dict(given.pop("headers", {}))
+        if user:
+            headers["Authorization"] = f"Bearer {user}"
+        async with self.http.request(method, self.url + path, headers=headers, **given) as answer:
+            return answer.status, await answer.text()
+
+    async def put(self, name: str = "job", *, user: str = "operator", **given: Any) -> Any:
+        asked = request(name, **given)
+        body = {
+            "namespace": asked.namespace,
+            "name": asked.name,
+            "size": asked.size,
+            "attempt": asked.attempt,
+        }
+        path = f"/v1/partitions/{asked.uid}/{asked.instance}"
+        return await self.send("PUT", path, user=user, json=body)
+
+
+@pytest.fixture
+async def site(world: World) -> AsyncIterator[Site]:
+    proxy = await world.start()
+    reviews = FakeReviews()
+    reviews.rights = {("operator", verb, "") for verb in ("get", "list", "update", "delete")}
+    health = Health()
+    parts = Parts(proxy.store, proxy.fleet, proxy.service, proxy.sweep, Access(reviews), health)
+    runner = web.AppRunner(build_app(parts), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with aiohttp.ClientSession() as http:
+        yield Site(world, proxy, reviews, health, url, http)
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    tracker = f"tracker-{tmp_path.name.replace('_', '-')[-40:].strip('-').lower()}"
+    async with AsyncExitStack() as stack:
+        kubeconfig = await stack.enter_async_context(some_cluster(tmp_path / "cluster"))
+        client = await stack.enter_async_context(KubeClient(load_config(kubeconfig)))
+        await prepare(client)
+        made = Lab(kubeconfig, client, tmp_path / "vipu.json", free_port(), tracker)
+        made.start_vipu()
+        yield made
+        await made.stop_vipu()
+        try:
+            await client.delete(CONFIG_MAPS, tracker, SYSTEM)
+        except NotFound:
+            return

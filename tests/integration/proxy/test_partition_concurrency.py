@@ -1,0 +1,183 @@
+"""Slow controllers, absences and many calls at once: who waits for whom, and what wins."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ipuhub.backoff import Backoff
+from partitions.driver import Pace
+from partitions.errors import TrackerUnavailable
+from partitions.lifecycle import Phase, begin_release
+from partitions.tracker import encode_entry
+from partitions.vipu.errors import Unavailable
+from tests.fakes.configmaps import away
+from tests.fakes.vipu import FakeVipu
+from tests.fakes.waiting import eventually
+from tests.integration.proxy.conftest import TWO, request
+
+if TYPE_CHECKING:
+    from tests.integration.proxy.conftest import World
+
+
+async def test_a_slow_partition_answers_creating_and_becomes_active_by_itself(
+    world: World,
+) -> None:
+    world.vipu.polls = 10**6
+    world.answer_seconds = 0.3
+    proxy = await world.start()
+    assert (await proxy.service.ensure(request())).phase == "creating"
+    world.vipu.partitions["p-job-default-0"].polls_left = 0
+    await eventually(lambda: proxy.service.find("uid-job", 0).phase == "active")
+
+
+async def test_a_release_does_not_wait_for_a_slow_creation(world: World) -> None:
+    world.vipu.polls = 10**6
+    world.answer_seconds = 0.01
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    await proxy.service.release("uid-job", 0)
+    await eventually(lambda: proxy.service.find("uid-job", 0).phase == "released")
+    assert world.vipu.partitions == {}
+
+
+async def test_a_release_while_the_controller_is_away_ends_when_it_is_back(
+    world: World,
+) -> None:
+    world.answer_seconds = 0.01
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    world.vipu.down = Unavailable("refused")
+    record = await proxy.service.release("uid-job", 0)
+    assert record.phase == "releasing"
+    await eventually(lambda: proxy.service.find("uid-job", 0).reason == "ControllerUnavailable")
+    world.vipu.down = None
+    await eventually(lambda: proxy.service.find("uid-job", 0).phase == "released")
+    assert world.entry().reason == ""
+
+
+async def test_while_the_api_server_is_away_a_request_says_so_and_later_succeeds(
+    world: World,
+) -> None:
+    world.patience_seconds = 0.02
+    proxy = await world.start()
+    world.maps.down = away()
+    with pytest.raises(TrackerUnavailable, match="connection refused"):
+        await proxy.service.ensure(request())
+    assert proxy.store.problem == "connection refused"
+    world.maps.down = None
+    await eventually(lambda: proxy.store.problem == "")
+    assert (await proxy.service.ensure(request())).phase == "active"
+    assert list(world.vipu.partitions) == ["p-job-default-0"]
+
+
+async def test_before_the_tracker_was_read_every_call_says_so(world: World) -> None:
+    world.maps.down = away()
+    world.patience_seconds = 0.01
+    proxy = world.build()
+    world.running.append(proxy)
+    with pytest.raises(TrackerUnavailable):
+        proxy.service.records()
+    with pytest.raises(TrackerUnavailable):
+        await proxy.service.ensure(request())
+    world.maps.down = None
+    await eventually(lambda: not proxy.store.problem)
+    assert proxy.service.records() == []
+
+
+async def test_sixty_four_jobs_at_once_get_sixty_four_partitions_in_few_patches(
+    world: World,
+) -> None:
+    world.vipu.machines = 16
+    proxy = await world.start()
+    records = await asyncio.gather(
+        *(proxy.service.ensure(request(f"job-{n}", size=1)) for n in range(64))
+    )
+    assert {record.phase for record in records} == {"active"}
+    assert len({record.id for record in records}) == 64
+    assert {entry.id for entry in world.entries()} == {record.id for record in records}
+    assert set(world.vipu.partitions) == {record.id for record in records}
+    assert len(world.maps.patches) <= 16
+    assert world.maps.gets <= 1
+
+
+async def test_jobs_that_compete_for_the_last_ipus_never_share_them(world: World) -> None:
+    proxy = await world.start()
+    records = await asyncio.gather(
+        *(proxy.service.ensure(request(f"job-{n}", size=8)) for n in range(8))
+    )
+    assert sorted(record.phase for record in records) == ["active"] * 4 + ["waiting"] * 4
+    assert {record.needed for record in records if record.phase == "waiting"} == {8}
+    assert len(world.vipu.partitions) == 4
+    assert len(world.entries()) == 4
+
+
+async def test_calls_for_one_holder_follow_each_other(world: World) -> None:
+    world.vipu.polls = 2
+    proxy = await world.start()
+    records = await asyncio.gather(*(proxy.service.ensure(request()) for _ in range(10)))
+    assert {record.phase for record in records} == {"active"}
+    assert world.vipu.created == ["p-job-default-0"]
+    assert world.vipu.partitions["p-job-default-0"].resets == 0
+
+
+async def test_calls_for_different_holders_do_not_wait_for_each_other(world: World) -> None:
+    world.vipus["v2:8090"] = FakeVipu()
+    world.listed = TWO
+    world.vipu.polls = 10**6
+    world.answer_seconds = 30
+    proxy = await world.start()
+    slow = asyncio.create_task(proxy.service.ensure(request("slow", size=32)))
+    await eventually(lambda: "p-slow-default-0" in world.vipu.partitions)
+    assert (await proxy.service.ensure(request("fast"))).phase == "active"
+    assert not slow.done()
+    slow.cancel()
+
+
+async def test_a_release_that_comes_while_a_place_is_sought_comes_after_it(
+    world: World,
+) -> None:
+    proxy = await world.start()
+    gate = asyncio.Event()
+    views = proxy.fleet.views
+
+    async def slowly() -> object:
+        await gate.wait()
+        return await views()
+
+    proxy.fleet.views = slowly  # type: ignore[assignment,method-assign]
+    reserving = asyncio.create_task(proxy.service.ensure(request()))
+    await asyncio.sleep(0.01)
+    releasing = asyncio.create_task(proxy.service.release("uid-job", 0))
+    await asyncio.sleep(0.01)
+    gate.set()
+    assert (await releasing).phase == "released"
+    await reserving
+    assert world.vipu.partitions == {}
+    assert world.entry().phase is Phase.RELEASED
+
+
+async def test_a_release_wakes_a_partition_that_is_rarely_looked_at(world: World) -> None:
+    world.pace = Pace(Backoff(3600, 3600), Backoff(3600, 3600))
+    world.vipu.polls = 10**6
+    world.answer_seconds = 0.2
+    proxy = await world.start()
+    assert (await proxy.service.ensure(request())).phase == "creating"
+    await proxy.service.release("uid-job", 0)
+    await eventually(lambda: world.entry().phase is Phase.RELEASED)
+
+
+async def test_what_somebody_writes_into_the_tracker_is_not_written_over(world: World) -> None:
+    proxy = await world.start()
+
+    def edit(_: object) -> None:
+        world.vipu.before_create = None
+        edited = begin_release(world.entry())
+        world.maps.edit("ipu-partitions-tracker", **{edited.key: encode_entry(edited)})
+
+    world.vipu.before_create = edit
+    await proxy.service.ensure(request())
+    await eventually(lambda: world.entry().phase is Phase.RELEASED)
+    assert world.vipu.partitions == {}

@@ -1,0 +1,162 @@
+"""The sweep: what it marks, finishes, buries, and what it never touches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from partitions.lifecycle import Phase
+from partitions.sweep import SweepOptions
+from partitions.tracker import encode_entry
+from partitions.vipu.errors import Unavailable
+from tests.fakes.configmaps import away
+from tests.fakes.vipu import FakeVipu
+from tests.integration.proxy.conftest import START, request
+
+if TYPE_CHECKING:
+    from tests.integration.proxy.conftest import World
+
+NAME = "ipu-partitions-tracker"
+
+
+async def test_partitions_that_the_tracker_does_not_know_are_reported_and_left_alone(
+    world: World,
+) -> None:
+    world.vipu.by_hand("a-persons", 4)
+    world.vipu.by_hand("p-job-default-0", 2)
+    proxy = await world.start()
+    await proxy.service.ensure(request("mine"))
+    drift = await proxy.sweep.once()
+    assert drift.untracked == (("v1:8090", "a-persons"), ("v1:8090", "p-job-default-0"))
+    assert proxy.sweep.drift.untracked_by_controller == {"v1:8090": 2}
+    assert {"a-persons", "p-job-default-0"} <= set(world.vipu.partitions)
+    assert world.vipu.partitions["a-persons"].resets == 0
+
+
+async def test_a_partition_that_vanished_is_an_error_that_says_so(world: World) -> None:
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    world.vipu.partitions.clear()
+    drift = await proxy.sweep.once()
+    assert [entry.id for entry in drift.lost] == ["p-job-default-0"]
+    entry = world.entry()
+    assert (entry.phase, entry.reason) == (Phase.ERROR, "PartitionLost")
+    assert entry.message == "v1:8090 no longer knows partition p-job-default-0"
+
+
+async def test_a_silent_controller_proves_nothing(world: World) -> None:
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    world.vipu.down = Unavailable("refused")
+    drift = await proxy.sweep.once()
+    assert drift.lost == ()
+    assert world.entry().phase is Phase.ACTIVE
+
+
+async def test_partitions_on_a_controller_off_the_list_are_watched_too(world: World) -> None:
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    world.vipus["v2:8090"] = FakeVipu()
+    world.listed = "v2:8090:vipu-ctrl=v2"
+    proxy.fleet.reload()
+    world.vipu.partitions.clear()
+    await proxy.sweep.once()
+    assert world.entry().reason == "PartitionLost"
+
+
+async def test_a_partition_of_another_size_is_reported_only(world: World) -> None:
+    proxy = await world.start()
+    await proxy.service.ensure(request(size=4))
+    world.vipu.partitions.clear()
+    world.vipu.by_hand("p-job-default-0", 8)
+    drift = await proxy.sweep.once()
+    assert [entry.id for entry in drift.resized] == ["p-job-default-0"]
+    assert world.entry().phase is Phase.ACTIVE
+
+
+async def test_a_tombstone_stays_fifteen_minutes(world: World) -> None:
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    await proxy.service.release("uid-job", 0)
+    world.later(899)
+    await proxy.sweep.once()
+    assert world.entry().phase is Phase.RELEASED
+    world.later(1)
+    await proxy.sweep.once()
+    assert world.entries() == []
+
+
+async def test_with_a_recorder_a_tombstone_stays_until_it_is_acknowledged(world: World) -> None:
+    world.sweep_options = SweepOptions(needs_recorder=True)
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    await proxy.service.release("uid-job", 0)
+    world.later(86_400)
+    await proxy.sweep.once()
+    assert world.entry().phase is Phase.RELEASED
+    assert await proxy.service.acknowledge(frozenset({"uid-job"})) == 1
+    assert world.entry().recorded
+    await proxy.sweep.once()
+    assert world.entries() == []
+
+
+async def test_an_acknowledged_tombstone_still_stays_fifteen_minutes(world: World) -> None:
+    world.sweep_options = SweepOptions(needs_recorder=True)
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    await proxy.service.release("uid-job", 0)
+    await proxy.service.acknowledge(frozenset({"uid-job"}))
+    await proxy.sweep.once()
+    assert world.entry().phase is Phase.RELEASED
+
+
+async def test_only_released_partitions_can_be_acknowledged(world: World) -> None:
+    world.sweep_options = SweepOptions(needs_recorder=True)
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    assert await proxy.service.acknowledge(frozenset({"uid-job"})) == 0
+    await proxy.service.release("uid-job", 0)
+    world.later(86_400)
+    await proxy.sweep.once()
+    assert world.entry().phase is Phase.RELEASED
+
+
+async def test_a_record_key_acknowledges_one_holding_and_not_the_next(world: World) -> None:
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    first = await proxy.service.release("uid-job", 0)
+    await proxy.service.ensure(request(attempt=1))
+    await proxy.service.release("uid-job", 0)
+    assert await proxy.service.acknowledge(frozenset({first.key})) == 1
+    assert [e.recorded for e in sorted(world.entries(), key=lambda e: e.serial)] == [True, False]
+
+
+async def test_a_sweep_of_a_world_in_order_writes_nothing(world: World) -> None:
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    before = world.maps.version
+    await proxy.sweep.once()
+    assert world.maps.version == before
+
+
+async def test_an_edit_by_hand_is_seen_by_the_next_sweep(world: World) -> None:
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    edited = replace(world.entry(), phase=Phase.RELEASING)
+    world.maps.edit(NAME, **{edited.key: encode_entry(edited)})
+    await proxy.sweep.once()
+    assert world.vipu.partitions == {}
+    assert (world.entry().phase, world.entry().released_at) == (Phase.RELEASED, START)
+
+
+async def test_a_sweep_without_api_server_is_put_off_and_not_the_end(world: World) -> None:
+    world.patience_seconds = 0.01
+    proxy = await world.start()
+    world.maps.down = away()
+    import asyncio
+
+    task = asyncio.create_task(proxy.sweep.run())
+    await asyncio.sleep(0.05)
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,145 @@
+"""The whole proxy against a real API server and a real vipu-server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from ipuhub.kube.resources import CONFIG_MAPS
+from ipuhub.kube.token import TokenSource
+from partitions.proxy.run import running, sweep_once
+from partitions.vipu.client import CreateRequest, VipuClient
+from tests.fakes.proxylab import JOB, LABEL, SYSTEM, get, ready
+from tests.fakes.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.fakes.proxylab import Lab
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+
+
+async def test_a_job_gets_its_partition_and_gives_it_back(lab: Lab) -> None:
+    async with running(lab.options) as proxy, lab.operator(proxy) as operator:
+        await eventually(lambda: ready(proxy))
+        record = await operator.ensure(**JOB)
+        assert (record.phase, record.id) == ("active", "p-ipujob-sample-default-0")
+        assert record.node_selector == {"vipu-ctrl": "proxytest"}
+        assert await lab.exists() == [record.id]
+        assert await get(proxy, "/stats") == (200, (GOLDEN / "stats.json").read_text())
+
+        stored = await lab.client.get(CONFIG_MAPS, lab.tracker, SYSTEM)
+        assert json.loads(stored["data"][record.key])["phase"] == "active"
+        again = await operator.reset(JOB["uid"], 0, 1)
+        assert (again.phase, again.attempt) == ("active", 1)
+        gone = await operator.release(JOB["uid"], 0)
+        assert gone is not None
+        assert gone.phase == "released"
+        assert await lab.exists() == []
+        assert await get(proxy, "/stats") == (200, (GOLDEN / "stats-empty.json").read_text())
+
+
+async def test_query_answers_as_documented(lab: Lab) -> None:
+    async with (
+        running(lab.options) as proxy,
+        lab.operator(proxy) as operator,
+        aiohttp.ClientSession() as http,
+    ):
+        await eventually(lambda: ready(proxy))
+        await operator.ensure(**JOB)
+        for size in (2, 64):
+            url = f"http://127.0.0.1:{proxy.port}/query"
+            async with http.post(url, json={"size": size}) as answer:
+                assert await answer.text() == (GOLDEN / f"query-{size}.json").read_text()
+
+
+async def test_only_a_token_for_this_audience_with_the_right_gets_in(lab: Lab) -> None:
+    operator = f"{SYSTEM}/ipuhub-operator"
+    proxy_account = f"{SYSTEM}/ipuhub-proxy"
+    async with running(lab.options) as proxy:
+        await eventually(lambda: ready(proxy))
+
+        async def status(account: str, audience: str) -> int:
+            token = await TokenSource(lab.client, account, audience)()
+            headers = {"Authorization": f"Bearer {token}"}
+            return (await get(proxy, "/v1/partitions", **headers))[0]
+
+        assert await status(operator, "ipuhub-proxy") == 200
+        assert await status(operator, "some-other-service") == 401
+        assert await status(proxy_account, "ipuhub-proxy") == 403
+        assert (await get(proxy, "/v1/partitions"))[0] == 401
+
+
+async def test_the_next_proxy_picks_up_where_the_last_one_stopped(lab: Lab) -> None:
+    async with running(lab.options) as proxy, lab.operator(proxy) as operator:
+        await eventually(lambda: ready(proxy))
+        record = await operator.ensure(**JOB)
+    async with running(lab.options) as proxy, lab.operator(proxy) as operator:
+        await eventually(lambda: ready(proxy))
+        assert [one.id for one in await operator.list()] == [record.id]
+        assert await operator.ensure(**JOB) == record
+        await operator.release(JOB["uid"], 0)
+    assert await lab.exists() == []
+
+
+async def test_two_proxies_at_once_lose_no_update(lab: Lab) -> None:
+    async with (
+        running(lab.options) as one,
+        running(lab.options) as other,
+        lab.operator(one) as first,
+        lab.operator(other) as second,
+    ):
+        await eventually(lambda: ready(one))
+        await eventually(lambda: ready(other))
+        records = await asyncio.gather(
+            *(
+                client.ensure(**{**JOB, "uid": f"uid-{n}", "name": f"job-{n}", "size": 1})
+                for n in range(8)
+                for client in ([first, second][n % 2],)
+            )
+        )
+        assert {record.phase for record in records} == {"active"}
+        assert sorted(await lab.exists()) == sorted(record.id for record in records)
+        stored = await lab.client.get(CONFIG_MAPS, lab.tracker, SYSTEM)
+        assert len(stored["data"]) == 8
+        for n, client in enumerate([first, second] * 4):
+            await client.release(f"uid-{n}", 0)
+    assert await lab.exists() == []
+
+
+async def test_a_person_partition_is_left_alone_by_a_single_sweep(lab: Lab) -> None:
+    async with VipuClient(f"127.0.0.1:{lab.vipu_port}") as vipu:
+        await vipu.create_partition(CreateRequest("mine", 8))
+    await sweep_once(lab.options)
+    assert await lab.exists() == ["mine"]
+
+
+async def test_the_controllers_file_is_watched_and_a_bad_edit_changes_nothing(
+    lab: Lab, tmp_path: Path
+) -> None:
+    path = tmp_path / "controllers.yaml"
+    options = replace(lab.options, controllers="", controllers_path=str(path))
+    async with running(options) as proxy, lab.operator(proxy) as operator:
+
+        async def problem() -> str:
+            return str((await operator.controllers())["problem"])
+
+        async def has_one() -> bool:
+            return len((await operator.controllers())["items"]) == 1
+
+        async def tracker_is_read() -> bool:
+            return "API server" not in (await get(proxy, "/readyz"))[1]
+
+        await eventually(tracker_is_read)
+        assert "controllers.yaml" in (await get(proxy, "/readyz"))[1]
+        path.write_text(f"127.0.0.1:{lab.vipu_port}:{LABEL}\n")
+        await eventually(has_one)
+        assert (await operator.ensure(**JOB)).phase == "active"
+        path.write_text("127.0.0.1:eighty\n")
+        assert "write host:port:label=value" in await eventually(problem)
+        assert await has_one()
+        await operator.release(JOB["uid"], 0)

@@ -1,0 +1,182 @@
+"""/stats and /query, as people with curl read them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from partitions.vipu.errors import Unavailable
+from tests.fakes.vipu import FakeVipu
+from tests.integration.proxy.conftest import World, request
+
+if TYPE_CHECKING:
+    from tests.integration.proxy.conftest import Site
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+JSON = {"Content-Type": "application/json"}
+
+
+def golden(name: str) -> str:
+    return (GOLDEN / name).read_text()
+
+
+async def query(site: Site, body: str | bytes, headers: dict[str, str] = JSON) -> tuple[int, str]:
+    return await site.send("POST", "/query", data=body, headers=headers)
+
+
+async def test_stats_and_query_print_what_they_always_printed(site: Site) -> None:
+    await site.put()
+    assert await site.get("/stats") == (200, golden("stats.json"))
+    assert await query(site, '{"size":2}') == (200, golden("query-2.json"))
+    assert await query(site, '{"size":64}') == (200, golden("query-64.json"))
+
+
+async def test_stats_without_partitions_has_the_total_only(site: Site) -> None:
+    assert await site.get("/stats") == (200, golden("stats-empty.json"))
+    await site.put()
+    await site.send("DELETE", "/v1/partitions/uid-job/0", user="operator")
+    assert await site.get("/stats") == (200, golden("stats-empty.json"))
+
+
+async def test_stats_counts_used_by_namespace_and_available_in_the_fleet(site: Site) -> None:
+    await site.put("a", namespace="blue", size=8)
+    await site.put("b", namespace="blue", size=2)
+    await site.put("c", namespace="amber", size=4)
+    status, text = await site.get("/stats")
+    assert status == 200
+    assert list(json.loads(text).items()) == [
+        ("amber", {"used": 4, "available": 18}),
+        ("blue", {"used": 10, "available": 18}),
+        ("total", {"used": 14, "available": 18}),
+    ]
+
+
+async def test_partitions_made_by_hand_lower_available_and_are_never_used(site: Site) -> None:
+    site.world.vipu.by_hand("mine", 8)
+    assert json.loads((await site.get("/stats"))[1]) == {"total": {"used": 0, "available": 24}}
+
+
+async def test_stats_adds_up_the_controllers(site: Site) -> None:
+    site.world.vipus["v2:8090"] = FakeVipu(machines=2)
+    site.world.listed = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
+    site.proxy.fleet.reload()
+    assert json.loads((await site.get("/stats"))[1])["total"]["available"] == 40
+    assert json.loads((await query(site, '{"size":8}'))[1])["numOfPartitions"] == 5
+
+
+async def test_stats_and_query_count_one_cluster_and_allocation_only(site: Site) -> None:
+    site.world.listed = "v1:8090:vipu-ctrl=v1;allocation=other"
+    site.proxy.fleet.reload()
+    assert json.loads((await site.get("/stats"))[1])["total"]["available"] == 0
+    assert json.loads((await query(site, '{"size":1}'))[1])["numOfPartitions"] == 0
+
+
+@pytest.mark.parametrize(("size", "want"), [(1, 28), (2, 14), (4, 7), (8, 3), (16, 1), (32, 0)])
+async def test_query_says_how_many_fit_now_by_the_placement_rule(
+    site: Site, size: int, want: int
+) -> None:
+    await site.put()
+    answer = json.loads((await query(site, json.dumps({"size": size})))[1])
+    assert answer == {"available": True, "numOfPartitions": want, "message": ""}
+
+
+async def test_query_counts_blocks_and_not_just_free_ipus(site: Site) -> None:
+    for number in range(4):
+        site.world.vipu.by_hand(f"filler-{number}", 8)
+    for number in (0, 2):
+        del site.world.vipu.partitions[f"filler-{number}"]
+    assert json.loads((await site.get("/stats"))[1])["total"]["available"] == 16
+    assert json.loads((await query(site, '{"size":16}'))[1])["numOfPartitions"] == 0
+    assert json.loads((await query(site, '{"size":8}'))[1])["numOfPartitions"] == 2
+
+
+@pytest.mark.parametrize("size", [3, 6, 65, 128, 10**30])
+async def test_query_for_a_size_that_cannot_be_counts_none_and_says_why(
+    site: Site, size: int
+) -> None:
+    status, text = await query(site, json.dumps({"size": size}))
+    answer = json.loads(text)
+    assert status == 200
+    assert (answer["available"], answer["numOfPartitions"]) == (True, 0)
+    assert "power of two" in answer["message"] or "at most 64" in answer["message"]
+
+
+async def test_query_leaves_out_controllers_whose_label_no_node_has(site: Site) -> None:
+    site.world.unlabelled = {"vipu-ctrl=v1"}
+    answer = json.loads((await query(site, '{"size":2}'))[1])
+    assert (answer["available"], answer["numOfPartitions"]) == (True, 0)
+
+
+async def test_query_is_unavailable_only_when_no_controller_answers(site: Site) -> None:
+    site.world.vipus["v2:8090"] = FakeVipu()
+    site.world.listed = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
+    site.proxy.fleet.reload()
+    site.world.vipu.down = Unavailable("v1:8090: refused")
+    answer = json.loads((await query(site, '{"size":2}'))[1])
+    assert (answer["available"], answer["numOfPartitions"]) == (True, 16)
+    site.world.vipus["v2:8090"].down = Unavailable("v2:8090: refused")
+    site.world.later(60)
+    status, text = await query(site, '{"size":2}')
+    assert status == 200
+    assert json.loads(text) == {
+        "available": False,
+        "numOfPartitions": 0,
+        "message": "no V-IPU controller answers: v1:8090: refused; v2:8090: refused",
+    }
+
+
+async def test_stats_without_any_controller_is_503_and_not_a_wrong_number(site: Site) -> None:
+    site.world.vipu.down = Unavailable("v1:8090: refused")
+    async with site.http.get(site.url + "/stats") as answer:
+        assert answer.status == 503
+        assert answer.content_type == "application/problem+json"
+        assert answer.headers["Retry-After"] == "2"
+        assert (await answer.json(content_type=None))["detail"] == "v1:8090: refused"
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "says"),
+    [
+        ("", JSON, "no body"),
+        ("  ", JSON, "no body"),
+        ("two", JSON, "no JSON"),
+        (b"\xff\xfe\x00", JSON, "no JSON"),
+        ("[" * 100_000, JSON, "more than"),
+        ("[" * 50_000, JSON, "no JSON"),
+        ('{"size":' + "1" * 5000 + "}", JSON, "no JSON"),
+        ("[2]", JSON, "JSON object"),
+        ("2", JSON, "JSON object"),
+        ("{}", JSON, "size is missing"),
+        ('{"size":0}', JSON, "at least 1"),
+        ('{"size":-2}', JSON, "at least 1"),
+        ('{"size":2.0}', JSON, "whole number"),
+        ('{"size":2.5}', JSON, "whole number"),
+        ('{"size":true}', JSON, "whole number"),
+        ('{"size":null}', JSON, "whole number"),
+        ('{"size":"2"}', JSON, "whole number"),
+        ('{"size":[2]}', JSON, "whole number"),
+        ('{"size":NaN}', JSON, "whole number"),
+        ('{"size":2}', {"Content-Type": "text/plain"}, "application/json"),
+        ('{"size":2}', {"Content-Type": "application/x-www-form-urlencoded"}, "application/json"),
+        ('{"size":2,"pad":"' + "x" * 70_000 + '"}', JSON, "more than"),
+    ],
+)
+async def test_nonsense_in_query_is_400_with_a_sentence_in_json(
+    site: Site, body: str | bytes, headers: dict[str, str], says: str
+) -> None:
+    status, text = await query(site, body, headers)
+    assert status == 400
+    assert says in json.loads(text)["detail"]
+
+
+async def test_query_needs_no_exact_content_type_parameters(site: Site) -> None:
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    assert (await query(site, '{"size":2}', headers))[0] == 200
+
+
+def test_the_world_of_these_tests_is_the_demos() -> None:
+    assert World().vipu.machines == 8
+    assert request().size == 4

@@ -1,0 +1,65 @@
+"""A real vipu-server on a free port, a clock that only tests move, a client for it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from partitions.vipu.client import VipuClient
+from partitions.vipu.server.options import ServerOptions
+from partitions.vipu.server.server import VipuServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "vipu-server.json"
+
+
+@pytest.fixture
+def start_server(clock: Clock, storage: Path) -> Iterator[Callable[..., tuple[VipuServer, int]]]:
+    """start_server(**options) -> the server and its port; all are stopped at the end."""
+    servers: list[VipuServer] = []
+
+    def start(**options: object) -> tuple[VipuServer, int]:
+        server = VipuServer(ServerOptions(**{"storage": storage, "port": 0, **options}), clock)
+        servers.append(server)
+        return server, server.start()
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def server(start_server: Callable[..., tuple[VipuServer, int]]) -> tuple[VipuServer, int]:
+    return start_server()
+
+
+@pytest.fixture
+async def client(server: tuple[VipuServer, int]) -> AsyncIterator[VipuClient]:
+    async with VipuClient(f"127.0.0.1:{server[1]}") as client:
+        yield client

@@ -1,0 +1,74 @@
+"""Where vipu-server listens, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import socket
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+import pytest
+
+from partitions.vipu.server.options import ServerOptions
+from partitions.vipu.server.server import ListenError, VipuServer, utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def test_a_taken_port_is_refused_with_the_reason_and_the_state_file_is_free_again(
+    start_server: Callable[..., tuple[VipuServer, int]],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=f"127.0.0.1:{port}: Address already in use"):
+            start_server(port=port)
+    start_server()
+
+
+def test_a_port_taken_at_the_last_moment_is_refused_too(
+    start_server: Callable[..., tuple[VipuServer, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("partitions.vipu.server.server._why_not", lambda *_: "")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=f"127.0.0.1:{port}: gRPC refused it"):
+            start_server(port=port)
+
+
+def test_two_servers_never_share_a_port(
+    start_server: Callable[..., tuple[VipuServer, int]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("partitions.vipu.server.server._why_not", lambda *_: "")
+    _, port = start_server()
+    with pytest.raises(ListenError):
+        start_server(port=port, storage=tmp_path / "other.json")
+
+
+def test_an_address_of_another_machine_is_refused_with_the_reason(
+    start_server: Callable[..., tuple[VipuServer, int]],
+) -> None:
+    with pytest.raises(ListenError, match="Cannot assign requested address"):
+        start_server(host="192.0.2.1")
+
+
+def test_an_ipv6_address_is_written_in_brackets(
+    start_server: Callable[..., tuple[VipuServer, int]],
+) -> None:
+    # An address for documentation: no machine has it, with or without IPv6.
+    with pytest.raises(ListenError, match=r"cannot listen on \[2001:db8::1\]:0: \w+"):
+        start_server(host="2001:db8::1")
+
+
+def test_a_server_that_is_not_started_has_no_controller_and_stops_quietly(storage: Path) -> None:
+    server = VipuServer(ServerOptions(storage))
+    with pytest.raises(RuntimeError, match="not started"):
+        _ = server.controller
+    server.stop()
+    server.stop()
+
+
+def test_the_clock_of_a_real_server_is_aware_utc() -> None:
+    assert utc_now().tzinfo is UTC

@@ -1,0 +1,345 @@
+"""Partitions through the client and a real server: create, wait, reset, remove, refuse."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from partitions.allocator import count_fitting, is_buddy_block
+from partitions.topology import IpuId, fleet_of_machines
+from partitions.vipu.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NoCapacity,
+    NotFound,
+    NotReady,
+    VipuError,
+)
+from partitions.vipu.types import (
+    CreateRequest,
+    IpuLinkRouting,
+    OperationState,
+    ReadyState,
+    SyncType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from partitions.vipu.client import VipuClient
+    from partitions.vipu.server.server import VipuServer
+
+    from .conftest import Clock
+
+Started = tuple["VipuServer", int]
+
+
+async def states(client: VipuClient, partition: str) -> tuple[ReadyState, OperationState]:
+    status = await client.partition_status(partition)
+    return status.ready_state, status.operation_state
+
+
+async def test_a_partition_is_pending_until_the_creation_latency_is_over(
+    client: VipuClient, clock: Clock
+) -> None:
+    assert await client.create_partition(CreateRequest("p", 4)) == "p"
+    assert await states(client, "p") == (ReadyState.PENDING, OperationState.CREATING)
+    clock.forward(0.49)
+    assert await states(client, "p") == (ReadyState.PENDING, OperationState.CREATING)
+    clock.forward(0.01)
+    assert await states(client, "p") == (ReadyState.ACTIVE, OperationState.IDLE)
+    (listed,) = await client.list_partitions()
+    assert (listed.id, listed.size, listed.ready_state) == ("p", 4, ReadyState.ACTIVE)
+    assert (listed.cluster_id, listed.allocation_id) == ("default", "default")
+    assert (listed.num_gcds, listed.num_replicas, listed.reconfigurable) == (1, 1, False)
+
+
+async def test_a_clock_that_was_set_back_does_not_hold_a_partition_up(
+    client: VipuClient, clock: Clock
+) -> None:
+    await client.create_partition(CreateRequest("p", 4))
+    clock.forward(-3600)
+    assert await states(client, "p") == (ReadyState.ACTIVE, OperationState.IDLE)
+
+
+async def test_a_reset_keeps_the_ipus_and_ends_after_its_latency(
+    client: VipuClient, clock: Clock
+) -> None:
+    await client.create_partition(CreateRequest("p", 8))
+    clock.forward(1)
+    before = await client.list_partitions()
+    await client.reset_partition("p")
+    assert await states(client, "p") == (ReadyState.PENDING, OperationState.RESETTING)
+    clock.forward(0.2)
+    assert await states(client, "p") == (ReadyState.ACTIVE, OperationState.IDLE)
+    assert await client.list_partitions() == before
+
+
+async def test_a_reset_during_creation_does_not_prolong_it(
+    client: VipuClient, clock: Clock
+) -> None:
+    await client.create_partition(CreateRequest("p", 8))
+    clock.forward(0.4)
+    await client.reset_partition("p")
+    assert await states(client, "p") == (ReadyState.PENDING, OperationState.CREATING)
+    clock.forward(0.1)
+    assert await states(client, "p") == (ReadyState.ACTIVE, OperationState.IDLE)
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_removed_partition_is_gone_and_its_ipus_are_free(
+    client: VipuClient, force: bool
+) -> None:
+    await client.create_partition(CreateRequest("p", 32))
+    await client.remove_partition("p", force=force)
+    assert await client.list_partitions() == []
+    with pytest.raises(NotFound, match="no partition 'p'"):
+        await client.partition_status("p")
+    await client.create_partition(CreateRequest("q", 32))
+
+
+@pytest.mark.parametrize("ask", ["partition_status", "reset_partition", "remove_partition"])
+async def test_asking_about_an_unknown_partition_says_not_found(
+    client: VipuClient, ask: str
+) -> None:
+    with pytest.raises(NotFound) as caught:
+        await getattr(client, ask)("nobody")
+    assert not caught.value.retryable
+
+
+async def test_a_second_partition_of_the_same_id_is_refused_and_the_first_stays(
+    client: VipuClient,
+) -> None:
+    await client.create_partition(CreateRequest("p", 4))
+    with pytest.raises(AlreadyExists, match="p exists already"):
+        await client.create_partition(CreateRequest("p", 8))
+    assert [one.size for one in await client.list_partitions()] == [4]
+
+
+async def test_no_capacity_says_how_much_was_needed_and_how_much_is_free(
+    client: VipuClient,
+) -> None:
+    await client.create_partition(CreateRequest("a", 16))
+    await client.create_partition(CreateRequest("b", 4))
+    with pytest.raises(NoCapacity) as caught:
+        await client.create_partition(CreateRequest("c", 16))
+    assert "c needs 16 IPUs in one block; 12 of 32 are free" in str(caught.value)
+    assert "largest free block has 8" in str(caught.value)
+    assert caught.value.retryable
+    assert len(await client.list_partitions()) == 2
+
+
+REFUSED = [
+    (CreateRequest("", 4), "partition id ''"),
+    (CreateRequest("-p", 4), "letter or digit first"),
+    (CreateRequest("p" * 64, 4), "1 to 63"),
+    (CreateRequest("p q", 4), "1 to 63 letters"),
+    (CreateRequest("p", 0), "at least 1"),
+    (CreateRequest("p", 3), "2 or 4, not 3"),
+    (CreateRequest("p", 128), "at most 64"),
+    (CreateRequest("p", 64, num_ipulink_segments=2), "one IPU-Link domain"),
+    (CreateRequest("p", 4, num_gcds=3), "num_gcds 3 does not divide"),
+    (CreateRequest("p", 4, num_gcds=8), "num_gcds 8 does not divide"),
+    (CreateRequest("p", 4, num_gcds=2, num_replicas=3), "num_replicas 3"),
+    (CreateRequest("p", 4, num_replicas=8), "at most one for each of its 4"),
+    (CreateRequest("p", 4, sync_type=SyncType.GS2_INDEPENDENT_RAILS), "unsupported"),
+    (
+        CreateRequest("p", 4, reconfigurable=True, sync_type=SyncType.POD_NATIVE_DEFAULT),
+        "reconfigurable",
+    ),
+    (CreateRequest("p", 4, cluster_id="other"), "cluster 'other' does not exist"),
+    (CreateRequest("p", 4, allocation_id="other"), "allocation 'other' does not exist"),
+    (CreateRequest("p", 2, ipus=(IpuId(0, 0), IpuId(0, 1))), "need a cluster_id"),
+    (CreateRequest("p", 4, cluster_id="default", ipus=(IpuId(0, 0),)), "but 1 ipus"),
+    (CreateRequest("p", 1, cluster_id="default", ipus=(IpuId(7, 0),)), "no IPU 0 in"),
+    (
+        CreateRequest("p", 2, cluster_id="default", ipus=(IpuId(0, 1), IpuId(0, 2))),
+        "multiple of 2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("request_", "want"), REFUSED, ids=[want for _, want in REFUSED])
+async def test_a_request_that_can_never_work_is_refused_in_words_and_takes_nothing(
+    client: VipuClient, request_: CreateRequest, want: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await client.create_partition(request_)
+    assert want in str(caught.value)
+    assert not caught.value.retryable
+    assert await client.list_partitions() == []
+
+
+async def test_explicit_ipus_are_taken_in_the_order_of_their_routing_ids(
+    client: VipuClient,
+) -> None:
+    ipus = (IpuId(0, 5), IpuId(0, 4))
+    await client.create_partition(CreateRequest("p", 2, cluster_id="default", ipus=ipus))
+    (listed,) = await client.list_partitions()
+    assert listed.ipus == ipus
+    with pytest.raises(NoCapacity, match="held by p"):
+        await client.create_partition(
+            CreateRequest("q", 1, cluster_id="default", ipus=(IpuId(0, 4),))
+        )
+
+
+async def test_gcds_replicas_and_reconfigurable_are_kept(client: VipuClient) -> None:
+    await client.create_partition(
+        CreateRequest(
+            "p",
+            8,
+            num_gcds=2,
+            num_replicas=4,
+            reconfigurable=True,
+            cluster_id="default",
+            allocation_id="default",
+        )
+    )
+    (listed,) = await client.list_partitions()
+    assert (listed.num_gcds, listed.num_replicas, listed.reconfigurable) == (2, 4, True)
+
+
+async def test_partitions_of_an_unknown_allocation_cannot_be_listed(client: VipuClient) -> None:
+    await client.create_partition(CreateRequest("p", 1))
+    assert len(await client.list_partitions("default")) == 1
+    with pytest.raises(InvalidRequest, match="does not exist"):
+        await client.list_partitions("other")
+
+
+async def test_the_fleet_of_the_client_is_the_fleet_of_the_server(client: VipuClient) -> None:
+    fleet = await client.list_ipu_attributes()
+    assert fleet == fleet_of_machines(8, cluster="default", allocation="default")
+
+
+async def test_what_the_client_counts_as_fitting_is_what_can_be_created(
+    client: VipuClient,
+) -> None:
+    await client.create_partition(CreateRequest("a", 2))
+    await client.create_partition(CreateRequest("b", 8))
+    fleet = await client.list_ipu_attributes()
+    used = [ipu for one in await client.list_partitions() for ipu in one.ipus]
+    fitting = count_fitting(fleet, used, 4)
+    for number in range(fitting):
+        await client.create_partition(CreateRequest(f"c{number}", 4))
+    with pytest.raises(NoCapacity):
+        await client.create_partition(CreateRequest("over", 4))
+
+
+async def test_the_ipuof_configuration_lists_the_devices_of_each_gcd(
+    client: VipuClient, clock: Clock
+) -> None:
+    await client.create_partition(CreateRequest("p", 8, num_gcds=2))
+    with pytest.raises(NotReady, match="PENDING") as caught:
+        await client.ipuof_config("p")
+    assert caught.value.retryable
+    clock.forward(1)
+    config = await client.ipuof_config("p")
+    assert [len(gcd.devices) for gcd in config.gcds] == [4, 4]
+    devices = [device for gcd in config.gcds for device in gcd.devices]
+    assert [device.routing_id for device in devices] == list(range(8))
+    assert [device.device_id for device in devices] == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert len({device.ip for device in devices}) == 2  # two IPU-Machines
+    assert len({(device.ip, device.server_port) for device in devices}) == 8
+    assert len({(device.ip, device.rdma_port) for device in devices}) == 8
+    assert len({device.chip_id for device in devices}) == 8
+    assert config.routing is IpuLinkRouting.DNC
+    assert config.sync_type is SyncType.GS2_DEFAULT
+    second = await client.ipuof_config("p", 1)
+    assert second.gcds == config.gcds[1:]
+    assert second.gcds[0].attributes["gcd id"] == "1"
+    assert (await client.ipuof_config("p", 0)).gcds == config.gcds[:1]
+    with pytest.raises(InvalidRequest, match="GCDs 0 to 1, not 2"):
+        await client.ipuof_config("p", 2)
+
+
+async def test_sixty_four_creates_at_once_share_the_fleet_without_overlap(
+    start_server: Callable[..., Started], clock: Clock
+) -> None:
+    from partitions.vipu.client import VipuClient
+
+    _, port = start_server(machines=32)  # 128 IPUs
+    async with VipuClient(f"127.0.0.1:{port}") as client:
+        requests = [CreateRequest(f"p{number}", 2) for number in range(64)]
+        await asyncio.gather(*(client.create_partition(one) for one in requests))
+        listed = await client.list_partitions()
+        ipus = [ipu for one in listed for ipu in one.ipus]
+        assert len(listed) == 64
+        assert len(set(ipus)) == 128
+        fleet = await client.list_ipu_attributes()
+        assert all(is_buddy_block(fleet, one.ipus) for one in listed)
+
+
+async def test_of_sixty_four_creates_of_one_id_exactly_one_wins(client: VipuClient) -> None:
+    async def create() -> str:
+        try:
+            return await client.create_partition(CreateRequest("p", 1))
+        except AlreadyExists:
+            return ""
+
+    won = await asyncio.gather(*(create() for _ in range(64)))
+    assert won.count("p") == 1
+    assert len(await client.list_partitions()) == 1
+
+
+async def test_a_fault_puts_a_partition_in_error_until_it_is_reset(
+    server: Started, client: VipuClient, clock: Clock
+) -> None:
+    await client.create_partition(CreateRequest("p", 4))
+    clock.forward(1)
+    server[0].controller.report_fault("p", "IPU 2 of ag0 does not answer")
+    server[0].controller.report_fault("p", "IPU 2 of ag0 does not answer")
+    status = await client.partition_status("p")
+    assert (status.ready_state, status.operation_state) == (
+        ReadyState.ERROR,
+        OperationState.FAILED,
+    )
+    assert status.errors == ("IPU 2 of ag0 does not answer",)
+    assert status.max_auto_resets == 0
+    await client.reset_partition("p")
+    clock.forward(1)
+    assert await states(client, "p") == (ReadyState.ACTIVE, OperationState.IDLE)
+    assert (await client.partition_status("p")).errors == ()
+
+
+async def test_with_auto_reset_the_first_three_faults_reset_by_themselves(
+    server: Started, client: VipuClient, clock: Clock
+) -> None:
+    await client.create_partition(CreateRequest("p", 4, auto_reset=True))
+    for count in (1, 2, 3):
+        clock.forward(1)
+        server[0].controller.report_fault("p", "link down")
+        status = await client.partition_status("p")
+        assert status.operation_state is OperationState.RESETTING
+        assert (status.auto_resets, status.max_auto_resets) == (count, 3)
+        assert status.last_auto_reset == clock()
+    clock.forward(1)
+    server[0].controller.report_fault("p", "link down")
+    assert await states(client, "p") == (ReadyState.ERROR, OperationState.FAILED)
+
+
+async def test_a_partition_in_error_can_be_removed(server: Started, client: VipuClient) -> None:
+    await client.create_partition(CreateRequest("p", 4))
+    server[0].controller.report_fault("p", "link down")
+    await client.remove_partition("p")
+    assert await client.list_partitions() == []
+
+
+async def test_nothing_is_created_when_the_state_file_cannot_be_written(
+    client: VipuClient, storage: Path
+) -> None:
+    storage.parent.rename(storage.parent.with_name("gone"))
+    with pytest.raises(VipuError, match="cannot write its state file") as caught:
+        await client.create_partition(CreateRequest("p", 4))
+    assert caught.value.retryable
+    assert await client.list_partitions() == []
+    storage.parent.with_name("gone").rename(storage.parent)
+    await client.create_partition(CreateRequest("p", 4))
+
+
+async def test_the_version_service_answers(client: VipuClient) -> None:
+    from importlib.metadata import version
+
+    assert await client.version() == version("ipuhub")

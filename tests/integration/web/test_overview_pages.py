@@ -1,0 +1,85 @@
+"""The dashboard's pages over HTTP, with a real database and nobody else at home."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from ipuhub.web import wiring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from django.test import Client
+    from pytest_django.fixtures import SettingsWrapper
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def plain_http_and_no_cluster(settings: SettingsWrapper, tmp_path: Path) -> Iterator[None]:
+    settings.SECURE_SSL_REDIRECT = False
+    settings.KUBECONFIG = str(tmp_path / "no-kubeconfig")
+    settings.PROXY_URL = "http://127.0.0.1:9"
+    wiring.live_reader.cache_clear()
+    yield
+    wiring.live_reader.cache_clear()
+
+
+def sign_in(client: Client, *, staff: bool) -> None:
+    users = get_user_model().objects
+    client.force_login(users.create_user("somebody", password="x", is_staff=staff))
+
+
+def test_a_stranger_is_sent_to_the_sign_in_page(client: Client) -> None:
+    answer = client.get("/")
+    assert (answer.status_code, answer["Location"]) == (302, "/login/?next=/")
+
+
+def test_a_user_who_is_no_admin_is_told_so(client: Client) -> None:
+    sign_in(client, staff=False)
+    answer = client.get("/")
+    assert answer.status_code == 403
+    assert "for administrators" in answer.content.decode()
+
+
+def test_without_a_cluster_the_page_says_what_does_not_answer(client: Client) -> None:
+    sign_in(client, staff=True)
+    answer = client.get("/")
+    text = answer.content.decode()
+    assert answer.status_code == 200
+    assert "no-kubeconfig" in text
+    assert "Nothing has been read yet" in text
+    assert "Traceback" not in text
+
+
+def test_htmx_gets_the_changing_part_only_and_304_when_nothing_changed(client: Client) -> None:
+    sign_in(client, staff=True)
+    answer = client.get("/", headers={"HX-Request": "true"})
+    assert "<html" not in answer.content.decode()
+    assert "No IPUJobs yet" in answer.content.decode()
+    again = client.get("/", headers={"HX-Request": "true", "If-None-Match": answer["ETag"]})
+    assert again.status_code in {200, 304}
+
+
+def test_every_page_forbids_inline_scripts_and_framing(client: Client) -> None:
+    answer = client.get("/login/")
+    policy = answer["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "<style" not in answer.content.decode()
+    assert " style=" not in answer.content.decode()
+    assert answer["X-Frame-Options"] == "DENY"
+
+
+def test_health_needs_nobody(client: Client) -> None:
+    assert client.get("/healthz").content == b"ok"
+
+
+@pytest.mark.parametrize("method", ["post", "put", "delete"])
+def test_the_overview_only_reads(client: Client, method: str) -> None:
+    sign_in(client, staff=True)
+    assert getattr(client, method)("/").status_code == 405

@@ -1,0 +1,227 @@
+"""The rules of an IPUJob, each with the sentence a user gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.defaults import with_defaults
+from jobs.spec import parse_spec, whole_number
+from jobs.validation import problems
+from tests.builders.ipujobs import ipujob
+
+if TYPE_CHECKING:
+    from tests.builders.ipujobs import IPUJobBuilder
+
+TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "app:1"}]}}
+
+
+def judge(job: IPUJobBuilder) -> dict[str, str]:
+    return {p.field: p.message for p in problems(job.manifest["metadata"]["name"], job.spec)}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        ipujob(),
+        ipujob().interactive(),
+        ipujob().current_shape(),
+        ipujob().without_launcher().instances(3),
+        ipujob().with_spec(modelReplicas=4, ipusPerModelReplica="1"),
+        ipujob("a" * 63),
+        ipujob().ipus(64),
+        ipujob().with_spec(modelReplicasPerWorker="2"),
+        ipujob().with_spec(restartPolicy={"type": "ExitCode", "exitCodes": "1,5,10-127"}),
+        ipujob().with_spec(suspend=True, activeDeadlineSeconds=5, ttlSecondsAfterFinished=0),
+        ipujob().with_spec(restartPolicy=None, cleanPodPolicy="All", keepPartition=True),
+    ],
+)
+def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
+    assert judge(job) == {}
+    parse_spec(job.spec)
+
+
+@pytest.mark.parametrize(
+    ("job", "want_field", "want_words"),
+    [
+        (
+            ipujob("a" * 64),
+            "metadata.name",
+            ["64 characters", "at most 63", "shorten it by 1"],
+        ),
+        (
+            ipujob().with_spec(modelReplicas="3"),
+            "spec.ipusPerModelReplica",
+            ["is 3 IPUs", "no power of two", "make it 2 or 4"],
+        ),
+        (ipujob().ipus(6), "spec.ipusPerJobInstance", ["6 IPUs", "make it 4 or 8"]),
+        (ipujob().ipus(128), "spec.ipusPerJobInstance", ["128 IPUs", "write 64 or less"]),
+        (
+            ipujob().with_spec(modelReplicas="32", ipusPerModelReplica="4"),
+            "spec.ipusPerModelReplica",
+            ["is 128 IPUs", "exceeds", "64 or less"],
+        ),
+        (ipujob().ipus(0), "spec.ipusPerJobInstance", ["0 is too small", "write 1 or more"]),
+        (
+            ipujob().with_spec(ipusPerJobInstance="4"),
+            "spec.ipusPerJobInstance",
+            ["another shape", "ipusPerJobInstance: 4, jobInstances: 1"],
+        ),
+        (
+            ipujob().with_spec(jobInstances=1),
+            "spec.jobInstances",
+            ["another shape", "ipusPerJobInstance: 4, jobInstances: 1"],
+        ),
+        (
+            ipujob().with_spec(modelReplicas=None),
+            "spec.modelReplicas",
+            ["missing beside ipusPerModelReplica"],
+        ),
+        (
+            ipujob().with_spec(modelReplicas=None, ipusPerModelReplica=None),
+            "spec.ipusPerJobInstance",
+            ["is missing", "power of two up to 64"],
+        ),
+        (
+            ipujob().with_spec(modelReplicas="four"),
+            "spec.modelReplicas",
+            ['"four" is not a whole number'],
+        ),
+        (ipujob().with_spec(workers=None), "spec.workers", ["is missing"]),
+        (
+            ipujob().with_spec(workers={"replicas": 1}),
+            "spec.workers.template",
+            ["is missing", "pod template"],
+        ),
+        (
+            ipujob().with_spec(workers={"template": {"spec": {"containers": []}}}),
+            "spec.workers.template.spec.containers",
+            ["at least one container"],
+        ),
+        (
+            ipujob().with_spec(workers={"template": {"spec": {"containers": [{"name": "a"}]}}}),
+            "spec.workers.template.spec.containers[0].image",
+            ["is missing"],
+        ),
+        (ipujob().workers(0), "spec.workers.replicas", ["write 1 or more"]),
+        (ipujob().workers(5000), "spec.workers.replicas", ["5000 workers", "at most 1000"]),
+        (ipujob().with_spec(launcher={}), "spec.launcher.command", ["list of texts"]),
+        (ipujob().instances(2), "spec.jobInstances", ["must be 1", "launcher"]),
+        (
+            ipujob().with_spec(interactive={"ttl": 60}),
+            "spec.launcher",
+            ["interactive job runs no command"],
+        ),
+        (
+            ipujob().without_launcher().with_spec(interactive={}),
+            "spec.interactive.ttl",
+            ["is missing"],
+        ),
+        (ipujob().interactive(0), "spec.interactive.ttl", ["write 1 or more"]),
+        (
+            ipujob().with_spec(cleanPodPolicy="Some"),
+            "spec.cleanPodPolicy",
+            ["None, Workers, All"],
+        ),
+        (
+            ipujob().with_spec(restartPolicy={"type": "Sometimes"}),
+            "spec.restartPolicy.type",
+            ["Never, OnFailure, Always, ExitCode"],
+        ),
+        (
+            ipujob().with_spec(restartPolicy={"exitCodes": "1;2"}),
+            "spec.restartPolicy.exitCodes",
+            ["1,5,10-127"],
+        ),
+        (
+            ipujob().with_spec(restartPolicy={"exitCodes": "9-1"}),
+            "spec.restartPolicy.exitCodes",
+            ["9-1 is no range"],
+        ),
+        (
+            ipujob().with_spec(restartPolicy={"backOffLimit": -1}),
+            "spec.restartPolicy.backOffLimit",
+            ["write 0 or more"],
+        ),
+        (
+            ipujob().with_spec(activeDeadlineSeconds=0),
+            "spec.activeDeadlineSeconds",
+            ["write 1 or more"],
+        ),
+    ],
+)
+def test_a_refusal_names_the_field_and_what_to_write(
+    job: IPUJobBuilder, want_field: str, want_words: list[str]
+) -> None:
+    found = judge(job)
+    assert want_field in found, found
+    for words in want_words:
+        assert words in found[want_field]
+
+
+def test_all_problems_are_named_at_once() -> None:
+    job = ipujob("a" * 70).ipus(3).workers(0).with_spec(cleanPodPolicy="x")
+    assert len(judge(job)) == 4
+
+
+@pytest.mark.parametrize(
+    "spec", [None, {}, [], "x", 3, {"workers": []}, {"launcher": "x"}, {"restartPolicy": 1}]
+)
+def test_no_shape_of_spec_breaks_the_judge(spec: Any) -> None:
+    assert problems("name", spec)
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [
+        (4, 4),
+        ("4", 4),
+        (" 4 ", 4),
+        (4.0, 4),
+        (True, None),
+        ("4.5", None),
+        ("", None),
+        (None, None),
+        ("-2", -2),
+        ("9" * 30, None),
+        ({}, None),
+    ],
+)
+def test_numbers_may_be_written_as_text(value: Any, want: int | None) -> None:
+    assert whole_number(value) == want
+
+
+def test_the_defaults_are_those_of_seed_001() -> None:
+    filled = with_defaults(ipujob().spec)
+    assert filled["cleanPodPolicy"] == "None"
+    assert filled["restartPolicy"] == {"type": "Never", "backOffLimit": 3}
+
+
+def test_defaulting_twice_changes_nothing_and_keeps_what_is_written() -> None:
+    once = with_defaults({"restartPolicy": {"type": "Always"}, "workers": {"template": TEMPLATE}})
+    assert with_defaults(once) == once
+    assert once["restartPolicy"] == {"type": "Always", "backOffLimit": 3}
+
+
+def test_both_shapes_mean_the_same() -> None:
+    alpha, current = parse_spec(ipujob().spec), parse_spec(ipujob().current_shape().spec)
+    assert (alpha.partition_size, alpha.instances, alpha.workers_per_instance) == (4, 1, 1)
+    assert (current.partition_size, current.instances, current.workers_per_instance) == (4, 1, 1)
+
+
+def test_workers_per_instance_wins_over_replicas() -> None:
+    spec = parse_spec(ipujob().current_shape().with_spec(workersPerJobInstance="3").spec)
+    assert spec.total_workers == 3
+
+
+@pytest.mark.parametrize(
+    ("job", "want"),
+    [
+        (ipujob().with_spec(modelReplicasPerWorker="7"), 7),
+        (ipujob().with_spec(modelReplicas="4").workers(3), 2),
+        (ipujob().current_shape().workers(2), 1),
+    ],
+)
+def test_slots(job: IPUJobBuilder, want: int) -> None:
+    assert parse_spec(job.spec).slots == want

@@ -1,0 +1,60 @@
+"""gRPC statuses and our errors stand for each other."""
+
+from __future__ import annotations
+
+import pytest
+from grpc import StatusCode
+
+from partitions.vipu.codes import code_of, error_of
+from partitions.vipu.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NoCapacity,
+    NotFound,
+    NotReady,
+    Refused,
+    Unavailable,
+    VipuError,
+)
+
+EVERY = (
+    AlreadyExists,
+    InvalidRequest,
+    NoCapacity,
+    NotFound,
+    NotReady,
+    Refused,
+    Unavailable,
+    VipuError,
+)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_an_error_arrives_as_what_it_was(kind: type[VipuError]) -> None:
+    got = error_of(code_of(kind("words")), "words")
+    assert type(got) is kind
+    assert str(got) == "words"
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "want"),
+    [
+        (StatusCode.DEADLINE_EXCEEDED, "", Unavailable),
+        (StatusCode.CANCELLED, "", Unavailable),
+        (StatusCode.ABORTED, "", Unavailable),
+        (StatusCode.UNAUTHENTICATED, "", Refused),
+        (StatusCode.OUT_OF_RANGE, "", InvalidRequest),
+        (StatusCode.UNKNOWN, "Failed to acquire 8 IPU(s)", NoCapacity),
+        (StatusCode.UNKNOWN, "something else", VipuError),
+        (StatusCode.DATA_LOSS, "", VipuError),
+        (StatusCode.UNIMPLEMENTED, "", VipuError),
+    ],
+)
+def test_other_statuses_have_their_error_too(
+    code: StatusCode, message: str, want: type[VipuError]
+) -> None:
+    assert type(error_of(code, message)) is want
+
+
+def test_only_what_may_work_later_is_retryable() -> None:
+    assert {kind for kind in EVERY if kind.retryable} == {NoCapacity, NotReady, Unavailable}
