@@ -1,0 +1,102 @@
+"""glue: what all recorders share, and who may see what."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+
+
+class WatchCheckpoint(models.Model):
+    """How far one watch of one cluster has been committed.
+
+    `position_at` is when the API server last showed us that position (event, bookmark or list).
+    `epoch` grows by one with each recorder that takes the watch over; a commit of an older one
+    changes no row and must be rolled back.
+    """
+
+    name = models.TextField(unique=True)
+    cluster_uid = models.TextField(default="")
+    resource_version = models.TextField(default="")
+    epoch = models.BigIntegerField(default=0)
+    listed_at = models.DateTimeField(null=True)
+    position_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.resource_version}"
+
+
+class WatchGap(models.Model):
+    """A time in which a watch saw nothing and the server's history did not reach back."""
+
+    watch = models.TextField()
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField()
+    cause = models.TextField()
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["watch", "began_at"], name="watch_gap_began")]
+
+    def __str__(self) -> str:
+        return f"{self.watch}: {self.began_at} to {self.ended_at}"
+
+
+class RecordFault(models.Model):
+    """What a recorder could not take as it stood, kept so that a person can see and mend it.
+
+    One row for each object and kind of fault; `count` says how often it was met anew.
+    """
+
+    watch = models.TextField()
+    uid = models.TextField()
+    namespace = models.TextField(default="")
+    name = models.TextField(default="")
+    code = models.TextField()
+    message = models.TextField()
+    excerpt = models.TextField(default="")
+    count = models.BigIntegerField(default=1)
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["watch", "uid", "code"], name="record_fault_once")
+        ]
+        indexes: ClassVar = [models.Index(fields=["-last_at", "-id"], name="record_fault_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}: {self.code}"
+
+
+class NamespaceGrant(models.Model):
+    """Lets a user see one namespace; staff see all."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="namespace_grants"
+    )
+    namespace = models.TextField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["user", "namespace"], name="namespace_grant_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} sees {self.namespace}"
+
+
+class ApiToken(models.Model):
+    """A tool's key to the API, with its owner's rights; only its SHA-256 is stored."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
+    )
+    name = models.TextField()
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.user}"

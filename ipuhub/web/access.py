@@ -1,0 +1,57 @@
+"""glue: who may see what: the one authorisation of pages, API, exports and logs.
+
+Staff see everything and may make reports; anyone else sees the namespaces granted to him.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.core.exceptions import PermissionDenied
+
+from ipuhub.models import NamespaceGrant
+
+if TYPE_CHECKING:
+    from django.contrib.auth.base_user import AbstractBaseUser
+    from django.contrib.auth.models import AnonymousUser
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a user may see: all (`namespaces` None), or only these namespaces."""
+
+    namespaces: frozenset[str] | None
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether nothing is hidden."""
+        return self.namespaces is None
+
+    def covers(self, namespace: str) -> bool:
+        """Whether objects of `namespace` may be shown."""
+        return self.namespaces is None or namespace in self.namespaces
+
+
+def scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
+    """What `user` may see; nobody signed in sees nothing."""
+    if not user.is_authenticated or not user.is_active:
+        return Scope(frozenset())
+    if getattr(user, "is_staff", False):
+        return Scope(None)
+    granted = NamespaceGrant.objects.filter(user_id=user.pk).values_list("namespace", flat=True)
+    return Scope(frozenset(granted))
+
+
+def require_namespace(user: AbstractBaseUser | AnonymousUser, namespace: str) -> None:
+    """Raise PermissionDenied with a sentence where `user` may not see `namespace`."""
+    if not scope_of(user).covers(namespace):
+        raise PermissionDenied(
+            f"You have no access to namespace {namespace!r}. Ask an administrator to grant it."
+        )
+
+
+def require_admin(user: AbstractBaseUser | AnonymousUser) -> None:
+    """Raise PermissionDenied with a sentence where `user` is no administrator."""
+    if not scope_of(user).sees_all:
+        raise PermissionDenied("Only administrators may do this.")

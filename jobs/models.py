@@ -1,0 +1,99 @@
+"""glue: what is remembered of IPUJobs, also after they are gone."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import F, Q
+
+
+class JobRecord(models.Model):
+    """One IPUJob by UID, as last seen. `status` is Pending, Running, Restarting, Suspended,
+    Completed or Failed (a job deleted before its end keeps its last state and has `deleted_at`).
+
+    `ipus` counts all instances; `spec` and `conditions` are the object's own; `user` is who made
+    it, `user_verified` whether an admission webhook saw that; `estimated`: `deleted_at` is the
+    time of the list in which the job was missing.
+    """
+
+    uid = models.TextField(unique=True)
+    cluster_uid = models.TextField(default="")
+    namespace = models.TextField()
+    name = models.TextField()
+    group = models.TextField(default="")
+    user = models.TextField(default="")
+    user_verified = models.BooleanField(default=False)
+    ipus = models.IntegerField(default=0)
+    instances = models.IntegerField(default=1)
+    workers = models.IntegerField(default=0)
+    status = models.TextField(default="Pending")
+    reason = models.TextField(default="")
+    message = models.TextField(default="")
+    restart_count = models.IntegerField(default=0)
+    partitions = models.JSONField(default=list)
+    spec = models.JSONField(default=dict)
+    conditions = models.JSONField(default=list)
+    labels = models.JSONField(default=dict)
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    completed_at = models.DateTimeField(null=True)
+    deleted_at = models.DateTimeField(null=True)
+    estimated = models.BooleanField(default=False)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(F("created_at").desc(), F("id").desc(), name="job_newest"),
+            models.Index(
+                F("namespace"), F("created_at").desc(), F("id").desc(), name="job_namespace"
+            ),
+            models.Index(F("status"), F("created_at").desc(), F("id").desc(), name="job_status"),
+            models.Index(
+                F("created_at").desc(),
+                name="job_alive",
+                condition=Q(deleted_at=None, completed_at=None),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class JobAttempt(models.Model):
+    """One attempt of one instance of a job. `outcome` is the instance's state as last seen."""
+
+    job = models.ForeignKey(JobRecord, on_delete=models.CASCADE, related_name="attempts")
+    instance = models.IntegerField()
+    attempt = models.IntegerField()
+    outcome = models.TextField(default="Pending")
+    reason = models.TextField(default="")
+    exit_code = models.IntegerField(null=True)
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["job", "instance", "attempt"], name="job_attempt_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job} #{self.instance}.{self.attempt}"
+
+
+class JobTransition(models.Model):
+    """A change of a job's state, with its cause in a word and in a sentence."""
+
+    job = models.ForeignKey(JobRecord, on_delete=models.CASCADE, related_name="transitions")
+    at = models.DateTimeField()
+    state = models.TextField()
+    reason = models.TextField(default="")
+    message = models.TextField(default="")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["job", "at", "state"], name="job_transition_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job}: {self.state}"

@@ -1,0 +1,68 @@
+"""glue: pod lifetimes: what was allocated to whom, from when to when."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import F, Q
+
+
+class PodLifetime(models.Model):
+    """One pod, by UID: PodScheduled=True to the last container's end.
+
+    Amounts are whole numbers: millicores, bytes, accelerators (each resource by name, and summed
+    as `gpus`), micro-IPUs. A pod that was never scheduled has no `scheduled_at` and no allocation.
+    `estimated` ends are off by at most `uncertainty_seconds`; `end_source` says who closed the row
+    (`event`, `deleted`, `relist`, `monitor`; empty: not ended). Without a usable annotation
+    `claim` is `namespace` and the pod counts for its namespace; `annotation` is a claim by whoever
+    made the pod, `operator` a stamp of the IPU Operator. `user_verified`: an admission webhook
+    saw who made it.
+    """
+
+    uid = models.TextField(unique=True)
+    cluster_uid = models.TextField(default="")
+    namespace = models.TextField()
+    pod_name = models.TextField()
+    node = models.TextField(default="")
+    claim = models.TextField(default="namespace")
+    component = models.TextField(default="")
+    component_name = models.TextField(default="")
+    group = models.TextField(default="")
+    user = models.TextField(default="")
+    user_verified = models.BooleanField(default=False)
+    instance_type = models.TextField(default="")
+    job_uid = models.TextField(default="")
+    role = models.TextField(default="")
+    instance = models.IntegerField(null=True)
+    attempt = models.IntegerField(null=True)
+    partition = models.TextField(default="")
+    cpu_millicores = models.BigIntegerField(default=0)
+    memory_bytes = models.BigIntegerField(default=0)
+    gpus = models.BigIntegerField(default=0)
+    accelerators = models.JSONField(default=dict)
+    micro_ipus = models.BigIntegerField(default=0)
+    phase = models.TextField(default="")
+    reason = models.TextField(default="")
+    exit_code = models.IntegerField(null=True)
+    created_at = models.DateTimeField()
+    scheduled_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    end_source = models.TextField(default="")
+    estimated = models.BooleanField(default=False)
+    uncertainty_seconds = models.BigIntegerField(default=0)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["finished_at", "scheduled_at"], name="lifetime_ended"),
+            models.Index(
+                fields=["scheduled_at"], name="lifetime_open", condition=Q(finished_at=None)
+            ),
+            models.Index(fields=["job_uid"], name="lifetime_job", condition=~Q(job_uid="")),
+            models.Index(F("created_at").desc(), F("id").desc(), name="lifetime_newest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.pod_name}"
