@@ -163,7 +163,7 @@ async def floor_round(client: KubeClient, namespace: str, jobs: int, launcher: b
     began = time.monotonic()
     await asyncio.gather(*(one(number) for number in range(jobs)))
     seconds = time.monotonic() - began
-    await client.delete(resources.NAMESPACES, namespace)
+    await delete_namespace(client, namespace)
     return seconds
 
 
@@ -250,7 +250,18 @@ async def delete_jobs(client: KubeClient, namespace: str) -> None:
         await client.delete(IPUJOBS, job["metadata"]["name"], namespace)
     while (await client.list(IPUJOBS, namespace)).items:
         await asyncio.sleep(0.2)
-    await client.delete(resources.NAMESPACES, namespace)
+    await delete_namespace(client, namespace)
+
+
+async def delete_namespace(client: KubeClient, name: str) -> None:
+    """Delete a namespace and wait until it is gone, so that the next round has the machine."""
+    await client.delete(resources.NAMESPACES, name)
+    async with asyncio.timeout(300):
+        while any(
+            one["metadata"]["name"] == name
+            for one in (await client.list(resources.NAMESPACES)).items
+        ):
+            await asyncio.sleep(0.5)
 
 
 async def until(condition: Any, seconds: float) -> None:
