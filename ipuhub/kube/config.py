@@ -14,8 +14,8 @@ __all__ = ["ClusterConfig", "ConfigError", "Trust", "load_config"]
 def load_config(kubeconfig: str = "", context: str = "") -> ClusterConfig:
     """Return the cluster of `kubeconfig`, else of KUBECONFIG, of the pod, or of ~/.kube/config.
 
-    `context` chooses one of a kubeconfig; empty means its current one. Loads the `kubernetes`
-    package on its first call. Raises ConfigError with a sentence that says what to do.
+    `context` chooses one of a kubeconfig; empty means its current one.
+    Raises ConfigError with a sentence that says what to do.
     """
     from ipuhub.kube.kubeconfig import read_in_cluster, read_kubeconfig
 

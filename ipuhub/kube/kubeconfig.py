@@ -1,17 +1,18 @@
-"""io: kubeconfig files and in-cluster credentials, read with the `kubernetes` package."""
+"""io: the cluster and identity of a kubeconfig, or of the pod that we run in.
+
+The `kubernetes` package comes in where it knows more than we do: exec plug-ins and in-cluster
+credentials. Loading it costs half a second of CPU.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
-
-import yaml
 
 from ipuhub.kube.cluster import ClusterConfig, Trust
 from ipuhub.kube.credentials import (
@@ -21,9 +22,10 @@ from ipuhub.kube.credentials import (
     StaticCredentials,
 )
 from ipuhub.kube.errors import ConfigError
+from ipuhub.kube.kubeconfigfiles import Entry, read_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from ipuhub.kube.credentials import CredentialSource
 
@@ -35,26 +37,20 @@ def read_kubeconfig(paths: str, context: str) -> ClusterConfig:
 
     Raises ConfigError.
     """
-    package = _package()
-    with _explained(f"Kubeconfig {paths}"):
-        merged = package.kube_config.KubeConfigMerger(paths).config
-        if merged is None:
-            raise ConfigError(
-                f"Kubeconfig {paths} does not exist. Set KUBECONFIG to the file of your cluster."
-            )
-        loader = package.kube_config.KubeConfigLoader(
-            config_dict=merged, active_context=context or None
-        )
-        entry = loader.current_context["context"]
-        cluster_node = merged["clusters"].get_with_name(entry["cluster"])
-        cluster = dict(cluster_node["cluster"].value)
-        user, folder = _user_of(merged, entry.get("user"))
+    merged = read_files(paths)
+    entry = merged.get("contexts", context or merged.current_context).value
+    cluster = merged.get("clusters", entry.get("cluster"))
+    user = merged.find("users", entry.get("user")) or Entry({}, Path())
+    try:
         return ClusterConfig(
-            _server_of(cluster, paths),
+            _server_of(cluster.value, paths),
             entry.get("namespace") or "default",
-            trust=_trust_of(cluster, _folder_of(cluster_node)),
-            source=_source_of(user, folder, cluster_node["cluster"]),
+            trust=_trust_of(cluster.value, cluster.folder),
+            source=_source_of(user.value, user.folder, cluster.value),
         )
+    except (OSError, UnicodeDecodeError, AttributeError, TypeError) as error:
+        # The last two: an entry that is a list or a number where text belongs.
+        raise ConfigError(f"Kubeconfig {paths} cannot be used: {error}.") from error
 
 
 def read_in_cluster() -> ClusterConfig:
@@ -64,9 +60,10 @@ def read_in_cluster() -> ClusterConfig:
     """
     from kubernetes.client import Configuration
 
-    with _explained("The pod's service account"):
-        found: Any = Configuration()
-        _package().load_incluster_config(client_configuration=found, try_refresh_token=False)
+    package = _package()
+    found: Any = Configuration()
+    try:
+        package.load_incluster_config(client_configuration=found, try_refresh_token=False)
         namespace = ACCOUNT_FOLDER / "namespace"
         return ClusterConfig(
             found.host,
@@ -74,6 +71,8 @@ def read_in_cluster() -> ClusterConfig:
             trust=Trust(authorities=Path(found.ssl_ca_cert).read_text()),
             source=FileCredentials(token=str(ACCOUNT_FOLDER / "token")),
         )
+    except (package.ConfigException, OSError) as error:
+        raise ConfigError(f"The pod's service account cannot be used: {error}.") from error
 
 
 def _package() -> Any:
@@ -81,33 +80,6 @@ def _package() -> Any:
     import kubernetes.config
 
     return kubernetes.config
-
-
-@contextmanager
-def _explained(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (
-        _package().ConfigException,
-        OSError,
-        yaml.YAMLError,
-        AttributeError,
-        TypeError,
-    ) as error:
-        # The package raises AttributeError and TypeError on YAML that is no kubeconfig.
-        raise ConfigError(f"{what} cannot be used: {error}.") from error
-
-
-def _folder_of(node: Any) -> Path:
-    """Relative paths in a kubeconfig mean the folder of the file they stand in."""
-    return Path(node.path).resolve().parent if node.path else Path()
-
-
-def _user_of(merged: Any, name: str | None) -> tuple[Mapping[str, Any], Path]:
-    node = merged["users"].get_with_name(name, safe=True) if name else None
-    if node is None:
-        return {}, Path()
-    return dict(node.value.get("user") or {}), _folder_of(node)
 
 
 def _server_of(cluster: Mapping[str, Any], paths: str) -> str:
@@ -148,7 +120,9 @@ def _material(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
     return (folder / path).read_bytes() if path else b""
 
 
-def _source_of(user: Mapping[str, Any], folder: Path, cluster: Any) -> CredentialSource:
+def _source_of(
+    user: Mapping[str, Any], folder: Path, cluster: Mapping[str, Any]
+) -> CredentialSource:
     if "exec" in user:
         return ExecCredentials(_PlugIn(user["exec"], folder, cluster), lambda: datetime.now(UTC))
     if "auth-provider" in user:
@@ -184,17 +158,18 @@ def _authorization_of(user: Mapping[str, Any]) -> str:
 class _PlugIn:
     """Runs an exec plug-in through the package; its failures become sentences."""
 
-    def __init__(self, spec: Mapping[str, Any], folder: Path, cluster: Any) -> None:
-        self._spec = _package().kube_config.ConfigNode("exec", dict(spec))
+    def __init__(self, spec: Mapping[str, Any], folder: Path, cluster: Mapping[str, Any]) -> None:
+        self._spec, self._cluster = dict(spec), dict(cluster)
         self._folder = str(folder)
-        self._cluster = cluster
 
     def __call__(self) -> Mapping[str, Any]:
         package = _package()
-        command = self._spec.value.get("command")
-        hint = self._spec.value.get("installHint") or "Is it installed and on the PATH?"
+        command = self._spec.get("command")
+        hint = self._spec.get("installHint") or "Is it installed and on the PATH?"
+        node = package.kube_config.ConfigNode
         try:
-            provider = package.exec_provider.ExecProvider(self._spec, self._folder, self._cluster)
+            spec, cluster = node("exec", self._spec), node("cluster", self._cluster)
+            provider = package.exec_provider.ExecProvider(spec, self._folder, cluster)
             status: Mapping[str, Any] = provider.run()
         except package.ConfigException as error:
             raise ConfigError(f"The exec plug-in {command} failed: {error}.") from error

@@ -19,6 +19,7 @@ _SWITCH = argparse.BooleanOptionalAction
 
 
 class Command(BaseCommand):
+    requires_system_checks = ()  # they would load the web pages
     help = (
         "Registers simulated nodes and drives the pods on them by their sim/ annotations. "
         "Brings its own scheduler, node lifecycle and volume binder; on a cluster that has them, "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -91,6 +93,11 @@ def test_several_kubeconfigs_are_merged_as_kubectl_does(tmp_path: Path) -> None:
     both = f"{tmp_path / 'one'}:{tmp_path / 'two'}"
     assert load_config(both).server == "http://one"
     assert load_config(both, "second").server == "http://two"
+    turned = f"{tmp_path / 'missing'}:{tmp_path / 'two'}:{tmp_path / 'one'}"
+    assert load_config(turned).server == "http://one"  # the only file that names a current context
+    write_kubeconfig(tmp_path / "two", {"server": "http://three"}, {})
+    assert load_config(both).server == "http://one"  # of entries with one name the first counts
+    assert load_config(turned).server == "http://three"
 
 
 def test_the_first_of_file_variable_and_home_counts(
@@ -120,6 +127,10 @@ def test_the_first_of_file_variable_and_home_counts(
         ("[1, 2]", "cannot be used"),
         ("a: [", "cannot be used"),
         ("clusters: []", "cannot be used"),
+        ("clusters: 3", "clusters is no list"),
+        ("clusters: [{cluster: {}}]", "no name"),
+        ("clusters: [{name: c, cluster: 5}]", "no mapping"),
+        ("contexts: [{name: x, context: {}}]\ncurrent-context: x", "no None in its clusters"),
         ("{contexts: [], clusters: [], users: [], current-context: x}", "'?x'? in"),
     ],
 )
@@ -149,6 +160,16 @@ def test_a_wrong_entry_of_a_kubeconfig_is_named(
     kubeconfig = write_kubeconfig(tmp_path / "config", cluster, user)
     with pytest.raises(ConfigError, match=want_sentence):
         load_config(kubeconfig)
+
+
+def test_a_plain_kubeconfig_is_read_without_the_kubernetes_package(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "config", {"server": "http://x"}, {"token": "t"})
+    code = (
+        "import sys; from ipuhub.kube.config import load_config; "
+        f"load_config({kubeconfig!r}); print('kubernetes' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 async def test_a_context_may_have_no_user(api: ScriptedApi, tmp_path: Path) -> None:
