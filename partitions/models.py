@@ -45,6 +45,12 @@ class PartitionLifetime(models.Model):
             ),
             models.Index(fields=["job_uid"], name="partition_job"),
             models.Index(F("reserved_at").desc(), F("id").desc(), name="partition_newest"),
+            models.Index(
+                F("namespace"),
+                F("reserved_at").desc(),
+                F("id").desc(),
+                name="partition_namespace",
+            ),
         ]
 
     def __str__(self) -> str:

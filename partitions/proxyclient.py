@@ -99,10 +99,17 @@ class ProxyClient:
         return found
 
     async def stats(self) -> Mapping[str, Any]:
-        """IPUs used per namespace, and `total`, as `/stats` gives them."""
-        _, found, _ = await self._send("GET", "/stats")
+        """IPUs used per namespace, and `total`, as `/stats` gives them; needs no token."""
+        found = await self._ask_openly("GET", "/stats")
         if not isinstance(found, dict) or "total" not in found:
             raise ProxyUnavailable("the answer to /stats is no statistics")
+        return found
+
+    async def query(self, size: int) -> Mapping[str, Any]:
+        """How many partitions of `size` fit now, as `/query` says it; needs no token."""
+        found = await self._ask_openly("POST", "/query", {"size": size})
+        if not isinstance(found, dict) or "numOfPartitions" not in found:
+            raise ProxyUnavailable("the answer to /query is no count of partitions")
         return found
 
     async def acknowledge(self, names: Sequence[str]) -> None:
@@ -121,13 +128,26 @@ class ProxyClient:
             authorization = {"Authorization": f"Bearer {await self._token()}"}
         except (ApiError, ConfigError) as error:
             raise ProxyUnavailable(f"no token for the V-IPU Proxy: {error}") from error
+        return await self._exchange(method, path, body, {**authorization, **(headers or {})})
+
+    async def _ask_openly(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Send without a token, so that the answer does not depend on the API server."""
+        return (await self._exchange(method, path, body, {}))[1]
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        headers: Mapping[str, str],
+    ) -> tuple[int, Any, str]:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=self._timeout)
         url = self._base_url + path
         try:
-            async with self._session.request(
-                method, url, json=body, headers={**authorization, **(headers or {})}
-            ) as answer:
+            async with self._session.request(method, url, json=body, headers=headers) as answer:
                 text = await answer.text()
                 found = json.loads(text) if text else None
                 status, etag = answer.status, answer.headers.get("ETag", "")

@@ -3,50 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import ApiError, ConfigError
+from ipuhub.web.readings import Latest, Reading, attempt
 from jobs.resources import IPUJOBS
 from partitions.errors import PartitionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from ipuhub.kube.blocking import BlockingKubeClient
     from ipuhub.kube.client import KubeClient
     from ipuhub.kube.types import Manifest
-    from partitions.proxyclient import PartitionRecord, ProxyClient
+    from ipuhub.web.connections import Sources
+    from partitions.proxyclient import PartitionRecord
 
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Reading(Generic[_T]):
-    """A value, when it was read, and what stops a newer one (empty: nothing)."""
-
-    value: _T
-    read_at: datetime | None = None
-    problem: str = ""
+_ERRORS = (ApiError, PartitionsError)
 
 
 @dataclass(frozen=True)
 class LiveState:
-    """All that the overview shows."""
+    """All that the overview shows of the present."""
 
     jobs: Reading[Sequence[Manifest]] = field(default_factory=lambda: Reading(()))
     partitions: Reading[Sequence[PartitionRecord]] = field(default_factory=lambda: Reading(()))
     stats: Reading[Mapping[str, Any]] = field(default_factory=lambda: Reading({}))
 
+    @property
+    def readings(self) -> tuple[Reading[Any], ...]:
+        """All of it, for what is asked of each."""
+        return (self.jobs, self.partitions, self.stats)
 
-@dataclass(frozen=True)
-class Sources:
-    """Open connections: the cluster, and the proxy on the same event loop."""
-
-    kube: BlockingKubeClient
-    proxy: ProxyClient
+    @property
+    def is_whole(self) -> bool:
+        """Whether everybody answered."""
+        return not any(reading.problem for reading in self.readings)
 
 
 class LiveReader:
@@ -58,25 +51,17 @@ class LiveReader:
 
     def __init__(self, connect: Callable[[], Sources], *, fresh_seconds: float = 1.0) -> None:
         self._connect = connect
-        self._fresh_seconds = fresh_seconds
-        self._sources: Sources | None = None
-        self._state = LiveState()
-        self._asked_at: datetime | None = None
-        self._lock = threading.Lock()
+        self._latest = Latest(
+            LiveState(), self._read, lambda state: state.is_whole, fresh_seconds=fresh_seconds
+        )
 
     def read(self, now: datetime) -> LiveState:
         """Return the state at `now`; concurrent readers share one round of requests."""
-        with self._lock:
-            asked = self._asked_at
-            if asked is None or (now - asked).total_seconds() >= self._fresh_seconds:
-                self._state = self._read(now)
-                self._asked_at = now
-            return self._state
+        return self._latest.at(now)
 
-    def _read(self, now: datetime) -> LiveState:
-        old = self._state
+    def _read(self, old: LiveState, now: datetime) -> LiveState:
         try:
-            sources = self._sources = self._sources or self._connect()
+            sources = self._connect()
         except ConfigError as error:
             problem = str(error)
             return LiveState(
@@ -88,23 +73,14 @@ class LiveReader:
 
 
 async def _read_all(sources: Sources, old: LiveState, now: datetime) -> LiveState:
+    proxy, cluster = "The V-IPU Proxy", "The Kubernetes API"
     jobs, partitions, stats = await asyncio.gather(
-        _attempt(_list_jobs(sources.kube.client), old.jobs, now, "The Kubernetes API"),
-        _attempt(sources.proxy.list(), old.partitions, now, "The V-IPU Proxy"),
-        _attempt(sources.proxy.stats(), old.stats, now, "The V-IPU Proxy"),
+        attempt(_list_jobs(sources.kube.client), old.jobs, now, cluster, _ERRORS),
+        attempt(sources.proxy.list(), old.partitions, now, proxy, _ERRORS),
+        attempt(sources.proxy.stats(), old.stats, now, proxy, _ERRORS),
     )
     return LiveState(jobs, partitions, stats)
 
 
 async def _list_jobs(client: KubeClient) -> Sequence[Manifest]:
     return (await client.list(IPUJOBS)).items
-
-
-async def _attempt(
-    reading: Awaitable[_T], last: Reading[_T], now: datetime, who: str
-) -> Reading[_T]:
-    try:
-        return Reading(await asyncio.wait_for(reading, timeout=5.0), now)
-    except (ApiError, PartitionsError, TimeoutError) as error:
-        reason = str(error) or type(error).__name__
-        return replace(last, problem=f"{who} does not answer: {reason}")

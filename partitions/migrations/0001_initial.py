@@ -79,6 +79,12 @@ class Migration(migrations.Migration):
                         models.OrderBy(models.F("id"), descending=True),
                         name="partition_newest",
                     ),
+                    models.Index(
+                        models.F("namespace"),
+                        models.OrderBy(models.F("reserved_at"), descending=True),
+                        models.OrderBy(models.F("id"), descending=True),
+                        name="partition_namespace",
+                    ),
                 ],
             },
         ),

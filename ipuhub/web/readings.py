@@ -1,0 +1,81 @@
+"""io: values read from other processes, each with its age, and the last good one while away."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+PATIENCE_SECONDS: Final = 3.0  # a page waits no longer for what another process says
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[_T]):
+    """A value, when it was read, and what stops a newer one (empty: nothing)."""
+
+    value: _T
+    read_at: datetime | None = None
+    problem: str = ""
+
+
+async def attempt(
+    asked: Awaitable[_T],
+    last: Reading[_T],
+    now: datetime,
+    who: str,
+    expected: tuple[type[Exception], ...],
+) -> Reading[_T]:
+    """What `asked` gives, else `last` with a sentence about `who`; `expected` are its errors."""
+    try:
+        return Reading(await asyncio.wait_for(asked, timeout=PATIENCE_SECONDS), now)
+    except (TimeoutError, *expected) as error:
+        reason = str(error) or f"no answer within {PATIENCE_SECONDS:g} s"
+        return replace(last, problem=f"{who} does not answer: {reason}")
+
+
+class Latest(Generic[_T]):
+    """One state for all threads, read anew at most once in `fresh_seconds`.
+
+    `read(last, now)` gives the next state from the last; `is_whole` says whether nothing was
+    away. After a round in which something was, the next waits `retry_seconds`: pages must not
+    queue up behind a server that swallows requests.
+    """
+
+    def __init__(
+        self,
+        first: _T,
+        read: Callable[[_T, datetime], _T],
+        is_whole: Callable[[_T], bool],
+        *,
+        fresh_seconds: float = 1.0,
+        retry_seconds: float = 3.0,
+    ) -> None:
+        self._state = first
+        self._read = read
+        self._is_whole = is_whole
+        self._fresh_seconds = fresh_seconds
+        self._retry_seconds = retry_seconds
+        self._asked_at: datetime | None = None
+        self._lock = threading.Lock()
+
+    def at(self, now: datetime) -> _T:
+        """Return the state at `now`; concurrent readers share one round of requests."""
+        with self._lock:
+            if not self._is_fresh(now):
+                self._state = self._read(self._state, now)
+                self._asked_at = now
+            return self._state
+
+    def _is_fresh(self, now: datetime) -> bool:
+        if self._asked_at is None:
+            return False
+        whole = self._is_whole(self._state)
+        limit = self._fresh_seconds if whole else self._retry_seconds
+        return (now - self._asked_at).total_seconds() < limit

@@ -1,0 +1,79 @@
+"""io: what the V-IPU Proxy says now of the fleet: `/stats` and `/query`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ipuhub.kube.errors import ConfigError
+from ipuhub.web.connections import sources
+from ipuhub.web.readings import Latest, Reading, attempt
+from partitions.errors import PartitionsError, ProxyUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from ipuhub.web.connections import Sources
+
+Stats = Reading["Mapping[str, Any]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How many partitions of `size` fit now; `message` says why none can, or nothing.
+
+    `available` is false only when no V-IPU controller answered.
+    """
+
+    size: int
+    count: int
+    message: str
+    available: bool
+
+
+class FleetReader:
+    """Asks the proxy; keeps its last statistics, with their age, while it is away."""
+
+    def __init__(self, connect: Callable[[], Sources], *, fresh_seconds: float = 1.0) -> None:
+        self._connect = connect
+        self._stats: Latest[Stats] = Latest(
+            Reading({}), self._read, lambda stats: not stats.problem, fresh_seconds=fresh_seconds
+        )
+
+    def stats(self, now: datetime) -> Stats:
+        """IPUs used per namespace and available in the fleet, as `/stats` gives them."""
+        return self._stats.at(now)
+
+    def query(self, size: int) -> Fit:
+        """How many partitions of `size` fit now; raises PartitionsError with a sentence."""
+        try:
+            connected = self._connect()
+        except ConfigError as error:
+            raise ProxyUnavailable(str(error)) from error
+        found = connected.kube.run(connected.proxy.query, size)
+        return Fit(
+            size=size,
+            count=int(found["numOfPartitions"]),
+            message=str(found.get("message") or ""),
+            available=bool(found.get("available", True)),
+        )
+
+    def _read(self, last: Stats, now: datetime) -> Stats:
+        try:
+            connected = self._connect()
+        except ConfigError as error:
+            return replace(last, problem=str(error))
+        asked = connected.proxy.stats
+        return connected.kube.run(_attempt_stats, asked, last, now)
+
+
+async def _attempt_stats(asked: Callable[[], Any], last: Stats, now: datetime) -> Stats:
+    return await attempt(asked(), last, now, "The V-IPU Proxy", (PartitionsError,))
+
+
+@lru_cache(maxsize=1)
+def fleet_reader() -> FleetReader:
+    """Return the process's one reader."""
+    return FleetReader(sources)

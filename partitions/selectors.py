@@ -1,0 +1,75 @@
+"""io: reads what is remembered of partitions and controllers, within what somebody may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from partitions.models import CapacityChange, PartitionLifetime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from django.db.models import QuerySet
+
+    from ipuhub.web.access import Scope
+
+# One index probe for each controller, however long its history is.
+_NEWEST_OF_EACH = """
+WITH RECURSIVE newest AS (
+    (SELECT * FROM partitions_capacitychange ORDER BY controller DESC, at DESC LIMIT 1)
+    UNION ALL
+    SELECT below.* FROM newest, LATERAL (
+        SELECT * FROM partitions_capacitychange AS one
+        WHERE one.controller < newest.controller
+        ORDER BY one.controller DESC, one.at DESC LIMIT 1
+    ) AS below
+)
+SELECT * FROM newest ORDER BY controller
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerCapacity:
+    """The IPUs of one V-IPU controller since `at`; `reachable`: it answered then."""
+
+    controller: str
+    at: datetime
+    total: int
+    used: int
+    free: int
+    cordoned: int
+    faulty: int
+    reachable: bool
+
+
+def visible_partitions(scope: Scope) -> QuerySet[PartitionLifetime]:
+    """All holdings of partitions that `scope` covers, in no order."""
+    if scope.namespaces is None:
+        return PartitionLifetime.objects.all()
+    return PartitionLifetime.objects.filter(namespace__in=sorted(scope.namespaces))
+
+
+def held_partitions(scope: Scope) -> QuerySet[PartitionLifetime]:
+    """Those that are not released yet."""
+    return visible_partitions(scope).filter(released_at=None)
+
+
+def capacity_now() -> Sequence[ControllerCapacity]:
+    """The newest recorded capacity of each controller, by name."""
+    return [_capacity(change) for change in CapacityChange.objects.raw(_NEWEST_OF_EACH)]
+
+
+def _capacity(change: CapacityChange) -> ControllerCapacity:
+    used = change.total - change.free - change.cordoned - change.faulty
+    return ControllerCapacity(
+        controller=change.controller,
+        at=change.at,
+        total=change.total,
+        used=max(0, used),
+        free=change.free,
+        cordoned=change.cordoned,
+        faulty=change.faulty,
+        reachable=change.reachable,
+    )
