@@ -11,6 +11,7 @@ from partitions.allocator import count_fitting, free_blocks
 from partitions.errors import InvalidControllers
 from partitions.lifecycle import Reason
 from partitions.tracker import MAX_CONTROLLER_LENGTH
+from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -89,6 +90,15 @@ class ControllerView:
         if self.topology is None:
             return 0
         return sum(block.size for block in free_blocks(self._reach(self.topology), self.used))
+
+    @property
+    def faulty(self) -> int:
+        """How many of them are in partitions that are in ERROR: held, and of use to nobody."""
+        if self.topology is None:
+            return 0
+        broken = (one for one in self.partitions if one.ready_state is ReadyState.ERROR)
+        ipus = {ipu for partition in broken for ipu in partition.ipus}
+        return len(ipus & self._reach(self.topology).by_id.keys())
 
     def fitting(self, size: int) -> int:
         """How many partitions of `size` fit now, all at once."""

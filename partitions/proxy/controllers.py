@@ -22,8 +22,8 @@ def controllers_to_json(
 ) -> dict[str, Any]:
     """The controllers in the order of the list, then those that drain; `problem` of the list.
 
-    `total` and `free` count IPUs and are null where the controller does not answer; `untracked`
-    counts the partitions that no job holds.
+    `total`, `free` and `faulty` (in partitions that are in ERROR) count IPUs and are null where the
+    controller does not answer; `untracked` counts the partitions that no job holds.
     """
     live = [entry for entry in entries if entry.phase is not Phase.RELEASED]
     listed = {view.spec.address for view in views}
@@ -48,6 +48,7 @@ def controllers_to_json(
             "draining": False,
             "total": view.total if view.is_reachable else None,
             "free": view.free if view.is_reachable else None,
+            "faulty": view.faulty if view.is_reachable else None,
         }
         for view in views
     ]
@@ -60,6 +61,7 @@ def controllers_to_json(
             "draining": True,
             "total": None,
             "free": None,
+            "faulty": None,
         }
         for address, label in sorted(draining.items())
     ]

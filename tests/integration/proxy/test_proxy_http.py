@@ -175,6 +175,7 @@ async def test_controllers_shows_who_answers_drains_and_holds_strangers(site: Si
                 "draining": False,
                 "total": 32,
                 "free": 26,
+                "faulty": 0,
             }
         ],
         "problem": "",

@@ -148,3 +148,15 @@ def test_a_view_counts_its_cluster_and_allocation_only() -> None:
     assert (silent("a").total, silent("a").free, silent("a").fitting(1)) == (0, 0, 0)
     assert silent("a").smallest_fitting_block(1) == 0
     assert view("a", used=32).smallest_fitting_block(1) == 0
+
+
+def test_faulty_counts_the_ipus_of_partitions_in_error_once_and_only_ours() -> None:
+    spec = ControllerSpec("v1", "a=b", PartitionSettings(allocation_id="x"))
+    partitions = (
+        VipuPartition("good", 4, tuple(IpuId(0, n) for n in range(4)), ReadyState.ACTIVE),
+        VipuPartition("bad", 4, tuple(IpuId(0, n) for n in range(4, 8)), ReadyState.ERROR),
+        VipuPartition("far", 2, (IpuId(7, 0), IpuId(7, 1)), ReadyState.ERROR),
+    )
+    found = ControllerView(spec, fleet_of_machines(8, allocation="x"), partitions)
+    assert (found.total, found.free, found.faulty) == (32, 24, 4)
+    assert silent("v2").faulty == 0
