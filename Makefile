@@ -4,10 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo demo-clean test unit integration conformance e2e chaos bench lint type fmt reference proto constraints
+.PHONY: demo demo-load demo-clean test unit integration conformance e2e chaos bench lint type fmt reference proto constraints
 
 demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
 	@exec $(BIN)/python manage.py demo
+
+demo-load: $(STAMP)       ## a stream of sample jobs in the running demo, until Ctrl-C
+	@exec $(BIN)/python manage.py run_demo_load $(ARGS)
 
 demo-clean:               ## forget the demo's state
 	rm -rf .ipuhub

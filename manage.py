@@ -13,6 +13,7 @@ FULL_SETTINGS, LEAN_SETTINGS = "ipuhub.settings", "ipuhub.settings_lean"
 # in each process of the demo.
 LEAN = {
     "demo": "ipuhub",
+    "run_demo_load": "ipuhub",
     "run_devcluster": "ipuhub",
     "run_kubelet": "ipuhub",
     "run_operator": "jobs",

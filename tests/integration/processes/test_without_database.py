@@ -19,7 +19,8 @@ LOADED = (
 
 
 @pytest.mark.parametrize(
-    "command", ["run_operator", "run_vipu_proxy", "run_devcluster", "run_kubelet", "demo"]
+    "command",
+    ["run_operator", "run_vipu_proxy", "run_devcluster", "run_kubelet", "demo", "run_demo_load"],
 )
 def test_it_starts_without_the_driver_the_models_and_the_kubernetes_package(command: str) -> None:
     code = LOADED.format(command=command, manage=str(ROOT / "manage.py"))
