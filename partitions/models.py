@@ -12,11 +12,13 @@ class PartitionLifetime(models.Model):
     """One holding of a partition by a job, by the tracker's key: reserved to released.
 
     `size` in IPUs; `estimated`: the entry vanished from the tracker, `released_at` is when that
-    was seen and `uncertainty_seconds` how long before it may have been.
+    was seen and `uncertainty_seconds` how long before it may have been. `shard` is the UID of the
+    tracker's ConfigMap that shows the entry.
     """
 
     key = models.TextField(unique=True)
     cluster_uid = models.TextField(default="")
+    shard = models.TextField(default="")
     job_uid = models.TextField()
     namespace = models.TextField()
     job_name = models.TextField()
