@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError
 
 from ipuhub import logs
+from ipuhub.migrating import migrate
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -33,7 +33,7 @@ class Command(BaseCommand):
                 "set IPUHUB_SECRET_KEY or IPUHUB_SECRET_KEY_FILE: 50 random characters"
             )
         try:
-            call_command("migrate", interactive=False, verbosity=0)
+            migrate()
             _ensure_admin(settings.ADMIN_PASSWORD)
         except OperationalError as error:
             raise CommandError(f"the database in DATABASE_URL does not answer: {error}") from error
