@@ -1,0 +1,113 @@
+"""domain: what of a lifetime falls into a range, in Python and as SQL.
+
+A range is [first, until). Instants are cut to whole seconds before they are subtracted: pieces of
+a lifetime that is cut at whole seconds then add up to the whole exactly, and all sums are integers.
+A lifetime without an end lasts to `until`, so a caller passes at most the time of the report. One
+that ends before it begins (clocks differ) has no length, and counts where it begins.
+
+The SQL selects from the tables by name; parameters are those of `bounds`. It is built so that no
+history is scanned: what begins in the range comes from the index of beginnings (in that order),
+and what was carried into it is either short, and then began within the day before, or long, or
+open, for which there are small partial indexes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+SHORT: Final = timedelta(days=1)
+"""Longest lifetime that the index of long ones leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The part of a lifetime that falls into a range."""
+
+    start: datetime
+    end: datetime
+    running: bool
+
+    @property
+    def seconds(self) -> int:
+        """The length in whole seconds."""
+        return whole_seconds(self.start, self.end)
+
+
+def whole_seconds(start: datetime, end: datetime) -> int:
+    """Return the seconds between the two, each cut to its second."""
+    cut = end.replace(microsecond=0) - start.replace(microsecond=0)
+    return cut // timedelta(seconds=1)
+
+
+def clip(
+    began: datetime | None, ended: datetime | None, first: datetime, until: datetime
+) -> Piece | None:
+    """Return what of [began, ended) lies in [first, until); None: nothing does.
+
+    `running`: it goes on beyond `until`.
+    """
+    if began is None or began >= until:
+        return None
+    if began < first and ended is not None and ended <= first:
+        return None
+    start = max(began, first)
+    end = max(until if ended is None else min(ended, until), start)
+    return Piece(start, end, ended is None or ended > until)
+
+
+def bounds(first: datetime, until: datetime) -> dict[str, datetime]:
+    """Return the parameters of POD_PIECES and PARTITION_PIECES for [first, until)."""
+    return {"first": first, "until": max(first, until), "day_before": first - SHORT}
+
+
+def _pieces(table: str, began: str, ended: str, carried: tuple[str, ...]) -> str:
+    """Return the SELECT of all columns of `table`, and `start`, `ended`, `going_on`, `seconds`."""
+    end = f"GREATEST(LEAST({ended}, %(until)s::timestamptz), {{start}})"
+    going_on = f"({ended} IS NULL OR {ended} > %(until)s::timestamptz)"
+
+    def select(start: str, condition: str) -> str:
+        stop = end.format(start=start)
+        seconds = f"floor(date_part('epoch', {stop})) - floor(date_part('epoch', {start}))"
+        return (
+            f"SELECT {table}.*, {start} AS start, {stop} AS stop, {going_on} AS going_on,"  # noqa: S608
+            f" ({seconds})::bigint AS seconds FROM {table} WHERE {condition}"
+        )
+
+    inside = f"{began} >= %(first)s::timestamptz AND {began} < %(until)s::timestamptz"
+    parts = [select(began, inside)]
+    parts += [
+        select("%(first)s::timestamptz", f"{began} < %(first)s::timestamptz AND {condition}")
+        for condition in carried
+    ]
+    return "\nUNION ALL\n".join(parts)
+
+
+_ENDED: Final = "finished_at > %(first)s::timestamptz"
+_LENGTH: Final = "finished_at - scheduled_at"
+_SHORT: Final = "interval '1 day'"
+
+POD_PIECES: Final = _pieces(
+    "usage_podlifetime",
+    "scheduled_at",
+    "finished_at",
+    (
+        f"scheduled_at >= %(day_before)s::timestamptz AND {_ENDED} AND {_LENGTH} <= {_SHORT}",
+        f"{_ENDED} AND {_LENGTH} > {_SHORT}",
+        "finished_at IS NULL",
+    ),
+)
+"""Pods allocated in the range: every column of PodLifetime, with `start`, `stop` (clipped to the
+range), `going_on` (beyond `until`) and `seconds`. Use as `FROM ({POD_PIECES}) AS pods`."""
+
+PARTITION_PIECES: Final = _pieces(
+    "partitions_partitionlifetime",
+    "reserved_at",
+    "released_at",
+    ("released_at > %(first)s::timestamptz", "released_at IS NULL"),
+)
+"""Partitions held in the range, from reserved to released, likewise."""
