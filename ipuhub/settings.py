@@ -182,6 +182,12 @@ TRUST_FORWARDED_PROTO = env.switch(
 ADMIN_PASSWORD = env.text(
     "IPUHUB_ADMIN_PASSWORD", "", doc="Creates the user admin with this password if there is none."
 )
+METRICS_TOKEN = env.text(
+    "IPUHUB_METRICS_TOKEN",
+    "",
+    doc="Bearer token that may read /metrics of the web process, usually "
+    "IPUHUB_METRICS_TOKEN_FILE; an administrator's API token may, too.",
+)
 
 DATABASES = {"default": database_settings(DATABASE_URL)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -194,12 +200,17 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django_htmx",
     "csp",
+    "rest_framework",
+    "drf_spectacular",
+    "django_filters",
+    "django_prometheus",
     "ipuhub",
     "jobs",
     "partitions",
     "usage",
 ]
 MIDDLEWARE = [
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -211,6 +222,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
 TEMPLATES = [
     {
@@ -222,6 +234,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "ipuhub.web.nav.navigation",
             ],
         },
     },
@@ -235,6 +248,7 @@ WSGI_APPLICATION = "ipuhub.wsgi.application"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
+MESSAGE_TAGS = {40: "danger"}  # Tabler has no alert-error
 USE_TZ = True
 TIME_ZONE = "UTC"
 LOGGING_CONFIG = None  # ipuhub.logs, called by each command
@@ -254,7 +268,8 @@ SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_HTTPONLY = True
 SECURE_SSL_REDIRECT = HTTPS
-SECURE_REDIRECT_EXEMPT = ["^healthz$"]
+CSRF_FAILURE_VIEW = "ipuhub.web.problems.csrf_failure"
+SECURE_REDIRECT_EXEMPT = ["^healthz$", "^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS
@@ -271,4 +286,30 @@ CONTENT_SECURITY_POLICY = {
         "form-action": ["'self'"],
         "frame-ancestors": ["'none'"],
     }
+}
+
+# --- API --------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "ipuhub.api.authentication.BearerAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["ipuhub.api.permissions.IsSignedIn"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_FILTER_BACKENDS": ["ipuhub.api.filtering.PageFilterBackend"],
+    "DEFAULT_PAGINATION_CLASS": "ipuhub.api.paging.KeysetPagination",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "ipuhub.api.problems.handle_exception",
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "IPUHub",
+    "DESCRIPTION": "Jobs, partitions and usage. Send `Authorization: Bearer <API token>`. "
+    "Errors are application/problem+json with a sentence in `detail`.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["ipuhub.api.permissions.IsSignedIn"],
+    "SCHEMA_PATH_PREFIX": "/api/v1/",
+    "COMPONENT_SPLIT_REQUEST": True,
 }

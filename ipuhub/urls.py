@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.contrib.auth.views import LoginView, LogoutView
-from django.urls import path
+from django.urls import include, path
 
+from ipuhub.web.account import revoke_token, tokens
+from ipuhub.web.metrics import metrics
 from ipuhub.web.overview import healthz, overview
 
 if TYPE_CHECKING:
@@ -14,8 +16,17 @@ if TYPE_CHECKING:
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview, name="overview"),
+    path("jobs/", include("jobs.urls")),
+    path("partitions/", include("partitions.urls")),
+    path("", include("usage.urls")),  # /usage/... and, as its old readers expect, /report/...
+    path("api/v1/", include("ipuhub.api.urls")),
+    path("account/tokens/", tokens, name="account-tokens"),
+    path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),
     path("healthz", healthz, name="healthz"),
+    path("metrics", metrics, name="metrics"),
     path("login/", LoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
 ]
-handler403 = "ipuhub.web.overview.permission_denied"
+handler403 = "ipuhub.web.problems.permission_denied"
+handler404 = "ipuhub.web.problems.not_found"
+handler500 = "ipuhub.web.problems.server_error"

@@ -2,7 +2,12 @@
 (() => {
   const ACTIVE = 3000, IDLE = 60000;
   const refresh = () => {
-    document.querySelectorAll("[data-live]").forEach((part) => window.htmx.trigger(part, "refresh"));
+    document.querySelectorAll("[data-live]").forEach((part) => {
+      // Somebody choosing text in the part, or typing there, is not disturbed.
+      const chosen = document.getSelection();
+      if (chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode)) return;
+      window.htmx.trigger(part, "refresh");
+    });
     schedule();
   };
   let timer;
@@ -10,6 +15,26 @@
     clearTimeout(timer);
     timer = setTimeout(refresh, document.hidden ? IDLE : ACTIVE);
   };
+  // A part that has not changed is answered with 304 and stays as it is, focus included.
+  document.addEventListener("htmx:configRequest", (event) => {
+    const { elt, headers } = event.detail;
+    if (elt.dataset.live !== undefined && elt.dataset.etag) headers["If-None-Match"] = elt.dataset.etag;
+  });
+  // Where the part was replaced, the focus goes back to the same link, and a new count is said once.
+  let focused = null;
+  document.addEventListener("htmx:beforeSwap", () => {
+    const here = document.activeElement;
+    focused = here && here.closest("[data-live]") ? here.getAttribute("href") : null;
+  });
+  document.addEventListener("htmx:afterSettle", () => {
+    if (focused) {
+      const again = [...document.querySelectorAll("[data-live] a")].find((a) => a.getAttribute("href") === focused);
+      if (again) again.focus({ preventScroll: true });
+      focused = null;
+    }
+    const said = document.getElementById("said"), part = document.querySelector("[data-say]");
+    if (said && part && said.textContent !== part.dataset.say) said.textContent = part.dataset.say;
+  });
   document.addEventListener("visibilitychange", () => (document.hidden ? schedule() : refresh()));
   schedule();
 })();

@@ -1,0 +1,82 @@
+"""glue: lists of the API come in pages, with a link to the next one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rest_framework.exceptions import ValidationError
+from rest_framework.pagination import BasePagination
+from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
+
+from ipuhub.keyset import CursorError, read_page
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+    from rest_framework.request import Request
+    from rest_framework.views import APIView
+
+PAGE_SIZE, MAX_PAGE_SIZE = 100, 1000
+
+
+class KeysetPagination(BasePagination):
+    """`{"next": url or null, "results": [...]}` in the order of the view's `ordering`."""
+
+    _next: str | None = None
+
+    def paginate_queryset(
+        self, queryset: QuerySet[Any], request: Request, view: APIView | None = None
+    ) -> list[Any]:
+        """Return one page of rows. Raises ValidationError for a cursor or size of no use."""
+        size = _size(request.query_params.get("page_size"))
+        order = getattr(view, "ordering", ("created_at", "id"))
+        try:
+            page = read_page(queryset, order, request.query_params.get("cursor", ""), size)
+        except CursorError as error:
+            raise ValidationError({"cursor": [str(error).removeprefix("cursor: ")]}) from error
+        if page.next_cursor:
+            here = request.build_absolute_uri()
+            self._next = replace_query_param(here, "cursor", page.next_cursor)
+        return list(page.rows)
+
+    def get_paginated_response(self, data: Any) -> Response:
+        """Return the page with the link to the next."""
+        return Response({"next": self._next, "results": data})
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Describe such an answer."""
+        link = {"type": "string", "format": "uri", "nullable": True, "description": "Next page."}
+        return {
+            "type": "object",
+            "required": ["next", "results"],
+            "properties": {"next": link, "results": schema},
+        }
+
+    def get_schema_operation_parameters(self, _view: APIView) -> list[dict[str, Any]]:
+        """Describe the two parameters."""
+        size = {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE, "default": PAGE_SIZE}
+        return [
+            _parameter("cursor", "Where to go on: from `next`.", {"type": "string"}),
+            _parameter("page_size", "Rows of a page.", size),
+        ]
+
+
+def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "required": False,
+        "in": "query",
+        "description": description,
+        "schema": schema,
+    }
+
+
+def _size(text: str | None) -> int:
+    if text is None:
+        return PAGE_SIZE
+    if not (
+        text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MAX_PAGE_SIZE
+    ):
+        message = f"must be a whole number from 1 to {MAX_PAGE_SIZE}, not {text!r}."
+        raise ValidationError({"page_size": [message]})
+    return int(text)

@@ -1,0 +1,80 @@
+"""glue: errors of the API as application/problem+json (RFC 9457), each with a sentence."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
+from django.core.exceptions import ValidationError as DjangoValidationError
+from django.http import Http404, JsonResponse
+from rest_framework import exceptions
+from rest_framework.views import exception_handler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rest_framework.response import Response
+
+CONTENT_TYPE = "application/problem+json"
+_SENTENCES = {
+    HTTPStatus.NOT_FOUND: "There is nothing at this address, or you have no access to it.",
+    HTTPStatus.FORBIDDEN: "You have no access to this. Ask an administrator to grant it.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "Something went wrong on our side; the log has the error.",
+}
+
+
+def problem(status: int, detail: str = "", **extra: Any) -> dict[str, Any]:
+    """Return the document that says what is wrong; without `detail` the status' own sentence."""
+    known = HTTPStatus(status)
+    sentence = detail or _SENTENCES.get(known, known.description or known.phrase)
+    return {
+        "type": "about:blank",
+        "title": known.phrase,
+        "status": status,
+        "detail": sentence,
+        **extra,
+    }
+
+
+def problem_answer(status: int, detail: str = "", **extra: Any) -> JsonResponse:
+    """Return a problem as a plain Django answer, for what fails outside the API's views."""
+    return JsonResponse(problem(status, detail, **extra), status=status, content_type=CONTENT_TYPE)
+
+
+def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response | None:
+    """Answer `error` with a problem; None (a 500 with its traceback in the log) for a bug."""
+    sentence = _own_sentence(error)
+    if isinstance(error, DjangoValidationError):
+        error = exceptions.ValidationError(error.messages)
+    answer = exception_handler(error, dict(context))
+    if answer is None:
+        return None
+    extra: dict[str, Any] = {}
+    if isinstance(error, exceptions.ValidationError):
+        sentence, extra = _sentences(answer.data), {"errors": answer.data}
+    elif isinstance(error, exceptions.APIException):
+        sentence = str(error.detail)
+    answer.data = problem(answer.status_code, sentence, **extra)
+    answer.content_type = CONTENT_TYPE
+    return answer
+
+
+def _own_sentence(error: Exception) -> str:
+    """Return what was said when Django's own exception was raised (DRF would drop it)."""
+    if isinstance(error, Http404 | DjangoPermissionDenied) and error.args:
+        text = error.args[0]
+        return text if isinstance(text, str) and text.endswith(".") else ""
+    return ""
+
+
+def _sentences(errors: Any) -> str:
+    """Return all messages of a validation error in one line, each after its field."""
+    if isinstance(errors, dict):
+        return " ".join(
+            _sentences(value) if key == "non_field_errors" else f"{key}: {_sentences(value)}"
+            for key, value in errors.items()
+        )
+    if isinstance(errors, list):
+        return " ".join(_sentences(each) for each in errors)
+    return str(errors)

@@ -1,0 +1,40 @@
+"""glue: `manage.py grant_namespace`: let a user see a namespace."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub.models import NamespaceGrant
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class Command(BaseCommand):
+    help = "Lets a user who is no administrator see a namespace; --revoke takes it back."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("user")
+        parser.add_argument("namespace")
+        parser.add_argument("--revoke", action="store_true")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        user = get_user_model().objects.filter(username=options["user"]).first()
+        namespace = options["namespace"]
+        if user is None:
+            raise CommandError(f"there is no user {options['user']!r}")
+        if not _LABEL.fullmatch(namespace):
+            raise CommandError(f"{namespace!r} is no name of a namespace (such as team-a)")
+        if options["revoke"]:
+            NamespaceGrant.objects.filter(user=user, namespace=namespace).delete()
+        else:
+            NamespaceGrant.objects.get_or_create(user=user, namespace=namespace)
+        seen = NamespaceGrant.objects.filter(user=user).order_by("namespace")
+        names = ", ".join(seen.values_list("namespace", flat=True)) or "none"
+        self.stdout.write(f"{user} sees: {'all (administrator)' if user.is_staff else names}")

@@ -1,0 +1,34 @@
+"""glue: `manage.py make_api_token`: a key to the API for a tool."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from ipuhub.tokens import make_token
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(BaseCommand):
+    help = "Makes an API token with the rights of a user and prints it, this once."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("user")
+        parser.add_argument("--name", default="command line", help="what the token is for")
+        parser.add_argument("--days", type=int, default=0, help="its life; 0: no end")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        user = get_user_model().objects.filter(username=options["user"]).first()
+        if user is None:
+            raise CommandError(f"there is no user {options['user']!r}; createsuperuser makes one")
+        now, days = timezone.now(), options["days"]
+        if not 0 <= days <= 36500:
+            raise CommandError(f"--days must be 0 (no end) to 36500, not {days}")
+        end = now + dt.timedelta(days=days) if days else None
+        self.stdout.write(make_token(user, options["name"], now, end)[1])

@@ -1,0 +1,59 @@
+"""glue: a user's own API tokens: make, see once, revoke."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from django import forms
+from django.contrib import messages
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from ipuhub.models import ApiToken
+from ipuhub.tokens import make_token
+from ipuhub.web.htmx import signed_in
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+
+class TokenForm(forms.Form):
+    """What a new token needs."""
+
+    name = forms.CharField(max_length=100, strip=True)
+    days = forms.TypedChoiceField(
+        choices=[("30", "30 days"), ("90", "90 days"), ("365", "one year"), ("0", "no end")],
+        coerce=int,
+        initial="90",
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+@never_cache
+def tokens(request: HttpRequest) -> HttpResponse:
+    """Show one's tokens; a POST makes one and shows its text, this once."""
+    form = TokenForm(request.POST or None)
+    text = ""
+    if form.is_valid():
+        now = timezone.now()
+        days = form.cleaned_data["days"]
+        end = now + dt.timedelta(days=days) if days else None
+        _token, text = make_token(request.user, form.cleaned_data["name"], now, end)  # type: ignore[arg-type]
+        form = TokenForm()
+    mine = ApiToken.objects.filter(user_id=request.user.pk).order_by("-created_at", "-id")
+    context = {"form": form, "text": text, "tokens": mine, "now": timezone.now()}
+    return render(request, "account/tokens.html", context, status=400 if form.errors else 200)
+
+
+@require_POST
+@signed_in
+def revoke_token(request: HttpRequest, number: int) -> HttpResponse:
+    """Delete one of one's own tokens: it stops working at once."""
+    token = get_object_or_404(ApiToken, pk=number, user_id=request.user.pk)
+    token.delete()
+    messages.success(request, f"The token {token.name} no longer works.")
+    return redirect("account-tokens")

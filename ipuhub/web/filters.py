@@ -1,0 +1,129 @@
+"""glue: the filters of a list, one class for its page, its exports and its API.
+
+A filter class is a django-filter FilterSet over `Filters`. Its rules: what is not understood is
+refused with a sentence (400), never ignored; asking for a namespace one may not see is refused
+(403) rather than answered with nothing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import django_filters
+from django import forms
+from django.core.exceptions import ValidationError
+
+from ipuhub.web.access import require_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from django.contrib.auth.base_user import AbstractBaseUser
+    from django.contrib.auth.models import AnonymousUser
+    from django.db.models import Model, QuerySet
+    from django.http import QueryDict
+
+    _M = TypeVar("_M", bound=Model)
+
+OF_THE_LIST = frozenset({"cursor", "page_size", "format"})  # parameters that are no filters
+
+
+class BadFilter(ValidationError):  # noqa: N818  # as Http404: the answer, not a bug
+    """Some parameters cannot be used; `messages` are sentences that begin with their names."""
+
+
+class InstantField(forms.CharField):
+    """A day (2026-11-21) or an instant (2026-11-21T10:00:00Z); UTC where no zone is given.
+
+    With `end` a day means its end, so that a range of days includes the last one.
+    """
+
+    def __init__(self, *, end: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self._end = end
+
+    def clean(self, value: Any) -> Any:
+        """Return an aware instant, or None. Raises ValidationError."""
+        text = super().clean(value)
+        if not text:
+            return None
+        try:
+            return self._read(text.replace(" ", "+"))  # a `+` that was not escaped in the URL
+        except (ValueError, OverflowError):
+            raise ValidationError(
+                f"{text!r} is no date. Write 2026-11-21 or 2026-11-21T10:00:00Z."
+            ) from None
+
+    def _read(self, text: str) -> dt.datetime:
+        if len(text) == len("2026-11-21"):
+            day = dt.datetime.combine(dt.date.fromisoformat(text), dt.time(), dt.UTC)
+            return day + dt.timedelta(days=1) if self._end else day
+        instant = dt.datetime.fromisoformat(text)
+        if instant.tzinfo is None:
+            return instant.replace(tzinfo=dt.UTC)
+        return instant.astimezone(dt.UTC)
+
+
+class InstantFilter(django_filters.Filter):  # type: ignore[misc]
+    """From a day or instant on (`lookup_expr="gte"`), or before its end (`"lt"`, `end=True`)."""
+
+    field_class = InstantField
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        kind = "date" if options.pop("date_input", True) else "text"
+        widget = forms.TextInput(attrs={"type": kind})
+        super().__init__(*arguments, **{"widget": widget, **options})
+
+
+class Filters(django_filters.FilterSet):  # type: ignore[misc]
+    """Base of all filter classes; gives the page's controls their look."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for name, field in self.form.fields.items():
+            select = isinstance(field.widget, forms.Select)
+            field.widget.attrs["class"] = "form-select" if select else "form-control"
+            field.widget.attrs["id"] = f"filter-{name}"
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether anything narrows the list."""
+        return any(self.data.get(name) for name in self.filters)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What is wrong with the parameters."""
+        found = [f"{name}: {text}" for name, texts in self.form.errors.items() for text in texts]
+        known = sorted(self.filters)
+        unknown = sorted(set(self.data) - set(known) - OF_THE_LIST)
+        return found + [
+            f"{name}: there is no such filter. Known: {', '.join(known)}." for name in unknown
+        ]
+
+
+def bind_filters(
+    kind: type[Filters],
+    params: QueryDict | Mapping[str, str],
+    rows: QuerySet[_M],
+    user: AbstractBaseUser | AnonymousUser,
+) -> Filters:
+    """Return the filters of a request, checked. Raises BadFilter and PermissionDenied."""
+    bound = kind(params, queryset=rows)
+    if sentences := bound.sentences:
+        raise BadFilter(sentences)
+    namespace = bound.form.cleaned_data.get("namespace")
+    if namespace:
+        require_namespace(user, namespace)
+    return bound
+
+
+def apply_filters(
+    kind: type[Filters],
+    params: QueryDict | Mapping[str, str],
+    rows: QuerySet[_M],
+    user: AbstractBaseUser | AnonymousUser,
+) -> QuerySet[_M]:
+    """Return the rows that pass the request's filters. Raises BadFilter and PermissionDenied."""
+    narrowed: QuerySet[_M] = bind_filters(kind, params, rows, user).qs
+    return narrowed

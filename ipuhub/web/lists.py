@@ -1,0 +1,191 @@
+"""glue: a list is declared once and gives page, polled fragment, CSV twin and JSON twin.
+
+Example, all there is to the page of partitions (`partitions/views.py`)::
+
+    COLUMNS = (
+        Column("phase", "Phase", lambda p: p.phase, kind="badge"),
+        Column("partition", "Partition", lambda p: p.partition, kind="code"),
+        Column("namespace", "Namespace", lambda p: p.namespace),
+        Column("job", "Job", lambda p: p.job_name, link=lambda p: f"/jobs/{p.job_uid}/"),
+        Column("ipus", "IPUs", lambda p: p.size, kind="number"),
+        Column("reserved_at", "Age", lambda p: p.reserved_at, kind="age"),
+        Column("message", "", lambda p: p.message, kind="export"),      # in the twins only
+    )
+    partition_list = ListPage(
+        title="Partitions", noun="partition", columns=COLUMNS, filters=PartitionFilters,
+        select=visible_partitions,             # (Scope) -> QuerySet, in selectors.py
+        order=("reserved_at", "id"), empty="A job's partition appears here once reserved.",
+    ).view                                     # path("", partition_list, name="list")
+
+Kinds: text, number, time, age, badge (colour by `ipuhub.web.colours`), code, note, export. Rows
+are newest first by `order`, a time and a unique number with an index. Filters stand in the URL;
+a filter that is not understood is a 400 and a foreign namespace a 403, each with a sentence.
+`template` may extend `lists/page.html`; `more(request)` adds to its context. Twins: `?format=csv`
+and `?format=json`, all rows of the filters, the columns' `value` as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from ipuhub.keyset import CursorError, read_page
+from ipuhub.web.access import scope_of
+from ipuhub.web.colours import colour_of
+from ipuhub.web.etag import fragment_etag, not_modified, tagged
+from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.filters import BadFilter, bind_filters
+from ipuhub.web.htmx import signed_in, wants_fragment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from django.db.models import QuerySet
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+
+    from ipuhub.keyset import Page
+    from ipuhub.web.access import Scope
+    from ipuhub.web.filters import Filters
+
+PAGE_SIZE = 50
+COUNTED_TO = 10_000  # counting on would cost more than the page
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: `key` in the twins, `label` on the page, `value` out of a row."""
+
+    key: str
+    label: str
+    value: Callable[[Any], object]
+    kind: str = "text"
+    link: Callable[[Any], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What the template shows in one place."""
+
+    value: object
+    kind: str
+    label: str
+    href: str = ""
+    colour: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What one answer shows."""
+
+    filters: Filters
+    page: Page[Any]
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListPage:
+    """A list: page, fragment and twins. See the module's example."""
+
+    title: str
+    noun: str
+    filters: type[Filters]
+    columns: Sequence[Column]
+    select: Callable[[Scope], QuerySet[Any]]
+    order: tuple[str, str] = ("created_at", "id")
+    empty: str = ""
+    template: str = "lists/page.html"
+    more: Callable[[HttpRequest], dict[str, Any]] | None = None
+
+    @property
+    def view(self) -> Callable[..., HttpResponseBase]:
+        """The Django view."""
+        return require_safe(signed_in(self._answer))
+
+    @property
+    def shown_columns(self) -> list[Column]:
+        """The columns of the page."""
+        return [column for column in self.columns if column.kind != "export"]
+
+    def _answer(self, request: HttpRequest) -> Any:
+        rows = self.select(scope_of(request.user))
+        try:
+            bound = bind_filters(self.filters, request.GET, rows, request.user)
+            kind = request.GET.get("format", "")
+            if kind:
+                return self._export(kind, bound.qs)
+            page = read_page(bound.qs, self.order, request.GET.get("cursor", ""), PAGE_SIZE)
+        except BadFilter as error:
+            return self._refuse(request, error.messages)
+        except CursorError as error:
+            return self._refuse(request, [str(error)])
+        return self._show(request, _Content(bound, page, bound.qs[: COUNTED_TO + 1].count()))
+
+    def _export(self, kind: str, rows: QuerySet[Any]) -> Any:
+        if kind not in FORMATS:
+            raise BadFilter([f"format: {kind!r} is none of {', '.join(FORMATS)}."])
+        ordered = rows.order_by(*(f"-{name}" for name in self.order))
+        return export(kind, self.columns, ordered.iterator(chunk_size=2000), f"{self.noun}s")
+
+    def _show(self, request: HttpRequest, content: _Content) -> HttpResponseBase:
+        lines = [self._cells(row) for row in content.page.rows]
+        extra = self.more(request) if self.more else {}
+        tag = fragment_etag(request, lines, content.count, content.page.next_cursor, extra)
+        if same := not_modified(request, tag):
+            return same
+        context = {
+            "filter": content.filters,
+            "lines": lines,
+            "count": min(content.count, COUNTED_TO),
+            "uncounted": content.count > COUNTED_TO,
+            "older": _with(request, cursor=content.page.next_cursor),
+            "csv": _with(request, format="csv"),
+            "json": _with(request, format="json"),
+            "etag": tag,
+            **extra,
+        }
+        return tagged(self._render(request, context, 200), tag)
+
+    def _cells(self, row: Any) -> list[Cell]:
+        return [_cell(column, row) for column in self.shown_columns]
+
+    def _refuse(self, request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
+        bound = self.filters(request.GET, queryset=self.select(scope_of(request.user)).none())
+        extra = self.more(request) if self.more else {}
+        return self._render(request, {"filter": bound, "problems": sentences, **extra}, 400)
+
+    def _render(self, request: HttpRequest, context: dict[str, Any], status: int) -> Any:
+        fragment = wants_fragment(request)
+        general = {
+            "list": self,
+            "now": timezone.now(),
+            "fragment": fragment,
+            "here": request.get_full_path(),
+            "first": _with(request),
+            "on_first": not request.GET.get("cursor"),
+        }
+        template = "lists/_rows.html" if fragment else self.template
+        return render(request, template, general | context, status=status)
+
+
+def _cell(column: Column, row: Any) -> Cell:
+    value = column.value(row)
+    href = column.link(row) if column.link else ""
+    colour = colour_of(str(value)) if column.kind == "badge" else ""
+    return Cell(value, column.kind, column.label, href, colour)
+
+
+def _with(request: HttpRequest, **parameters: str | None) -> str:
+    """Return this address with its filters and these parameters; empty where one is None."""
+    if None in parameters.values():
+        return ""
+    query = request.GET.copy()
+    for name in ("cursor", "format"):
+        query.pop(name, None)
+    for name, value in parameters.items():
+        query[name] = value or ""
+    return f"{request.path}?{query.urlencode()}" if query else request.path

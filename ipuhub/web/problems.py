@@ -1,0 +1,57 @@
+"""glue: refusals: a page for people, a line for a polled part, problem+json for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.http import HttpResponse
+from django.shortcuts import render
+
+from ipuhub.api.problems import problem_answer
+from ipuhub.web.htmx import wants_fragment
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponseBase
+
+_ADMINS_ONLY = "This page shows every namespace and is for administrators. Ask one for access."
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """Say in words why something is refused (Django names the arguments)."""
+    return _refuse(request, 403, str(exception) or _ADMINS_ONLY)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """Say that there is no such page or object."""
+    said = exception.args[0] if exception.args else ""
+    return _refuse(request, 404, said if isinstance(said, str) and said.endswith(".") else "")
+
+
+def server_error(request: HttpRequest) -> HttpResponseBase:
+    """Say that the fault is ours; renders nothing that could fail again."""
+    if _is_program(request):
+        return problem_answer(500)
+    return render(request, "500.html", status=500)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponseBase:
+    """Say what to do about a form without its token."""
+    del reason
+    return _refuse(request, 403, "This form is out of date. Reload the page and send it again.")
+
+
+def _refuse(request: HttpRequest, status: int, sentence: str) -> HttpResponseBase:
+    if _is_program(request):
+        return problem_answer(status, sentence)
+    if wants_fragment(request):
+        return render(request, "_problem.html", {"sentence": sentence}, status=status)
+    if not hasattr(request, "user"):  # refused before anybody could be signed in
+        return HttpResponse(sentence, status=status, content_type="text/plain")
+    return render(request, f"{status}.html", {"sentence": sentence}, status=status)
+
+
+def _is_program(request: HttpRequest) -> bool:
+    accept = request.headers.get("Accept", "")
+    return request.path.startswith("/api/") or accept.startswith(
+        ("application/json", "application/problem+json")
+    )

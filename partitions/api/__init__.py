@@ -1,0 +1,1 @@
+"""The part of /api/v1/ that belongs to partitions."""
