@@ -54,6 +54,9 @@ class JobRecord(models.Model):
                 name="job_alive",
                 condition=Q(deleted_at=None, completed_at=None),
             ),
+            models.Index(
+                F("completed_at").desc(), name="job_ended", condition=Q(completed_at__isnull=False)
+            ),
         ]
 
     def __str__(self) -> str:

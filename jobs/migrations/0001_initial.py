@@ -68,6 +68,11 @@ class Migration(migrations.Migration):
                         condition=models.Q(("completed_at", None), ("deleted_at", None)),
                         name="job_alive",
                     ),
+                    models.Index(
+                        models.OrderBy(models.F("completed_at"), descending=True),
+                        condition=models.Q(("completed_at__isnull", False)),
+                        name="job_ended",
+                    ),
                 ],
             },
         ),
