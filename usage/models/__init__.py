@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from usage.models.lifetimes import PodLifetime
+from usage.models.reports import MonthReport, ReportChunk, ReportRow, ReportRun, ReportState
 
-__all__ = ["PodLifetime"]
+__all__ = ["MonthReport", "PodLifetime", "ReportChunk", "ReportRow", "ReportRun", "ReportState"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from django.db import connection
@@ -65,6 +66,6 @@ def test_pieces_of_every_month_add_up_to_the_lifetime():
     months = [at(f"{edge}T00:00") for edge in edges]
     seconds = [
         _rows(POD_PIECES, "uid", *pair).get("long", (0, 0, 0, 0))[3]
-        for pair in zip(months, months[1:], strict=False)
+        for pair in pairwise(months)
     ]
     assert seconds == [30, 30 * 86400, 31 * 86400, 30]

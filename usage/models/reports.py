@@ -1,0 +1,135 @@
+"""glue: month reports, their rows and files, and the runs that make them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+
+
+class ReportState(models.TextChoices):
+    """How final a month's report is."""
+
+    OPEN = "open", "the month is not over: it grows with each run"
+    PROVISIONAL = "provisional", "last month: late facts still enter it until the next month ends"
+    CLOSED = "closed", "final: it does not change any more"
+
+
+class MonthReport(models.Model):
+    """One version of one month's report; `month` is YYYY-MM in `zone`.
+
+    It knows what happened before `generated_at`; the watch of pods had then seen everything
+    until `complete_until` (none: nobody watched). `lifetimes` counts the lines of the details.
+    `digests` are SHA-256 sums by file: `summary`, `summary-primehub` and, where the details are
+    stored, `details`, `details-primehub`. An open or provisional month keeps its newest version
+    only; a closed one is never written again.
+    """
+
+    month = models.CharField(max_length=7)
+    version = models.IntegerField()
+    state = models.CharField(max_length=11, choices=ReportState.choices)
+    zone = models.TextField()
+    first = models.DateTimeField()
+    end = models.DateTimeField()
+    generated_at = models.DateTimeField()
+    complete_until = models.DateTimeField(null=True)
+    lifetimes = models.BigIntegerField()
+    digests = models.JSONField(default=dict)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["month", "version"], name="month_report_version")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.month}, version {self.version}"
+
+
+class ReportRow(models.Model):
+    """One line of a summary: exact sums of resource times whole seconds.
+
+    Lines of component `partition` carry only `partition_ipu_seconds`, the others never, so that no
+    column counts anything twice. `pods` and `estimated` count lifetimes (of partitions: 0 pods).
+    """
+
+    report = models.ForeignKey(
+        MonthReport, on_delete=models.CASCADE, related_name="rows", db_index=False
+    )
+    namespace = models.TextField()
+    group = models.TextField()
+    user = models.TextField()
+    user_verified = models.BooleanField()
+    component = models.TextField()
+    instance_type = models.TextField()
+    running = models.BooleanField()
+    lifetimes = models.BigIntegerField()
+    pods = models.BigIntegerField()
+    estimated = models.BigIntegerField()
+    seconds = models.DecimalField(max_digits=40, decimal_places=0)
+    millicore_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+    byte_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+    gpu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+    micro_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+    partition_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["report", "id"], name="report_row_order")]
+
+    def __str__(self) -> str:
+        return f"{self.report_id}: {self.namespace}/{self.group}/{self.user}/{self.component}"
+
+
+class ReportChunk(models.Model):
+    """A piece of at most 1 MiB of a closed month's details, in one profile, in order."""
+
+    report = models.ForeignKey(
+        MonthReport, on_delete=models.CASCADE, related_name="chunks", db_index=False
+    )
+    profile = models.CharField(max_length=16)
+    number = models.IntegerField()
+    data = models.BinaryField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["report", "profile", "number"], name="report_chunk")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.report_id}: {self.profile} {self.number}"
+
+
+class ReportRun(models.Model):
+    """One run of the reports: what it is to make, how far it is, and what became of it."""
+
+    class State(models.TextChoices):
+        """Where a run stands."""
+
+        QUEUED = "queued", "waiting for a worker"
+        RUNNING = "running", "at work"
+        DONE = "done", "finished"
+        REFUSED = "refused", "not done: another run was at work"
+        FAILED = "failed", "failed"
+
+    state = models.CharField(max_length=8, choices=State.choices, default=State.QUEUED)
+    cause = models.TextField(default="")
+    requested_by = models.TextField(default="")
+    requested_at = models.DateTimeField()
+    month = models.CharField(max_length=7, default="")
+    months = models.JSONField(default=list)
+    done = models.IntegerField(default=0)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    message = models.TextField(default="")
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["-requested_at", "-id"], name="report_run_newest")
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.pk} ({self.state})"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.state in {self.State.DONE, self.State.REFUSED, self.State.FAILED}
