@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from partitions.sweep import Sweep
 
 _HOLDER: Final = "/v1/partitions/{uid}/{instance}"
+# Recording is a right of its own: who has it may not reserve or reset partitions.
+_ACKNOWLEDGE: Final = "acknowledge"
 _DONE: Final = frozenset({Phase.ACTIVE.value, Phase.ERROR.value})
 
 
@@ -109,7 +111,7 @@ class Routes:
 
     async def acknowledge(self, request: web.Request) -> web.Response:
         """`POST /v1/recorded`: a recorder has stored these tombstones."""
-        await self._require(request, "update")
+        await self._require(request, _ACKNOWLEDGE)
         names = await bodies.read_names(request)
         return _json({"acknowledged": await self._parts.service.acknowledge(names)})
 

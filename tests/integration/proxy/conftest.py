@@ -220,6 +220,7 @@ async def site(world: World) -> AsyncIterator[Site]:
     proxy = await world.start()
     reviews = FakeReviews()
     reviews.rights = {("operator", verb, "") for verb in ("get", "list", "update", "delete")}
+    reviews.rights |= {("prober", verb, "") for verb in ("list", "acknowledge")}
     health = Health()
     parts = Parts(proxy.store, proxy.fleet, proxy.service, proxy.sweep, Access(reviews), health)
     runner = web.AppRunner(build_app(parts), access_log=None)

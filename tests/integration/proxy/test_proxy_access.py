@@ -53,7 +53,10 @@ async def test_a_user_may_do_only_what_he_may_in_the_jobs_namespace(site: Site) 
     ] == 403
     for path in ("/v1/partitions", "/v1/controllers"):
         assert (await site.get(path, user="blue"))[0] == 403
-    assert (await site.send("POST", "/v1/recorded", user="blue", json={"uids": []}))[0] == 403
+    # Who reserves does not record, and the other way round.
+    for user in ("blue", "operator"):
+        assert (await site.send("POST", "/v1/recorded", user=user, json={"uids": []}))[0] == 403
+    assert (await site.put("own", user="prober"))[0] == 403
     assert (await site.send("DELETE", "/v1/partitions/uid-mine/0", user="blue"))[0] == 200
 
 

@@ -144,7 +144,7 @@ async def test_recorded_acknowledges_tombstones(site: Site) -> None:
     await site.put()
     await site.send("DELETE", "/v1/partitions/uid-job/0", user="operator")
     status, text = await site.send(
-        "POST", "/v1/recorded", user="operator", json={"uids": ["uid-job", "unknown"]}
+        "POST", "/v1/recorded", user="prober", json={"uids": ["uid-job", "unknown"]}
     )
     assert (status, json.loads(text)) == (200, {"acknowledged": 1})
     assert site.world.entry().recorded
@@ -152,7 +152,7 @@ async def test_recorded_acknowledges_tombstones(site: Site) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"uids": "uid"}, {"uids": [1]}, {"uids": ["u"] * 10_001}])
 async def test_recorded_refuses_what_is_no_list_of_names(site: Site, body: object) -> None:
-    status, _ = await site.send("POST", "/v1/recorded", user="operator", json=body)
+    status, _ = await site.send("POST", "/v1/recorded", user="prober", json=body)
     assert status == 400
 
 

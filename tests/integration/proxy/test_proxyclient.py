@@ -32,6 +32,10 @@ async def operator() -> str:
     return "operator"
 
 
+async def prober() -> str:
+    return "prober"
+
+
 @pytest.fixture
 async def client(site: Site) -> AsyncIterator[ProxyClient]:
     async with ProxyClient(site.url + "/", operator) as made:
@@ -74,7 +78,8 @@ async def test_acknowledged_records_are_marked(client: ProxyClient, site: Site) 
     await client.ensure(**JOB)
     await client.release("uid-job", 0)
     (record,) = await client.list()
-    await client.acknowledge([record.key])
+    async with ProxyClient(site.url, prober) as recorder:
+        await recorder.acknowledge([record.key])
     assert site.world.entry().recorded
 
 
