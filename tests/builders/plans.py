@@ -1,0 +1,62 @@
+"""What tests of plans build and read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jobs.actions import (
+    CreateChild,
+    PatchStatus,
+)
+from jobs.plan import plan
+from tests.builders.ipujobs import (
+    NOW,
+    observed,
+    partition,
+)
+
+if TYPE_CHECKING:
+    from jobs.actions import (
+        Plan,
+    )
+    from jobs.observed import Observed
+    from tests.builders.ipujobs import (
+        IPUJobBuilder,
+    )
+
+
+def steps(planned: Plan) -> list[str]:
+    return [step.name for step in planned.steps]
+
+
+def created(planned: Plan) -> list[str]:
+    return [
+        f"{a.kind} {a.manifest['metadata']['name']}"
+        for a in planned.actions
+        if isinstance(a, CreateChild)
+    ]
+
+
+def status(planned: Plan) -> dict[str, Any]:
+    (patch,) = [a for a in planned.actions if isinstance(a, PatchStatus)]
+    return patch.status
+
+
+def truth(planned: Plan) -> tuple[str, str, str]:
+    """Type, reason and message of the condition that becomes True."""
+    (now_true,) = [c for c in status(planned)["conditions"] if c["status"] == "True"]
+    return now_true["type"], now_true["reason"], now_true["message"]
+
+
+def up(job: IPUJobBuilder, *pods: Any, **more: Any) -> Observed:
+    """A job with an active partition and its children."""
+    return observed(job.build(), *pods, partitions=(partition(),), with_children=True, **more)
+
+
+def settled(job: IPUJobBuilder, *pods: Any) -> Observed:
+    """The world after the status of the running job was written."""
+    seen = up(job, *pods)
+    patch = status(plan(seen, NOW))
+    stored = {**seen.status(), **patch}
+    return replace(seen, job={**(seen.job or {}), "status": stored})

@@ -1,0 +1,154 @@
+"""Whole passes: jobs that wait for IPUs or for the proxy, and what is known of partitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from jobs.partitionfacts import PartitionFacts
+from tests.builders.ipujobs import NOW, at, ipujob
+from tests.builders.passes import started
+from tests.fakes.jobworld import JobWorld
+from tests.fakes.partitions import FakePartitions, Record
+
+
+async def test_jobs_that_do_not_fit_wait_with_the_reason_and_then_run() -> None:
+    world = JobWorld(ipus=4)
+    world.kube.add_job(ipujob("first").build())
+    await world.until(lambda: world.state("first") == "Running", launcher_exit=None)
+    world.kube.add_job(ipujob("second").build())
+    await world.run(4, launcher_exit=None)
+    assert world.condition("second")["reason"] == "NoCapacity"
+    assert "4 IPUs are needed, 0 are free" in world.condition("second")["message"]
+    world.kube.delete_job("first")
+    await world.until(lambda: world.state("second") == "Running", launcher_exit=None)
+
+
+async def test_a_waiting_job_can_be_deleted() -> None:
+    world = JobWorld(ipus=2)
+    world.kube.add_job(ipujob().build())
+    await world.run(4)
+    assert world.condition()["reason"] == "NoCapacity"
+    world.kube.delete_job("sample")
+    await world.run(4)
+    assert world.kube.objects == {}
+
+
+async def test_a_proxy_that_is_away_is_waited_for() -> None:
+    world = JobWorld()
+    world.partitions.away = True
+    world.kube.add_job(ipujob().build())
+    await world.run(4)
+    assert world.condition()["reason"] == "ProxyUnavailable"
+    assert world.kube.pods() == []
+    world.partitions.away = False
+    await world.until(lambda: world.state() == "Completed")
+
+
+async def test_a_running_job_does_not_care_about_the_proxy() -> None:
+    world = await started(ipujob())
+    world.partitions.away = True
+    await world.run(4, launcher_exit=None)
+    assert world.state() == "Running"
+
+
+async def test_a_deletion_waits_for_the_proxy_and_then_ends() -> None:
+    world = await started(ipujob())
+    world.partitions.away = True
+    world.kube.delete_job("sample")
+    await world.run(8, launcher_exit=None)
+    job = world.kube.job("sample")
+    assert job is not None
+    assert world.kube.pods() == []
+    assert "released" in job["status"]["lastMessage"]
+    world.partitions.away = False
+    await world.run(4)
+    assert world.kube.objects == {}
+    assert world.partitions.held() == []
+
+
+async def test_a_list_that_was_asked_for_earlier_does_not_bring_the_past_back() -> None:
+    class Slow(FakePartitions):
+        async def list(self) -> list[Any]:
+            before = list(self.records.values())
+            facts.note("u", await self.ensure(**request), NOW)
+            return before
+
+    request = {"uid": "u", "namespace": "n", "name": "j", "instance": 0, "size": 4, "attempt": 0}
+    facts = PartitionFacts(Slow(), lambda _: True)
+    await facts.poll(NOW)
+    assert facts.of("u")[0].phase == "active"
+
+
+async def test_a_released_partition_is_remembered_while_its_job_lives() -> None:
+    partitions = FakePartitions()
+    facts = PartitionFacts(partitions, lambda uid: uid == "live")
+    for uid in ("live", "gone", "lost"):
+        await partitions.ensure(uid=uid, namespace="n", name=uid, instance=0, size=1, attempt=0)
+    await partitions.release("live", 0)
+    await partitions.release("gone", 0)
+    await facts.poll(NOW)
+    partitions.records.clear()
+    assert await facts.poll(NOW) == {"gone", "lost"}
+    assert facts.uids() == {"live"}
+
+
+async def test_a_tombstone_beside_a_later_partition_of_the_same_holder_is_no_news() -> None:
+    class WithTombstone(FakePartitions):
+        async def list(self) -> list[Any]:
+            held = await super().list()
+            return [*(replace(r, phase="released", id="p-old") for r in held), *held]
+
+    partitions = WithTombstone()
+    facts = PartitionFacts(partitions, lambda _: True)
+    await partitions.ensure(uid="u", namespace="n", name="j", instance=0, size=4, attempt=0)
+    assert await facts.poll(NOW) == {"u"}
+    assert facts.of("u")[0].phase == "active"
+    assert await facts.poll(NOW) == set()
+
+
+def waiting_fact(uid: str) -> Record:
+    return Record(uid, "default", uid, 0, 0, "", 4, "waiting", reason="NoCapacity")
+
+
+async def test_all_who_wait_are_woken_together_once_something_changes_or_time_has_passed() -> None:
+    facts = PartitionFacts(FakePartitions(), lambda _: True)
+    await facts.poll(NOW)
+    facts.note("young", waiting_fact("young"), at(0))
+    facts.note("old", waiting_fact("old"), at(4))
+    assert await facts.poll(at(4.5)) == set()
+    assert facts.wake_waiting() == {"young", "old"}
+    assert facts.of("young")[0].asked_at is None
+    for uid in ("young", "old"):
+        facts.note(uid, waiting_fact(uid), at(5))
+    assert await facts.poll(at(7)) == set()
+    assert await facts.poll(at(10)) == {"young", "old"}
+
+
+async def test_the_oldest_waiting_job_gets_what_becomes_free() -> None:
+    """Also when its call takes longer to the proxy than the others'."""
+    world = JobWorld(ipus=4)
+    world.kube.add_job(ipujob("holder").build())
+    await world.until(lambda: world.state("holder") == "Running", launcher_exit=None)
+    uids = {}
+    for name, created in (("young", "2026-03-01T12:00:09Z"), ("old", "2026-03-01T12:00:05Z")):
+        job = ipujob(name).build()
+        job["metadata"]["creationTimestamp"] = created
+        uids[name] = world.kube.add_job(job)
+        await world.run(1, launcher_exit=None)
+    world.partitions.detours[uids["old"]] = 20
+    world.kube.delete_job("holder")
+    for _ in range(6):
+        await world.by_queue(launcher_exit=None)
+    assert [r.name for r in world.partitions.held()] == ["old"]
+
+
+async def test_a_release_wakes_those_who_wait_at_once() -> None:
+    world = JobWorld(ipus=4)
+    for name in ("first", "second"):
+        world.kube.add_job(ipujob(name).build())
+        await world.run(6, launcher_exit=None)
+    world.kube.delete_job("first")
+    await world.by_queue(launcher_exit=None)
+    await world.by_queue(launcher_exit=None)
+    assert [r.name for r in world.partitions.held()] == ["second"]

@@ -1,0 +1,186 @@
+"""Whole passes: what is refused, taken away or in the way."""
+
+from __future__ import annotations
+
+import structlog.testing
+
+from ipuhub.kube.errors import AlreadyExists, Conflict, Forbidden, ServerError, Unreachable
+from jobs.names import FINALIZER
+from tests.builders.ipujobs import ipujob
+from tests.builders.passes import started
+from tests.fakes.jobworld import JobWorld
+
+
+async def test_what_the_api_server_refuses_is_shown_and_tried_again() -> None:
+    world = JobWorld()
+    refusal = Forbidden(403, "Forbidden", "exceeded quota: pods")
+    world.kube.faults["create", "pods"] = [refusal, refusal]
+    world.kube.add_job(ipujob().build())
+    await world.passes(3)
+    assert world.condition()["reason"] == "CreateFailed"
+    assert "exceeded quota: pods" in world.condition()["message"]
+    await world.until(lambda: world.state() == "Completed")
+
+
+async def test_a_refusal_that_passes_by_itself_is_not_told() -> None:
+    world = JobWorld()
+    late = ServerError(500, "ServerTimeout", "no token yet")
+    world.kube.faults["create", "pods"] = [late]
+    world.kube.add_job(ipujob().build())
+    await world.until(lambda: world.state() == "Completed")
+    assert "CreateFailed" not in world.events.reasons
+
+
+async def test_after_a_failed_step_up_the_next_ones_wait() -> None:
+    world = JobWorld()
+    world.kube.faults["create", "roles"] = [ServerError(500, "InternalError", "etcd is away")]
+    world.kube.add_job(ipujob().build())
+    await world.passes(2)
+    assert world.kube.pods() == []
+    await world.until(lambda: world.state() == "Completed")
+
+
+async def test_17c_a_failed_step_down_does_not_stop_the_others() -> None:
+    world = await started(ipujob().workers(2))
+    world.kube.faults["delete", "pods"] = [ServerError(500, "InternalError", "no")]
+    world.kube.delete_job("sample")
+    await world.passes(1)
+    deleting = [p for p in world.kube.pods() if p["metadata"].get("deletionTimestamp")]
+    assert len(deleting) == 2
+    await world.run(4)
+    assert world.kube.objects == {}
+
+
+async def test_a_job_changed_in_between_is_read_again() -> None:
+    world = JobWorld()
+    world.kube.faults["patch", "ipujobs"] = [Conflict(409, "Conflict", "modified")] * 3
+    world.kube.add_job(ipujob().without_finalizer().build())
+    await world.until(lambda: world.state() == "Completed")
+
+
+async def test_a_partition_is_never_asked_for_without_the_finalizer() -> None:
+    world = JobWorld()
+    world.kube.faults["patch", "ipujobs"] = [ServerError(500, "InternalError", "no")] * 2
+    world.kube.add_job(ipujob().without_finalizer().build())
+    await world.passes(2)
+    assert "ensure" not in world.partitions.calls
+    await world.passes(2)
+    assert FINALIZER in (world.kube.job("sample") or {})["metadata"]["finalizers"]
+
+
+async def test_17b_a_new_job_of_the_same_name_has_nothing_to_do_with_the_old() -> None:
+    world = await started(ipujob())
+    old = world.partitions.held()[0].uid
+    world.kube.delete_job("sample")
+    await world.run(4, launcher_exit=None)
+    world.kube.add_job(ipujob().build())
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    (held,) = world.partitions.held()
+    assert held.uid != old
+    assert world.partitions.records[old, 0].phase == "released"
+
+
+async def test_somebody_elses_pod_under_a_workers_name_is_left_alone() -> None:
+    world = JobWorld()
+    foreign = {
+        "metadata": {
+            "name": "sample-worker-0",
+            "namespace": "default",
+            "labels": {"graphcore.ai/role": "worker"},
+        },
+        "spec": {"containers": [{"name": "x"}]},
+    }
+    world.kube.put("pods", foreign)
+    world.kube.add_job(ipujob().build())
+    world.kube.tick = lambda **_: None  # type: ignore[method-assign]
+    for _ in range(3):
+        await world.facts.poll(world.now)
+        for job in world.controller.effects.caches.jobs.all():
+            await world.controller.reconcile(job["metadata"]["uid"])
+    assert world.condition()["reason"] == "NameConflict"
+    assert "sample-worker-0" in world.condition()["message"]
+    assert len(world.kube.pods()) == 1
+
+
+async def test_what_a_job_without_finalizer_leaves_behind_is_freed() -> None:
+    world = await started(ipujob())
+    job = world.kube.job("sample")
+    assert job is not None
+    job["metadata"]["finalizers"] = []
+    world.kube.delete_job("sample")
+    await world.run(4)
+    assert world.partitions.held() == []
+    assert world.kube.objects == {}
+
+
+async def test_pods_orphaned_by_the_user_go_before_the_partition_is_free() -> None:
+    world = await started(ipujob().workers(2))
+    for manifest in world.kube.objects.values():
+        manifest["metadata"].pop("ownerReferences", None)
+    world.kube.delete_job("sample")
+    await world.run(6, launcher_exit=None)
+    assert world.kube.objects == {}
+
+
+async def test_what_an_orphaning_leaves_is_collected_although_the_job_has_gone() -> None:
+    world = await started(ipujob())
+    for (plural, _, _), manifest in world.kube.objects.items():
+        if plural != "pods":
+            manifest["metadata"].pop("ownerReferences", None)
+    job = world.kube.objects.pop(("ipujobs", "default", "sample"))
+    for pod in world.kube.pods():
+        world.kube.objects.pop(("pods", "default", pod["metadata"]["name"]))
+    await world.partitions.release(job["metadata"]["uid"], 0)
+    assert len(world.kube.objects) == 4
+    await world.facts.poll(world.now)
+    await world.controller.reconcile(job["metadata"]["uid"])
+    assert world.kube.objects == {}
+
+
+async def test_a_late_watch_of_pods_costs_no_running_pod_its_partition() -> None:
+    world = await started(ipujob())
+    pods = world.controller.effects.caches.pods
+    pods.by_index = lambda *_: []  # type: ignore[method-assign]
+    world.kube.delete_job("sample")
+    await world.run(3, launcher_exit=None)
+    assert world.partitions.used == 4
+    assert world.kube.job("sample") is not None
+    del pods.by_index
+    await world.run(4, launcher_exit=None)
+    assert world.kube.objects == {}
+    assert world.partitions.used == 0
+
+
+async def test_an_api_server_that_cannot_say_whether_a_job_is_there_takes_nothing_away() -> None:
+    world = await started(ipujob())
+    job = world.kube.job("sample")
+    assert job is not None
+    job["metadata"]["finalizers"] = []
+    world.kube.delete_job("sample")
+    world.kube.faults["get", "ipujobs"] = [Unreachable("connection refused")]
+    uid = job["metadata"]["uid"]
+    await world.controller.reconcile(uid)
+    assert world.partitions.used == 4
+    assert world.controller.queue.failures(uid) == 1
+    await world.run(4)
+    assert world.partitions.used == 0
+
+
+async def test_a_refusal_is_logged_once_and_again_only_when_it_changes() -> None:
+    world = JobWorld()
+    quota, policy = (Forbidden(403, "Forbidden", f"no {why}") for why in ("quota", "policy"))
+    world.kube.faults["create", "pods"] = [quota] * 8 + [policy]
+    world.kube.add_job(ipujob().workers(2).build())
+    with structlog.testing.capture_logs() as logged:
+        await world.run(8)
+    said = [entry["why"] for entry in logged if entry["log_level"] != "debug" and "why" in entry]
+    assert said == ["CreateChild: no quota", "CreateChild: no policy"]
+
+
+async def test_an_object_that_goes_while_its_name_is_asked_for_is_simply_made_again() -> None:
+    world = JobWorld()
+    taken = AlreadyExists(409, "AlreadyExists", "exists")
+    world.kube.faults["create", "pods"] = [taken]
+    world.kube.add_job(ipujob().build())
+    await world.until(lambda: world.state() == "Completed")
+    assert "CreateFailed" not in world.events.reasons

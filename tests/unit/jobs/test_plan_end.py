@@ -1,0 +1,145 @@
+"""How a job ends, what is lost on the way, and what an unchanged world needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jobs.actions import (
+    DeleteChild,
+    Kind,
+    Plan,
+)
+from jobs.plan import plan
+from tests.builders.ipujobs import (
+    NOW,
+    at,
+    ipujob,
+    launcher,
+    partition,
+    worker,
+)
+from tests.builders.plans import created, settled, status, steps, truth, up
+
+
+def test_an_unchanged_world_needs_nothing() -> None:
+    job = ipujob().workers(2)
+    built = job.build()
+    world = settled(
+        job, worker(built, 0).running(), worker(built, 1).running(), launcher(built).running()
+    )
+    assert plan(world, at(1000)) == Plan()
+
+
+def test_a_count_alone_waits_a_moment_and_comes_with_the_next_change() -> None:
+    job = ipujob().workers(2)
+    built = job.build()
+    seen = settled(job, worker(built, 0).running(), worker(built, 1), launcher(built).running())
+    more = up(
+        job, worker(built, 0).running(), worker(built, 1).running(), launcher(built).running()
+    )
+    later = replace(more, job=seen.job)
+    assert plan(later, at(0.5)) == Plan((), 1.5)
+    assert status(plan(later, at(2)))["workersStatus"] == {"active": 2}
+
+
+def test_the_end_is_written_alone_with_its_evidence() -> None:
+    job = ipujob().running()
+    built = job.build()
+    planned = plan(up(job, worker(built).running(), launcher(built).exited(3)), NOW)
+    assert steps(planned) == ["decide"]
+    assert truth(planned) == (
+        "Failed",
+        "IPUJobFailed",
+        "IPUJob default/sample has failed: sample-launcher has exited with code 3.",
+    )
+    assert status(planned)["instances"] == [
+        {"index": 0, "attempt": 0, "state": "Failed", "reason": "IPUJobFailed", "exitCode": 3}
+    ]
+    assert status(planned)["completionTime"] == "2026-03-01T12:00:00Z"
+
+
+def test_success_says_what_the_published_operator_said() -> None:
+    job = ipujob().running()
+    built = job.build()
+    planned = plan(up(job, worker(built).running(), launcher(built).exited(0)), NOW)
+    assert truth(planned)[:2] == ("Succeeded", "IPUJobSucceeded")
+    assert status(planned)["launcherStatus"] == "Completed"
+    assert status(planned)["lastMessage"] == "All instances done"
+    assert status(planned)["currentReplicas"] == 0
+
+
+def test_without_a_launcher_the_exit_is_all_workers() -> None:
+    job = ipujob().without_launcher().workers(2).running()
+    built = job.build()
+    going_on = plan(up(job, worker(built, 0).exited(1), worker(built, 1).running()), NOW)
+    ended = plan(up(job, worker(built, 0).exited(1), worker(built, 1).exited(0)), NOW)
+    assert status(going_on).get("launcherStatus") is None
+    assert status(ended)["launcherStatus"] == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("pods", "want_words"),
+    [
+        (lambda j: [launcher(j).running()], "sample-worker-0 is gone"),
+        (lambda j: [worker(j).running()], "launcher pod is gone"),
+        (lambda j: [worker(j).running().deleting(), launcher(j).running()], "being deleted"),
+        (lambda j: [worker(j).exited(137, "Evicted"), launcher(j).running()], "Evicted"),
+        (lambda j: [worker(j).exited(137, "Evicted"), launcher(j).exited(1)], "Evicted"),
+    ],
+)
+def test_a_pod_taken_from_a_running_job_is_worker_lost(pods: Any, want_words: str) -> None:
+    job = ipujob().running()
+    planned = plan(up(job, *pods(job.build())), NOW)
+    assert truth(planned)[:2] == ("Failed", "WorkerLost")
+    assert want_words in truth(planned)[2]
+    assert created(planned) == []
+
+
+def test_a_launcher_that_succeeded_settles_it_whatever_else_is_lost() -> None:
+    job = ipujob().running()
+    planned = plan(up(job, launcher(job.build()).exited(0)), NOW)
+    assert status(planned)["launcherStatus"] == "Completed"
+
+
+def test_a_partition_in_error_ends_the_attempt() -> None:
+    job = ipujob().running()
+    built = job.build()
+    bad = partition(phase="error", message="IPU 3 is gone")
+    seen = replace(up(job, worker(built).running(), launcher(built).running()), partitions={0: bad})
+    assert truth(plan(seen, NOW))[:2] == ("Failed", "PartitionError")
+    assert "IPU 3 is gone" in truth(plan(seen, NOW))[2]
+
+
+def test_a_sleeping_worker_that_fails_ends_the_job_and_one_that_ends_well_does_not() -> None:
+    job = ipujob().running()
+    built = job.build()
+    failed = plan(up(job, worker(built).exited(1), launcher(built).running()), NOW)
+    ended = plan(up(job, worker(built).exited(0), launcher(built).running()), NOW)
+    assert truth(failed)[2].endswith("sample-worker-0 ended before the launcher did.")
+    assert status(ended).get("launcherStatus") is None
+
+
+def test_a_worker_that_ends_before_the_launcher_starts_ends_the_job() -> None:
+    job = ipujob().with_status(launcherStatus="Pending")
+    built = job.build()
+    planned = plan(up(job, worker(built).exited(0), launcher(built)), NOW)
+    assert status(planned)["launcherStatus"] == "Failed"
+
+
+def test_before_the_start_a_missing_pod_is_simply_made_again() -> None:
+    job = ipujob().with_status(launcherStatus="Pending")
+    planned = plan(up(job, launcher(job.build())), NOW)
+    assert created(planned) == ["Pod sample-worker-0"]
+
+
+def test_before_the_start_an_evicted_pod_is_deleted_to_be_made_again() -> None:
+    job = ipujob().with_status(launcherStatus="Pending")
+    built = job.build()
+    planned = plan(up(job, worker(built).exited(137, "Evicted"), launcher(built)), NOW)
+    assert DeleteChild(Kind.POD, "default", "sample-worker-0", "uid-sample-worker-0") in (
+        planned.actions
+    )
+    assert created(planned) == []

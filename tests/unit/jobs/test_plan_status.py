@@ -1,0 +1,136 @@
+"""Invalid specs, and what status and Events say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jobs.actions import (
+    EnsurePartition,
+    PatchStatus,
+    Plan,
+    ReleasePartition,
+    SetFinalizers,
+)
+from jobs.conditions import SENTENCES, Reason
+from jobs.plan import plan
+from tests.builders.ipujobs import (
+    NOW,
+    at,
+    ipujob,
+    launcher,
+    observed,
+    partition,
+    worker,
+)
+from tests.builders.plans import status, steps, truth, up
+
+
+def test_an_invalid_spec_is_pending_and_says_what_to_write() -> None:
+    planned = plan(observed(ipujob().ipus(6).build()), NOW)
+    kind, reason, message = truth(planned)
+    assert (kind, reason) == ("Pending", "InvalidSpec")
+    assert "make it 4 or 8" in message
+    assert steps(planned) == ["status"]
+
+
+def test_an_invalid_spec_is_judged_again_once_it_is_changed() -> None:
+    bad = observed(ipujob().ipus(6).build())
+    stored = status(plan(bad, NOW))
+    same = replace(bad, job={**(bad.job or {}), "status": stored})
+    assert plan(same, at(100)) == Plan()
+    fixed = ipujob().ipus(8).with_status(**stored).build()
+    assert EnsurePartition(0, 0, 8) in plan(observed(fixed), at(100)).actions
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"workers": 3}, {"jobInstances": "x"}])
+def test_a_job_that_cannot_be_understood_still_deletes(spec: Any) -> None:
+    built = ipujob().deleted().build()
+    built["spec"] = spec
+    assert plan(observed(built), NOW).actions == (ReleasePartition(0),)
+    gone = observed(built, partitions=(partition(phase="released"),))
+    assert plan(gone, NOW).actions == (SetFinalizers(()),)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"suspend": True},
+        {"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 1},
+        {"restartPolicy": {"type": "Always", "backOffLimit": 2}},
+    ],
+)
+def test_fields_of_later_policies_break_nothing(fields: dict[str, Any]) -> None:
+    job = ipujob().with_spec(**fields)
+    assert "workers" in steps(plan(observed(job.build(), partitions=(partition(),)), NOW))
+
+
+def test_every_transition_is_an_event() -> None:
+    job = ipujob().with_status(launcherStatus="Pending")
+    built = job.build()
+
+    def told(planned: Plan) -> list[tuple[str, bool]]:
+        (patch,) = [a for a in planned.actions if isinstance(a, PatchStatus)]
+        return [(str(e.reason), e.is_warning) for e in patch.events]
+
+    first = plan(observed(ipujob().build(), partitions=(partition(),)), NOW)
+    assert told(first) == [("IPUJobPending", False), ("PartitionActive", False)]
+    assert ("IPUJobRunning", False) in told(
+        plan(up(job, worker(built).running(), launcher(built).running()), NOW)
+    )
+    ended = ipujob().running()
+    assert told(plan(up(ended, worker(built).running(), launcher(built).exited(1)), NOW)) == [
+        ("IPUJobFailed", True)
+    ]
+
+
+def test_a_release_that_takes_time_is_an_event_once() -> None:
+    stored: dict[str, Any] = {"iPUPartitionCreated": True}
+    told = []
+    for seconds, phase in enumerate(("active", "releasing", "released", "released")):
+        job = ipujob().finished()
+        built = job.build()
+        built["status"] |= stored
+        pods = (worker(built).ended_by_operator(), launcher(built).exited())
+        parts = (partition(phase=phase, asked_at=at(seconds * 10)),)
+        for action in plan(observed(built, *pods, partitions=parts), at(seconds * 10)).actions:
+            if isinstance(action, PatchStatus):
+                stored |= action.status
+                told += [str(event.reason) for event in action.events]
+    assert told == ["PartitionReleased"]
+
+
+def test_a_partition_that_the_proxy_knows_nothing_of_is_released_in_the_status_too() -> None:
+    held = [{"instance": 0, "id": "p-0", "controller": "vipu:8090", "state": "active"}]
+    job = ipujob().finished().with_status(partitions=held, iPUPartitionCreated=True, ipus=4)
+    built = job.build()
+    pods = (worker(built).ended_by_operator(), launcher(built).exited())
+    gone = partition(phase="released", id="", controller="", size=0)
+    planned = plan(observed(built, *pods, partitions=(gone,)), at(60))
+    assert status(planned)["partitions"] == [{**held[0], "state": "released"}]
+    assert status(planned)["iPUPartitionCreated"] is False
+    assert status(planned)["ipus"] == 0
+
+
+def test_every_reason_has_its_sentence() -> None:
+    assert set(SENTENCES) == set(Reason)
+
+
+def test_a_gone_cause_is_not_shown_for_ever() -> None:
+    waits = partition(phase="waiting", id="", reason="NoCapacity", message="full", asked_at=NOW)
+    stored = status(plan(observed(ipujob().build(), partitions=(waits,)), NOW))
+    job = ipujob().with_status(**stored)
+    built = job.build()
+    planned = plan(up(job, worker(built).running(), launcher(built).running()), at(5))
+    pending, running = status(planned)["conditions"]
+    assert pending == {
+        "type": "Pending",
+        "status": "False",
+        "reason": "IPUJobPending",
+        "message": "IPUJob default/sample is waiting for resources to be ready.",
+        "lastTransitionTime": "2026-03-01T12:00:05Z",
+        "lastUpdateTime": "2026-03-01T12:00:05Z",
+    }
+    assert running["status"] == "True"
