@@ -33,6 +33,7 @@ log = structlog.get_logger(__name__)
 RESYNC_SECONDS = 600.0
 HEALTH_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0  # after an outage, or once a user has made room, jobs go on soon
+RETRY_SECONDS = 0.2  # while no word of partitions holds up every job, at a start above all
 STALE_SECONDS = 90.0  # a quiet watch is heard of at least every 70 s
 
 
@@ -119,7 +120,10 @@ class Operator:
             await informer.wait_synced()
 
     async def _poll(self) -> None:
-        """One request for all partitions of all jobs, again and again."""
+        """One request for all partitions of all jobs, again and again; soon, while none answers.
+
+        No pass asks for a partition before, so that a longer pause would be every job's delay.
+        """
         while True:
             before = self.facts.problem
             changed = await self.facts.poll(utc_now())
@@ -127,7 +131,8 @@ class Operator:
                 self.controller.enqueue_all()  # all who wait for the proxy, or may have to
             for uid in changed:
                 self.controller.enqueue(uid)
-            await asyncio.sleep(self._options.poll_seconds)
+            pause = self._options.poll_seconds
+            await asyncio.sleep(min(pause, RETRY_SECONDS) if self.facts.problem else pause)
 
     async def _resync(self) -> None:
         while True:

@@ -79,14 +79,14 @@ class Cluster:
     operator_client: KubeClient | None = None
     _task: asyncio.Task[None] | None = None
 
-    async def start_operator(self) -> None:
+    async def start_operator(self, poll_seconds: float = 0.2) -> None:
         self.operator_client = KubeClient(load_config(str(self.kubeconfig)))
         self.operator = Operator(
             self.operator_client,
             self.partitions,
             EventRecorder(self.operator_client, "ipu-operator", utc_now),
             self.health,
-            OperatorOptions(poll_seconds=0.2),
+            OperatorOptions(poll_seconds=poll_seconds),
         )
         self._task = asyncio.create_task(self.operator.run())
 

@@ -277,3 +277,15 @@ async def kubectl(cluster: Cluster, *arguments: str) -> str:
     output, _ = await process.communicate()
     assert process.returncode == 0
     return output.decode()
+
+
+async def test_a_job_goes_on_as_soon_as_the_proxy_answers_whatever_the_poll(
+    cluster: Cluster,
+) -> None:
+    await cluster.stop_operator()
+    cluster.partitions.away = True
+    await cluster.start_operator(poll_seconds=3600)
+    await cluster.create(ipujob("early").build())
+    await cluster.until_reason("early", "ProxyUnavailable")
+    cluster.partitions.away = False
+    await cluster.until_state("early", "Running")
