@@ -8,15 +8,17 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
 from ipuhub.web.account import revoke_token, tokens
+from ipuhub.web.jobpage import job_page
 from ipuhub.web.metrics import metrics
 from ipuhub.web.overview import healthz, overview
+from jobs.urls import urlpatterns as job_pages
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview, name="overview"),
-    path("jobs/", include("jobs.urls")),
+    path("jobs/", include(([*job_pages, path("<str:uid>/", job_page, name="detail")], "jobs"))),
     path("partitions/", include("partitions.urls")),
     path("", include("usage.urls")),  # /usage/... and, as its old readers expect, /report/...
     path("api/v1/", include("ipuhub.api.urls")),

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
+from ipuhub.web.jobapi import JobPods, JobUsageSoFar
+
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("jobs.api.urls")),
+    path("jobs/<str:uid>/pods", JobPods.as_view(), name="job-pods"),
+    path("jobs/<str:uid>/usage", JobUsageSoFar.as_view(), name="job-usage"),
     path("", include("partitions.api.urls")),
     path("", include("usage.api.urls")),
     path("schema/", SpectacularAPIView.as_view(), name="api-schema"),

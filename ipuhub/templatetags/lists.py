@@ -12,3 +12,13 @@ def count_words(count: int, uncounted: bool, noun: str) -> str:
     """Return `1 job`, `2,000 jobs` or, where counting stopped, `more than 10,000 jobs`."""
     words = f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
     return f"more than {words}" if uncounted else words
+
+
+@register.filter
+def amount(value: float) -> str:
+    """Return an amount with as many digits as it deserves: 0, 0.0042, 0.57, 12.3, 1,234."""
+    if value == 0:
+        return "0"
+    if value < 0.1:
+        return f"{value:.2g}" if value >= 0.0001 else "< 0.0001"
+    return f"{value:.2f}" if value < 10 else f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"

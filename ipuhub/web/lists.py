@@ -17,11 +17,12 @@ Example, all there is to the page of partitions (`partitions/views.py`)::
         order=("reserved_at", "id"), empty="A job's partition appears here once reserved.",
     ).view                                     # path("", partition_list, name="list")
 
-Kinds: text, number, time, age, badge (colour by `ipuhub.web.colours`), code, note, export. Rows
-are newest first by `order`, a time and a unique number with an index. Filters stand in the URL;
-a filter that is not understood is a 400 and a foreign namespace a 403, each with a sentence.
-`template` may extend `lists/page.html`; `more(request)` adds to its context. Twins: `?format=csv`
-and `?format=json`, all rows of the filters, the columns' `value` as it is.
+Kinds: text, number, time, second (a time to the second), age, badge (colour by
+`ipuhub.web.colours`), code, note, export. Rows are newest first by `order`, a time and a unique
+number with an index. Filters stand in the URL; a filter that is not understood is a 400 and a
+foreign namespace a 403, each with a sentence. `template` may extend `lists/page.html`;
+`more(request)` adds to its context. Twins: `?format=csv` and `?format=json`, all rows of the
+filters, the columns' `value` as it is.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class ListPage:
         return export(kind, self.columns, ordered.iterator(chunk_size=2000), f"{self.noun}s")
 
     def _show(self, request: HttpRequest, content: _Content) -> HttpResponseBase:
-        lines = [self._cells(row) for row in content.page.rows]
+        lines = [make_cells(self.shown_columns, row) for row in content.page.rows]
         extra = self.more(request) if self.more else {}
         tag = fragment_etag(request, lines, content.count, content.page.next_cursor, extra)
         if same := not_modified(request, tag):
@@ -149,9 +150,6 @@ class ListPage:
             **extra,
         }
         return tagged(self._render(request, context, 200), tag)
-
-    def _cells(self, row: Any) -> list[Cell]:
-        return [_cell(column, row) for column in self.shown_columns]
 
     def _refuse(self, request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
         bound = self.filters(request.GET, queryset=self.select(scope_of(request.user)).none())
@@ -170,6 +168,11 @@ class ListPage:
         }
         template = "lists/_rows.html" if fragment else self.template
         return render(request, template, general | context, status=status)
+
+
+def make_cells(columns: Sequence[Column], row: Any) -> list[Cell]:
+    """Return what the page shows of one row."""
+    return [_cell(column, row) for column in columns]
 
 
 def _cell(column: Column, row: Any) -> Cell:

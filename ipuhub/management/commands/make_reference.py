@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from ipuhub.api.document import openapi_text
 from ipuhub.reference import reasons_page, settings_page
 from jobs.conditions import SENTENCES
 
@@ -25,6 +26,7 @@ class Command(BaseCommand):
         folder: Path = settings.BASE_DIR / "docs" / "reference"
         pages = {
             "settings.md": settings_page(settings.ENV.declared.values()),
+            "openapi.yaml": openapi_text(),
             "reasons.md": reasons_page((str(r), text) for r, text in SENTENCES.items()),
         }
         stale = [name for name, text in pages.items() if _read(folder / name) != text]

@@ -1,0 +1,114 @@
+"""glue: a job's pods and usage in the API. A composition root: joins jobs, pods, partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.http import Http404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from ipuhub.web.access import scope_of
+from ipuhub.web.jobusage import read_held
+from jobs.selectors import visible_jobs
+from jobs.states import NO_JOB
+from usage.models import PodLifetime
+
+if TYPE_CHECKING:
+    from django.contrib.auth.base_user import AbstractBaseUser
+    from django.contrib.auth.models import AnonymousUser
+    from django.db.models import QuerySet
+    from rest_framework.request import Request
+
+    from jobs.models import JobRecord
+
+
+class PodSerializer(serializers.ModelSerializer[PodLifetime]):
+    """A pod of a job: whole numbers, IPUs in millionths; `estimated` ends are off by at most
+    `uncertainty_seconds`."""
+
+    class Meta:
+        model = PodLifetime
+        fields: ClassVar = [
+            "uid",
+            "namespace",
+            "pod_name",
+            "role",
+            "instance",
+            "attempt",
+            "phase",
+            "reason",
+            "exit_code",
+            "node",
+            "partition",
+            "micro_ipus",
+            "cpu_millicores",
+            "memory_bytes",
+            "gpus",
+            "created_at",
+            "scheduled_at",
+            "started_at",
+            "finished_at",
+            "estimated",
+            "uncertainty_seconds",
+        ]
+
+
+class JobUsageSerializer(serializers.Serializer[Any]):
+    """What a job's pods held until `until`, in exact whole numbers and in hours; the hours of its
+    partitions stand apart and are no part of the pods'."""
+
+    until = serializers.DateTimeField()
+    pods = serializers.IntegerField()
+    ipu_microseconds = serializers.IntegerField(help_text="Micro-IPUs x seconds.")
+    cpu_millicore_seconds = serializers.IntegerField()
+    memory_byte_seconds = serializers.IntegerField()
+    partition_ipu_seconds = serializers.IntegerField()
+    ipu_hours = serializers.FloatField()
+    cpu_hours = serializers.FloatField()
+    memory_gib_hours = serializers.FloatField()
+    partition_ipu_hours = serializers.FloatField()
+
+
+def _require_job(user: AbstractBaseUser | AnonymousUser, uid: str) -> JobRecord:
+    job = visible_jobs(scope_of(user)).filter(uid=uid).first()
+    if job is None:
+        raise Http404(NO_JOB)
+    return job
+
+
+@extend_schema(operation_id="jobs_pods", summary="A job's pods", tags=["jobs"])
+class JobPods(ListAPIView[PodLifetime]):
+    """The pods of a job, newest first, ended ones too."""
+
+    queryset = PodLifetime.objects.none()
+    serializer_class = PodSerializer
+    filter_backends = ()
+    ordering = ("created_at", "id")
+
+    def get_queryset(self) -> QuerySet[PodLifetime]:
+        """Return the pods in the job's own namespace. Raises Http404."""
+        job = _require_job(self.request.user, self.kwargs["uid"])
+        return PodLifetime.objects.filter(job_uid=job.uid, namespace=job.namespace)
+
+
+@extend_schema(
+    operation_id="jobs_usage",
+    summary="A job's usage so far",
+    tags=["jobs"],
+    responses=JobUsageSerializer,
+)
+class JobUsageSoFar(APIView):
+    """What a job's pods and partitions held so far."""
+
+    def get(self, request: Request, uid: str) -> Response:
+        """Return it. Raises Http404."""
+        now = timezone.now()
+        usage = read_held(_require_job(request.user, uid), now, limit=1).usage
+        names = JobUsageSerializer().fields
+        values = {name: getattr(usage, name) for name in names if name != "until"}
+        return Response(JobUsageSerializer({"until": now, **values}).data)

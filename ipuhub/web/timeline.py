@@ -1,0 +1,139 @@
+"""domain: what is drawn of a job's life: rows of bars over one axis of time.
+
+Positions are percentages with two decimals, so that the drawing fits any width without being
+scaled: its text stays as large on a phone as on a desk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+_SECONDS = (1, 2, 5, 10, 15, 30)
+_MINUTES = (1, 2, 5, 10, 15, 30)
+_HOURS = (1, 2, 3, 6, 12)
+_DAYS = (1, 2, 7, 14, 28, 91, 182, 364)
+_STEPS = (
+    *(timedelta(seconds=n) for n in _SECONDS),
+    *(timedelta(minutes=n) for n in _MINUTES),
+    *(timedelta(hours=n) for n in _HOURS),
+    *(timedelta(days=n) for n in _DAYS),
+)
+TOP, ROW, BAR = 24, 44, 16  # pixels: the axis, a row, its bar
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a row: `end` None goes on; `kind` is a class of the stylesheet."""
+
+    begin: datetime
+    end: datetime | None
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A pod or partition: its label and stretches, the first of which begins first."""
+
+    label: str
+    spans: Sequence[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch, placed: `x` and `width` in per cent, `y` in pixels."""
+
+    x: str
+    width: str
+    y: int
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRow:
+    """A row, placed."""
+
+    label: str
+    y: int
+    bars: Sequence[Bar]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A mark of the axis; narrow screens leave out those that are not `major`."""
+
+    x: str
+    words: str
+    is_major: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The drawing."""
+
+    rows: Sequence[DrawnRow]
+    ticks: Sequence[Tick]
+    height: int
+    begin: datetime
+    end: datetime
+
+
+def draw_timeline(rows: Sequence[Row], now: datetime) -> Timeline | None:
+    """Place all rows on one axis, from the first beginning to the last end (now for what goes on).
+
+    None: there is nothing to draw.
+    """
+    spans = [span for row in rows for span in row.spans]
+    if not spans:
+        return None
+    begin = min(span.begin for span in spans)
+    end = max(span.end or max(now, span.begin) for span in spans)
+    end = max(end, begin + timedelta(seconds=1))
+    drawn = [_draw(row, place, begin, end) for place, row in enumerate(rows)]
+    height = TOP + ROW * len(rows) + 4
+    return Timeline(drawn, list(_ticks(begin, end)), height, begin, end)
+
+
+def _draw(row: Row, place: int, begin: datetime, end: datetime) -> DrawnRow:
+    y = TOP + ROW * place
+    bars = [_bar(span, y + ROW - BAR - 4, begin, end) for span in row.spans]
+    return DrawnRow(row.label, y + ROW - BAR - 10, bars)
+
+
+def _bar(span: Span, y: int, begin: datetime, end: datetime) -> Bar:
+    left = _percent(span.begin, begin, end)
+    right = _percent(max(span.end or end, span.begin), begin, end)
+    width = max(right - left, 0.4)  # a short one is still seen
+    return Bar(f"{min(left, 99.6):.2f}%", f"{width:.2f}%", y, span.kind, span.words)
+
+
+def _ticks(begin: datetime, end: datetime) -> Iterable[Tick]:
+    whole = end - begin
+    step = next((step for step in _STEPS if whole / step <= 8), whole / 4)
+    midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
+    number = (begin - midnight) // step + 1
+    first = number
+    while (instant := midnight + number * step) < end:
+        x = _percent(instant, begin, end)
+        if x <= 92:  # its text would leave the drawing
+            yield Tick(f"{x:.2f}%", _words(instant, step), (number - first) % 2 == 0)
+        number += 1
+
+
+def _words(instant: datetime, step: timedelta) -> str:
+    if step < timedelta(minutes=1):
+        return f"{instant:%H:%M:%S}"
+    if step < timedelta(days=1):
+        return f"{instant:%H:%M}" if instant.hour or instant.minute else f"{instant:%d %b}"
+    return f"{instant:%d %b}"
+
+
+def _percent(instant: datetime, begin: datetime, end: datetime) -> float:
+    return 100 * ((instant - begin) / (end - begin))
