@@ -18,3 +18,9 @@ register = template.Library()
 def age(instant: datetime | None, now: datetime) -> str:
     """Return how long before `now` an instant was; a dash for none."""
     return "–" if instant is None else human_duration((now - instant).total_seconds())
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """Return a span of time in words; a dash for none."""
+    return "–" if seconds is None else human_duration(seconds)

@@ -1,77 +1,70 @@
-"""glue: the overview page: jobs and partitions, read live."""
+"""glue: the overview: the present read live, the past from Postgres."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
-from django.http import HttpResponse, JsonResponse
+from django.http import HttpResponse
 from django.shortcuts import render
+from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from ipuhub.web.access import scope_of
+from ipuhub.web.etag import fragment_etag, not_modified, tagged
+from ipuhub.web.freshness import STALE_SECONDS
+from ipuhub.web.history import count_faults, ended_jobs, read_freshness, unfinished_jobs
+from ipuhub.web.htmx import signed_in, wants_fragment
+from ipuhub.web.overviewrows import (
+    active_rows,
+    count_states,
+    ended_rows,
+    fleet_numbers,
+    held_phases,
+    remembered_rows,
+)
 from ipuhub.web.wiring import live_reader
+from partitions.selectors import held_partitions
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Sequence
-    from datetime import datetime
 
-    from django.contrib.auth.base_user import AbstractBaseUser
-    from django.contrib.auth.models import AnonymousUser
     from django.http import HttpRequest
 
-    from ipuhub.kube.types import Manifest
+    from ipuhub.web.access import Scope
+    from ipuhub.web.history import Freshness
     from ipuhub.web.live import LiveState
+    from ipuhub.web.overviewrows import (
+        JobRow,
+    )
 
-_COLOURS = {
-    "Running": "green",
-    "Completed": "blue",
-    "Failed": "red",
-    "Pending": "yellow",
-    "Restarting": "orange",
-    "Suspended": "secondary",
-    "active": "green",
-    "error": "red",
-    "creating": "yellow",
-    "reserving": "yellow",
-    "releasing": "orange",
-    "released": "secondary",
-}
+_ACTIVE_SHOWN: Final = 50
+_ENDED_SHOWN: Final = 8
+_REMEMBERED: Final = 500
 
 
 @dataclass(frozen=True)
-class JobRow:
-    """One line of the jobs table."""
+class Notice:
+    """What does not answer, and of when the numbers are that stand in for it."""
 
-    namespace: str
-    name: str
-    status: str
-    colour: str
-    ipus: str
-    workers: str
-    partition: str
-    message: str
-    created: datetime | None
-
-
-def may_see_cluster(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Say whether `user` may see jobs of every namespace: staff may."""
-    return bool(user.is_authenticated and getattr(user, "is_staff", False))
+    sentence: str
+    read_at: dt.datetime | None
 
 
 @require_safe
-@login_required
+@signed_in
 def overview(request: HttpRequest) -> HttpResponse:
-    """Show the page, or just its changing part when htmx asks. Raises PermissionDenied."""
-    if not may_see_cluster(request.user):
-        raise PermissionDenied
-    now = timezone.now()
-    state = live_reader().read(now)
-    fragment = bool(request.headers.get("HX-Request")) and not request.headers.get("HX-Boosted")
-    template = "_overview.html" if fragment else "overview.html"
-    return render(request, template, overview_context(state, now))
+    """Show the page, or just its changing part when htmx asks."""
+    now, scope = timezone.now(), scope_of(request.user)
+    freshness = read_freshness()
+    shown = _present(live_reader().read(now), freshness, scope) | _past(scope, freshness, now)
+    tag = fragment_etag(request, shown)
+    if same := not_modified(request, tag):
+        return same
+    template = "_overview.html" if wants_fragment(request) else "overview.html"
+    return tagged(render(request, template, shown | {"now": now, "etag": tag}), tag)
 
 
 @require_safe
@@ -80,67 +73,61 @@ def healthz(_request: HttpRequest) -> HttpResponse:
     return HttpResponse("ok", content_type="text/plain")
 
 
-def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Say in words why a page is refused (Django names the arguments)."""
-    del exception
-    if request.headers.get("Accept", "").startswith("application/json"):
-        return JsonResponse({"title": "Forbidden", "status": 403}, status=403)
-    return render(request, "403.html", status=403)
-
-
-def overview_context(state: LiveState, now: datetime) -> dict[str, Any]:
-    """Return what the templates show; a pure function of state and time."""
-    total = state.stats.value.get("total", {"used": 0, "available": 0})
-    used, free = int(total["used"]), int(total["available"])
-    namespaces = {name: v["used"] for name, v in state.stats.value.items() if name != "total"}
-    jobs = [_job_row(job) for job in state.jobs.value]
-    jobs.sort(key=lambda row: (row.created is None, row.created), reverse=True)
-    partitions = sorted(state.partitions.value, key=lambda p: (p.phase == "released", p.id))
-    readings = (state.jobs, state.partitions, state.stats)
-    problems = list(dict.fromkeys(r.problem for r in readings if r.problem))
-    oldest = min((r.read_at for r in readings if r.read_at), default=None)
+def _present(state: LiveState, freshness: Freshness, scope: Scope) -> dict[str, Any]:
+    """What runs and is held now; out of Postgres what was never read since our start."""
+    jobs = _active_jobs(state, scope)
+    running, pending = count_states(jobs)
+    if state.partitions.read_at is None:
+        phases: Sequence[str] = list(held_partitions(scope).values_list("phase", flat=True))
+    else:
+        phases = held_phases(state.partitions.value, scope.covers)
     return {
-        "jobs": jobs,
-        "running": sum(row.status == "Running" for row in jobs),
-        "pending": sum(row.status == "Pending" for row in jobs),
-        "partitions": [(p, _COLOURS.get(p.phase, "secondary")) for p in partitions],
-        "held": sum(p.phase not in {"released", "waiting"} for p in partitions),
-        "used": used,
-        "free": free,
-        "total": used + free,
-        "used_steps": _steps(used, used + free),
-        "namespaces": namespaces,
-        "problems": problems,
-        "read_at": oldest if problems else now,
-        "now": now,
+        "scope_is_empty": scope.namespaces == frozenset(),
+        "sees_all": scope.sees_all,
+        "fleet": fleet_numbers(state.stats.value, scope.covers, sees_all=scope.sees_all),
+        "jobs": jobs[:_ACTIVE_SHOWN],
+        "active": len(jobs),
+        "running": running,
+        "pending": pending,
+        "held": len(phases),
+        "in_error": phases.count("error"),
+        "notices": _notices(state, freshness),
     }
 
 
-def _job_row(job: Manifest) -> JobRow:
-    meta, spec, status = job["metadata"], job.get("spec") or {}, job.get("status") or {}
-    workers = status.get("workersStatus") or {}
-    held: Sequence[dict[str, Any]] = status.get("partitions") or ()
-    wanted = spec.get("workersPerJobInstance") or (spec.get("workers") or {}).get("replicas") or 1
-    phase = status.get("launcherStatus") or "Pending"
-    return JobRow(
-        namespace=meta["namespace"],
-        name=meta["name"],
-        status=phase,
-        colour=_COLOURS.get(phase, "secondary"),
-        ipus=str(status.get("ipus") or ""),
-        workers=f"{workers.get('active', 0)}/{wanted}",
-        partition=", ".join(p.get("id", "") for p in held),
-        message=status.get("lastMessage") or "",
-        created=_instant(meta.get("creationTimestamp")),
-    )
+def _active_jobs(state: LiveState, scope: Scope) -> list[JobRow]:
+    if state.jobs.read_at is None:
+        return remembered_rows(unfinished_jobs(scope, _REMEMBERED))
+    return active_rows(state.jobs.value, scope.covers)
 
 
-def _instant(text: str | None) -> datetime | None:
-    from django.utils.dateparse import parse_datetime
+def _notices(state: LiveState, freshness: Freshness) -> list[Notice]:
+    """One notice for each sentence; the oldest time of the readings that it stopped."""
+    found: dict[str, dt.datetime | None] = {}
+    for reading in state.readings:
+        if reading.problem:
+            at = reading.read_at or freshness.complete_until
+            known = found.get(reading.problem, at)
+            found[reading.problem] = min(known, at) if known and at else None
+    return [Notice(sentence, at) for sentence, at in found.items()]
 
-    return parse_datetime(text) if text else None
+
+def _past(scope: Scope, freshness: Freshness, now: dt.datetime) -> dict[str, Any]:
+    until = freshness.complete_until
+    return {
+        "ended": ended_rows(ended_jobs(scope, _ENDED_SHOWN)),
+        "faults": count_faults() if scope.sees_all else 0,
+        "faults_url": _address("usage:faults") or _address("usage:month"),
+        "usage_url": _address("usage:month"),
+        "month": None,
+        "recorders": freshness.recorders,
+        "complete_until": until and until.replace(second=0, microsecond=0),
+        "stale": until is None or (now - until).total_seconds() > STALE_SECONDS,
+    }
 
 
-def _steps(part: int, whole: int) -> int:
-    """Return the share in twentieths, for a width class (inline styles are not allowed)."""
-    return 0 if whole <= 0 else max(1 if part else 0, round(20 * part / whole))
+def _address(url_name: str) -> str:
+    try:
+        return reverse(url_name)
+    except NoReverseMatch:
+        return ""

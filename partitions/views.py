@@ -1,0 +1,150 @@
+"""glue: the pages of partitions: list, statistics with capacity, query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from ipuhub.web.access import scope_of
+from ipuhub.web.etag import fragment_etag, not_modified, tagged
+from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.freshness import freshness
+from ipuhub.web.htmx import signed_in, wants_fragment
+from ipuhub.web.lists import Column, ListPage
+from partitions.errors import PartitionsError
+from partitions.filters import PartitionFilters
+from partitions.forms import SizeForm
+from partitions.live import fleet_reader
+from partitions.selectors import capacity_now, visible_partitions
+from partitions.statrows import bar_segments, stat_table, sum_amounts
+from partitions.topology import PARTITION_SIZES
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+
+    from ipuhub.web.access import Scope
+    from partitions.live import Fit, Stats
+    from partitions.models import PartitionLifetime
+    from partitions.statrows import StatTable
+
+STAT_COLUMNS = (
+    Column("namespace", "Namespace", lambda row: row.namespace),
+    Column("used", "Held", lambda row: row.used, kind="number"),
+    Column("available", "Available", lambda row: row.available, kind="number"),
+)
+
+
+def _job_page(partition: PartitionLifetime) -> str:
+    try:
+        return reverse("jobs:detail", args=[partition.job_uid])
+    except NoReverseMatch:  # no UID that the jobs' pages could have
+        return ""
+
+
+def _freshness(_request: HttpRequest) -> dict[str, Any]:
+    now = timezone.now()
+    return {"freshness": freshness("partitions", now)}
+
+
+COLUMNS = (
+    Column("phase", "Phase", lambda one: one.phase, kind="badge"),
+    Column("partition", "Partition", lambda one: one.partition, kind="code"),
+    Column("namespace", "Namespace", lambda one: one.namespace),
+    Column("job", "Job", lambda one: one.job_name, link=_job_page),
+    Column("size", "IPUs", lambda one: one.size, kind="number"),
+    Column("controller", "Controller", lambda one: one.controller),
+    Column("reserved_at", "Reserved", lambda one: one.reserved_at, kind="time"),
+    Column("released_at", "Released", lambda one: one.released_at, kind="time"),
+    Column("message", "Message", lambda one: one.message, kind="note"),
+    Column("reason", "", lambda one: one.reason, kind="export"),
+    Column("active_at", "", lambda one: one.active_at, kind="export"),
+    Column("instance", "", lambda one: one.instance, kind="export"),
+    Column("attempt", "", lambda one: one.attempt, kind="export"),
+    Column("group", "", lambda one: one.group, kind="export"),
+    Column("user", "", lambda one: one.user, kind="export"),
+    Column("job_uid", "", lambda one: one.job_uid, kind="export"),
+    Column("key", "", lambda one: one.key, kind="export"),
+    Column("estimated", "", lambda one: one.estimated, kind="export"),
+    Column("uncertainty_seconds", "", lambda one: one.uncertainty_seconds, kind="export"),
+)
+partition_list = ListPage(
+    title="Partitions",
+    noun="partition",
+    columns=COLUMNS,
+    filters=PartitionFilters,
+    select=visible_partitions,
+    order=("reserved_at", "id"),
+    empty="A job's partition appears here once it is reserved, and stays after its release.",
+    template="partitions/list.html",
+    more=_freshness,
+).view
+
+
+@require_safe
+@signed_in
+def stats(request: HttpRequest) -> HttpResponseBase:
+    """Show IPUs held and available, and for administrators what each controller has."""
+    now, scope = timezone.now(), scope_of(request.user)
+    reading = fleet_reader().stats(now)
+    table = stat_table(reading.value, scope.covers, sees_all=scope.sees_all)
+    if kind := request.GET.get("format"):
+        return _export_stats(kind, table)
+    context = _stats_context(reading, table, scope)
+    tag = fragment_etag(request, context, reading.read_at if reading.problem else None)
+    if same := not_modified(request, tag):
+        return same
+    template = "partitions/_stats.html" if wants_fragment(request) else "partitions/stats.html"
+    context |= {"now": now, "read_at": reading.read_at, "etag": tag}
+    return tagged(render(request, template, context), tag)
+
+
+def _stats_context(reading: Stats, table: StatTable, scope: Scope) -> dict[str, Any]:
+    controllers = capacity_now() if scope.sees_all else []
+    sums = sum_amounts(controllers)
+    return {
+        "table": table,
+        "problem": reading.problem,
+        "held": sum(row.used for row in table.rows),
+        "sees_all": scope.sees_all,
+        "controllers": [(one, bar_segments(one)) for one in controllers],
+        "sums": sums,
+        "sums_bar": bar_segments(sums),
+    }
+
+
+def _export_stats(kind: str, table: StatTable) -> HttpResponseBase:
+    if kind not in FORMATS:
+        sentence = f"format: {kind!r} is none of {', '.join(FORMATS)}."
+        return HttpResponse(sentence, status=400, content_type="text/plain")
+    return export(kind, STAT_COLUMNS, table.rows, "stats")
+
+
+@require_safe
+@signed_in
+def query(request: HttpRequest) -> HttpResponse:
+    """Ask how many partitions of `?size=` fit now; a size of no use is a 400 with a sentence."""
+    asked = "size" in request.GET
+    form = SizeForm(request.GET if asked else None)
+    fit, problem = _ask(form) if asked and form.is_valid() else (None, "")
+    context = {
+        "form": form,
+        "fit": fit,
+        "problem": problem,
+        "sizes": PARTITION_SIZES,
+        "now": timezone.now(),
+    }
+    status = 400 if asked and form.errors else 503 if problem else 200
+    return render(request, "partitions/query.html", context, status=status)
+
+
+def _ask(form: SizeForm) -> tuple[Fit | None, str]:
+    try:
+        return fleet_reader().query(form.cleaned_data["size"]), ""
+    except PartitionsError as error:
+        return None, str(error)

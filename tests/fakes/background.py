@@ -1,0 +1,121 @@
+"""Servers for tests of synchronous code: an event loop in a thread, a cluster and a proxy in it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from ipuhub.demo.cluster import CRD_FILE, apply_file
+from ipuhub.devcluster.server import DevCluster
+from ipuhub.health import Health
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.resources import NAMESPACES
+from jobs.resources import IPUJOBS
+from partitions.proxy.access import Access
+from partitions.proxy.app import Parts, build_app
+from tests.builders.ipujobs import IPUJobBuilder
+from tests.fakes.proxylab import free_port
+from tests.integration.proxy.conftest import FakeReviews, World, request
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+
+class Background:
+    """An event loop that runs in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+class Cluster:
+    """The embedded API with the CRD; it can stop and come back at the same address."""
+
+    def __init__(self, background: Background, directory: Path) -> None:
+        self._background = background
+        self._directory = directory
+        self._server = DevCluster(directory)
+        background.run(self._server.start())
+        self._port = int(self._server.url.rpartition(":")[2])
+        self.kubeconfig = str(self._server.kubeconfig)
+        background.run(self._prepare())
+
+    def add_job(self, name: str, namespace: str = "default", **status: Any) -> str:
+        """Create an IPUJob with this status; return its UID."""
+        return str(self._background.run(self._add_job(name, namespace, status)))
+
+    def stop(self) -> None:
+        self._background.run(self._server.stop())
+
+    def start(self) -> None:
+        self._server = DevCluster(self._directory, port=self._port)
+        self._background.run(self._server.start())
+
+    async def _prepare(self) -> None:
+        async with KubeClient(load_config(self.kubeconfig)) as client:
+            await apply_file(client, CRD_FILE)
+            for name in ("team-a", "team-b"):
+                await client.create(NAMESPACES, {"metadata": {"name": name}})
+
+    async def _add_job(self, name: str, namespace: str, status: dict[str, Any]) -> str:
+        job = IPUJobBuilder(name).manifest
+        job["metadata"] = {"name": name, "namespace": namespace}
+        async with KubeClient(load_config(self.kubeconfig)) as client:
+            made = await client.create(IPUJOBS, job, namespace)
+            await client.patch(IPUJOBS, name, {"status": status}, namespace, subresource="status")
+        return str(made["metadata"]["uid"])
+
+
+class Proxy:
+    """The V-IPU Proxy's own routes over a fleet of 32 IPUs in memory; token `web` may list."""
+
+    def __init__(self, background: Background) -> None:
+        self._background = background
+        self.world = World()
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        background.run(self._start())
+
+    def hold(self, name: str, namespace: str = "default", size: int = 4) -> None:
+        """Let a job hold a partition."""
+        asked = request(name, namespace=namespace, size=size)
+        self._background.run(self._service.service.ensure(asked))
+
+    def stop(self) -> None:
+        self._background.run(self._runner.cleanup())
+
+    def start(self) -> None:
+        self._background.run(self._listen())
+
+    def close(self) -> None:
+        self._background.run(self._runner.cleanup())
+        self._background.run(self._service.stop())
+
+    async def _start(self) -> None:
+        self._service = await self.world.start()
+        self.world.running.clear()
+        await self._listen()
+
+    async def _listen(self) -> None:
+        reviews = FakeReviews()
+        reviews.rights = {("web", "list", "")}
+        one = self._service
+        parts = Parts(one.store, one.fleet, one.service, one.sweep, Access(reviews), Health())
+        self._runner = web.AppRunner(build_app(parts), access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
