@@ -1,0 +1,99 @@
+"""io: CSV files streamed out of PostgreSQL by COPY, in constant memory."""
+
+from __future__ import annotations
+
+import select
+from typing import TYPE_CHECKING, Any, LiteralString, cast
+
+import psycopg
+from psycopg.pq import ExecStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from psycopg.pq.abc import PGconn
+
+BLOCK_BYTES = 64 * 1024
+_WAIT_SECONDS = 60.0
+
+IN_ORDER = (
+    "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off;"
+    " SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off;"
+    " SET LOCAL max_parallel_workers_per_gather = 0"
+)
+"""Makes the planner take the lines from the indexes in their order, so that the first one leaves
+at once; sorting the month first would be as fast in all, but silent for seconds."""
+
+
+def copy_csv(
+    connection: psycopg.Connection[Any], query: str, parameters: Mapping[str, Any]
+) -> Iterator[bytes]:
+    """Yield the rows of `query` as CSV, in blocks of about 64 KiB.
+
+    Reads libpq directly: psycopg's own iterator costs more for a line than the server needs to
+    make it. Raises psycopg.Error; the connection is of no use until the last block was taken.
+    """
+    text = psycopg.ClientCursor(connection).mogrify(
+        cast("LiteralString", f"COPY ({query}) TO STDOUT (FORMAT csv)"), parameters
+    )
+    libpq = connection.pgconn
+    _expect(libpq, libpq.exec_(text.encode()), ExecStatus.COPY_OUT)
+    yield from _blocks(libpq)
+    while result := libpq.get_result():
+        _expect(libpq, result, ExecStatus.COMMAND_OK)
+
+
+def _blocks(libpq: PGconn) -> Iterator[bytes]:
+    # The first lines leave alone: somebody waits for them.
+    lines: list[memoryview] = []
+    size, limit = 0, 1
+    while True:
+        length, line = libpq.get_copy_data(1)
+        if length > 0:
+            lines.append(line)
+            size += length
+            if size >= limit:
+                yield b"".join(lines)
+                lines, size, limit = [], 0, BLOCK_BYTES
+        elif length == 0:
+            _receive(libpq)
+        else:
+            break
+    if lines:
+        yield b"".join(lines)
+
+
+def _receive(libpq: PGconn) -> None:
+    select.select([libpq.socket], [], [], _WAIT_SECONDS)
+    libpq.consume_input()
+
+
+def _expect(libpq: PGconn, result: Any, status: ExecStatus) -> None:
+    if result.status != status:
+        raise psycopg.OperationalError(libpq.error_message.decode(errors="replace").strip())
+
+
+class CsvStream:
+    """One file as an iterable of blocks, over a connection of its own.
+
+    `close` ends connection and query at any time; the web server calls it when the client left.
+    """
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], head: str, blocks: Iterator[bytes]
+    ) -> None:
+        self._connection = connection
+        self._head = head.encode()
+        self._blocks = blocks
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            if self._head:
+                yield self._head
+            yield from self._blocks
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give the connection up; the server ends the query with it."""
+        self._connection.close()
