@@ -4,13 +4,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo demo-load demo-clean test unit integration conformance e2e chaos bench lint type fmt reference proto constraints
+.PHONY: demo demo-load demo-history screenshots demo-clean test unit integration conformance e2e chaos bench lint type fmt reference proto constraints
 
 demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
 	@exec $(BIN)/python manage.py demo
 
 demo-load: $(STAMP)       ## a stream of sample jobs in the running demo, until Ctrl-C
 	@exec $(BIN)/python manage.py run_demo_load $(ARGS)
+
+demo-history: $(STAMP)    ## two months of sample history for the running demo
+	@$(BIN)/python manage.py make_demo_history $(ARGS)
 
 demo-clean:               ## forget the demo's state
 	rm -rf .ipuhub
@@ -20,6 +23,9 @@ test: $(STAMP)            ## all tests; what is missing here is skipped with a r
 
 unit integration conformance e2e chaos: $(STAMP)
 	$(BIN)/pytest tests/$@ $(ARGS)
+
+screenshots: $(STAMP)     ## every page, wide and narrow, light and dark, into build/screenshots
+	$(BIN)/python -m tests.e2e.screenshots
 
 bench: $(STAMP)           ## prints figures and ratios; see docs/developer/benchmarks.md
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -60,5 +66,8 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv -c constraints.txt
-	@$(BIN)/uv pip install -q --python $(BIN)/python -c constraints.txt -e . --group dev
+	@# Python compiles what it imports once and keeps it, unless it is told not to (containers, CI):
+	@# then every process compiles everything, half of its start-up, so compile now (5 s).
+	@$(BIN)/uv pip install -q $${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} --python $(BIN)/python \
+	  -c constraints.txt -e . --group dev
 	@touch $@

@@ -88,6 +88,24 @@ class RunningDemo:
         body = json.dumps({"size": size}).encode()
         return self.http("/query", body, Content_Type="application/json")[1]
 
+    def wait_until_recording(self) -> None:
+        """The prober begins a moment after the demo is up."""
+        eventually(lambda: any("what runs is recorded" in line for line in self.lines), "recording")
+
+    def manage(self, *arguments: str) -> str:
+        """Run a management command as a person does in a second terminal."""
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), *arguments],
+            env={key: value for key, value in os.environ.items() if not key.startswith("DJANGO")},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     def pid_of(self, marker: str) -> int:
         """Return the process id of the demo's child whose command line has `marker`."""
         for entry in Path("/proc").iterdir():

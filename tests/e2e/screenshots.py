@@ -1,0 +1,143 @@
+"""`make screenshots`: every page, wide and narrow, light and dark, into build/screenshots.
+
+Starts a demo of its own, writes the sample history into it and lets a few jobs run. Also says of
+each page whether it is wider than its window or made the browser complain.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import sync_playwright
+
+from tests.e2e.running_demo import EXAMPLES, ROOT, eventually, start_demo, stop_demo
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from tests.e2e.running_demo import RunningDemo
+
+FOLDER = ROOT / "build" / "screenshots"
+WIDTHS = (1280, 390)
+SCHEMES = ("light", "dark")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+# Names of URLs; `jobs:detail` gets the sample job's UID.
+PAGES = (
+    "overview",
+    "jobs:list",
+    "jobs:detail",
+    "partitions:list",
+    "partitions:stats",
+    "partitions:query",
+    "usage:month",
+    "usage:reports",
+    "account-tokens",
+)
+
+
+def main() -> int:
+    """Take all pictures; return how many pages have a problem."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        sys.exit("Chromium is not installed (Debian: apt-get install chromium)")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ipuhub-screenshots-") as folder:
+        demo = start_demo(Path(folder) / "demo")
+        try:
+            addresses = prepare(demo)
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+                problems = take(browser, demo, addresses)
+                browser.close()
+        finally:
+            stop_demo(demo)
+    print(f"{len(list(FOLDER.glob('*.png')))} pictures in {FOLDER}")
+    for problem in problems:
+        print("PROBLEM:", problem)
+    return len(problems)
+
+
+def prepare(demo: RunningDemo) -> dict[str, str]:
+    """Fill the demo; return the pages' addresses by name."""
+    demo.wait_until_recording()
+    demo.manage("make_demo_history", "--dir", str(demo.directory))
+    demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+    demo.kubectl("apply", "-f", str(EXAMPLES / "inference-1x.yaml"))
+    eventually(lambda: demo.status("ipujob-sample") == "Running", "the sample job Running", 60)
+    uid = demo.job("ipujob-sample")["metadata"]["uid"]
+    return addresses_of({"jobs:detail": [uid]})
+
+
+def addresses_of(arguments: dict[str, list[str]]) -> dict[str, str]:
+    """Path of each page."""
+    code = (
+        "import json, sys, django; django.setup(); from django.urls import reverse; "
+        "pages, arguments = json.loads(sys.argv[1]); "
+        "print(json.dumps({p: reverse(p, args=arguments.get(p, [])) for p in pages}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps([PAGES, arguments])],
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
+            "IPUHUB_SECRET_KEY": "for addresses only " * 4,
+        },
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def take(browser: Browser, demo: RunningDemo, addresses: dict[str, str]) -> list[str]:
+    """Visit every page in every width and scheme; return what is wrong."""
+    problems: list[str] = []
+    for width in WIDTHS:
+        for scheme in SCHEMES:
+            context = browser.new_context(
+                viewport={"width": width, "height": 900},
+                color_scheme=scheme,  # type: ignore[arg-type]
+            )
+            page = context.new_page()
+            said: list[str] = []
+            page.on("console", lambda m, said=said: m.type == "error" and said.append(m.text))
+            page.on("pageerror", lambda error, said=said: said.append(str(error)))
+            page.goto(demo.dashboard)
+            shoot(page, f"login-{width}-{scheme}")
+            sign_in(page, demo)
+            for name, address in addresses.items():
+                picture = f"{name.replace(':', '-')}-{width}-{scheme}"
+                page.goto(demo.dashboard.rstrip("/") + address)
+                page.wait_for_load_state("networkidle")
+                shoot(page, picture)
+                wide = page.evaluate("document.documentElement.scrollWidth")
+                if wide > width:
+                    problems.append(f"{picture}: {wide} pixels wide")
+                problems += [f"{picture}: {text}" for text in said]
+                said.clear()
+            context.close()
+    return problems
+
+
+def shoot(page: Page, name: str) -> None:
+    page.screenshot(path=FOLDER / f"{name}.png", full_page=True)
+
+
+def sign_in(page: Page, demo: RunningDemo) -> None:
+    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Password").fill(demo.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", name="Overview").wait_for()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
