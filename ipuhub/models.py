@@ -12,13 +12,14 @@ class WatchCheckpoint(models.Model):
     """How far one watch of one cluster has been committed.
 
     `position_at` is when the API server last showed us that position (event, bookmark or list).
-    `epoch` grows by one with each recorder that takes the watch over; a commit of an older one
-    changes no row and must be rolled back.
+    `selection` says what of the watch is recorded. `epoch` grows by one with each recorder that
+    takes the watch over; a commit of an older one changes no row and must be rolled back.
     """
 
     name = models.TextField(unique=True)
     cluster_uid = models.TextField(default="")
     resource_version = models.TextField(default="")
+    selection = models.TextField(default="")
     epoch = models.BigIntegerField(default=0)
     listed_at = models.DateTimeField(null=True)
     position_at = models.DateTimeField(null=True)

@@ -95,6 +95,19 @@ class KubeClient:
             params.pop("resourceVersion", None)
             return await self._list_pages(resource, namespace, params, 0)
 
+    async def list_page(
+        self, resource: Resource, namespace: str | None, params: Mapping[str, str]
+    ) -> bytes:
+        """Read one page of a list as the server sent it; `params` are the API's own."""
+        patience = None if "limit" in params else _UNPAGED_SECONDS
+        path = resource.path(namespace)
+        request = Request("GET", path, params, timeout_seconds=patience, raw=True)
+        self.calls["list", resource.plural] += 1
+        answer = await self._transport.send(request)
+        if not isinstance(answer, bytes):
+            raise _bad_answer(f"{path} answered no JSON: {str(answer)[:80]!r}")
+        return answer
+
     async def create(
         self,
         resource: Resource,

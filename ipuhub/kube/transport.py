@@ -36,7 +36,10 @@ _MAX_RETRIES = 4
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request. `body` is sent as JSON, or as it is when it is bytes."""
+    """One HTTP request. `body` is sent as JSON, or as it is when it is bytes.
+
+    `raw` asks for the bytes of a JSON answer instead of what they say.
+    """
 
     method: str
     path: str
@@ -44,6 +47,7 @@ class Request:
     body: Any = None
     content_type: str = JSON
     timeout_seconds: float | None = None
+    raw: bool = False
 
 
 class Transport:
@@ -135,6 +139,8 @@ class Transport:
                 content = await answer.read()
         if not answer.content_type.endswith("json"):
             return content.decode(errors="replace")
+        if request.raw:
+            return content
         try:
             return orjson.loads(content)
         except orjson.JSONDecodeError as error:

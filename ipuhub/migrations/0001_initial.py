@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
                 ("name", models.TextField(unique=True)),
                 ("cluster_uid", models.TextField(default="")),
                 ("resource_version", models.TextField(default="")),
+                ("selection", models.TextField(default="")),
                 ("epoch", models.BigIntegerField(default=0)),
                 ("listed_at", models.DateTimeField(null=True)),
                 ("position_at", models.DateTimeField(null=True)),

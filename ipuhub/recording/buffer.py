@@ -1,0 +1,86 @@
+"""io: changes on their way from a watch to Postgres: a bounded number, a bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ipuhub.recording.recorder import Fault
+
+Row = TypeVar("Row")
+
+
+@dataclass(slots=True)
+class Batch(Generic[Row]):
+    """What one transaction writes. `events` counts all changes, also those that left no row."""
+
+    resource_version: str
+    position_at: datetime
+    rows: list[Row] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    events: int = 0
+    began_at: float = 0.0
+
+
+class Buffer(Generic[Row]):
+    """One reader adds, one writer takes. `add` waits while `limit` events are not yet taken."""
+
+    def __init__(self, limit: int, batch_events: int, batch_seconds: float) -> None:
+        self._limit, self._batch_events, self._batch_seconds = limit, batch_events, batch_seconds
+        self._batch: Batch[Row] | None = None
+        self._added, self._taken, self._full = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._is_closed = False
+
+    async def add(self, more: Batch[Row]) -> None:
+        """Add what arrived together; waits for room first."""
+        while self._batch is not None and self._batch.events >= self._limit:
+            self._taken.clear()
+            await self._taken.wait()
+        batch = self._batch
+        if batch is None:
+            self._batch = more
+            more.began_at = asyncio.get_running_loop().time()
+        else:
+            _append(batch, more)
+        self._added.set()
+        if self._batch is not None and self._batch.events >= self._batch_events:
+            self._full.set()
+
+    def close(self) -> None:
+        """Nothing more comes: the writer gets what is left at once."""
+        self._is_closed = True
+        self._added.set()
+        self._full.set()
+
+    async def take(self) -> Batch[Row] | None:
+        """Wait for a batch that is full or old enough; None when closed and empty."""
+        await self._added.wait()
+        if self._batch is None:
+            return None
+        await self._until_ripe(self._batch)
+        batch, self._batch = self._batch, None
+        if not self._is_closed:
+            self._added.clear()
+            self._full.clear()
+        self._taken.set()
+        return batch
+
+    async def _until_ripe(self, batch: Batch[Row]) -> None:
+        age = asyncio.get_running_loop().time() - batch.began_at
+        if age < self._batch_seconds and not self._full.is_set():
+            try:
+                async with asyncio.timeout(self._batch_seconds - age):
+                    await self._full.wait()
+            except TimeoutError:
+                pass
+
+
+def _append(batch: Batch[Row], more: Batch[Row]) -> None:
+    batch.rows += more.rows
+    batch.faults += more.faults
+    batch.events += more.events
+    batch.resource_version, batch.position_at = more.resource_version, more.position_at

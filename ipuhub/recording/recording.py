@@ -1,0 +1,236 @@
+"""io: runs one recorder: list, watch, commit; and goes on after every kind of absence."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import structlog
+
+from ipuhub.backoff import Backoff
+from ipuhub.chance import jitter
+from ipuhub.kube.errors import ApiError, Gone
+from ipuhub.kube.resources import NAMESPACES
+from ipuhub.kube.watch import Pace, Watch
+from ipuhub.recording import metrics
+from ipuhub.recording.buffer import Buffer
+from ipuhub.recording.checkpoint import is_reached, reason_to_list
+from ipuhub.recording.database import Database
+from ipuhub.recording.decoding import Decoder
+from ipuhub.recording.listing import list_changes, revision_of
+from ipuhub.recording.reading import Reader
+from ipuhub.recording.store import Fenced, Moved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from ipuhub.health import Health
+    from ipuhub.kube.client import KubeClient
+    from ipuhub.recording.buffer import Batch
+    from ipuhub.recording.decoding import Change
+    from ipuhub.recording.recorder import Recorder
+
+Row = TypeVar("Row")
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingOptions:
+    """How much is written at once, how old it gets, and how much waits while Postgres is away."""
+
+    batch_events: int = 1_000
+    batch_seconds: float = 0.2
+    buffer_events: int = 5_000
+    list_limit: int = 500
+    pace: Pace = field(default_factory=Pace)
+    backoff: Backoff = field(default_factory=lambda: Backoff(0.2, 10.0))
+
+
+class _ListNeeded(Exception):  # noqa: N818  # it is no error
+    """A watch cannot go on from the checkpoint."""
+
+
+class Recording(Generic[Row]):
+    """Keeps what `recorder` watches in Postgres; `clock` gives aware UTC times.
+
+    `problem` says what keeps it from its work now; it is the readiness check `record <name>`.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        recorder: Recorder[Row],
+        database: Mapping[str, Any],
+        health: Health,
+        clock: Callable[[], datetime],
+        options: RecordingOptions | None = None,
+    ) -> None:
+        self._client, self._recorder, self._clock = client, recorder, clock
+        self._options = options or RecordingOptions()
+        self._health = health
+        self._reader = Reader(recorder)
+        self._decoder = Decoder(recorder.manifest)
+        self._watch: Watch | None = None
+        self._api_problem, self._api_failures = "not started", 0
+        self._is_fenced = False
+        self._name = recorder.name
+        self._beat = f"record {recorder.name}"
+        self._database: Database[Row] = Database(
+            database, recorder, self._options.backoff, lambda: health.beat(self._beat)
+        )
+        health.ask(self._beat, lambda: self.problem)
+
+    @property
+    def problem(self) -> str:
+        """What keeps it from recording; empty: nothing."""
+        if self._is_fenced:
+            return "another prober took this watch over: this one records it no more"
+        watch = self._watch.problem if self._watch else ""
+        return self._database.problem or self._api_problem or watch
+
+    async def run(self) -> None:
+        """Record until cancelled; return only when another recorder took the watch over."""
+        try:
+            await self._database.take_over()
+            while True:
+                self._health.beat(self._beat)
+                try:
+                    await self._session()
+                except Moved:
+                    log.info("postgres is at another position, going on there", watch=self._name)
+                except ApiError as error:
+                    await self._wait_for_api(error)
+        except Fenced:
+            self._is_fenced = True
+            log.warning("another prober took this watch over", watch=self._name)
+        finally:
+            await self._database.close()
+
+    async def list_once(self, cause: str) -> None:
+        """Take the watch over, commit one full list and end. Raises ApiError and Fenced."""
+        try:
+            await self._database.take_over()
+            await self._list(await self._cluster_uid(), cause)
+        finally:
+            await self._database.close()
+
+    async def _session(self) -> None:
+        """Go on from the checkpoint; return when a list was needed and is committed."""
+        cluster_uid = await self._cluster_uid()
+        cause = await self._reason_to_list(cluster_uid)
+        if cause:
+            await self._list(cluster_uid, cause)
+            return
+        self._hear_api()
+        try:
+            await self._record_watch(cluster_uid)
+        except Gone as error:
+            await self._list(cluster_uid, f"the server's history did not reach back: {error}")
+        except _ListNeeded:
+            log.info("the watch cannot go on", watch=self._name)
+
+    def _hear_api(self) -> None:
+        if self._api_failures:
+            log.info("the api server is back", watch=self._name)
+        self._api_problem, self._api_failures = "", 0
+
+    async def _wait_for_api(self, error: ApiError) -> None:
+        if not self._api_failures:
+            log.warning("the api server does not answer", watch=self._name, problem=str(error))
+        self._api_problem = str(error)
+        pause = self._options.backoff.delay_seconds(self._api_failures, jitter())
+        self._api_failures += 1
+        await asyncio.sleep(max(pause, error.retry_after or 0.0))
+
+    async def _cluster_uid(self) -> str:
+        """The identity of a cluster: the UID of the namespace that every cluster has."""
+        found = await self._client.get(NAMESPACES, "kube-system")
+        return str(found["metadata"]["uid"])
+
+    async def _reason_to_list(self, cluster_uid: str) -> str:
+        revision = await revision_of(self._client, self._recorder.scope)
+        checkpoint = self._database.checkpoint
+        return reason_to_list(checkpoint, cluster_uid, revision, self._recorder.selection)
+
+    async def _list(self, cluster_uid: str, cause: str) -> None:
+        log.info("listing all", watch=self._name, cause=cause)
+        scope, limit = self._recorder.scope, self._options.list_limit
+        at = self._clock()  # what the list shows is at least as new
+        changes, version = await list_changes(self._client, scope, self._decoder, limit)
+        batch, present = self._reader.read_list(changes, version, at)
+        vanished = await self._database.replace(batch, present, cluster_uid, cause)
+        self._hear_api()
+        metrics.LISTS.labels(self._name).inc()
+        metrics.VANISHED.labels(self._name).inc(vanished)
+        self._count(batch)
+        log.info("listed", watch=self._name, rows=len(batch.rows), vanished=vanished)
+        await self._recorder.committed(batch.rows)
+
+    async def _record_watch(self, cluster_uid: str) -> None:
+        """Watch and commit until something ends it; what came before that is committed."""
+        options = self._options
+        buffer: Buffer[Row] = Buffer(
+            options.buffer_events, options.batch_events, options.batch_seconds
+        )
+        reading = asyncio.create_task(self._read(cluster_uid, buffer))
+        try:
+            while (batch := await self._next(buffer)) is not None:
+                await self._commit(batch)
+            await reading
+        finally:
+            reading.cancel()
+            with suppress(asyncio.CancelledError, ApiError, _ListNeeded):
+                await reading
+            self._watch = None
+
+    async def _next(self, buffer: Buffer[Row]) -> Batch[Row] | None:
+        while True:
+            self._health.beat(self._beat)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(30):
+                    return await buffer.take()
+
+    async def _commit(self, batch: Batch[Row]) -> None:
+        await self._database.commit(batch)
+        self._count(batch)
+        metrics.LAG.labels(self._name).set(asyncio.get_running_loop().time() - batch.began_at)
+        await self._recorder.committed(batch.rows)
+
+    def _count(self, batch: Batch[Row]) -> None:
+        metrics.EVENTS.labels(self._name).inc(batch.events)
+        metrics.ROWS.labels(self._name).inc(len(batch.rows))
+        metrics.FAULTS.labels(self._name).inc(len(batch.faults))
+        metrics.COMMITS.labels(self._name).inc()
+        metrics.POSITION.labels(self._name).set(batch.position_at.timestamp())
+
+    async def _read(self, cluster_uid: str, buffer: Buffer[Row]) -> None:
+        version = self._database.checkpoint.resource_version
+
+        async def check() -> None:
+            if await self._cluster_uid() != cluster_uid or await self._is_behind(watch):
+                raise _ListNeeded
+
+        watch = Watch(
+            self._client,
+            self._recorder.scope,
+            version,
+            pace=self._options.pace,
+            before_open=check,
+        )
+        self._watch = watch
+        try:
+            async with aclosing(watch.batches(self._decoder.line)) as batches:
+                async for changes in batches:
+                    await buffer.add(self._read_changes(changes))
+        finally:
+            buffer.close()
+
+    def _read_changes(self, changes: list[Change]) -> Batch[Row]:
+        return self._reader.read(changes, self._clock())
+
+    async def _is_behind(self, watch: Watch) -> bool:
+        revision = await revision_of(self._client, self._recorder.scope)
+        return not is_reached(watch.resource_version, revision)

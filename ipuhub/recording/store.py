@@ -1,0 +1,210 @@
+"""io: the transactions of a recording: its checkpoint, and what is written together with it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import psycopg
+
+from ipuhub.recording import faults as fault_table
+from ipuhub.recording.checkpoint import Checkpoint
+from ipuhub.recording.recorder import Absence, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from ipuhub.recording.buffer import Batch
+    from ipuhub.recording.recorder import Recorder
+
+Row = TypeVar("Row")
+_COLUMNS: Final = "epoch, cluster_uid, resource_version, selection, position_at"
+_TAKE_OVER: Final = f"""
+INSERT INTO ipuhub_watchcheckpoint AS known (name, cluster_uid, resource_version, epoch, selection)
+VALUES (%s, '', '', 1, '')
+ON CONFLICT (name) DO UPDATE SET epoch = known.epoch + 1
+RETURNING {_COLUMNS}
+"""  # noqa: S608  # no value is pasted in
+_READ: Final = f"SELECT {_COLUMNS} FROM ipuhub_watchcheckpoint WHERE name = %s"  # noqa: S608
+_MOVE: Final = """
+UPDATE ipuhub_watchcheckpoint SET resource_version = %s, position_at = %s
+WHERE name = %s AND epoch = %s
+"""
+_LISTED: Final = """
+UPDATE ipuhub_watchcheckpoint SET resource_version = %s, position_at = %s, listed_at = %s,
+    cluster_uid = %s, selection = %s
+WHERE name = %s AND epoch = %s
+"""
+_GAP: Final = """
+INSERT INTO ipuhub_watchgap (watch, began_at, ended_at, cause) VALUES (%s, %s, %s, %s)
+"""
+# What one object brings about, and no repetition cures: data, constraints, limits of the program.
+_REFUSED: Final = ("22", "23", "54")
+_ROWS_AT_ONCE: Final = 2_000
+_OF_DJANGO: Final = {"assume_role", "isolation_level", "pool", "server_side_binding"}
+_SESSION: Final = {
+    "connect_timeout": 10,
+    "application_name": "ipuhub-prober",
+    # A database host that vanished without a word is noticed within half a minute.
+    "tcp_user_timeout": 25_000,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "options": "-c statement_timeout=60s -c timezone=UTC",
+}
+
+
+class Fenced(Exception):  # noqa: N818  # it is no error of this process
+    """Another recorder took this watch over; nothing was written."""
+
+
+class Moved(Exception):  # noqa: N818  # it is no error of this process
+    """Postgres is at another position than this recorder left it: go on from there."""
+
+
+def connection_arguments(database: Mapping[str, Any]) -> dict[str, Any]:
+    """psycopg's arguments for an entry of Django's DATABASES."""
+    names = {
+        "dbname": "NAME",
+        "user": "USER",
+        "password": "PASSWORD",
+        "host": "HOST",
+        "port": "PORT",
+    }
+    given = {key: database.get(name) for key, name in names.items()}
+    options = {k: v for k, v in database.get("OPTIONS", {}).items() if k not in _OF_DJANGO}
+    return {**_SESSION, **options, **{k: v for k, v in given.items() if v}}
+
+
+class Store(Generic[Row]):
+    """One recorder's own connection to Postgres. Blocking: for one thread at a time.
+
+    Every method may raise psycopg.Error, after which `reopen` comes first.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any], recorder: Recorder[Row]) -> None:
+        self._arguments = dict(arguments)
+        self._recorder = recorder
+        self._connection: psycopg.Connection[Any] | None = None
+        self.checkpoint = Checkpoint(0)
+
+    def take_over(self) -> Checkpoint:
+        """Become the only recorder of this watch, and say how far it was recorded."""
+        with self._connected().transaction(), self._connected().cursor() as cursor:
+            cursor.execute(_TAKE_OVER, [self._recorder.name])
+            self.checkpoint = Checkpoint(*(cursor.fetchone() or ()))
+        return self.checkpoint
+
+    def commit(self, batch: Batch[Row]) -> list[Fault]:
+        """Write a batch and move the checkpoint; return the faults of what was refused.
+
+        Raises Fenced when another recorder took over.
+        """
+        recorder, known = self._recorder, self.checkpoint
+        at = batch.position_at
+        connection = self._connected()
+        with connection.transaction(), connection.cursor() as cursor:
+            # First, so that a take-over waits for this transaction or this one for it.
+            values = [batch.resource_version, at, recorder.name, known.epoch]
+            _fenced(cursor, _MOVE, values)
+            refused = self._write(cursor, batch.rows, known.cluster_uid, at)
+            fault_table.store(cursor, recorder.name, [*batch.faults, *refused], at)
+        self.checkpoint = Checkpoint(
+            known.epoch, known.cluster_uid, batch.resource_version, known.selection, at
+        )
+        return refused
+
+    def replace(
+        self, batch: Batch[Row], present: Sequence[str], cluster_uid: str, cause: str
+    ) -> tuple[int, list[Fault]]:
+        """Write a full list: all rows, the end of what vanished, the gap and the checkpoint.
+
+        Returns how many vanished, and the faults of what was refused. Raises Fenced.
+        """
+        recorder, known, now = self._recorder, self.checkpoint, batch.position_at
+        connection = self._connected()
+        name, selection = recorder.name, recorder.selection
+        with connection.transaction(), connection.cursor() as cursor:
+            values = [batch.resource_version, now, now, cluster_uid, selection, name, known.epoch]
+            _fenced(cursor, _LISTED, values)
+            refused: list[Fault] = []
+            for first in range(0, len(batch.rows), _ROWS_AT_ONCE):
+                part = batch.rows[first : first + _ROWS_AT_ONCE]
+                refused += self._write(cursor, part, cluster_uid, now)
+            seen_until = known.position_at or now
+            vanished = 0
+            if known.cluster_uid and known.cluster_uid != cluster_uid:
+                # The other cluster's objects are out of sight: their rows end, estimated.
+                absence = Absence((), known.cluster_uid, seen_until, now)
+                vanished += recorder.vanish(cursor, absence)
+            vanished += recorder.vanish(cursor, Absence(present, cluster_uid, seen_until, now))
+            if known.position_at is not None:
+                cursor.execute(_GAP, [name, known.position_at, now, cause])
+            fault_table.store(cursor, name, [*batch.faults, *refused], now)
+        version = batch.resource_version
+        self.checkpoint = Checkpoint(known.epoch, cluster_uid, version, selection, now)
+        return vanished, refused
+
+    def reopen(self, unsure: str = "") -> None:
+        """Connect again, and make sure that Postgres is where it was left.
+
+        `unsure` is the version of a commit whose outcome is unknown. Raises Fenced or Moved.
+        """
+        self.close()
+        with self._connected().cursor() as cursor:
+            cursor.execute(_READ, [self._recorder.name])
+            found = Checkpoint(*(cursor.fetchone() or (0,)))
+        left = self.checkpoint
+        if not left.epoch:  # not taken over yet
+            return
+        if found.epoch != left.epoch:
+            raise Fenced
+        self.checkpoint = found
+        if found.resource_version not in {left.resource_version, unsure}:
+            raise Moved
+
+    def close(self) -> None:
+        """Close the connection; the next use opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._connection is None:
+            self._connection = psycopg.connect(**self._arguments, autocommit=True)
+        return self._connection
+
+    def _write(
+        self, cursor: psycopg.Cursor[Any], rows: Sequence[Row], cluster_uid: str, at: datetime
+    ) -> list[Fault]:
+        """Write rows; where Postgres refuses them, halves of them, down to the one at fault."""
+        if not rows:
+            return []
+        try:
+            with cursor.connection.transaction():
+                self._recorder.write(cursor, rows, cluster_uid, at)
+        except (psycopg.Error, UnicodeError, OverflowError) as error:
+            if not is_refusal(error):
+                raise
+            if len(rows) == 1:
+                subject = self._recorder.subject(rows[0])
+                return [Fault(subject, "refused", f"Postgres refused it: {error}", repr(rows[0]))]
+            half = len(rows) // 2
+            refused = self._write(cursor, rows[:half], cluster_uid, at)
+            return refused + self._write(cursor, rows[half:], cluster_uid, at)
+        return []
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether it is what was written that Postgres refused, so that writing it again is no use."""
+    if not isinstance(error, psycopg.Error):
+        return isinstance(error, UnicodeError | OverflowError)
+    state = error.sqlstate or ""
+    return state.startswith(_REFUSED) or (not state and isinstance(error, psycopg.DataError))
+
+
+def _fenced(cursor: psycopg.Cursor[Any], sql: str, values: list[Any]) -> None:
+    cursor.execute(sql, values)
+    if cursor.rowcount == 0:
+        raise Fenced
