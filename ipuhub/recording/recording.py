@@ -91,6 +91,11 @@ class Recording(Generic[Row]):
         watch = self._watch.problem if self._watch else ""
         return self._database.problem or self._api_problem or watch
 
+    @property
+    def committed_until(self) -> datetime | None:
+        """The time of the last committed position."""
+        return self._database.checkpoint.position_at
+
     async def run(self) -> None:
         """Record until cancelled; return only when another recorder took the watch over."""
         try:
