@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView
+from drf_spectacular.views import SpectacularJSONAPIView
 
 from ipuhub.web.jobapi import JobPods, JobUsageSoFar
 
@@ -18,5 +18,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<str:uid>/usage", JobUsageSoFar.as_view(), name="job-usage"),
     path("", include("partitions.api.urls")),
     path("", include("usage.api.urls")),
-    path("schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("schema/", SpectacularJSONAPIView.as_view(), name="api-schema"),
 ]

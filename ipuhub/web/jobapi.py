@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.http import Http404
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
@@ -81,7 +81,9 @@ def _require_job(user: AbstractBaseUser | AnonymousUser, uid: str) -> JobRecord:
     return job
 
 
-@extend_schema(operation_id="jobs_pods", summary="A job's pods", tags=["jobs"])
+@extend_schema_view(
+    get=extend_schema(operation_id="jobs_pods", summary="A job's pods", tags=["jobs"])
+)
 class JobPods(ListAPIView[PodLifetime]):
     """The pods of a job, newest first, ended ones too."""
 
@@ -96,11 +98,13 @@ class JobPods(ListAPIView[PodLifetime]):
         return PodLifetime.objects.filter(job_uid=job.uid, namespace=job.namespace)
 
 
-@extend_schema(
-    operation_id="jobs_usage",
-    summary="A job's usage so far",
-    tags=["jobs"],
-    responses=JobUsageSerializer,
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="jobs_usage",
+        summary="A job's usage so far",
+        tags=["jobs"],
+        responses=JobUsageSerializer,
+    )
 )
 class JobUsageSoFar(APIView):
     """What a job's pods and partitions held so far."""

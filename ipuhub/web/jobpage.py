@@ -24,7 +24,7 @@ from ipuhub.web.jobtimeline import timeline_rows
 from ipuhub.web.jobusage import read_held
 from ipuhub.web.timeline import draw_timeline
 from jobs.selectors import find_job
-from jobs.states import ENDED, NO_JOB, state_of
+from jobs.states import NO_JOB, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +82,6 @@ def _context(request: HttpRequest, job: JobRecord, held: Held, now: datetime) ->
         "job": job,
         "state": state,
         "colour": colour_of(state),
-        "has_ended": job.status in ENDED or job.deleted_at is not None,
         "ended_at": job.completed_at or job.deleted_at,
         "held": held,
         "hidden": {

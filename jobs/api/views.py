@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.generics import ListAPIView, RetrieveAPIView
 
 from ipuhub.web.access import scope_of
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
 
 
-@extend_schema(operation_id="jobs_list", summary="Jobs, newest first", tags=["jobs"])
+@extend_schema_view(
+    get=extend_schema(operation_id="jobs_list", summary="Jobs, newest first", tags=["jobs"])
+)
 class JobList(ListAPIView[JobRecord]):
     """All jobs that the caller may see, deleted ones too, newest first."""
 
@@ -33,7 +35,7 @@ class JobList(ListAPIView[JobRecord]):
         return listed_jobs(scope_of(self.request.user))
 
 
-@extend_schema(operation_id="jobs_read", summary="One job", tags=["jobs"])
+@extend_schema_view(get=extend_schema(operation_id="jobs_read", summary="One job", tags=["jobs"]))
 class JobDetail(RetrieveAPIView[JobRecord]):
     """One job by its UID, with attempts and transitions; it stays after its deletion."""
 

@@ -1,0 +1,38 @@
+"""Users, and a web process that talks plain HTTP and finds no cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from ipuhub.models import NamespaceGrant
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from pytest_django.fixtures import SettingsWrapper
+
+
+@pytest.fixture(autouse=True)
+def plain_http(settings: SettingsWrapper) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+
+
+@pytest.fixture
+def admin(db: None) -> User:
+    return get_user_model().objects.create_user("root", password="x", is_staff=True)
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    """Sees team-a."""
+    user = get_user_model().objects.create_user("alice", password="x")
+    NamespaceGrant.objects.create(user=user, namespace="team-a")
+    return user
+
+
+@pytest.fixture
+def charlie(db: None) -> User:
+    """The stranger: signed in, sees nothing."""
+    return get_user_model().objects.create_user("charlie", password="x")

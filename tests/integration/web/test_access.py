@@ -1,0 +1,138 @@
+"""Who sees what: each rule with the one who may beside the stranger who may not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.builders import jobhistory
+from tests.builders.clients import browser, tool
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+pytestmark = pytest.mark.django_db
+PAGES = ["/jobs/", "/jobs/uid-team-a-train/", "/account/tokens/"]
+ENDPOINTS = [
+    "/api/v1/jobs",
+    "/api/v1/jobs/uid-team-a-train",
+    "/api/v1/jobs/uid-team-a-train/pods",
+    "/api/v1/jobs/uid-team-a-train/usage",
+]
+
+
+@pytest.fixture(autouse=True)
+def _two_teams(db: None) -> None:
+    for team in ("team-a", "team-b"):
+        job = jobhistory.job(namespace=team)
+        jobhistory.pod(job)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_nobody_sees_a_page_without_signing_in(client: Client, page: str) -> None:
+    answer = client.get(page)
+    assert (answer.status_code, answer["Location"]) == (302, f"/login/?next={page}")
+
+
+@pytest.mark.parametrize("page", PAGES[:2])
+def test_a_part_polled_after_the_session_ended_leads_to_the_sign_in_page(
+    client: Client, page: str
+) -> None:
+    answer = client.get(page, headers={"HX-Request": "true"})
+    assert answer.status_code == 401
+    assert answer["HX-Redirect"].startswith("/login/?next=%2Fjobs%2F")
+
+
+@pytest.mark.parametrize("address", [*ENDPOINTS, "/api/v1/schema/"])
+def test_nobody_calls_the_api_without_a_token(client: Client, address: str) -> None:
+    answer = client.get(address)
+    assert answer.status_code == 401
+    assert answer["WWW-Authenticate"].startswith("Bearer")
+    assert answer["Content-Type"] == "application/problem+json"
+    assert answer.json()["detail"].endswith(".")
+
+
+def test_a_user_sees_the_jobs_of_his_namespaces_only(alice: User, charlie: User) -> None:
+    text = browser(alice).get("/jobs/").content.decode()
+    assert "uid-team-a-train" in text
+    assert "uid-team-b-train" not in text
+    assert "No jobs yet" in browser(charlie).get("/jobs/").content.decode()
+    found = tool(alice).get("/api/v1/jobs").json()["results"]
+    assert {job["namespace"] for job in found} == {"team-a"}
+    assert tool(charlie).get("/api/v1/jobs").json() == {"next": None, "results": []}
+
+
+def test_an_admin_sees_all(admin: User) -> None:
+    assert len(tool(admin).get("/api/v1/jobs").json()["results"]) == 2
+    assert "uid-team-b-train" in browser(admin).get("/jobs/").content.decode()
+
+
+def test_the_twins_show_no_more_than_the_page(alice: User) -> None:
+    for kind in ("csv", "json"):
+        text = b"".join(browser(alice).get(f"/jobs/?format={kind}")).decode()
+        assert "uid-team-a-train" in text
+        assert "uid-team-b-train" not in text
+
+
+@pytest.mark.parametrize("query", ["namespace=team-b", "namespace=team-b&format=csv"])
+def test_asking_for_a_foreign_namespace_is_refused_in_words(
+    alice: User, admin: User, query: str
+) -> None:
+    answer = browser(alice).get(f"/jobs/?{query}")
+    assert answer.status_code == 403
+    assert "no access to namespace" in answer.content.decode()
+    assert browser(admin).get(f"/jobs/?{query}").status_code == 200
+
+
+def test_the_api_refuses_a_foreign_namespace_with_the_same_sentence(
+    alice: User, admin: User
+) -> None:
+    answer = tool(alice).get("/api/v1/jobs?namespace=team-b")
+    assert answer.status_code == 403
+    assert "no access to namespace 'team-b'" in answer.json()["detail"]
+    assert tool(alice).get("/api/v1/jobs?namespace=team-a").status_code == 200
+    assert tool(admin).get("/api/v1/jobs?namespace=team-b").status_code == 200
+
+
+@pytest.mark.parametrize("address", [*ENDPOINTS[1:], PAGES[1]])
+def test_a_foreign_job_is_as_unknown_as_none(alice: User, charlie: User, address: str) -> None:
+    sign_in = tool if address.startswith("/api/") else browser
+    assert sign_in(alice).get(address).status_code == 200
+    foreign = sign_in(charlie).get(address)
+    missing = sign_in(charlie).get(address.replace("uid-team-a-train", "nobody-has-this"))
+    assert foreign.status_code == missing.status_code == 404
+    assert b"no access to its namespace" in foreign.content
+    assert b"no access to its namespace" in missing.content
+
+
+def test_a_session_calls_the_api_too(alice: User) -> None:
+    assert browser(alice).get("/api/v1/jobs").status_code == 200
+
+
+def test_an_inactive_user_has_no_rights_left(alice: User) -> None:
+    caller = tool(alice)
+    alice.is_active = False
+    alice.save()
+    assert caller.get("/api/v1/jobs").status_code == 401
+
+
+def test_metrics_are_for_admins_and_the_metrics_token(
+    client: Client,
+    alice: User,
+    admin: User,
+    settings: pytest.FixtureRequest,
+) -> None:
+    settings.METRICS_TOKEN = "scrape-me"
+    assert client.get("/metrics").status_code == 401
+    assert tool(alice).get("/metrics").status_code == 403
+    assert browser(admin).get("/metrics").status_code == 401  # a page that a browser was sent to
+    assert tool(admin).get("/metrics").status_code == 200
+    answer = client.get("/metrics", headers={"Authorization": "Bearer scrape-me"})
+    assert answer.status_code == 200
+    assert b"django_http_requests_total" in answer.content
+
+
+def test_without_a_metrics_token_an_empty_one_opens_nothing(client: Client, db: None) -> None:
+    assert client.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 403

@@ -1,0 +1,125 @@
+"""API tokens: made, shown once, used, ended; by page and by command."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
+
+from ipuhub.models import ApiToken, NamespaceGrant
+from ipuhub.tokens import make_token
+from ipuhub.web.access import scope_of
+from tests.builders.clients import browser
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+PAGE = "/account/tokens/"
+
+
+def call_api(text: str) -> int:
+    return Client().get("/api/v1/jobs", headers={"Authorization": f"Bearer {text}"}).status_code
+
+
+def make_by_page(user: User, **data: str) -> str:
+    answer = browser(user).post(PAGE, {"name": "night-job", "days": "30", **data})
+    found = re.search(r'value="(ipuhub_[^"]+)"', answer.content.decode())
+    assert found
+    return found[1]
+
+
+def test_a_token_is_shown_once_and_works(alice: User) -> None:
+    text = make_by_page(alice)
+    assert call_api(text) == 200
+    page = browser(alice).get(PAGE).content.decode()
+    assert text not in page
+    assert "night-job" in page
+    assert not ApiToken.objects.filter(digest=text).exists()
+
+
+def test_a_revoked_token_no_longer_works(alice: User) -> None:
+    text = make_by_page(alice)
+    token = ApiToken.objects.get()
+    answer = browser(alice).post(f"{PAGE}{token.pk}/revoke", follow=True)
+    assert "no longer works" in answer.content.decode()
+    assert call_api(text) == 401
+
+
+def test_a_stranger_can_neither_see_nor_revoke_a_token(alice: User, charlie: User) -> None:
+    text = make_by_page(alice)
+    token = ApiToken.objects.get()
+    assert "night-job" not in browser(charlie).get(PAGE).content.decode()
+    assert browser(charlie).post(f"{PAGE}{token.pk}/revoke").status_code == 404
+    assert call_api(text) == 200
+
+
+def test_an_expired_token_no_longer_works(alice: User) -> None:
+    now = timezone.now()
+    _token, text = make_token(alice, "old", now, now - dt.timedelta(seconds=1))
+    assert call_api(text) == 401
+    assert "expired" in browser(alice).get(PAGE).content.decode()
+
+
+def test_the_last_use_is_kept(alice: User) -> None:
+    _token, text = make_token(alice, "used", timezone.now())
+    call_api(text)
+    assert ApiToken.objects.get().last_used_at is not None
+
+
+@pytest.mark.parametrize("data", [{"name": " "}, {"days": "99999"}, {"days": "x"}])
+def test_a_form_of_no_use_makes_no_token(alice: User, data: dict[str, str]) -> None:
+    answer = browser(alice).post(PAGE, {"name": "night-job", "days": "30", **data})
+    assert answer.status_code == 400
+    assert not ApiToken.objects.exists()
+
+
+def test_the_forms_need_their_csrf_token(alice: User) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(alice)
+    answer = strict.post(PAGE, {"name": "night-job", "days": "30"})
+    assert answer.status_code == 403
+    assert "Reload the page" in answer.content.decode()
+    assert not ApiToken.objects.exists()
+
+
+def test_the_name_of_a_token_is_escaped(alice: User) -> None:
+    make_token(alice, "<img src=x>", timezone.now())
+    assert "<img src=x>" not in browser(alice).get(PAGE).content.decode()
+
+
+def test_the_command_prints_a_token_that_works(
+    alice: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call_command("make_api_token", "alice", "--name", "cron")
+    assert call_api(capsys.readouterr().out.strip()) == 200
+    assert ApiToken.objects.get().name == "cron"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["make_api_token", "nobody"], "there is no user 'nobody'"),
+        (["make_api_token", "alice", "--days", "-1"], "--days must be"),
+        (["grant_namespace", "nobody", "team-a"], "there is no user 'nobody'"),
+        (["grant_namespace", "alice", "Team A"], "no name of a namespace"),
+    ],
+)
+def test_the_commands_say_what_is_wrong(alice: User, arguments: list[str], sentence: str) -> None:
+    with pytest.raises(CommandError, match=sentence):
+        call_command(*arguments)
+
+
+def test_a_namespace_is_granted_and_taken_back(
+    charlie: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call_command("grant_namespace", "charlie", "team-b")
+    call_command("grant_namespace", "charlie", "team-b")
+    assert scope_of(charlie).namespaces == {"team-b"}
+    assert "charlie sees: team-b" in capsys.readouterr().out
+    call_command("grant_namespace", "charlie", "team-b", "--revoke")
+    assert not NamespaceGrant.objects.exists()

@@ -1,0 +1,170 @@
+"""The page of one job: what it shows, how it lives on, its twins."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from django.utils import timezone
+
+from jobs.models import JobRecord
+from tests.builders import jobhistory
+from tests.builders.clients import browser
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def staff(admin: User) -> Client:
+    return browser(admin)
+
+
+@pytest.fixture
+def ended(db: None) -> JobRecord:
+    """A job that failed once and then completed: 100 s of a worker of 4 IPUs in each attempt."""
+    began = dt.datetime(2026, 11, 20, 9, tzinfo=dt.UTC)
+    job = jobhistory.job(
+        status="Completed", created_at=began, completed_at=began + dt.timedelta(seconds=300)
+    )
+    for number in (0, 1):
+        start = began + dt.timedelta(seconds=150 * number)
+        life = {
+            "attempt": number,
+            "created_at": start,
+            "scheduled_at": start,
+            "started_at": start + dt.timedelta(seconds=10),
+            "finished_at": start + dt.timedelta(seconds=100),
+            "phase": "Succeeded" if number else "Failed",
+        }
+        jobhistory.pod(job, "launcher", exit_code=1 - number, **life)
+        jobhistory.pod(job, "worker", **life)
+        jobhistory.attempt(job, number, outcome="Completed" if number else "Failed")
+    jobhistory.partition(job, released_at=began + dt.timedelta(seconds=290), phase="released")
+    jobhistory.transition(job, "Running", 10, "IPUJobRunning")
+    jobhistory.transition(job, "Restarting", 101, "IPUJobRestarting")
+    return job
+
+
+def test_the_page_shows_what_is_kept_of_a_job(staff: Client, ended: JobRecord) -> None:
+    text = staff.get(f"/jobs/{ended.uid}/").content.decode()
+    assert "workersPerJobInstance: 1" in text  # the spec as YAML
+    assert "IPUJobRestarting" in text  # the history
+    assert "train-launcher" in text  # the pods
+    assert "p-train-team-a-0" in text  # the partition
+    assert "mpirun" in text
+    assert text.count("<h1") == 1
+
+
+def test_usage_sums_scheduled_to_ended_and_keeps_partition_hours_apart(
+    staff: Client, ended: JobRecord
+) -> None:
+    usage = staff.get(f"/api/v1/jobs/{ended.uid}/usage").json()
+    assert usage["pods"] == 4
+    assert usage["ipu_microseconds"] == 2 * 100 * 4_000_000
+    assert usage["cpu_millicore_seconds"] == 4 * 100 * 2000
+    assert usage["memory_byte_seconds"] == 4 * 100 * 4 * 2**30
+    assert usage["partition_ipu_seconds"] == 290 * 4
+    assert usage["ipu_hours"] == pytest.approx(800 / 3600)
+    text = staff.get(f"/jobs/{ended.uid}/").content.decode()
+    assert re.search(r"0\.22\s*<span[^>]*>IPU-hours", text)
+    assert "0.32 IPU-h" in text  # of the partition
+
+
+def test_a_running_pod_counts_up_to_now_and_a_pending_one_not_at_all(staff: Client) -> None:
+    job = jobhistory.job(created_at=timezone.now() - dt.timedelta(seconds=110))
+    jobhistory.pod(job)  # scheduled 10 s after the job was made
+    jobhistory.pod(job, pod_name="waits", scheduled_at=None, started_at=None, phase="Pending")
+    usage = staff.get(f"/api/v1/jobs/{job.uid}/usage").json()
+    assert usage["ipu_microseconds"] // 4_000_000 in range(99, 110)
+
+
+def test_a_pod_elsewhere_that_claims_the_uid_is_no_part_of_the_job(staff: Client) -> None:
+    job = jobhistory.job()
+    jobhistory.pod(job, namespace="team-b", pod_name="impostor")
+    text = staff.get(f"/jobs/{job.uid}/").content.decode()
+    assert "impostor" not in text
+    assert staff.get(f"/api/v1/jobs/{job.uid}/usage").json()["pods"] == 0
+
+
+def test_the_timeline_is_drawn_by_the_server_with_a_text_beside_it(
+    staff: Client, ended: JobRecord
+) -> None:
+    text = staff.get(f"/jobs/{ended.uid}/").content.decode()
+    assert text.count('class="bar bar-launcher"') == 1
+    assert text.count('class="bar bar-failed"') == 2
+    assert 'role="img"' in text
+    assert "train-launcher: ran, exit code 1 for 90s" in text
+    assert " style=" not in text
+    assert "<script>" not in text
+
+
+def test_the_page_of_a_deleted_job_stays_and_says_so(staff: Client, ended: JobRecord) -> None:
+    JobRecord.objects.update(deleted_at=dt.datetime(2026, 11, 20, 10, tzinfo=dt.UTC))
+    text = staff.get(f"/jobs/{ended.uid}/").content.decode()
+    assert "This job was deleted from the cluster" in text
+    assert "2026-11-20 10:00:00 UTC" in text
+    assert "train-launcher" in text
+
+
+def test_a_job_without_pods_says_why_it_waits(staff: Client) -> None:
+    job = jobhistory.job(status="Pending", message="No controller has 4 free IPUs.")
+    text = staff.get(f"/jobs/{job.uid}/").content.decode()
+    assert "No pod has been made yet" in text
+    assert "No controller has 4 free IPUs." in text
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "want"),
+    [
+        ("pods", "pod_name", {"train-launcher", "train-worker-0"}),
+        ("attempts", "outcome", {"Failed", "Completed"}),
+        ("transitions", "state", {"Running", "Restarting"}),
+        ("conditions", "type", {"Running"}),
+        ("partitions", "partition", {"p-train-team-a-0"}),
+    ],
+)
+def test_every_table_has_a_csv_and_a_json_twin(
+    staff: Client, ended: JobRecord, table: str, key: str, want: set[str]
+) -> None:
+    address = f"/jobs/{ended.uid}/?table={table}&format="
+    text = b"".join(staff.get(f"{address}csv")).decode()
+    assert {row[key] for row in csv.DictReader(io.StringIO(text))} == want
+    rows = json.loads(b"".join(staff.get(f"{address}json")))
+    assert {row[key] for row in rows} == want
+
+
+def test_the_pods_twin_has_all_of_them_where_the_page_shows_the_newest(staff: Client) -> None:
+    job = jobhistory.job()
+    for number in range(205):
+        jobhistory.pod(job, pod_name=f"train-worker-{number}")
+    assert "The newest 200 are shown" in staff.get(f"/jobs/{job.uid}/").content.decode()
+    rows = json.loads(b"".join(staff.get(f"/jobs/{job.uid}/?table=pods&format=json")))
+    assert len(rows) == 205
+    assert staff.get(f"/api/v1/jobs/{job.uid}/usage").json()["pods"] == 205
+
+
+@pytest.mark.parametrize("query", ["table=secrets&format=csv", "table=pods&format=exe"])
+def test_an_unknown_twin_is_refused_with_a_sentence(
+    staff: Client, ended: JobRecord, query: str
+) -> None:
+    answer = staff.get(f"/jobs/{ended.uid}/?{query}")
+    assert answer.status_code == 404
+    assert "Tables of a job are pods" in answer.content.decode()
+
+
+def test_an_ended_job_is_polled_for_nothing(staff: Client, ended: JobRecord) -> None:
+    first = staff.get(f"/jobs/{ended.uid}/", headers=HTMX)
+    assert "<html" not in first.content.decode()
+    known = HTMX | {"If-None-Match": first["ETag"]}
+    assert staff.get(f"/jobs/{ended.uid}/", headers=known).status_code == 304
+    JobRecord.objects.update(updated_at=timezone.now(), restart_count=7)
+    assert staff.get(f"/jobs/{ended.uid}/", headers=known).status_code == 200

@@ -1,0 +1,57 @@
+"""How many queries a page costs, whatever it shows: a loop over rows would be seen here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from jobs.models import JobRecord
+from tests.builders import jobhistory
+from tests.builders.clients import browser, tool
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+MOST = 8
+# Of a user with grants, who costs one more than an administrator; the sessions' two included.
+BASELINE = {
+    "/jobs/": 6,
+    "/jobs/?namespace=team-a&status=Completed": 7,
+    "/jobs/?format=csv": 4,
+    "/jobs/uid-team-a-job-0007/": 8,
+    "/account/tokens/": 3,
+    "/api/v1/jobs": 3,
+    "/api/v1/jobs/uid-team-a-job-0007": 5,
+    "/api/v1/jobs/uid-team-a-job-0007/pods": 4,
+    "/api/v1/jobs/uid-team-a-job-0007/usage": 5,
+}
+
+
+@pytest.fixture
+def _history(db: None) -> None:
+    jobhistory.jobs(300)
+    for job in JobRecord.objects.order_by("name")[:20]:
+        for number in range(10):
+            jobhistory.pod(job, pod_name=f"{job.name}-worker-{number}")
+            jobhistory.attempt(job, number)
+            jobhistory.transition(job, "Running", number)
+        jobhistory.partition(job)
+
+
+@pytest.mark.usefixtures("_history")
+def test_no_page_needs_more_queries_than_its_baseline(alice: User) -> None:
+    person, program = browser(alice), tool(alice)
+    program.get("/api/v1/jobs")  # notes the use of the token, once a minute
+    counted = {}
+    for address in BASELINE:
+        caller = program if address.startswith("/api/") else person
+        with CaptureQueriesContext(connection) as queries:
+            answer = caller.get(address)
+            assert b"".join(answer) if answer.streaming else answer.content
+        assert answer.status_code == 200
+        counted[address] = len(queries)
+    assert counted == BASELINE
+    assert max(counted.values()) <= MOST
