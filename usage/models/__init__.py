@@ -4,5 +4,16 @@ from __future__ import annotations
 
 from usage.models.lifetimes import PodLifetime
 from usage.models.reports import MonthReport, ReportChunk, ReportRow, ReportRun, ReportState
+from usage.models.rollups import RollupDirt, RollupState, UsageDay
 
-__all__ = ["MonthReport", "PodLifetime", "ReportChunk", "ReportRow", "ReportRun", "ReportState"]
+__all__ = [
+    "MonthReport",
+    "PodLifetime",
+    "ReportChunk",
+    "ReportRow",
+    "ReportRun",
+    "ReportState",
+    "RollupDirt",
+    "RollupState",
+    "UsageDay",
+]

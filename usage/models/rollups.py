@@ -10,9 +10,10 @@ from django.db import models
 class UsageDay(models.Model):
     """What the pods of one namespace, group, user, component and instance type held on one day.
 
-    A day of the zone in `RollupState`. Exact whole numbers: amount x microseconds. `pods` were
-    there on that day, `begun` of them began on it; `estimated_us` is the part of `pod_us` that
-    rests on an estimated end, `unverified_us` the part whose user nobody verified.
+    A day of the zone in `RollupState`. Exact whole numbers: amount x seconds, cut as in
+    usage/intervals.py. `pods` were there on that day, `begun` of them began on it;
+    `estimated_seconds` are those of pods with an estimated end, `unverified_seconds` those of
+    pods whose user nobody verified.
     """
 
     day = models.DateField()
@@ -23,13 +24,13 @@ class UsageDay(models.Model):
     instance_type = models.TextField()
     pods = models.BigIntegerField()
     begun = models.BigIntegerField()
-    pod_us = models.DecimalField(max_digits=40, decimal_places=0)
-    estimated_us = models.DecimalField(max_digits=40, decimal_places=0)
-    unverified_us = models.DecimalField(max_digits=40, decimal_places=0)
-    cpu_us = models.DecimalField(max_digits=40, decimal_places=0)
-    memory_us = models.DecimalField(max_digits=40, decimal_places=0)
-    gpu_us = models.DecimalField(max_digits=40, decimal_places=0)
-    ipu_us = models.DecimalField(max_digits=40, decimal_places=0)
+    seconds = models.BigIntegerField()
+    estimated_seconds = models.BigIntegerField()
+    unverified_seconds = models.BigIntegerField()
+    millicore_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+    byte_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+    gpu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+    micro_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
 
     class Meta:
         constraints: ClassVar = [

@@ -1,0 +1,113 @@
+"""domain: what is measured of usage, exact as whole numbers, printed in hours.
+
+Sums are resource x whole seconds. Hours have five decimals, as in the month's CSV; GiB = 2**30.
+Hours of pods and hours of partitions stand apart: the IPUs of a pod lie in a partition, so a sum
+of both would count them twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HOUR: Final = 3600
+GIB: Final = 2**30
+_PLACES: Final = Decimal("0.00001")
+
+
+def hours(amount: int, unit: int = 1) -> Decimal:
+    """Return `amount` unit-seconds in hours with five decimals."""
+    whole, rest = divmod(abs(amount) * 10**5, unit * HOUR)
+    rounded = whole + (2 * rest >= unit * HOUR)
+    return Decimal(rounded if amount >= 0 else -rounded).scaleb(-5).quantize(_PLACES)
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What some pods and partitions held, summed. `pods` and `partitions` count lifetimes."""
+
+    pods: int = 0
+    seconds: int = 0
+    estimated_seconds: int = 0
+    unverified_seconds: int = 0
+    millicore_seconds: int = 0
+    byte_seconds: int = 0
+    gpu_seconds: int = 0
+    micro_ipu_seconds: int = 0
+    partitions: int = 0
+    partition_ipu_seconds: int = 0
+
+    def __add__(self, other: Measures) -> Measures:
+        """Return both together."""
+        return Measures(*(getattr(self, n) + getattr(other, n) for n in NAMES))
+
+    @property
+    def pod_hours(self) -> Decimal:
+        """Hours of pods, whatever they held."""
+        return hours(self.seconds)
+
+    @property
+    def cpu_core_hours(self) -> Decimal:
+        """CPU cores x hours."""
+        return hours(self.millicore_seconds, 1000)
+
+    @property
+    def memory_gib_hours(self) -> Decimal:
+        """Memory in GiB x hours."""
+        return hours(self.byte_seconds, GIB)
+
+    @property
+    def gpu_hours(self) -> Decimal:
+        """GPUs x hours."""
+        return hours(self.gpu_seconds)
+
+    @property
+    def ipu_hours(self) -> Decimal:
+        """IPUs of pods x hours."""
+        return hours(self.micro_ipu_seconds, 10**6)
+
+    @property
+    def partition_ipu_hours(self) -> Decimal:
+        """IPUs of partitions x hours, from reserved to released."""
+        return hours(self.partition_ipu_seconds)
+
+    @property
+    def estimated_percent(self) -> Decimal:
+        """The share of pod time that rests on an estimated end, in percent, one decimal."""
+        return _percent(self.estimated_seconds, self.seconds)
+
+    @property
+    def unverified_percent(self) -> Decimal:
+        """The share of pod time whose user nobody verified, in percent, one decimal."""
+        return _percent(self.unverified_seconds, self.seconds)
+
+
+NAMES: Final = tuple(field.name for field in fields(Measures))
+POD_SUMS: Final = NAMES[1:8]
+"""The sums over pods, under the names that the rollup's columns have too."""
+OUTPUTS: Final = (
+    "ipu_hours",
+    "partition_ipu_hours",
+    "cpu_core_hours",
+    "memory_gib_hours",
+    "gpu_hours",
+    "pod_hours",
+    "estimated_percent",
+    "unverified_percent",
+)
+"""The printed measures, in the order of tables and files."""
+
+
+def total(rows: Iterable[Measures]) -> Measures:
+    """Return all of them together."""
+    listed = list(rows)
+    return Measures(*(sum(getattr(row, name) for row in listed) for name in NAMES))
+
+
+def _percent(part: int, whole: int) -> Decimal:
+    share = Decimal(100 * part) / whole if whole else Decimal(0)
+    return share.quantize(Decimal("0.1"), ROUND_HALF_UP)

@@ -1,0 +1,153 @@
+"""domain: the SQL that adds up lifetimes, clipped as in usage/intervals.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from usage.intervals import PARTITION_PIECES, POD_PIECES, bounds
+from usage.measures import POD_SUMS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usage.parts import Parts, Stretch
+
+_SECONDS: Final = (
+    "GREATEST(floor(date_part('epoch', LEAST(stop, b.ends)))"
+    " - floor(date_part('epoch', GREATEST(start, b.begins))), 0)::bigint"
+)
+_PIECE_SUMS: Final = (
+    "COALESCE(sum(secs), 0)",
+    "COALESCE(sum(secs) FILTER (WHERE estimated), 0)",
+    "COALESCE(sum(secs) FILTER (WHERE NOT user_verified), 0)",
+    "COALESCE(sum(cpu_millicores::numeric * secs), 0)",
+    "COALESCE(sum(memory_bytes::numeric * secs), 0)",
+    "COALESCE(sum(gpus::numeric * secs), 0)",
+    "COALESCE(sum(micro_ipus::numeric * secs), 0)",
+)
+
+
+def pieces(source: str, columns: str, where: str, name: str) -> str:
+    """Return a SELECT of `columns` for each piece of each lifetime in the stretch called `name`.
+
+    It has `secs`, `bucket` and `counts` (the lifetime counts in this piece: it begins in it, or
+    the piece opens a step). Parameters: those of `stretch_parameters`.
+    """
+    began = "scheduled_at" if source is POD_PIECES else "reserved_at"
+    array = f"%({name}_bounds)s::timestamptz[]"
+    own = source
+    for each in ("first", "until", "day_before"):
+        own = own.replace(f"%({each})s", f"%({name}_{each})s")
+    last = f"width_bucket(stop, {array})"
+    return (
+        f"SELECT {columns}, b.bucket, (b.opens OR {began} >= b.begins) AS counts,"  # noqa: S608
+        f" {began} >= b.begins AS begun, {_SECONDS} AS secs"
+        f" FROM (SELECT *, width_bucket(start, {array}) AS low,"
+        f" {last} - (stop = ({array})[{last}])::int AS high FROM ({own}) AS clipped"
+        f" WHERE {where}) AS lifetimes"
+        f" CROSS JOIN LATERAL (SELECT ({array})[i] AS begins, ({array})[i + 1] AS ends,"
+        f" (%({name}_buckets)s::int[])[i] AS bucket, (%({name}_opens)s::bool[])[i] AS opens"
+        f" FROM generate_series(low, GREATEST(low, high)) AS i) AS b"
+    )
+
+
+def stretch_parameters(name: str, stretch: Stretch) -> dict[str, Any]:
+    """Return the parameters of `pieces` for one stretch."""
+    own = bounds(stretch.bounds[0], stretch.bounds[-1])
+    return {
+        **{f"{name}_{key}": value for key, value in own.items()},
+        f"{name}_bounds": list(stretch.bounds),
+        f"{name}_buckets": list(stretch.buckets),
+        f"{name}_opens": list(stretch.opens),
+    }
+
+
+def pod_sums(key: str, where: str, parts: Parts) -> tuple[str, dict[str, Any]]:
+    """Return the SELECT of bucket, key, pods and the pod sums, and its own parameters."""
+    selects, parameters = [], {}
+    if parts.days:
+        selects.append(_rolled(key, where))
+        parameters = {
+            "days": [each.day for each in parts.days],
+            "day_buckets": [each.bucket for each in parts.days],
+            "day_opens": [each.opens for each in parts.days],
+        }
+    for number, stretch in enumerate(parts.stretches):
+        name = f"s{number}"
+        columns = (
+            f"{key} AS key, estimated, user_verified, cpu_millicores, memory_bytes, gpus, "
+            "micro_ipus"
+        )
+        source = pieces(POD_PIECES, columns, where, name)
+        sums = ", ".join(_PIECE_SUMS)
+        selects.append(
+            f"SELECT bucket, key, count(*) FILTER (WHERE counts) AS pods, {sums}"  # noqa: S608
+            f" FROM ({source}) AS pieces GROUP BY 1, 2"
+        )
+        parameters |= stretch_parameters(name, stretch)
+    return _together(selects, ("pods", *POD_SUMS)), parameters
+
+
+def partition_sums(key: str, where: str, stretch: Stretch) -> tuple[str, dict[str, Any]]:
+    """Return the SELECT of bucket, key, partitions and their IPU-seconds, and its parameters."""
+    source = pieces(PARTITION_PIECES, f"{key} AS key, size", where, "h")
+    statement = (
+        "SELECT bucket, key, count(*) FILTER (WHERE counts) AS partitions,"  # noqa: S608
+        " sum(size * secs) AS partition_ipu_seconds"
+        f" FROM ({source}) AS pieces GROUP BY 1, 2"
+    )
+    return statement, stretch_parameters("h", stretch)
+
+
+def _rolled(key: str, where: str) -> str:
+    sums = ", ".join(f"sum({name}) AS {name}" for name in POD_SUMS)
+    return (
+        f"SELECT d.bucket, {key} AS key,"  # noqa: S608
+        f" sum(CASE WHEN d.opens THEN pods ELSE begun END)::bigint AS pods, {sums}"
+        " FROM unnest(%(days)s::date[], %(day_buckets)s::int[], %(day_opens)s::bool[])"
+        " AS d (day, bucket, opens) JOIN usage_usageday USING (day)"
+        f" WHERE {where} GROUP BY 1, 2"
+    )
+
+
+def _together(selects: Sequence[str], names: Sequence[str]) -> str:
+    if not selects:
+        return ""
+    sums = ", ".join(f"sum({name}) AS {name}" for name in names)
+    listed = ", ".join(names)
+    return (
+        f"SELECT bucket, key, {sums} FROM ("  # noqa: S608
+        + " UNION ALL ".join(selects)
+        + f") AS parts (bucket, key, {listed}) GROUP BY 1, 2"
+    )
+
+
+def fold(sums: str, amount: str) -> str:
+    """Return the SELECT of bucket, key and `amount` of `sums`, with one NULL key for the small.
+
+    The %(top)s keys with the largest sums keep their name.
+    """
+    return (
+        f"WITH sums AS MATERIALIZED ({sums}), big AS (SELECT key FROM sums GROUP BY key"  # noqa: S608
+        f" HAVING sum({amount}) > 0 ORDER BY sum({amount}) DESC, key LIMIT %(top)s)"
+        f" SELECT bucket, big.key, sum({amount}) FROM sums LEFT JOIN big USING (key)"
+        f" GROUP BY 1, 2 HAVING sum({amount}) > 0"
+    )
+
+
+REFILL: Final = (
+    'INSERT INTO usage_usageday (day, namespace, "group", "user", component, instance_type,'  # noqa: S608
+    f" pods, begun, {', '.join(POD_SUMS)})"
+    ' SELECT (%(days)s::date[])[bucket + 1], namespace, "group", "user", component,'
+    f" instance_type, count(*), count(*) FILTER (WHERE begun), {', '.join(_PIECE_SUMS)}"
+    " FROM ("
+    + pieces(
+        POD_PIECES,
+        'namespace, "group", "user", component, instance_type, estimated, user_verified, '
+        "cpu_millicores, memory_bytes, gpus, micro_ipus",
+        "true",
+        "s",
+    )
+    + ") AS pieces GROUP BY 1, 2, 3, 4, 5, 6"
+)
+"""Sums one unbroken run of days anew: a stretch `s` with one bucket a day, and those `days`."""

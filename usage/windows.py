@@ -1,0 +1,96 @@
+"""domain: ranges of time that usage is asked for, and the steps of a series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+    from zoneinfo import ZoneInfo
+
+MAX_POINTS: Final = 2000
+STEPS: Final = ("hour", "day", "week", "month")
+_OLDEST: Final = datetime(1970, 1, 2, tzinfo=UTC)
+_NEWEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+class WindowError(ValueError):
+    """The range or step is of no use; the message says what would be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """[begin, end), and `until`: how much of it has passed. All in whole seconds, UTC."""
+
+    begin: datetime
+    end: datetime
+    until: datetime
+
+    @classmethod
+    def of(cls, begin: datetime, end: datetime, now: datetime) -> Window:
+        """Return the window at `now`. Raises WindowError for a reversed or empty one."""
+        begin, end = _second(begin), _second(end)
+        if begin >= end:
+            raise WindowError(f"The range ends ({end:%FT%TZ}) before or when it begins.")
+        if not _OLDEST <= begin < end <= _NEWEST:
+            raise WindowError("The range must lie between the years 1970 and 9999.")
+        return cls(begin, end, max(begin, min(end, _second(now))))
+
+
+def day_begin(day: date, zone: ZoneInfo) -> datetime:
+    """Return the first instant of `day` in `zone`, in UTC."""
+    return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+
+
+def local_day(instant: datetime, zone: ZoneInfo) -> date:
+    """Return the day that a calendar in `zone` shows at `instant`."""
+    return instant.astimezone(zone).date()
+
+
+def step_begins(window: Window, step: str, zone: ZoneInfo) -> list[datetime]:
+    """Return when the steps of a series over the window begin, the first at its begin.
+
+    Days, weeks (from Monday) and months are those of `zone`. Raises WindowError for an unknown
+    step and for more than MAX_POINTS of them.
+    """
+    if step not in STEPS:
+        raise WindowError(f"step: {step!r} is no step. Known: {', '.join(STEPS)}.")
+    begins = [window.begin]
+    for instant in _later(window.begin, step, zone):
+        if instant >= window.end:
+            return begins
+        if len(begins) == MAX_POINTS:
+            raise WindowError(
+                f"step: the range has more than {MAX_POINTS} steps of one {step}. "
+                "Take a longer step or a shorter range."
+            )
+        begins.append(instant)
+    return begins
+
+
+def _later(begin: datetime, step: str, zone: ZoneInfo) -> Iterator[datetime]:
+    if step == "hour":
+        instant = begin.replace(minute=0, second=0)
+        while True:
+            instant += timedelta(hours=1)
+            yield instant
+    day = local_day(begin, zone)
+    while True:
+        day = _next_day(day, step)
+        if (instant := day_begin(day, zone)) > begin:
+            yield instant
+
+
+def _next_day(day: date, step: str) -> date:
+    if step == "day":
+        return day + timedelta(days=1)
+    if step == "week":
+        return day + timedelta(days=7 - day.weekday())
+    return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+
+
+def _second(instant: datetime) -> datetime:
+    return instant.astimezone(UTC).replace(microsecond=0)
