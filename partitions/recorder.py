@@ -193,8 +193,9 @@ def _entry_values(
 class PartitionRecorder:
     """Records the holdings of partitions that the tracker `name` in `namespace` shows.
 
-    `owners_of` finds for whom jobs hold theirs; `known_until` gives the last committed position of
-    the watch; `released` is called when tombstones that nobody has acknowledged are committed.
+    `owners_of` finds for whom jobs hold theirs. To be set by who runs it: `known_until` gives the
+    time of the last committed position; `released` is called when tombstones that nobody has
+    acknowledged are committed.
     """
 
     name = "tracker"
@@ -205,13 +206,12 @@ class PartitionRecorder:
         namespace: str,
         name: str,
         owners_of: Callable[[Cursor[Any], Sequence[tuple[str, str]]], Mapping[str, Owner]],
-        released: Callable[[], None] = lambda: None,
     ) -> None:
         self.scope = Scope(CONFIG_MAPS, namespace, f"{LABEL}={name}")
         self.selection = f"{namespace}/{name}"
         self.known_until: Callable[[], datetime | None] = lambda: None
+        self.released: Callable[[], None] = lambda: None
         self._owners_of = owners_of
-        self._released = released
 
     def read(self, kind: str, manifest: Any, faults: list[Fault], at: datetime) -> ShardRow:  # noqa: ARG002  # its entries have their own times
         """Read a ConfigMap; what is no entry is a fault of its key."""
@@ -241,4 +241,4 @@ class PartitionRecorder:
     async def committed(self, rows: Sequence[ShardRow]) -> None:
         """Say so when the proxy can be told that it need not keep its tombstones."""
         if any(tombstones(row.entries) for row in rows):
-            self._released()
+            self.released()

@@ -1,0 +1,90 @@
+"""glue: what the prober records of jobs, partitions and capacity, built from plain values."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from ipuhub.namespacegroups import NamespaceGroups
+from jobs.recorder import JobRecorder
+from partitions.acknowledge import Acknowledger
+from partitions.capacitypoll import CapacityPoll
+from partitions.recorder import Owner, PartitionRecorder, recorded_of, store_capacity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+    from typing import TypeVar
+
+    from ipuhub.kube.client import KubeClient
+    from partitions.capacitypoll import Changes
+    from partitions.proxyclient import ProxyClient
+
+    T = TypeVar("T")
+
+_OWNERS = 'SELECT uid, "group", "user" FROM jobs_jobrecord WHERE uid = ANY(%s)'
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerPlace:
+    """Where the tracker is, and how often the proxy is asked for capacity."""
+
+    namespace: str
+    name: str
+    capacity_seconds: float = 10.0
+
+
+class JobsAndPartitions:
+    """The recorders of jobs and of partitions, and what runs beside them.
+
+    `database` are psycopg's arguments, `clock` gives aware UTC times.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        proxy: ProxyClient,
+        database: Mapping[str, Any],
+        clock: Callable[[], datetime],
+        place: TrackerPlace,
+    ) -> None:
+        self._database = dict(database)
+        self.groups = NamespaceGroups(client)
+        self.jobs = JobRecorder(self.groups.group_of)
+        self.partitions = PartitionRecorder(place.namespace, place.name, self._owners_of)
+        self.acknowledger = Acknowledger(client, self.partitions.scope, proxy, self._recorded_of)
+        self.partitions.released = self.acknowledger.wake
+        self.capacity = CapacityPoll(proxy, self._store_capacity, clock, place.capacity_seconds)
+
+    async def run(self) -> None:
+        """Follow the namespaces, acknowledge tombstones and poll capacity, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.groups.run())
+            group.create_task(self.acknowledger.run())
+            group.create_task(self.capacity.run())
+
+    def _owners_of(
+        self, cursor: psycopg.Cursor[Any], jobs: Sequence[tuple[str, str]]
+    ) -> dict[str, Owner]:
+        """Whose the partitions of jobs are; a job without a record counts for its namespace."""
+        owners = {uid: Owner(self.groups.group_of(namespace), "") for uid, namespace in jobs}
+        cursor.execute(_OWNERS, [list(owners)])
+        return owners | {uid: Owner(group, user) for uid, group, user in cursor.fetchall()}
+
+    async def _recorded_of(self, keys: Sequence[str]) -> list[str]:
+        return await self._in_transaction(lambda cursor: recorded_of(cursor, keys))
+
+    async def _store_capacity(self, changes: Changes, at: datetime) -> int:
+        return await self._in_transaction(lambda cursor: store_capacity(cursor, changes, at))
+
+    async def _in_transaction(self, work: Callable[[psycopg.Cursor[Any]], T]) -> T:
+        """Run one short transaction beside the recordings, on a connection of its own."""
+
+        def transact() -> T:
+            with psycopg.connect(**self._database) as connection, connection.cursor() as cursor:
+                return work(cursor)
+
+        return await asyncio.to_thread(transact)
