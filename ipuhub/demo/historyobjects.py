@@ -17,9 +17,10 @@ from jobs.names import JobKey
 from jobs.partitionview import Partition
 from jobs.spec import parse_spec
 from partitions.lifecycle import Phase
-from partitions.records import PartitionRecord
+from partitions.tracker import TrackerEntry, encode_entry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from ipuhub.demo.historyplan import PastJob, PastPod
@@ -47,10 +48,10 @@ def is_deleted(past: PastJob) -> bool:
     return past.job.outcome is Outcome.DELETED
 
 
-def deletion_of(past: PastJob) -> Manifest:
-    """The IPUJob as its deletion showed it: of a finished job a day after its end."""
+def deletion_of(past: PastJob, now: datetime) -> Manifest:
+    """The IPUJob as its deletion showed it: of a finished job hours after its end, or now."""
     last = job_states(past)[-1]
-    at = past.ended if is_deleted(past) else past.ended + _KEPT
+    at = past.ended if is_deleted(past) else min(past.ended + _KEPT, now)
     last["metadata"]["deletionTimestamp"] = format_time(at)
     return last
 
@@ -70,24 +71,42 @@ def pods_of(past: PastJob) -> list[Manifest]:
     return [launcher, *(_ended_pod(worker, scheduled, after, 0) for worker in workers)]
 
 
-def partition_of(past: PastJob) -> PartitionRecord:
-    """The holding of its partition, released."""
+def partition_of(past: PastJob) -> TrackerEntry:
+    """The tracker's entry of its partition, released."""
     reserved = past.started - timedelta(seconds=3)
-    return PartitionRecord(
+    return TrackerEntry(
         uid=past.uid,
+        instance=0,
+        serial=int(reserved.timestamp() * 1000),
         namespace=past.job.team.namespace,
         name=past.job.name,
-        instance=0,
         attempt=0,
         id=_partition_of(past).id,
         size=past.job.ipus,
-        phase=Phase.RELEASED.value,
+        phase=Phase.RELEASED,
         controller=CONTROLLER,
+        label="vipu-ctrl=sample",
         reserved_at=reserved,
         active_at=reserved + timedelta(milliseconds=300),
         released_at=past.ended + _RELEASE,
-        key=f"{past.uid}.0.{int(reserved.timestamp() * 1000)}",
+        recorded=True,
     )
+
+
+def tracker_of(name: str, jobs: Iterable[PastJob]) -> Manifest:
+    """A ConfigMap of the tracker with the entries of these jobs."""
+    entries = map(partition_of, jobs)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "uid": sample_uid("tracker", name),
+            "namespace": "ipuhub-system",
+            "name": name,
+            "resourceVersion": "1",
+        },
+        "data": {entry.key: encode_entry(entry) for entry in entries},
+    }
 
 
 def pod_of(past: PastPod) -> Manifest:

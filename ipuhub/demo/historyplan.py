@@ -15,7 +15,7 @@ from uuid import UUID, uuid5
 from ipuhub.demo.samples import TEAMS, Outcome, draw_job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from ipuhub.demo.samples import SampleJob, Team
@@ -131,3 +131,22 @@ def _moments(random: Random, day: datetime, count: int) -> list[datetime]:
     """So many moments of a day, most of them around the early afternoon."""
     seconds = sorted(int(random.triangular(6, 23, 13) * 3600) for _ in range(count))
     return [day + timedelta(seconds=second) for second in seconds]
+
+
+def free_ipus(
+    jobs: Iterable[PastJob], begin: datetime, end: datetime
+) -> Iterator[tuple[datetime, int]]:
+    """How many IPUs were free at each full hour at which that had changed, `begin` among them."""
+    changes = sorted(
+        [(past.started - timedelta(seconds=3), -past.job.ipus) for past in jobs]
+        + [(past.ended + timedelta(seconds=2), past.job.ipus) for past in jobs]
+    )
+    free, told, moment, position = TOTAL_IPUS, -1, begin, 0
+    while moment < end:
+        while position < len(changes) and changes[position][0] <= moment:
+            free += changes[position][1]
+            position += 1
+        if free != told:
+            told = free
+            yield moment, free
+        moment += timedelta(hours=1)

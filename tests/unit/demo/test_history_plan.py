@@ -15,10 +15,18 @@ from ipuhub.demo.historyobjects import (
     partition_of,
     pod_of,
     pods_of,
+    tracker_of,
 )
-from ipuhub.demo.historyplan import TOTAL_IPUS, first_of_month_before, past_jobs, past_pods
+from ipuhub.demo.historyplan import (
+    TOTAL_IPUS,
+    first_of_month_before,
+    free_ipus,
+    past_jobs,
+    past_pods,
+)
 from ipuhub.demo.samples import TEAMS, Outcome
 from jobs.jobrows import row_of
+from partitions.lifetimerows import shard_of
 
 NOW = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
 BEGIN = datetime(2026, 10, 1, tzinfo=UTC)
@@ -57,6 +65,25 @@ def test_no_more_ipus_are_held_than_there_are() -> None:
     assert TOTAL_IPUS / 2 < most <= TOTAL_IPUS
 
 
+def test_the_free_ipus_are_those_that_no_job_holds() -> None:
+    points = dict(free_ipus(JOBS, BEGIN, NOW))
+    assert points[BEGIN] == TOTAL_IPUS
+    assert len(points) > 100
+    for moment, free in list(points.items())[:200]:
+        held = [
+            entry.size
+            for entry in map(partition_of, JOBS)
+            if entry.reserved_at <= moment < (entry.released_at or NOW)
+        ]
+        assert free == TOTAL_IPUS - sum(held)
+
+
+def test_a_map_of_the_tracker_holds_the_entries_of_its_jobs() -> None:
+    shard = shard_of(tracker_of("sample-2026-10-01", JOBS[:40]))
+    assert not shard.unreadable
+    assert [entry.uid for entry in shard.entries] == [past.uid for past in JOBS[:40]]
+
+
 def test_every_team_outcome_and_kind_of_pod_is_there_and_all_is_over() -> None:
     assert {past.job.team for past in JOBS} == set(TEAMS)
     assert {past.job.outcome for past in JOBS} == set(Outcome)
@@ -92,7 +119,7 @@ def test_a_job_goes_through_its_states_to_its_outcome(outcome: Outcome, want: st
     rows = [row_of(job, past.job.team.group, NOW) for job in job_states(past)]
     assert [row.status for row in rows] == ["Pending", "Running", want][: len(rows)]
     assert rows[-1].status == want
-    last = row_of(deletion_of(past), past.job.team.group, NOW, is_deleted=True)
+    last = row_of(deletion_of(past, NOW), past.job.team.group, NOW, is_deleted=True)
     assert last.created_at == past.created
     assert last.size.ipus == past.job.ipus
     assert last.started_at == past.started
