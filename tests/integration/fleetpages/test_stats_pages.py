@@ -107,7 +107,7 @@ def test_capacity_is_the_newest_row_of_each_controller(admin: Client) -> None:
     ]
     text = admin.get(PAGE).content.decode()
     assert "not reachable" in text
-    assert 'class="bar-faulty" x="32" y="0" width="2"' in text
+    assert 'class="ipus-faulty" x="32" y="0" width="2"' in text
     assert " style=" not in text
 
 
