@@ -65,7 +65,6 @@ def test_pieces_of_every_month_add_up_to_the_lifetime():
     edges = ["2026-03-01", "2026-04-01", "2026-05-01", "2026-06-01", "2026-07-01"]
     months = [at(f"{edge}T00:00") for edge in edges]
     seconds = [
-        _rows(POD_PIECES, "uid", *pair).get("long", (0, 0, 0, 0))[3]
-        for pair in pairwise(months)
+        _rows(POD_PIECES, "uid", *pair).get("long", (0, 0, 0, 0))[3] for pair in pairwise(months)
     ]
     assert seconds == [30, 30 * 86400, 31 * 86400, 30]
