@@ -88,8 +88,14 @@ class ReleasePartition:
     instance: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete the job itself (by UID): its time to live is over."""
+
+
 Action = (
     CreateChild
+    | DeleteJob
     | DeleteChild
     | EndPod
     | SetFinalizers
@@ -118,6 +124,11 @@ class Plan:
 
     steps: tuple[Step, ...] = ()
     requeue_after: float | None = None
+
+    def requeued(self, seconds: float | None) -> Plan:
+        """The same plan, looked at again after `seconds` at the latest; None: no sooner."""
+        waits = [wait for wait in (self.requeue_after, seconds) if wait is not None]
+        return Plan(self.steps, min(waits) if waits else None)
 
     @property
     def actions(self) -> tuple[Action, ...]:

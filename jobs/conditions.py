@@ -70,6 +70,8 @@ class Reason(StrEnum):
     NAME_CONFLICT = "NameConflict"
     CREATE_FAILED = "CreateFailed"
     WORKER_LOST = "WorkerLost"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    SESSION_ENDING = "SessionEnding"
 
 
 SENTENCES: dict[Reason, str] = {
@@ -95,6 +97,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.NAME_CONFLICT: "An object with a needed name exists and belongs to something else.",
     Reason.CREATE_FAILED: "The API server refused an object of the job.",
     Reason.WORKER_LOST: "A pod of the job was deleted, evicted or lost while the job ran.",
+    Reason.DEADLINE_EXCEEDED: "The job has run for longer than its activeDeadlineSeconds.",
+    Reason.SESSION_ENDING: "The interactive job reaches the end of its ttl in a few minutes.",
 }
 
 
@@ -124,6 +128,17 @@ def plain_verdict(state: JobState, path: str) -> Verdict:
     """A state without a particular cause."""
     condition = CONDITION_OF_STATE[state]
     return Verdict(state, f"IPUJob{condition}", default_message(condition, path))
+
+
+def current_condition(status: Manifest) -> Manifest | None:
+    """The condition of the state that `status` says the job is in."""
+    wanted = {str(state): str(kind) for state, kind in CONDITION_OF_STATE.items()}
+    kind = wanted.get(str(status.get("launcherStatus")))
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == kind:
+            found: Manifest = condition
+            return found
+    return None
 
 
 def with_verdict(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -10,6 +11,7 @@ from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unre
 from jobs.actions import (
     CreateChild,
     DeleteChild,
+    DeleteJob,
     EndPod,
     EnsurePartition,
     Kind,
@@ -20,7 +22,7 @@ from jobs.actions import (
 from jobs.conditions import Reason
 from jobs.errors import NameConflictError
 from jobs.manifests import labels_of, metadata, name_of, namespace_of
-from jobs.names import LABEL_JOB_UID
+from jobs.names import LABEL_INSTANCE, LABEL_JOB_UID
 from jobs.observed import Fault
 from jobs.partitionview import Phase
 from jobs.podview import END_SECONDS, TERMINAL
@@ -134,6 +136,8 @@ class Executor:
                 await self._create(this, action)
             case DeleteChild():
                 await self._delete(this, action)
+            case DeleteJob():
+                await self._delete_job(this)
             case EndPod():
                 await self._end_pod(this, action)
             case SetFinalizers():
@@ -182,6 +186,11 @@ class Executor:
             action.name,
             action.uid,
         )
+
+    async def _delete_job(self, this: _Pass) -> None:
+        key = this.observed.key
+        with contextlib.suppress(NotFound, Conflict):  # gone, or another job has its name now
+            await self._effects.client.delete(IPUJOBS, key.name, key.namespace, uid=key.uid)
 
     async def _end_pod(self, this: _Pass, action: EndPod) -> None:
         patch = {
@@ -257,7 +266,7 @@ class Executor:
         return await task
 
     async def _release(self, this: _Pass, action: ReleasePartition) -> None:
-        if await self._has_live_pods(this):
+        if await self._has_live_pods(this, action.instance):
             this.outcome.failed = True
             return
         fact = await self._effects.partitions.release(this.uid, action.instance)
@@ -268,14 +277,18 @@ class Executor:
         this.outcome.replan = True
         this.outcome.has_freed |= fact is not None and fact.phase == Phase.RELEASED
 
-    async def _has_live_pods(self, this: _Pass) -> bool:
-        """Whether a pod of the job may still use IPUs, by the API server's own word: a watch that
-        is late by a minute must not cost a running pod its partition."""
+    async def _has_live_pods(self, this: _Pass, instance: int) -> bool:
+        """Whether a pod may still use the instance's IPUs, by the API server's own word: a watch
+        that is late by a minute must not cost a running pod its partition."""
         key = this.observed.key
         found = await self._effects.client.list(
             RESOURCE_OF[Kind.POD], key.namespace, label_selector=f"{LABEL_JOB_UID}={key.uid}"
         )
-        return any((pod.get("status") or {}).get("phase") not in TERMINAL for pod in found.items)
+        return any(
+            (pod.get("status") or {}).get("phase") not in TERMINAL
+            for pod in found.items
+            if labels_of(pod).get(LABEL_INSTANCE, str(instance)) == str(instance)
+        )
 
     def _note_failure(self, this: _Pass, action: Action, error: BaseException) -> None:
         """Anything but an expected error is a bug, for the outermost loop to report."""

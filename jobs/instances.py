@@ -5,33 +5,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jobs.instancerecord import record_of
 from jobs.names import worker_name
 from jobs.partitionview import Phase
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from jobs.instancerecord import InstanceRecord
     from jobs.observed import Observed
     from jobs.partitionview import Partition
     from jobs.podview import PodView
     from jobs.spec import JobSpec
 
-STATE_RUNNING = "Running"
-
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One instance. `workers` has an entry per wanted worker; None: that pod is missing.
-
-    `was_started`: the status says that this attempt has been running.
-    """
+    """One instance. `record` is what the status says of it; `workers` has an entry per wanted
+    worker; None: that pod is missing. `is_resting`: its next attempt may not begin yet."""
 
     index: int
-    attempt: int
+    record: InstanceRecord
     partition: Partition | None
     launcher: PodView | None
     workers: dict[str, PodView | None]
     strays: tuple[PodView, ...]
-    was_started: bool
     has_launcher: bool
+    is_resting: bool = False
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt is the current one, from 0."""
+        return self.record.attempt
+
+    @property
+    def is_settled(self) -> bool:
+        """It has ended for good."""
+        return self.record.is_settled
 
     @property
     def pods(self) -> tuple[PodView, ...]:
@@ -53,7 +63,7 @@ class Instance:
     def has_started(self) -> bool:
         """The launcher's main container has started; without a launcher: all workers have been
         Ready once."""
-        if self.was_started:
+        if self.record.was_running:
             return True
         if self.has_launcher:
             return self.launcher is not None and self.launcher.has_started
@@ -67,31 +77,25 @@ class Instance:
         return any(not pod.is_terminal for pod in (*self.pods, *self.strays))
 
 
-def instances_of(observed: Observed, spec: JobSpec) -> tuple[Instance, ...]:
+def instances_of(observed: Observed, spec: JobSpec, now: datetime) -> tuple[Instance, ...]:
     """The wanted instances of a job."""
-    return tuple(_instance(observed, spec, index) for index in range(spec.instances))
+    return tuple(_instance(observed, spec, index, now) for index in range(spec.instances))
 
 
-def _instance(observed: Observed, spec: JobSpec, index: int) -> Instance:
-    attempt = observed.attempt_of(index)
+def _instance(observed: Observed, spec: JobSpec, index: int, now: datetime) -> Instance:
+    record = record_of(observed.status(), index)
+    attempt = record.attempt
     present = observed.workers(index, attempt)
     names = [worker_name(observed.key.name, n) for n in spec.workers_of(index)]
     return Instance(
         index=index,
-        attempt=attempt,
+        record=record,
         partition=observed.partitions.get(index),
         launcher=observed.launcher(index, attempt),
         workers={name: present.get(name) for name in names},
         strays=tuple(
             pod for pod in observed.pods if pod.instance == index and pod.attempt != attempt
         ),
-        was_started=_was_started(observed, index),
         has_launcher=spec.has_launcher,
+        is_resting=record.restart_at is not None and now < record.restart_at,
     )
-
-
-def _was_started(observed: Observed, index: int) -> bool:
-    for entry in observed.status().get("instances") or ():
-        if entry.get("index") == index:
-            return bool(entry.get("state") == STATE_RUNNING)
-    return False

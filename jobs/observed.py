@@ -74,13 +74,6 @@ class Observed:
         """The job has ended for good."""
         return self.state() in FINISHED
 
-    def attempt_of(self, instance: int) -> int:
-        """Which attempt of an instance is the current one."""
-        for entry in self.status().get("instances") or ():
-            if entry.get("index") == instance:
-                return int(entry.get("attempt") or 0)
-        return 0
-
     def launcher(self, instance: int, attempt: int) -> PodView | None:
         """The launcher pod of an attempt."""
         for pod in self.pods:

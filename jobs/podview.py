@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.conditions import Reason
-from jobs.manifests import is_being_deleted, labels_of, metadata
+from jobs.manifests import is_being_deleted, labels_of, metadata, parse_time
 from jobs.names import LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_ROLE
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from jobs.manifests import Manifest
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
@@ -40,6 +42,7 @@ class PodView:
     is_ready: bool
     is_scheduled: bool
     has_started: bool
+    started_at: datetime | None
     is_ended_by_us: bool
     exit_code: int | None
     lost_reason: str
@@ -67,6 +70,7 @@ def from_manifest(pod: Manifest) -> PodView:
     conditions = {c.get("type"): c for c in status.get("conditions") or ()}
     meta = metadata(pod)
     name = str(meta.get("name", ""))
+    main = _main_started(spec, status)
     return PodView(
         name=name,
         namespace=str(meta.get("namespace", "")),
@@ -78,7 +82,8 @@ def from_manifest(pod: Manifest) -> PodView:
         is_deleting=is_being_deleted(pod),
         is_ready=phase == "Running" and _is_true(conditions.get("Ready")),
         is_scheduled=bool(spec.get("nodeName")),
-        has_started=_has_started(spec, status),
+        has_started=main is not None,
+        started_at=parse_time(main) if main else None,
         is_ended_by_us=spec.get("activeDeadlineSeconds") == END_SECONDS
         and status.get("reason") in {None, "", "DeadlineExceeded"},
         exit_code=_exit_code(status) if phase in TERMINAL else None,
@@ -95,16 +100,20 @@ def _is_true(condition: Manifest | None) -> bool:
     return condition is not None and condition.get("status") == "True"
 
 
-def _has_started(spec: Manifest, status: Manifest) -> bool:
-    """The main container (the first) runs or has run."""
+def _main_started(spec: Manifest, status: Manifest) -> str | None:
+    """When the main container (the first) began to run, empty if that is not known; None: it has
+    not run yet."""
     containers = spec.get("containers") or ()
     main = containers[0].get("name") if containers else None
     for container in status.get("containerStatuses") or ():
         if container.get("name") == main:
             state = container.get("state") or {}
             terminated = state.get("terminated") or {}
-            return bool(state.get("running") is not None or terminated.get("startedAt"))
-    return False
+            running = state.get("running")
+            if running is not None:
+                return str(running.get("startedAt") or "")
+            return terminated.get("startedAt") or None
+    return None
 
 
 def _exit_code(status: Manifest) -> int | None:

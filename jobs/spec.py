@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobs.defaults import with_defaults
+from jobs.defaults import BACK_OFF_LIMIT, with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,11 +35,21 @@ def whole_number(value: object) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """When an attempt that has ended is followed by another, at most `back_off_limit` times."""
+
+    type: str = "Never"
+    back_off_limit: int = 3
+    exit_codes: tuple[range, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """A valid IPUJob spec.
 
-    `partition_size` is in IPUs, `ttl_seconds` in seconds; `model_replicas` and
-    `ipus_per_replica` are None in the 1.x shape; `launcher_command` is None without a launcher.
+    `partition_size` is in IPUs, `ttl_seconds` (of an interactive job) in seconds;
+    `model_replicas` and `ipus_per_replica` are None in the 1.x shape; `launcher_command` is None
+    without a launcher.
     `template` is the pod template as written: do not change it.
     """
 
@@ -55,6 +65,9 @@ class JobSpec:
     ttl_seconds: int | None = None
     clean_pod_policy: str = "None"
     keep_partition: bool = False
+    restart: RestartPolicy = RestartPolicy()
+    is_suspended: bool = False
+    deadline_seconds: int | None = None
 
     @property
     def has_launcher(self) -> bool:
@@ -109,7 +122,27 @@ def parse_spec(written: Mapping[str, Any]) -> JobSpec:
         ttl_seconds=whole_number(interactive["ttl"]) if interactive else None,
         clean_pod_policy=spec["cleanPodPolicy"],
         keep_partition=bool(spec.get("keepPartition")),
+        restart=_restart_policy(spec["restartPolicy"]),
+        is_suspended=bool(spec.get("suspend")),
+        deadline_seconds=whole_number(spec.get("activeDeadlineSeconds")),
     )
+
+
+def _restart_policy(written: Mapping[str, Any]) -> RestartPolicy:
+    return RestartPolicy(
+        type=written["type"],
+        back_off_limit=_number(written.get("backOffLimit"), BACK_OFF_LIMIT),
+        exit_codes=tuple(_code_range(part) for part in _parts(written.get("exitCodes"))),
+    )
+
+
+def _parts(codes: str | None) -> list[str]:
+    return codes.split(",") if codes else []
+
+
+def _code_range(part: str) -> range:
+    first, _, last = part.partition("-")
+    return range(int(first), int(last or first) + 1)
 
 
 def _number(value: object, default: int) -> int:

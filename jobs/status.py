@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from jobs.actions import Event, PatchStatus
-from jobs.conditions import (
-    CONDITION_OF_STATE,
-    FINISHED,
-    JobState,
-    Reason,
-    with_verdict,
-)
-from jobs.instances import STATE_RUNNING
+from jobs.actions import Event, PatchStatus, Plan, Step
+from jobs.conditions import FINISHED, JobState, Reason, current_condition, with_verdict
+from jobs.instancerecord import records_of
 from jobs.manifests import format_time, metadata, parse_time
 from jobs.names import ROLE_WORKER
 from jobs.partitionview import Phase
@@ -23,13 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from jobs.conditions import (
-        Verdict,
-    )
+    from jobs.conditions import Verdict
+    from jobs.instancerecord import InstanceRecord
     from jobs.instances import Instance
     from jobs.manifests import Manifest
     from jobs.observed import Observed
-    from jobs.policies.outcome import End
 
 COALESCE = timedelta(seconds=2)  # times in a status have whole seconds: at least one second
 ALL_DONE = "All instances done"
@@ -42,28 +35,31 @@ def next_status(
     observed: Observed,
     verdict: Verdict,
     instances: tuple[Instance, ...],
-    ends: Mapping[int, End],
+    records: Mapping[int, InstanceRecord],
     now: datetime,
 ) -> Manifest:
     """The whole status that `verdict` and the observed pods and partitions make.
 
-    `ends` is empty while the job goes on. `lastReconcileTime` is left to `status_patch`.
+    `records` are what has been decided of instances. `lastReconcileTime` is left to
+    `status_patch`.
     """
     stored = observed.status()
     written = format_time(now)
     finished = verdict.state in FINISHED
-    running = 0 if finished else sum(instance.has_started for instance in instances)
+    running = 0 if finished else _running(instances, records)
+    resumed = stored.get("launcherStatus") == JobState.SUSPENDED != verdict.state
     status: Manifest = stored | {
         "launcherStatus": verdict.state.value,
         "conditions": with_verdict(
             list(stored.get("conditions") or ()), verdict, observed.key.path, written
         ),
         "lastMessage": _last_message(verdict, instances, running),
-        "restartCount": stored.get("restartCount", 0),
-        "startTime": stored.get("startTime", written),
+        "restartCount": stored.get("restartCount", 0)
+        + sum(record.state == JobState.RESTARTING for record in records.values()),
+        "startTime": written if resumed else stored.get("startTime", written),
         "currentReplicas": running,
         "desiredReplicas": len(instances),
-        "instances": [_instance_entry(instance, ends) for instance in instances],
+        "instances": _instance_entries(stored, instances, records),
         "observedGeneration": metadata(observed.job or {}).get("generation", 0),
     }
     status |= live_fields(observed, finished=finished)
@@ -110,14 +106,42 @@ def live_fields(observed: Observed, *, finished: bool) -> Manifest:
     return status
 
 
-def status_patch(observed: Observed, status: Manifest, now: datetime) -> PatchStatus | None:
-    """The write that turns the stored status into `status`; None: they are equal."""
+def status_patch(
+    observed: Observed, status: Manifest, now: datetime, events: tuple[Event, ...] = ()
+) -> PatchStatus | None:
+    """The write that turns the stored status into `status`; None: they are equal.
+
+    `events` are told beside those of the transitions.
+    """
     stored = observed.status()
     changes = _difference(stored, status)
     if not changes:
         return None
     changes["lastReconcileTime"] = format_time(now)
-    return PatchStatus(changes, tuple(_events(stored, status)))
+    return PatchStatus(changes, (*_events(stored, status), *events))
+
+
+def with_status(
+    observed: Observed,
+    status: Manifest,
+    now: datetime,
+    steps: tuple[Step, ...],
+    events: tuple[Event, ...] = (),
+) -> Plan:
+    """`steps` and then the status, if it is worth a write now.
+
+    A pass that asks for a partition leaves the status to the pass that knows the answer; counts
+    wait until nothing else is to be done and a second has gone by.
+    """
+    patch = status_patch(observed, status, now, events)
+    if patch is None or any(step.name == "partitions" for step in steps):
+        return Plan(steps)
+    if is_urgent(observed.status(), status) or events:
+        return Plan((*steps, Step("status", (patch,))))
+    if steps:
+        return Plan(steps)
+    wait = coalescing_seconds(observed.status(), now)
+    return Plan((), wait) if wait else Plan((Step("status", (patch,)),))
 
 
 def is_urgent(stored: Manifest, status: Manifest) -> bool:
@@ -160,8 +184,8 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Manifest:
 def _events(stored: Manifest, status: Manifest) -> list[Event]:
     """An Event for each change that is a transition."""
     events = []
-    was = _true_condition(stored)
-    now_true = _true_condition(status)
+    was = current_condition(stored)
+    now_true = current_condition(status)
     if now_true and (not was or was.get("reason") != now_true.get("reason")):
         reason = now_true["reason"]
         events.append(Event(reason, now_true["message"], is_warning=reason not in GOOD_REASONS))
@@ -179,16 +203,6 @@ def _are_released(partitions: Sequence[Manifest]) -> bool:
     return bool(partitions) and all(p.get("state") == Phase.RELEASED for p in partitions)
 
 
-def _true_condition(status: Manifest) -> Manifest | None:
-    wanted = {str(state): str(kind) for state, kind in CONDITION_OF_STATE.items()}
-    kind = wanted.get(str(status.get("launcherStatus")))
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == kind:
-            found: Manifest = condition
-            return found
-    return None
-
-
 def _last_message(verdict: Verdict, instances: tuple[Instance, ...], running: int) -> str:
     if verdict.state is JobState.COMPLETED:
         return ALL_DONE
@@ -197,16 +211,32 @@ def _last_message(verdict: Verdict, instances: tuple[Instance, ...], running: in
     return verdict.message
 
 
-def _instance_entry(instance: Instance, ends: Mapping[int, End]) -> Manifest:
-    entry: Manifest = {"index": instance.index, "attempt": instance.attempt}
-    end = ends.get(instance.index)
-    if end is None:
-        return entry | {"state": STATE_RUNNING if instance.has_started else "Pending"}
-    entry |= {
-        "state": JobState.COMPLETED.value if end.succeeded else JobState.FAILED.value,
-        "reason": end.reason.value,
-    }
-    return entry if end.exit_code is None else entry | {"exitCode": end.exit_code}
+def _running(instances: tuple[Instance, ...], records: Mapping[int, InstanceRecord]) -> int:
+    return sum(
+        instance.has_started and not instance.is_settled and instance.index not in records
+        for instance in instances
+    )
+
+
+def _instance_entries(
+    stored: Manifest, instances: tuple[Instance, ...], records: Mapping[int, InstanceRecord]
+) -> list[Manifest]:
+    """All instances that are or ever were wanted: one that comes back must know its attempt."""
+    known = {record.index: record for record in records_of(stored)}
+    known |= {instance.index: _record_now(instance) for instance in instances}
+    known |= records
+    return [known[index].to_entry() for index in sorted(known)]
+
+
+def _record_now(instance: Instance) -> InstanceRecord:
+    record = instance.record
+    if record.is_settled:
+        return record
+    if instance.has_started:
+        return replace(record, state=JobState.RUNNING.value, restart_at=None)
+    if record.state == JobState.RESTARTING:
+        return record
+    return replace(record, state=JobState.PENDING.value)
 
 
 def _workers_status(observed: Observed, *, finished: bool) -> Manifest:

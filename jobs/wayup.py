@@ -77,6 +77,8 @@ def _place(instance: Instance) -> PodPlace | None:
     """
     if not instance.is_active or instance.has_started or instance.strays:
         return None
+    if instance.is_settled or instance.is_resting:
+        return None
     if instance.partition is None:
         return None
     return PodPlace(instance.index, instance.attempt, instance.partition)

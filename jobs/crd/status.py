@@ -110,8 +110,21 @@ def _instance() -> Schema:
         "properties": {
             "index": _integer("Which instance, from 0."),
             "attempt": _integer("Which attempt is the current one, from 0."),
-            "state": _text("Pending, Running, Completed or Failed."),
-            "reason": _text("Why it ended."),
+            "state": _text("Pending, Running, Restarting, Suspended, Completed or Failed."),
+            "restarts": _integer("Restarts that count against backOffLimit."),
+            "restartAt": _time("When the current attempt may begin."),
+            "reason": _text("Why it ended for good."),
             "exitCode": _integer("The exit code that decided it, where one did."),
+            "message": _text("How it failed, in a sentence."),
+            "lastExit": {
+                "type": "object",
+                "description": "How the attempt before the current one ended.",
+                "properties": {
+                    "attempt": _integer("Which attempt it was."),
+                    "reason": _text("Why it ended, in one word."),
+                    "exitCode": _integer("The exit code that decided it, where one did."),
+                    "message": _text("Why it ended, in a sentence."),
+                },
+            },
         },
     }

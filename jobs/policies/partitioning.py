@@ -35,7 +35,7 @@ def _is_wanted(instance: Instance) -> bool:
 
     Never while a pod might use what it has: asking again could reset it.
     """
-    if instance.is_active or instance.has_started or instance.may_be_used:
+    if instance.is_settled or instance.is_active or instance.has_started or instance.may_be_used:
         return False
     partition = instance.partition
     if partition is None:

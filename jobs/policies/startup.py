@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.conditions import JobState, Reason, Verdict, plain_verdict
+from jobs.conditions import JobState, Reason, Verdict, current_condition, plain_verdict
 from jobs.partitionview import Phase
 
 if TYPE_CHECKING:
@@ -15,10 +15,23 @@ if TYPE_CHECKING:
 
 
 def waiting_verdict(observed: Observed, instances: tuple[Instance, ...]) -> Verdict:
-    """Pending, with the first cause that a person can do something about."""
+    """Pending, with the first cause that a person can do something about.
+
+    A job that is being started again stays Restarting, and says why it ended as long as nothing
+    stands in its way.
+    """
+    state = _waiting_state(observed)
     for reason, message in _causes(observed, instances):
-        return Verdict(JobState.PENDING, reason, message)
-    return plain_verdict(JobState.PENDING, observed.key.path)
+        return Verdict(state, reason, message)
+    known = current_condition(observed.status()) if state is JobState.RESTARTING else None
+    if known is not None:
+        return Verdict(state, known["reason"], known["message"])
+    return plain_verdict(state, observed.key.path)
+
+
+def _waiting_state(observed: Observed) -> JobState:
+    restarting = JobState.RESTARTING
+    return restarting if observed.state() is restarting else JobState.PENDING
 
 
 def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tuple[str, str]]:

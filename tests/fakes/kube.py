@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.kube.errors import AlreadyExists, Conflict, NotFound
 from ipuhub.kube.types import ListResult
 from jobs.caches import BY_JOB, BY_UID, Caches, by_job
-from jobs.names import LABEL_ROLE
+from jobs.names import LABEL_ATTEMPT, LABEL_ROLE
 from jobs.resources import IPUJOBS, RESOURCE_OF
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    Exit = int | Callable[[int], int | None] | None
 
 Manifest = dict[str, Any]
 
@@ -165,8 +167,20 @@ class FakeKube:
         self._bump(found)
         self._collect(plural, found)
 
-    def tick(self, *, launcher_exit: int | None = 0, worker_exit: int | None = None) -> None:
-        """One step of every pod's life; None as an exit code: it goes on running."""
+    def edit_job(self, name: str, **fields: Any) -> None:
+        """Change the spec as `kubectl edit` does."""
+        found = self._find("ipujobs", "default", name)
+        found["spec"].update(fields)
+        found["metadata"]["generation"] = found["metadata"].get("generation", 1) + 1
+        self._bump(found)
+
+    def delete_pod(self, name: str) -> None:
+        """What a user's `kubectl delete pod` does."""
+        self.mark_deleted("pods", self._find("pods", "default", name))
+
+    def tick(self, *, launcher_exit: Exit = 0, worker_exit: Exit = None) -> None:
+        """One step of every pod's life; None as an exit code: it goes on running. A function is
+        asked for the code of an attempt."""
         workers = [p for p in self.pods() if p["metadata"]["labels"][LABEL_ROLE] == "worker"]
         launchers = [p for p in self.pods() if p["metadata"]["labels"][LABEL_ROLE] == "launcher"]
         ready = all(p["status"]["phase"] != "Pending" for p in workers)
@@ -177,14 +191,19 @@ class FakeKube:
         for pod in launchers:
             self._tick(pod, may_start=ready, code=launcher_exit)
 
-    def _tick(self, pod: Manifest, *, may_start: bool, code: int | None) -> None:
+    def _tick(self, pod: Manifest, *, may_start: bool, code: Exit) -> None:
         phase = pod["status"]["phase"]
+        attempt = pod["metadata"]["labels"][LABEL_ATTEMPT]
+        if callable(code):
+            code = code(int(attempt))
         if pod["metadata"].get("deletionTimestamp"):
             self._remove("pods", pod)
         elif phase == "Pending":
             pod["spec"]["nodeName"] = "node-0"
             if may_start:
-                self.main_starts[pod["metadata"]["uid"], pod["metadata"]["name"]] += 1
+                self.main_starts[
+                    pod["metadata"]["uid"], f"{pod['metadata']['name']}/{attempt}"
+                ] += 1
                 pod["status"] = _running(pod)
         elif phase == "Running" and pod["spec"].get("activeDeadlineSeconds") == 1:
             pod["status"] = {"phase": "Failed", "reason": "DeadlineExceeded"}

@@ -129,17 +129,17 @@ def test_probe_ports_and_quantities_may_be_numbers_or_text() -> None:
 
 def test_the_status_the_operator_writes_is_in_the_schema() -> None:
     from jobs.conditions import JobState, plain_verdict
+    from jobs.decision import ended
     from jobs.instances import instances_of
-    from jobs.policies.outcome import end_of
     from jobs.spec import parse_spec
 
     job = ipujob().running().build()
     seen = observed(job, worker(job).running(), launcher(job).exited(3), partitions=(partition(),))
-    instances = instances_of(seen, parse_spec(job["spec"]))
-    ends = {i.index: end for i in instances if (end := end_of(i))}
+    instances = instances_of(seen, parse_spec(job["spec"]), NOW)
+    records = ended(seen, parse_spec(job["spec"]), instances, NOW)
     verdict = plain_verdict(JobState.FAILED, "default/sample")
     known = schema()["properties"]["status"]
-    assert unknown(next_status(seen, verdict, instances, ends, NOW), known) == []
+    assert unknown(next_status(seen, verdict, instances, records, NOW), known) == []
 
 
 def unknown(value: Any, node: dict[str, Any], path: str = "") -> list[str]:

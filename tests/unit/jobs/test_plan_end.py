@@ -56,7 +56,14 @@ def test_the_end_is_written_alone_with_its_evidence() -> None:
         "IPUJob default/sample has failed: sample-launcher has exited with code 3.",
     )
     assert status(planned)["instances"] == [
-        {"index": 0, "attempt": 0, "state": "Failed", "reason": "IPUJobFailed", "exitCode": 3}
+        {
+            "index": 0,
+            "attempt": 0,
+            "state": "Failed",
+            "reason": "IPUJobFailed",
+            "exitCode": 3,
+            "message": "sample-launcher has exited with code 3",
+        }
     ]
     assert status(planned)["completionTime"] == "2026-03-01T12:00:00Z"
 

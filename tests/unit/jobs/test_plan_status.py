@@ -54,19 +54,6 @@ def test_a_job_that_cannot_be_understood_still_deletes(spec: Any) -> None:
     assert plan(gone, NOW).actions == (SetFinalizers(()),)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"suspend": True},
-        {"activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 1},
-        {"restartPolicy": {"type": "Always", "backOffLimit": 2}},
-    ],
-)
-def test_fields_of_later_policies_break_nothing(fields: dict[str, Any]) -> None:
-    job = ipujob().with_spec(**fields)
-    assert "workers" in steps(plan(observed(job.build(), partitions=(partition(),)), NOW))
-
-
 def test_every_transition_is_an_event() -> None:
     job = ipujob().with_status(launcherStatus="Pending")
     built = job.build()

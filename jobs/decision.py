@@ -1,0 +1,119 @@
+"""domain: what a pass decides: an instance's end or restart, suspension, the job's end.
+
+A decision is written to the status alone, with its evidence; what follows from it is planned by
+the next pass from that status, so that a crash in between loses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from jobs.conditions import ConditionType as Condition
+from jobs.conditions import JobState, Reason, Verdict, default_message, plain_verdict
+from jobs.instancerecord import end_reason, records_of
+from jobs.policies import deadline, session
+from jobs.policies.outcome import end_of
+from jobs.policies.restart import restart_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from jobs.instancerecord import InstanceRecord
+    from jobs.instances import Instance
+    from jobs.observed import Observed
+    from jobs.policies.outcome import End
+    from jobs.spec import JobSpec
+
+Records = dict[int, "InstanceRecord"]
+
+
+def ended(
+    observed: Observed, spec: JobSpec, instances: Iterable[Instance], now: datetime
+) -> Records:
+    """The instances whose attempt has ended and of which the status does not say so yet."""
+    left = deadline.seconds_left(observed, spec, now)
+    is_over = left is not None and left <= 0
+    found: Records = {}
+    for instance in instances:
+        if instance.is_settled:
+            continue
+        over = deadline.deadline_end(spec) if is_over else session.session_end(instance, spec, now)
+        end = over or end_of(instance)
+        if end is not None:
+            found[instance.index] = _record(instance, spec, end, now, is_final=over is not None)
+    return found
+
+
+def _record(
+    instance: Instance, spec: JobSpec, end: End, now: datetime, *, is_final: bool
+) -> InstanceRecord:
+    record = instance.record
+    again = restart_after(spec.restart, end, attempt=record.attempt, used=record.restarts)
+    if again is None or is_final:
+        return record.settled(_with_limit(end, spec, record))
+    return record.next_attempt(
+        JobState.RESTARTING,
+        restart_at=now + timedelta(seconds=again.pause_seconds),
+        counted=again.is_counted,
+    ).after(end)
+
+
+def _with_limit(end: End, spec: JobSpec, record: InstanceRecord) -> End:
+    """Says so where another restart would have been wanted."""
+    if not record.restarts or record.restarts < spec.restart.back_off_limit:
+        return end
+    times = f"{record.restarts} restart{'' if record.restarts == 1 else 's'}"
+    return replace(end, message=f"{end.message} after {times}")
+
+
+def released(observed: Observed, wanted: int) -> Records:
+    """Instances that are not wanted any more and may hold something: their next attempt, should
+    they be wanted again, must not find pods of this one."""
+    return {
+        record.index: record.next_attempt(JobState.SUSPENDED)
+        for record in records_of(observed.status())
+        if record.index >= wanted and record.state != JobState.SUSPENDED
+    }
+
+
+def suspended(instances: Iterable[Instance]) -> Records:
+    """All instances that have not ended, about to lose what they hold."""
+    return {
+        instance.index: instance.record.next_attempt(JobState.SUSPENDED)
+        for instance in instances
+        if not instance.is_settled
+    }
+
+
+def verdict_of(
+    observed: Observed, instances: tuple[Instance, ...], records: Records
+) -> Verdict | None:
+    """The job's state once `records` are written; None: they do not change it."""
+    path = observed.key.path
+    after = [records.get(instance.index, instance.record) for instance in instances]
+    if all(record.is_settled for record in after):
+        bad = next((record for record in after if not record.has_succeeded), None)
+        if bad is None:
+            return plain_verdict(JobState.COMPLETED, path)
+        message = f"{default_message(Condition.FAILED, path)[:-1]}: {bad.message}."
+        return Verdict(JobState.FAILED, end_reason(bad), message)
+    others = [i for i in instances if i.index not in records and not i.is_settled]
+    restarting = [record for record in after if record.state == JobState.RESTARTING]
+    if restarting and not any(instance.has_started for instance in others):
+        return _restarting(path, restarting[0])
+    return None
+
+
+def _restarting(path: str, record: InstanceRecord) -> Verdict:
+    last = record.last_exit or {}
+    when = f"{record.restart_at:%H:%M:%S} UTC" if record.restart_at else "once its pods are gone"
+    message = (
+        f"{default_message(Condition.RESTARTING, path)[:-1]}: {last.get('message', 'it ended')}; "
+        f"attempt {record.attempt} begins at {when}."
+    )
+    reason = str(last.get("reason") or Reason.RESTARTING)
+    lost = {Reason.WORKER_LOST.value, Reason.PARTITION_ERROR.value}
+    return Verdict(JobState.RESTARTING, reason if reason in lost else Reason.RESTARTING, message)

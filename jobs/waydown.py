@@ -1,0 +1,148 @@
+"""domain: the ways down: a job that is gone, being deleted, finished or suspended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.actions import DeleteJob, Plan, SetFinalizers, Step
+from jobs.instancerecord import records_of
+from jobs.manifests import metadata, parse_time
+from jobs.names import FINALIZER, ROLE_LAUNCHER
+from jobs.partitionview import Phase
+from jobs.policies import name_conflict, ttl
+from jobs.policies.cleanup import clean_up, delete_pod
+from jobs.policies.partitioning import (
+    is_released,
+    known_instances,
+    release_again_after,
+    releases,
+    was_released,
+)
+from jobs.spec import whole_number
+from jobs.status import coalescing_seconds, live_fields, status_patch, with_status
+from jobs.validation import problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from jobs.observed import Observed
+    from jobs.podview import PodView
+
+EXPLAIN_DELETION_SECONDS = 10.0
+
+
+def plan_without_job(observed: Observed, now: datetime) -> Plan:
+    """Nothing may outlive a job whose finalizer was taken off by hand."""
+    return _free(observed, known_instances(observed, 0), now)
+
+
+def plan_deletion(observed: Observed, now: datetime) -> Plan:
+    """Launcher, then workers, then the partitions, then the finalizer."""
+    spec = (observed.job or {}).get("spec") or {}
+    wanted = whole_number(spec.get("jobInstances")) or 1
+    indexes = known_instances(observed, 1 if problems(observed.key.name, spec) else wanted)
+    finalizers = tuple(metadata(observed.job or {}).get("finalizers") or ())
+    if FINALIZER not in finalizers:
+        return _free(observed, known_instances(observed, 0), now)
+    work = _free(observed, indexes, now)
+    # Also a pod that has ended goes first: it has the name that a job made again would need.
+    if work.steps or observed.pods or not all(is_released(observed, index) for index in indexes):
+        return _explained(observed, work, now)
+    rest = tuple(f for f in finalizers if f != FINALIZER)
+    return Plan((Step("finalizer", (SetFinalizers(rest),)),))
+
+
+def plan_finished(observed: Observed, now: datetime) -> Plan:
+    """Clean-up of a job that will not run again, and its deletion when its time is over."""
+    spec = (observed.job or {}).get("spec") or {}
+    left = ttl.seconds_left(observed, now)
+    if left is not None and left <= 0:
+        return Plan((Step("time to live is over", (DeleteJob(),)),))
+    actions = clean_up(observed.pods, str(spec.get("cleanPodPolicy") or "None"))
+    steps = [Step("clean up", actions)]
+    if all(pod.is_terminal for pod in observed.pods) and not spec.get("keepPartition"):
+        steps.append(_release_held(observed, now))
+    status = observed.status() | live_fields(observed, finished=True)
+    planned = with_status(observed, status, now, tuple(step for step in steps if step.actions))
+    return planned.requeued(release_again_after(observed, now)).requeued(left)
+
+
+def plan_suspended(observed: Observed, now: datetime) -> Plan:
+    """A suspended job holds nothing; pods of an instance that has ended for good stay."""
+    settled = {record.index for record in records_of(observed.status()) if record.is_settled}
+    going = [pod for pod in observed.pods if pod.instance not in settled or not pod.is_terminal]
+    steps = [*_end_pods(going)]
+    if all(pod.is_terminal for pod in observed.pods):
+        steps.append(_release_held(observed, now))
+    status = observed.status() | live_fields(observed, finished=False)
+    planned = with_status(observed, status, now, tuple(step for step in steps if step.actions))
+    return planned.requeued(release_again_after(observed, now))
+
+
+def surplus_steps(observed: Observed, wanted: int, now: datetime) -> tuple[Step, ...]:
+    """Ends what instances hold that are not wanted any more, the highest first."""
+    surplus = [pod for pod in observed.pods if pod.instance >= wanted]
+    surplus.sort(key=lambda pod: -pod.instance)
+    held = [index for index in sorted(observed.partitions, reverse=True) if index >= wanted]
+    free = [
+        index
+        for index in held
+        if not was_released(observed, index)
+        and all(pod.is_terminal for pod in surplus if pod.instance == index)
+    ]
+    return (*_end_pods(surplus), Step("release surplus", releases(observed, free, now)))
+
+
+def _release_held(observed: Observed, now: datetime) -> Step:
+    held = (index for index in known_instances(observed, 0) if not was_released(observed, index))
+    return Step("release", releases(observed, held, now))
+
+
+def _end_pods(pods: Iterable[PodView]) -> tuple[Step, Step]:
+    left = [pod for pod in pods if not pod.is_deleting]
+    launchers = [pod for pod in left if pod.role == ROLE_LAUNCHER]
+    others = [pod for pod in left if pod.role != ROLE_LAUNCHER]
+    return (
+        Step("end launcher", tuple(delete_pod(pod) for pod in launchers)),
+        Step("end workers", tuple(delete_pod(pod) for pod in others)),
+    )
+
+
+def _free(observed: Observed, indexes: tuple[int, ...], now: datetime) -> Plan:
+    """Steps down: delete pods and whatever the garbage collector will not; release partitions
+    once no pod of the job can use them."""
+    steps = [*_end_pods(observed.pods)]
+    if all(pod.is_terminal for pod in observed.pods):
+        steps.append(Step("release", releases(observed, indexes, now)))
+    steps.append(Step("orphans", name_conflict.orphans(observed)))
+    done = tuple(step for step in steps if step.actions)
+    return Plan(done, release_again_after(observed, now))
+
+
+def _explained(observed: Observed, work: Plan, now: datetime) -> Plan:
+    """Says in the status what a deletion waits for, once it takes longer than a moment."""
+    asked = parse_time(metadata(observed.job or {}).get("deletionTimestamp"))
+    elapsed = (now - asked).total_seconds() if asked else 0.0
+    if elapsed < EXPLAIN_DELETION_SECONDS:
+        return work.requeued(EXPLAIN_DELETION_SECONDS - elapsed)
+    status = observed.status() | {"lastMessage": _awaited(observed)}
+    patch = status_patch(observed, status, now)
+    if patch is None or not observed.status():
+        return work
+    wait = coalescing_seconds(observed.status(), now)
+    if wait:
+        return work.requeued(wait)
+    return Plan((*work.steps, Step("status", (patch,))), work.requeue_after)
+
+
+def _awaited(observed: Observed) -> str:
+    """What a deletion waits for."""
+    left = [pod.name for pod in observed.pods]
+    if left:
+        others = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        return f"Being deleted: waiting for pod {left[0]}{others} to go"
+    causes = [observed.fault.message if observed.fault else "", observed.proxy_problem]
+    causes += [p.message for p in observed.partitions.values() if p.phase == Phase.RELEASING]
+    why = next((cause for cause in causes if cause), "")
+    return f"Being deleted: waiting for the partition to be released. {why}".strip()

@@ -1,0 +1,261 @@
+"""When an attempt that ended is followed by another, and how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.conditions import Reason
+from jobs.plan import plan
+from jobs.policies.outcome import End
+from jobs.policies.restart import Restart, restart_after
+from jobs.spec import RestartPolicy
+from tests.builders.ipujobs import (
+    NOW,
+    at,
+    ipujob,
+    launcher,
+    observed,
+    partition,
+    worker,
+)
+from tests.builders.plans import status, steps, truth
+
+if TYPE_CHECKING:
+    from jobs.actions import Plan
+    from tests.builders.ipujobs import IPUJobBuilder
+
+
+def exited(code: int) -> End:
+    return End(code == 0, Reason.SUCCEEDED if code == 0 else Reason.FAILED, "it ended", code)
+
+
+LOST = End(False, Reason.WORKER_LOST, "Pod x is gone")
+IN_ERROR = End(False, Reason.PARTITION_ERROR, "Partition p is in ERROR")
+NO_CODE = End(False, Reason.FAILED, "x has failed")
+
+
+@pytest.mark.parametrize(
+    ("policy", "end", "want"),
+    [
+        (RestartPolicy("Never"), exited(1), False),
+        (RestartPolicy("Never"), LOST, False),
+        (RestartPolicy("Never"), IN_ERROR, False),
+        (RestartPolicy("OnFailure"), exited(1), True),
+        (RestartPolicy("OnFailure"), exited(0), False),
+        (RestartPolicy("OnFailure"), NO_CODE, True),
+        (RestartPolicy("OnFailure"), LOST, True),
+        (RestartPolicy("Always"), exited(0), True),
+        (RestartPolicy("Always"), exited(137), True),
+        (RestartPolicy("Always"), IN_ERROR, True),
+        (RestartPolicy("ExitCode"), exited(137), True),
+        (RestartPolicy("ExitCode"), exited(255), True),
+        (RestartPolicy("ExitCode"), exited(127), False),
+        (RestartPolicy("ExitCode"), exited(0), False),
+        (RestartPolicy("ExitCode"), NO_CODE, False),
+        (RestartPolicy("ExitCode"), LOST, True),
+        (RestartPolicy("ExitCode", exit_codes=(range(1, 2), range(10, 128))), exited(10), True),
+        (RestartPolicy("ExitCode", exit_codes=(range(1, 2), range(10, 128))), exited(5), False),
+        (RestartPolicy("ExitCode", exit_codes=(range(1, 2), range(10, 128))), exited(137), False),
+        (RestartPolicy("Always", back_off_limit=0), exited(1), False),
+    ],
+)
+def test_each_policy_restarts_what_it_says(policy: RestartPolicy, end: End, want: bool) -> None:
+    assert (restart_after(policy, end, attempt=0, used=0) is not None) is want
+
+
+def test_restarts_are_spaced_and_limited() -> None:
+    policy = RestartPolicy("OnFailure", back_off_limit=6)
+    pauses = [restart_after(policy, exited(1), attempt=n, used=n) for n in range(6)]
+    assert [one.pause_seconds for one in pauses if one] == [10, 20, 40, 80, 160, 300]
+    assert restart_after(policy, exited(1), attempt=6, used=6) is None
+
+
+def test_what_was_taken_from_a_job_does_not_use_up_the_limit() -> None:
+    policy = RestartPolicy("OnFailure", back_off_limit=1)
+    assert restart_after(policy, LOST, attempt=5, used=1) == Restart(300, is_counted=False)
+
+
+def restarting(**restart: Any) -> IPUJobBuilder:
+    policy = {"type": "OnFailure", "backOffLimit": 3} | restart
+    return ipujob().with_spec(restartPolicy=policy).running()
+
+
+def test_a_restart_is_decided_alone_with_its_evidence() -> None:
+    built = restarting().build()
+    seen = observed(
+        built,
+        worker(built).running(),
+        launcher(built).exited(3),
+        partitions=(partition(),),
+        with_children=True,
+    )
+    planned = plan(seen, NOW)
+    assert steps(planned) == ["decide"]
+    assert truth(planned) == (
+        "Restarting",
+        "IPUJobRestarting",
+        (
+            "IPUJob default/sample is restarting: sample-launcher has exited with code 3; "
+            "attempt 1 begins at 12:00:10 UTC."
+        ),
+    )
+    assert status(planned)["launcherStatus"] == "Restarting"
+    assert status(planned)["restartCount"] == 1
+    assert status(planned)["instances"] == [
+        {
+            "index": 0,
+            "attempt": 1,
+            "state": "Restarting",
+            "restarts": 1,
+            "restartAt": "2026-03-01T12:00:10Z",
+            "lastExit": {
+                "attempt": 0,
+                "reason": "IPUJobFailed",
+                "exitCode": 3,
+                "message": "sample-launcher has exited with code 3",
+            },
+        }
+    ]
+
+
+def work(planned: Plan) -> list[str]:
+    """The steps that do something besides telling."""
+    return [step for step in steps(planned) if step != "status"]
+
+
+def in_second_attempt(rest: str = "2026-03-01T12:00:10Z") -> IPUJobBuilder:
+    return restarting().with_status(
+        launcherStatus="Restarting",
+        restartCount=1,
+        conditions=[
+            {"type": "Pending", "status": "False", "reason": "IPUJobPending"},
+            {"type": "Restarting", "status": "True", "reason": "IPUJobRestarting", "message": "x"},
+        ],
+        instances=[
+            {"index": 0, "attempt": 1, "state": "Restarting", "restarts": 1, "restartAt": rest}
+        ],
+    )
+
+
+def test_the_pods_of_the_attempt_go_before_the_partition_is_reset() -> None:
+    built = in_second_attempt().build()
+    old = (worker(built).running(), launcher(built).exited(3))
+    seen = observed(built, *old, partitions=(partition(),), with_children=True)
+    assert work(plan(seen, NOW)) == ["unwanted pods"]
+    going = (worker(built).running().deleting(),)
+    seen = observed(built, *going, partitions=(partition(),), with_children=True)
+    assert work(plan(seen, NOW)) == []
+    seen = observed(built, partitions=(partition(),), with_children=True)
+    asked = next(s for s in plan(seen, NOW).steps if s.name == "partitions").actions
+    assert [(a.instance, a.attempt) for a in asked] == [(0, 1)]
+
+
+def test_the_next_attempt_begins_when_its_pause_is_over() -> None:
+    built = in_second_attempt().build()
+    clean = (partition(attempt=1),)
+    seen = observed(built, partitions=clean, with_children=True)
+    early = plan(seen, at(4))
+    assert "workers" not in steps(early)
+    assert early.requeue_after == 6
+    assert "workers" in steps(plan(seen, at(10)))
+    made = next(s for s in plan(seen, at(10)).steps if s.name == "workers").actions
+    assert made[0].manifest["metadata"]["labels"]["graphcore.ai/attempt"] == "1"
+
+
+def test_it_stays_restarting_with_its_cause_until_it_runs() -> None:
+    built = in_second_attempt().build()
+    pods = (worker(built).attempt(1).scheduled(), launcher(built).attempt(1).scheduled())
+    seen = observed(built, *pods, partitions=(partition(attempt=1),), with_children=True)
+    written = status(plan(seen, at(30)))
+    assert "launcherStatus" not in written
+    assert "conditions" not in written
+    running = (worker(built).attempt(1).running(), launcher(built).attempt(1).running())
+    seen = observed(built, *running, partitions=(partition(attempt=1),), with_children=True)
+    planned = plan(seen, at(30))
+    assert truth(planned)[0] == "Running"
+    (entry,) = status(planned)["instances"]
+    assert entry["state"] == "Running"
+    assert entry["restarts"] == 1
+    assert "restartAt" not in entry
+
+
+def test_at_the_limit_the_last_code_decides() -> None:
+    job = restarting(backOffLimit=1, type="Always").with_status(
+        instances=[{"index": 0, "attempt": 1, "state": "Running", "restarts": 1}]
+    )
+    built = job.build()
+    for code, want in ((4, "Failed"), (0, "Completed")):
+        pods = (worker(built).attempt(1).running(), launcher(built).attempt(1).exited(code))
+        seen = observed(built, *pods, partitions=(partition(attempt=1),), with_children=True)
+        planned = plan(seen, NOW)
+        assert status(planned)["launcherStatus"] == want
+    assert (
+        "after 1 restart"
+        in truth(
+            plan(
+                observed(
+                    built,
+                    worker(built).attempt(1).running(),
+                    launcher(built).attempt(1).exited(4),
+                    partitions=(partition(attempt=1),),
+                    with_children=True,
+                ),
+                NOW,
+            )
+        )[2]
+    )
+
+
+def test_a_lost_worker_restarts_with_its_reason_and_is_not_counted() -> None:
+    built = restarting().build()
+    seen = observed(built, launcher(built).running(), partitions=(partition(),), with_children=True)
+    planned = plan(seen, NOW)
+    assert truth(planned)[:2] == ("Restarting", "WorkerLost")
+    assert status(planned)["restartCount"] == 1
+    assert "restarts" not in status(planned)["instances"][0]
+
+
+def test_each_instance_restarts_alone() -> None:
+    job = (
+        ipujob()
+        .without_launcher()
+        .instances(2)
+        .with_spec(restartPolicy={"type": "OnFailure", "backOffLimit": 3})
+        .running()
+        .with_status(
+            instances=[
+                {"index": 0, "attempt": 0, "state": "Running"},
+                {"index": 1, "attempt": 0, "state": "Running"},
+            ]
+        )
+    )
+    built = job.build()
+    pods = (worker(built, 0, 0).running(), worker(built, 1, 1).exited(9))
+    seen = observed(built, *pods, partitions=(partition(0), partition(1)))
+    planned = plan(seen, NOW)
+    entries = status(planned)["instances"]
+    assert [(e["attempt"], e["state"]) for e in entries] == [(0, "Running"), (1, "Restarting")]
+    assert "launcherStatus" not in status(planned), "the other instance runs on"
+    assert status(planned)["currentReplicas"] == 1
+
+
+def test_an_instance_that_has_ended_stays_ended_while_another_is_started_again() -> None:
+    job = (
+        ipujob()
+        .without_launcher()
+        .instances(2)
+        .with_spec(restartPolicy={"type": "OnFailure", "backOffLimit": 3})
+        .running()
+        .with_status(
+            instances=[
+                {"index": 0, "attempt": 0, "state": "Completed", "reason": "IPUJobSucceeded"},
+                {"index": 1, "attempt": 1, "state": "Restarting", "restarts": 1},
+            ]
+        )
+    )
+    built = job.build()
+    seen = observed(built, partitions=(partition(0), partition(1, attempt=1)))
+    made = next(s for s in plan(seen, NOW).steps if s.name == "workers").actions
+    assert [a.manifest["metadata"]["name"] for a in made] == ["sample-worker-1"]

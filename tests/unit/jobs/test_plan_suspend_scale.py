@@ -1,0 +1,134 @@
+"""Suspending, resuming and scaling a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.plan import plan
+from tests.builders.ipujobs import (
+    NOW,
+    at,
+    ipujob,
+    launcher,
+    observed,
+    partition,
+    worker,
+)
+from tests.builders.plans import status, steps, truth
+
+if TYPE_CHECKING:
+    from tests.builders.ipujobs import IPUJobBuilder
+
+
+def test_suspending_is_decided_first_and_bumps_the_attempt() -> None:
+    built = ipujob().running().with_spec(suspend=True).build()
+    seen = observed(
+        built, worker(built).running(), launcher(built).running(), partitions=(partition(),)
+    )
+    planned = plan(seen, NOW)
+    assert steps(planned) == ["decide"]
+    assert truth(planned)[:2] == ("Suspended", "IPUJobSuspended")
+    assert status(planned)["instances"] == [{"index": 0, "attempt": 1, "state": "Suspended"}]
+    assert "restartCount" not in status(planned) or status(planned)["restartCount"] == 0
+
+
+def suspended(*, spec: bool = True) -> IPUJobBuilder:
+    return (
+        ipujob()
+        .running()
+        .with_spec(suspend=spec)
+        .with_status(
+            launcherStatus="Suspended",
+            startTime="2026-03-01T11:00:00Z",
+            instances=[{"index": 0, "attempt": 1, "state": "Suspended"}],
+            partitions=[{"instance": 0, "id": "p-0", "controller": "vipu:8090", "state": "active"}],
+        )
+    )
+
+
+def test_a_suspended_job_ends_its_pods_and_then_releases_its_partition() -> None:
+    built = suspended().build()
+    pods = (worker(built).running(), launcher(built).running())
+    planned = plan(observed(built, *pods, partitions=(partition(),)), NOW)
+    assert steps(planned)[:2] == ["end launcher", "end workers"]
+    assert "release" not in steps(planned)
+    assert "release" in steps(plan(observed(built, partitions=(partition(),)), NOW))
+
+
+def test_a_suspended_job_that_holds_nothing_needs_nothing() -> None:
+    job = suspended()
+    job.manifest["status"]["partitions"][0]["state"] = "released"
+    settled = job.with_status(workersStatus={}, ipus=0).build()
+    planned = plan(observed(settled, partitions=(partition(phase="released"),)), at(600))
+    assert [s for s in steps(planned) if s != "status"] == []
+
+
+def test_resuming_starts_the_next_attempt_and_the_clock_anew() -> None:
+    built = suspended(spec=False).build()
+    seen = observed(built, partitions=(partition(attempt=1),), with_children=True)
+    planned = plan(seen, NOW)
+    assert "workers" in steps(planned)
+    assert status(planned)["startTime"] == "2026-03-01T12:00:00Z"
+    assert status(planned)["launcherStatus"] == "Pending"
+
+
+def test_a_job_made_suspended_gets_nothing() -> None:
+    built = ipujob().with_spec(suspend=True).build()
+    assert steps(plan(observed(built), NOW)) == ["decide"]
+
+
+def scaled(instances: int) -> IPUJobBuilder:
+    return (
+        ipujob()
+        .without_launcher()
+        .instances(instances)
+        .running()
+        .with_status(
+            instances=[
+                {"index": 0, "attempt": 0, "state": "Running"},
+                {"index": 1, "attempt": 0, "state": "Running"},
+            ]
+        )
+    )
+
+
+def test_scaling_down_is_decided_first() -> None:
+    built = scaled(1).build()
+    pods = (worker(built, 0, 0).running(), worker(built, 1, 1).running())
+    planned = plan(observed(built, *pods, partitions=(partition(0), partition(1))), NOW)
+    assert steps(planned) == ["decide"]
+    assert [(e["attempt"], e["state"]) for e in status(planned)["instances"]] == [
+        (0, "Running"),
+        (1, "Suspended"),
+    ]
+
+
+def after_scaling_down(instances: int) -> IPUJobBuilder:
+    return scaled(instances).with_status(
+        instances=[
+            {"index": 0, "attempt": 0, "state": "Running"},
+            {"index": 1, "attempt": 1, "state": "Suspended"},
+        ]
+    )
+
+
+def test_what_is_not_wanted_any_more_goes_pods_first() -> None:
+    built = after_scaling_down(1).build()
+    pods = (worker(built, 0, 0).running(), worker(built, 1, 1).running())
+    planned = plan(observed(built, *pods, partitions=(partition(0), partition(1))), NOW)
+    (gone,) = next(s for s in planned.steps if s.name == "end workers").actions
+    assert gone.name == "sample-worker-1"
+    assert "release surplus" not in steps(planned)
+    planned = plan(observed(built, pods[0], partitions=(partition(0), partition(1))), NOW)
+    (freed,) = next(s for s in planned.steps if s.name == "release surplus").actions
+    assert freed.instance == 1
+
+
+def test_scaling_up_again_starts_the_next_attempt_of_the_instance() -> None:
+    built = after_scaling_down(2).build()
+    pods = (worker(built, 0, 0).running(), worker(built, 1, 1).running().deleting())
+    seen = observed(built, *pods, partitions=(partition(0), partition(1, attempt=1)))
+    assert "workers" not in steps(plan(seen, NOW)), "the old pod has the name"
+    seen = observed(built, pods[0], partitions=(partition(0), partition(1, attempt=1)))
+    (made,) = next(s for s in plan(seen, NOW).steps if s.name == "workers").actions
+    assert made.manifest["metadata"]["labels"]["graphcore.ai/attempt"] == "1"
