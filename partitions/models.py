@@ -7,6 +7,8 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import F, Q
 
+from ipuhub.spans import long_lifetimes
+
 
 class PartitionLifetime(models.Model):
     """One holding of a partition by a job, by the tracker's key: reserved to released.
@@ -41,7 +43,7 @@ class PartitionLifetime(models.Model):
 
     class Meta:
         indexes: ClassVar = [
-            models.Index(fields=["released_at", "reserved_at"], name="partition_released"),
+            long_lifetimes("reserved_at", "released_at", name="partition_long"),
             models.Index(
                 fields=["reserved_at"], name="partition_held", condition=Q(released_at=None)
             ),

@@ -17,7 +17,7 @@ BLOCK_BYTES = 64 * 1024
 _WAIT_SECONDS = 60.0
 
 IN_ORDER = (
-    "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off;"
+    "SET LOCAL enable_seqscan = off;"
     " SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off;"
     " SET LOCAL max_parallel_workers_per_gather = 0"
 )

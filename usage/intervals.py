@@ -65,49 +65,43 @@ def bounds(first: datetime, until: datetime) -> dict[str, datetime]:
     return {"first": first, "until": max(first, until), "day_before": first - SHORT}
 
 
-def _pieces(table: str, began: str, ended: str, carried: tuple[str, ...]) -> str:
-    """Return the SELECT of all columns of `table`, and `start`, `ended`, `going_on`, `seconds`."""
-    end = f"GREATEST(LEAST({ended}, %(until)s::timestamptz), {{start}})"
-    going_on = f"({ended} IS NULL OR {ended} > %(until)s::timestamptz)"
+def _parts(table: str, began: str, ended: str) -> tuple[str, ...]:
+    """Return SELECTs of all columns of `table`, and `start`, `stop`, `going_on`, `seconds`."""
+    first, until = "%(first)s::timestamptz", "%(until)s::timestamptz"
+    length = f"{ended} - {began}"
+    spans = f"tstzrange({began}, GREATEST({ended}, {began}), '()')"
 
     def select(start: str, condition: str) -> str:
-        stop = end.format(start=start)
+        stop = f"GREATEST(LEAST({ended}, {until}), {start})"
         seconds = f"floor(date_part('epoch', {stop})) - floor(date_part('epoch', {start}))"
         return (
-            f"SELECT {table}.*, {start} AS start, {stop} AS stop, {going_on} AS going_on,"  # noqa: S608
-            f" ({seconds})::bigint AS seconds FROM {table} WHERE {condition}"
+            f"SELECT {table}.*, {start} AS start, {stop} AS stop,"  # noqa: S608
+            f" ({ended} IS NULL OR {ended} > {until}) AS going_on, ({seconds})::bigint AS seconds"
+            f" FROM {table} WHERE {condition}"
         )
 
-    inside = f"{began} >= %(first)s::timestamptz AND {began} < %(until)s::timestamptz"
-    parts = [select(began, inside)]
-    parts += [
-        select("%(first)s::timestamptz", f"{began} < %(first)s::timestamptz AND {condition}")
-        for condition in carried
-    ]
-    return "\nUNION ALL\n".join(parts)
+    return (
+        select(began, f"{began} >= {first} AND {began} < {until}"),
+        select(
+            first,
+            f"{began} >= %(day_before)s::timestamptz AND {began} < {first} AND {ended} > {first}"
+            f" AND {length} <= interval '1 day'",
+        ),
+        select(first, f"{length} > interval '1 day' AND {spans} @> {first}"),
+        select(first, f"{ended} IS NULL AND {began} < {first}"),
+    )
 
 
-_ENDED: Final = "finished_at > %(first)s::timestamptz"
-_LENGTH: Final = "finished_at - scheduled_at"
-_SHORT: Final = "interval '1 day'"
+POD_PARTS: Final = _parts("usage_podlifetime", "scheduled_at", "finished_at")
+"""Disjoint parts of POD_PIECES: what begins in the range (in order, from an index), and what is
+carried into it: short, long, open."""
 
-POD_PIECES: Final = _pieces(
-    "usage_podlifetime",
-    "scheduled_at",
-    "finished_at",
-    (
-        f"scheduled_at >= %(day_before)s::timestamptz AND {_ENDED} AND {_LENGTH} <= {_SHORT}",
-        f"{_ENDED} AND {_LENGTH} > {_SHORT}",
-        "finished_at IS NULL",
-    ),
-)
+PARTITION_PARTS: Final = _parts("partitions_partitionlifetime", "reserved_at", "released_at")
+"""Likewise of PARTITION_PIECES."""
+
+POD_PIECES: Final = "\nUNION ALL\n".join(POD_PARTS)
 """Pods allocated in the range: every column of PodLifetime, with `start`, `stop` (clipped to the
 range), `going_on` (beyond `until`) and `seconds`. Use as `FROM ({POD_PIECES}) AS pods`."""
 
-PARTITION_PIECES: Final = _pieces(
-    "partitions_partitionlifetime",
-    "reserved_at",
-    "released_at",
-    ("released_at > %(first)s::timestamptz", "released_at IS NULL"),
-)
+PARTITION_PIECES: Final = "\nUNION ALL\n".join(PARTITION_PARTS)
 """Partitions held in the range, from reserved to released, likewise."""

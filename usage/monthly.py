@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.csvsafe import safe_cell_sql
-from usage.intervals import PARTITION_PIECES, POD_PIECES, bounds
+from usage.intervals import PARTITION_PARTS, PARTITION_PIECES, POD_PARTS, POD_PIECES, bounds
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -49,17 +49,22 @@ class Profile:
     summary_group: str = ""
 
 
-_LIFETIMES: Final = f"""
-SELECT 1 AS pod, start, stop, going_on, seconds, namespace, "group", "user", user_verified, claim,
-  component, component_name, instance_type, pod_name, uid, node, job_uid, partition, estimated,
-  uncertainty_seconds, cpu_millicores, memory_bytes, gpus, micro_ipus, 0 AS partition_ipus
-FROM ({POD_PIECES}) AS pods"""  # noqa: S608  # text of this module
+_POD_COLUMNS: Final = """
+1 AS pod, start, stop, going_on, seconds, namespace, "group" COLLATE "C" AS "group",
+"user" COLLATE "C" AS "user", user_verified, claim, component, component_name, instance_type,
+pod_name, uid COLLATE "C" AS uid, node, job_uid, partition, estimated, uncertainty_seconds,
+cpu_millicores, memory_bytes, gpus, micro_ipus, 0::bigint AS partition_ipus"""
 
-_HOLDINGS: Final = f"""
-SELECT 0, start, stop, going_on, seconds, namespace, "group", "user", false, 'operator',
-  'partition', job_name, 'ipu-' || size, '', key, '', job_uid, partition, estimated,
-  uncertainty_seconds, 0, 0, 0, 0, size
-FROM ({PARTITION_PIECES}) AS partitions"""  # noqa: S608  # likewise
+_PARTITION_COLUMNS: Final = """
+0 AS pod, start, stop, going_on, seconds, namespace, "group" COLLATE "C" AS "group",
+"user" COLLATE "C" AS "user", false, 'operator'::text, 'partition'::text, job_name,
+'ipu-' || size, ''::text, key COLLATE "C" AS uid, ''::text, job_uid, partition, estimated,
+uncertainty_seconds, 0::bigint, 0::bigint, 0::bigint, 0::bigint, size::bigint"""
+
+_LIFETIMES: Final = (
+    f"SELECT {_POD_COLUMNS} FROM ({POD_PIECES}) AS pods UNION ALL"  # noqa: S608
+    f" SELECT {_PARTITION_COLUMNS} FROM ({PARTITION_PIECES}) AS partitions"
+)
 
 SUMMARY: Final = f"""
 SELECT namespace, "group", "user", user_verified, component, instance_type, running,
@@ -73,7 +78,7 @@ FROM (
     going_on AND %(is_open)s AS running, pod, cpu_millicores, memory_bytes, gpus, micro_ipus,
     partition_ipus, count(*) AS lifetimes, count(*) FILTER (WHERE estimated) AS estimated,
     sum(seconds) AS seconds
-  FROM ({_LIFETIMES} UNION ALL {_HOLDINGS}) AS rows
+  FROM ({_LIFETIMES}) AS rows
   GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 ) AS shapes
 GROUP BY 1, 2, 3, 4, 5, 6, 7
@@ -224,10 +229,17 @@ def details_sql(profile: Profile) -> str:
     Lines are in order of start, group, user and uid; what was carried into the month begins with
     it and comes first.
     """
-    source = _LIFETIMES + (f" UNION ALL {_HOLDINGS}" if profile.with_partitions else "")
+    parts = [(_POD_COLUMNS, part) for part in POD_PARTS]
+    if profile.with_partitions:
+        parts += [(_PARTITION_COLUMNS, part) for part in PARTITION_PARTS]
+    order = 'ORDER BY start, "group", "user", uid'
+    # Each part is put in order by itself, the long one from its index: the server merges them.
+    source = " UNION ALL ".join(
+        f"(SELECT {columns} FROM ({part}) AS part {order})"  # noqa: S608
+        for columns, part in parts
+    )
     cells = ", ".join(f"{sql} AS {name}" for name, sql in _named(profile.details))
-    order = 'start, "group" COLLATE "C", "user" COLLATE "C", uid COLLATE "C"'
-    return f"SELECT {cells} FROM ({source}) AS rows ORDER BY {order}"  # noqa: S608
+    return f"SELECT {cells} FROM ({source}) AS rows {order}"  # noqa: S608
 
 
 def summary_sql(profile: Profile) -> str:

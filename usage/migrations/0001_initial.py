@@ -2,9 +2,11 @@
 
 from datetime import timedelta
 
-import django.db.models.expressions
-import django.db.models.lookups
+from django.contrib.postgres.indexes import GistIndex
 from django.db import migrations, models
+from django.db.models.expressions import CombinedExpression
+from django.db.models.functions import Greatest
+from django.db.models.lookups import GreaterThan
 
 
 class Migration(migrations.Migration):
@@ -59,16 +61,21 @@ class Migration(migrations.Migration):
             options={
                 "indexes": [
                     models.Index(fields=["scheduled_at"], name="lifetime_began"),
-                    models.Index(
+                    GistIndex(
+                        models.Func(
+                            models.F("scheduled_at"),
+                            Greatest("finished_at", "scheduled_at"),
+                            models.Value("()"),
+                            function="tstzrange",
+                        ),
                         condition=models.Q(
-                            django.db.models.lookups.GreaterThan(
-                                django.db.models.expressions.CombinedExpression(
+                            GreaterThan(
+                                CombinedExpression(
                                     models.F("finished_at"), "-", models.F("scheduled_at")
                                 ),
                                 timedelta(days=1),
                             )
                         ),
-                        fields=["finished_at", "scheduled_at"],
                         name="lifetime_long",
                     ),
                     models.Index(

@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from django.db import models
 from django.db.models import F, Q
-from django.db.models.lookups import GreaterThan
 
-from usage.intervals import SHORT
+from ipuhub.spans import long_lifetimes
 
 
 class PodLifetime(models.Model):
@@ -62,11 +61,7 @@ class PodLifetime(models.Model):
             # The month queries of usage/intervals.py: what begins in a range, and what is carried
             # into it because it is long or has not ended.
             models.Index(fields=["scheduled_at"], name="lifetime_began"),
-            models.Index(
-                fields=["finished_at", "scheduled_at"],
-                name="lifetime_long",
-                condition=Q(GreaterThan(F("finished_at") - F("scheduled_at"), SHORT)),
-            ),
+            long_lifetimes("scheduled_at", "finished_at", name="lifetime_long"),
             models.Index(
                 fields=["scheduled_at"], name="lifetime_open", condition=Q(finished_at=None)
             ),

@@ -1,0 +1,34 @@
+"""Many lifetimes at once, made inside PostgreSQL: deterministic, for plans and figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_INSERT = """
+INSERT INTO usage_podlifetime (uid, cluster_uid, namespace, pod_name, node, claim, component,
+  component_name, "group", "user", user_verified, instance_type, job_uid, role, partition,
+  cpu_millicores, memory_bytes, gpus, accelerators, micro_ipus, phase, reason, created_at,
+  scheduled_at, started_at, finished_at, end_source, estimated, uncertainty_seconds, updated_at)
+SELECT md5(n::text)::uuid::text, 'cluster', 'team-' || n %% 20, 'job-' || n || '-worker-0',
+  'node-' || n %% 50, 'operator', (ARRAY['ipujob', 'notebook', 'job', 'app'])[1 + n %% 4],
+  'job-' || n, 'team-' || n %% 20, 'user-' || n %% 500, false, 'ipu-' || (1 << (n %% 7)),
+  md5((n / 2)::text)::uuid::text, 'worker', 'p-job-' || n, 1000 * (1 + n %% 8),
+  (1 + n %% 16)::bigint << 30, 0, '{}', 1000000::bigint << (n %% 7), 'Succeeded', 'Completed',
+  began, began, began, CASE WHEN n %% 997 = 0 AND began > %(until)s - interval '2 days' THEN NULL
+    ELSE began + length END, 'event', false, 0, began + length
+FROM (
+  SELECT n,
+    %(first)s::timestamptz + n * ((%(until)s::timestamptz - %(first)s) / %(count)s) AS began,
+    CASE WHEN n %% 20 = 0 THEN interval '1 hour' * (24 + abs(hashint4(n)) %% 240)
+      ELSE interval '1 second' * (60 + abs(hashint4(n)) %% 20000) END AS length
+  FROM generate_series(0, %(count)s - 1) AS n
+) AS made"""
+
+
+def store_many(cursor: Any, count: int, first: datetime, until: datetime) -> None:
+    """Store `count` pods that begin evenly in [first, until); one in 20 is longer than a day."""
+    cursor.execute(_INSERT, {"count": count, "first": first, "until": until})
+    cursor.execute("ANALYZE usage_podlifetime")

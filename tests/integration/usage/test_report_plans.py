@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from tests.builders.lifetimes import at
+from tests.builders.manylifetimes import store_many
+from usage.csvreport import IN_ORDER
+from usage.downloads import own_connection
+from usage.intervals import POD_PIECES, bounds
+from usage.monthly import DEFAULT, PRIMEHUB, SUMMARY, Range, details_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.django_db  # its connection is not used: the rows are never committed
+_ROWS = 200_000
+
+
+@pytest.fixture(scope="module")
+def history(django_db_setup, django_db_blocker) -> Iterator[Any]:
+    """Two years of pods, gone again after this module."""
+    with django_db_blocker.unblock(), own_connection() as own:
+        cursor = psycopg.ClientCursor(own)
+        store_many(cursor, _ROWS, at("2024-11-01T00:00"), at("2026-11-15T00:00"))
+        yield cursor
+        own.rollback()
+
+
+def _covers(month: str) -> Range:
+    first = at(f"{month}-01T00:00")
+    end = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+    return Range(month, "UTC", first, end, at("2026-11-15T00:00"))
+
+
+def _nodes(cursor: Any, query: str, parameters: Any) -> list[dict[str, Any]]:
+    cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", parameters)
+    (plan,) = cursor.fetchone()
+    plan = json.loads(plan) if isinstance(plan, str) else plan
+    found, waiting = [], [plan[0]["Plan"]]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        waiting += node.get("Plans", ())
+    return found
+
+
+def _touched(nodes: list[dict[str, Any]]) -> float:
+    """Rows that were read from the tables, kept or not."""
+    scans = [node for node in nodes if "Scan" in node["Node Type"] and "Relation Name" in node]
+    return sum(
+        node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+        for node in scans
+    )
+
+
+@pytest.mark.parametrize("month", ["2025-03", "2026-10", "2026-11"])
+@pytest.mark.parametrize(
+    "query",
+    [SUMMARY, details_sql(DEFAULT), details_sql(PRIMEHUB)],
+    ids=["summary", "details", "primehub details"],
+)
+def test_a_month_is_read_without_scanning_the_history(history: Any, query: str, month: str):
+    nodes = _nodes(history, query, _covers(month).parameters)
+    scanned = {node.get("Relation Name") for node in nodes if node["Node Type"] == "Seq Scan"}
+    assert "usage_podlifetime" not in scanned
+    assert _touched(nodes) < _ROWS / 24 * 1.5
+
+
+def test_an_hour_is_read_without_scanning_the_history(history: Any):
+    parameters = bounds(at("2025-03-05T10:00"), at("2025-03-05T11:00"))
+    nodes = _nodes(history, f"SELECT sum(seconds) FROM ({POD_PIECES}) AS pods", parameters)
+    assert "Seq Scan" not in {node["Node Type"] for node in nodes}
+    assert _touched(nodes) < 2000
+
+
+def test_the_first_line_of_the_details_waits_for_no_sort_of_the_month(history: Any):
+    history.execute("SAVEPOINT plans")
+    history.execute(IN_ORDER)
+    nodes = _nodes(history, details_sql(DEFAULT), _covers("2026-10").parameters)
+    history.execute("ROLLBACK TO plans")
+    sorts = [node for node in nodes if node["Node Type"] == "Sort"]
+    assert all(node["Actual Rows"] < 1000 for node in sorts), "only what was carried in is sorted"
+    assert nodes[0]["Actual Startup Time"] < nodes[0]["Actual Total Time"] / 4
