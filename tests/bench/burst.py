@@ -187,7 +187,7 @@ async def processes(kubeconfig: Path, machines: int) -> AsyncIterator[Supervisor
         server += ["--storage", f"{folder}/vipu.json", "--machines", str(machines)]
         supervisor.start(Process("vipu", [*server, "--create-latency-seconds", "0.2"]))
         supervisor.start(Process("proxy", [*manage, "run_vipu_proxy"], environment))
-        from ipuhub.demo.run import answers
+        from ipuhub.demo.processes import answers
 
         supervisor.start(
             Process(

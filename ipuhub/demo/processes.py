@@ -1,0 +1,183 @@
+"""io: the demo's processes: what each runs, with which settings, and when it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import sys
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ipuhub.demo.supervisor import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ipuhub.demo.postgres import EmbeddedPostgres
+
+PORTS: Final = {
+    "web": 8000,
+    "proxy": 8080,
+    "V-IPU": 8090,
+    "Kubernetes API": 6443,
+    "PostgreSQL": 15432,
+    "operator health": 8081,
+}
+ACCOUNTS: Final = ("ipuhub-operator", "ipuhub-proxy", "ipuhub-web", "ipuhub-prober")
+NAMESPACE: Final = "ipuhub-system"
+_NODE_LABEL: Final = "vipu-ctrl=vctl1"
+_MANAGE: Final = str(Path(__file__).resolve().parents[2] / "manage.py")
+
+
+@dataclass
+class Processes:
+    """Makes the processes of one demo on `directory` and `ports`."""
+
+    directory: Path
+    ports: Mapping[str, int]
+    nodes: int
+    machines: int
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.directory / "kubeconfig"
+
+    @property
+    def accounts(self) -> Path:
+        """Folder of the kubeconfigs and tokens of the service accounts."""
+        return self.directory / "accounts"
+
+    @property
+    def admin_password(self) -> str:
+        """The dashboard's generated password, the same at each start."""
+        return self._secret("admin-password", 12)
+
+    def api(self) -> Process:
+        """The embedded Kubernetes API."""
+        arguments = ("--dir", str(self.directory / "kubernetes"))
+        port = ("--port", str(self.ports["Kubernetes API"]))
+        return Process(
+            "kube-api",
+            _manage("run_devcluster", *arguments, *port, "--kubeconfig", str(self.kubeconfig)),
+            is_ready=self._is_api_ready,
+        )
+
+    def kubelet(self) -> Process:
+        """The stand-in nodes."""
+        arguments = ("--nodes", str(self.nodes), "--label", _NODE_LABEL)
+        return Process("kubelet", _manage("run_kubelet", *arguments), self._environment())
+
+    def vipu_server(self) -> Process:
+        """The V-IPU controller."""
+        port = self.ports["V-IPU"]
+        command = [sys.executable, "-m", "partitions.vipu.server.main", "--port", str(port)]
+        command += ["--storage", str(self.directory / "vipu-server.json")]
+        command += ["--machines", str(self.machines)]
+        return Process("vipu-server", command, is_ready=lambda: _accepts(port))
+
+    def proxy(self) -> Process:
+        """The V-IPU Proxy."""
+        port = self.ports["proxy"]
+        environment = self._environment("ipuhub-proxy") | {
+            "PROXY_PORT": str(port),
+            "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{self.ports['V-IPU']}:{_NODE_LABEL}",
+        }
+        return Process(
+            "proxy",
+            _manage("run_vipu_proxy"),
+            environment,
+            is_ready=lambda: answers(f"http://127.0.0.1:{port}/health"),
+        )
+
+    def operator(self) -> Process:
+        """The IPU Operator."""
+        port = self.ports["operator health"]
+        environment = self._environment("ipuhub-operator") | {"IPUHUB_HEALTH_PORT": str(port)}
+        return Process(
+            "operator",
+            _manage("run_operator"),
+            environment,
+            is_ready=lambda: answers(f"http://127.0.0.1:{port}/readyz"),
+        )
+
+    def postgres(self, server: EmbeddedPostgres) -> Process:
+        """The database server."""
+        return Process(
+            "postgres",
+            server.command(),
+            is_ready=lambda: asyncio.to_thread(server.is_ready),
+            stop_signal=signal.SIGINT,  # PostgreSQL's "fast": do not wait for clients
+        )
+
+    def web(self, database_url: str) -> Process:
+        """The dashboard; it migrates the database before it serves."""
+        port = self.ports["web"]
+        environment = self._environment("ipuhub-web") | self._web_settings(database_url)
+        return Process(
+            "web",
+            _manage("run_web", "--port", str(port)),
+            environment | {"IPUHUB_ADMIN_PASSWORD": self.admin_password},
+            is_ready=lambda: answers(f"http://127.0.0.1:{port}/healthz"),
+        )
+
+    def _web_settings(self, database_url: str) -> dict[str, str]:
+        return {
+            # The demo itself runs with the settings of processes without a database.
+            "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
+            "DATABASE_URL": database_url,
+            "IPUHUB_SECRET_KEY": self._secret("secret-key", 48),
+            "IPUHUB_HTTPS": "off",  # the demo speaks plain HTTP on this machine
+        }
+
+    def _environment(self, account: str = "") -> dict[str, str]:
+        kubeconfig = self.accounts / f"{account}.kubeconfig" if account else self.kubeconfig
+        return {
+            "KUBECONFIG": str(kubeconfig),
+            "IPUHUB_NAMESPACE": NAMESPACE,
+            "IPUHUB_SERVICE_ACCOUNT": f"{NAMESPACE}/{account}" if account else "",
+            "IPUHUB_PROXY_URL": f"http://127.0.0.1:{self.ports['proxy']}",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def _secret(self, name: str, size: int) -> str:
+        path = self.directory / name
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_urlsafe(size), encoding="ascii")
+        return path.read_text(encoding="ascii").strip()
+
+    async def _is_api_ready(self) -> bool:
+        port = self.ports["Kubernetes API"]
+        if not self.kubeconfig.exists() or f":{port}" not in self.kubeconfig.read_text("utf-8"):
+            return False
+        return await _accepts(port)
+
+
+def _manage(*arguments: str) -> list[str]:
+    return [sys.executable, _MANAGE, *arguments]
+
+
+async def _accepts(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+async def answers(url: str) -> bool:
+    """Say whether a GET of `url` is answered with 200."""
+
+    def ask() -> bool:
+        try:
+            with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310  # our own http URLs
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    return await asyncio.to_thread(ask)
