@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ipuhub.models import RecordFault, WatchCheckpoint
+from django.db import connection
+
 from jobs.models import JobRecord
 
 if TYPE_CHECKING:
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
 
 _COUNTED_TO: Final = 1000
+_FRESHNESS: Final = """
+SELECT (SELECT count(*) FROM (SELECT 1 FROM ipuhub_recordfault LIMIT %(counted_to)s) AS faults),
+  coalesce(array_agg(name ORDER BY name), '{}'),
+  coalesce(array_agg(position_at ORDER BY name), '{}')
+FROM ipuhub_watchcheckpoint
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,38 +31,48 @@ class Freshness:
     """`complete_until`: all recorders have committed what happened before; None: not all have.
 
     `recorders` names the watches with a checkpoint; without any, nothing was ever recorded.
+    `faults` counts what the recorders could not take, at most 1000: beyond, nobody counts.
     """
 
     recorders: tuple[str, ...]
     complete_until: dt.datetime | None
+    faults: int
 
 
 def read_freshness() -> Freshness:
-    """How far the history goes."""
-    found = list(WatchCheckpoint.objects.order_by("name").values_list("name", "position_at"))
-    positions = [position for _, position in found if position is not None]
-    whole = bool(found) and len(positions) == len(found)
-    return Freshness(tuple(name for name, _ in found), min(positions) if whole else None)
+    """How far the history goes, and what it could not take."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FRESHNESS, {"counted_to": _COUNTED_TO})
+        faults, names, positions = cursor.fetchone()
+    known = [position for position in positions if position is not None]
+    whole = bool(names) and len(known) == len(names)
+    return Freshness(tuple(names), min(known) if whole else None, faults)
 
 
 def ended_jobs(scope: Scope, limit: int) -> Sequence[JobRecord]:
     """The jobs that ended last, within `scope`."""
-    ended = _visible_jobs(scope).filter(completed_at__isnull=False)
-    return list(ended.defer("spec", "conditions", "labels").order_by("-completed_at")[:limit])
+    return list(_ended(scope)[:limit])
 
 
-def unfinished_jobs(scope: Scope, limit: int) -> Sequence[JobRecord]:
-    """The newest jobs that were last seen without an end, within `scope`."""
+def ended_and_unfinished_jobs(
+    scope: Scope, ended: int, unfinished: int
+) -> tuple[Sequence[JobRecord], Sequence[JobRecord]]:
+    """The same, and the newest jobs that were last seen without an end, in one question."""
     alive = _visible_jobs(scope).filter(completed_at=None, deleted_at=None)
-    return list(alive.defer("spec", "conditions", "labels").order_by("-created_at")[:limit])
+    both = _ended(scope)[:ended].union(alive.order_by("-created_at")[:unfinished], all=True)
+    found = list(both)
+    return (
+        [job for job in found if job.completed_at is not None],
+        [job for job in found if job.completed_at is None],
+    )
 
 
-def count_faults() -> int:
-    """How many faults the recorders keep, at most 1000: beyond, nobody counts."""
-    return RecordFault.objects.order_by()[:_COUNTED_TO].count()
+def _ended(scope: Scope) -> QuerySet[JobRecord]:
+    return _visible_jobs(scope).filter(completed_at__isnull=False).order_by("-completed_at")
 
 
 def _visible_jobs(scope: Scope) -> QuerySet[JobRecord]:
+    rows = JobRecord.objects.defer("spec", "conditions", "labels")
     if scope.namespaces is None:
-        return JobRecord.objects.all()
-    return JobRecord.objects.filter(namespace__in=sorted(scope.namespaces))
+        return rows
+    return rows.filter(namespace__in=sorted(scope.namespaces))

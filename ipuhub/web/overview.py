@@ -14,8 +14,9 @@ from django.views.decorators.http import require_safe
 from ipuhub.web.access import scope_of
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.freshness import STALE_SECONDS
-from ipuhub.web.history import count_faults, ended_jobs, read_freshness, unfinished_jobs
+from ipuhub.web.history import ended_and_unfinished_jobs, ended_jobs, read_freshness
 from ipuhub.web.htmx import signed_in, wants_fragment
+from ipuhub.web.monthtodate import ipu_hours
 from ipuhub.web.overviewrows import (
     active_rows,
     count_states,
@@ -25,7 +26,6 @@ from ipuhub.web.overviewrows import (
     remembered_rows,
 )
 from ipuhub.web.wiring import live_reader
-from partitions.selectors import held_partitions
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
     from ipuhub.web.history import Freshness
     from ipuhub.web.live import LiveState
-    from ipuhub.web.overviewrows import (
-        JobRow,
-    )
+    from ipuhub.web.overviewrows import EndedRow, JobRow
 
 _ACTIVE_SHOWN: Final = 50
 _ENDED_SHOWN: Final = 8
@@ -59,7 +57,10 @@ def overview(request: HttpRequest) -> HttpResponse:
     """Show the page, or just its changing part when htmx asks."""
     now, scope = timezone.now(), scope_of(request.user)
     freshness = read_freshness()
-    shown = _present(live_reader().read(now), freshness, scope) | _past(scope, freshness, now)
+    state = live_reader().read(now)
+    active, ended = _jobs(state, scope)
+    shown = {"ended": ended} | _present(state, active, scope) | _past(scope, freshness, now)
+    shown["notices"] = _notices(state, freshness)
     tag = fragment_etag(request, shown)
     if same := not_modified(request, tag):
         return same
@@ -73,14 +74,20 @@ def healthz(_request: HttpRequest) -> HttpResponse:
     return HttpResponse("ok", content_type="text/plain")
 
 
-def _present(state: LiveState, freshness: Freshness, scope: Scope) -> dict[str, Any]:
-    """What runs and is held now; out of Postgres what was never read since our start."""
-    jobs = _active_jobs(state, scope)
+def _jobs(state: LiveState, scope: Scope) -> tuple[list[JobRow], list[EndedRow]]:
+    """Active jobs, and those that ended last; all out of Postgres before the first live reading."""
+    if state.jobs.read_at is not None:
+        ended = ended_rows(ended_jobs(scope, _ENDED_SHOWN))
+        return active_rows(state.jobs.value, scope.covers), ended
+    over, alive = ended_and_unfinished_jobs(scope, _ENDED_SHOWN, _REMEMBERED)
+    return remembered_rows(alive), ended_rows(over)
+
+
+def _present(state: LiveState, jobs: Sequence[JobRow], scope: Scope) -> dict[str, Any]:
+    """What runs and is held now."""
     running, pending = count_states(jobs)
-    if state.partitions.read_at is None:
-        phases: Sequence[str] = list(held_partitions(scope).values_list("phase", flat=True))
-    else:
-        phases = held_phases(state.partitions.value, scope.covers)
+    phases = held_phases(state.partitions.value, scope.covers)
+    held = sum(len(job.partitions) for job in jobs)
     return {
         "scope_is_empty": scope.namespaces == frozenset(),
         "sees_all": scope.sees_all,
@@ -89,16 +96,9 @@ def _present(state: LiveState, freshness: Freshness, scope: Scope) -> dict[str, 
         "active": len(jobs),
         "running": running,
         "pending": pending,
-        "held": len(phases),
+        "held": held if state.partitions.read_at is None else len(phases),
         "in_error": phases.count("error"),
-        "notices": _notices(state, freshness),
     }
-
-
-def _active_jobs(state: LiveState, scope: Scope) -> list[JobRow]:
-    if state.jobs.read_at is None:
-        return remembered_rows(unfinished_jobs(scope, _REMEMBERED))
-    return active_rows(state.jobs.value, scope.covers)
 
 
 def _notices(state: LiveState, freshness: Freshness) -> list[Notice]:
@@ -115,11 +115,10 @@ def _notices(state: LiveState, freshness: Freshness) -> list[Notice]:
 def _past(scope: Scope, freshness: Freshness, now: dt.datetime) -> dict[str, Any]:
     until = freshness.complete_until
     return {
-        "ended": ended_rows(ended_jobs(scope, _ENDED_SHOWN)),
-        "faults": count_faults() if scope.sees_all else 0,
+        "faults": freshness.faults if scope.sees_all else 0,
         "faults_url": _address("usage:faults") or _address("usage:month"),
         "usage_url": _address("usage:month"),
-        "month": None,
+        "month": ipu_hours(scope, now),
         "recorders": freshness.recorders,
         "complete_until": until and until.replace(second=0, microsecond=0),
         "stale": until is None or (now - until).total_seconds() > STALE_SECONDS,

@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from ipuhub.models import NamespaceGrant
-from ipuhub.web import wiring
+from ipuhub.web import monthtodate, wiring
 from ipuhub.web.connections import sources
 from partitions.live import fleet_reader
 from tests.fakes.background import Background, Cluster, Proxy
@@ -48,6 +48,7 @@ def _forget_readers() -> None:
         sources().close()
     for cached in (wiring.live_reader, fleet_reader, sources):
         cached.cache_clear()
+    monthtodate.forget()
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,12 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.urls import reverse
 
 from ipuhub.models import RecordFault
 from tests.builders.fleetrows import NOON, checkpoint, job_row, partition_row
+from usage.models import PodLifetime
 
 if TYPE_CHECKING:
     from django.test import Client
@@ -120,6 +122,26 @@ def test_the_history_says_how_far_it_goes(admin: Client) -> None:
     checkpoint("pods", NOON + dt.timedelta(hours=3))
     checkpoint("ipujobs", NOON)
     assert "2026-11-20 12:00 UTC" in shown(admin)
+
+
+def test_ipu_hours_of_the_month_are_those_of_the_namespaces_one_may_see(
+    user: Client, clock: Clock
+) -> None:
+    month = clock.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    clock.later((month + dt.timedelta(days=10) - clock.now()).total_seconds())
+    user.force_login(get_user_model().objects.get())
+    for uid, namespace, ipus in (("mine", "team-a", 4), ("secret", "team-b", 16)):
+        PodLifetime.objects.create(
+            uid=uid,
+            namespace=namespace,
+            pod_name=uid,
+            micro_ipus=ipus * 10**6,
+            created_at=month,
+            scheduled_at=month - dt.timedelta(hours=1),
+            finished_at=month + dt.timedelta(minutes=90),
+            updated_at=month,
+        )
+    assert ">6.0<" in shown(user)  # the hour before the month is not of it
 
 
 def test_an_admin_is_led_to_the_faults(admin: Client) -> None:
