@@ -74,8 +74,13 @@ def untolerated_taint(
 ) -> Mapping[str, Any] | None:
     """Return the first taint of these effects that the pod does not tolerate."""
     tolerations = pod["spec"].get("tolerations") or ()
-    taints: list[Mapping[str, Any]] = node["spec"].get("taints") or []
+    taints = taints_of(node)
     for taint in taints:
         if taint.get("effect") in effects and not any(tolerates(t, taint) for t in tolerations):
             return taint
     return None
+
+
+def taints_of(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The taints of a node, which may have been made without a spec."""
+    return (node.get("spec") or {}).get("taints") or []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from ipuhub.devcluster.kubelet.affinity import taints_of
 from ipuhub.devcluster.kubelet.instants import from_text
 from ipuhub.devcluster.kubelet.nodehealth import evict_at, judge_node
 from ipuhub.devcluster.kubelet.nodes import LEASE_NAMESPACE
@@ -100,7 +101,7 @@ class NodeLifecycle:
 
     async def _evict(self, node: Manifest) -> None:
         world = self._world
-        if not node["spec"].get("taints"):
+        if not taints_of(node):
             return
         now, seconds = world.now(), world.options.eviction_seconds
         for pod in world.pods.by_index(BY_NODE, node["metadata"]["name"]):

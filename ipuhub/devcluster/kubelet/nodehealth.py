@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from ipuhub.devcluster.kubelet.affinity import tolerates
+from ipuhub.devcluster.kubelet.affinity import taints_of, tolerates
 from ipuhub.devcluster.kubelet.instants import from_text, to_text
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def evict_at(
     """
     tolerations = pod["spec"].get("tolerations") or ()
     times: list[datetime] = []
-    for taint in node["spec"].get("taints") or ():
+    for taint in taints_of(node):
         if taint.get("effect") != "NoExecute" or not taint.get("timeAdded"):
             continue
         matching = [one for one in tolerations if tolerates(one, taint)]
@@ -90,7 +90,7 @@ def _unknown_conditions(node: Mapping[str, Any], now: datetime) -> list[dict[str
 
 
 def _taints(node: Mapping[str, Any], wanted: str, now: datetime) -> list[dict[str, Any]] | None:
-    found: list[dict[str, Any]] = node["spec"].get("taints") or []
+    found = taints_of(node)
     present = {(one["key"], one["effect"]) for one in found if one["key"] in _OURS}
     if present == ({(wanted, effect) for effect in _EFFECTS} if wanted else set()):
         return None

@@ -100,7 +100,7 @@ def _problems(
     used: Counter[str],
 ) -> list[str]:
     """Why the pod cannot go to the node: the first rule that fails, all short resources."""
-    if node["spec"].get("unschedulable") and not any(
+    if (node.get("spec") or {}).get("unschedulable") and not any(
         tolerates(one, _CORDONED) for one in pod["spec"].get("tolerations") or ()
     ):
         return ["node(s) were unschedulable"]

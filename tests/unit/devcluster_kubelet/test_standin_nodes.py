@@ -143,6 +143,12 @@ class TestNodeHealth:
         verdict = judge_node(dead, NOON, 40, NOON + timedelta(hours=1))
         assert (verdict.conditions, verdict.taints) == (None, None)
 
+    def test_a_node_without_a_spec_is_judged_like_any_other(self) -> None:
+        """One made by hand; the controller must not end over it."""
+        verdict = judge_node({"metadata": {"name": "n"}}, NOON, 40, NOON)
+        assert verdict.taints is not None
+        assert {one["key"] for one in verdict.taints} == {UNREACHABLE}
+
     def test_a_node_without_conditions_counts_as_unknown(self) -> None:
         assert ready_status({"metadata": {"name": "n"}, "spec": {}}) == "Unknown"
 
