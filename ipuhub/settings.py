@@ -84,6 +84,13 @@ VIPU_TIMEOUT_SECONDS = env.integer(
     "IPUHUB_VIPU_TIMEOUT_SECONDS", 120, minimum=1, doc="IPUOF_VIPU_API_TIMEOUT of job pods."
 )
 
+# --- Prober ---------------------------------------------------------------------------------
+CAPACITY_POLL_SECONDS = env.number(
+    "IPUHUB_CAPACITY_POLL_SECONDS",
+    10.0,
+    doc="How often the prober asks the proxy how many IPUs there are and are free.",
+)
+
 # --- V-IPU Proxy ------------------------------------------------------------------------------
 PROXY_HOST = env.text("PROXY_HOST", "127.0.0.1", doc="Address the V-IPU Proxy listens on.")
 PROXY_PORT = env.integer("PROXY_PORT", 8080, minimum=0, doc="Port the V-IPU Proxy listens on.")
@@ -143,6 +150,23 @@ PLACEMENT = env.choice(
     "first-fit",
     ("first-fit", "best-fit"),
     doc="Which V-IPU controller is tried first: as listed, or with the smallest free block.",
+)
+
+# --- Reports ----------------------------------------------------------------------------------
+REPORT_ZONE = env.zone(
+    "IPUHUB_REPORT_ZONE",
+    "UTC",
+    doc="Time zone of the month reports: when a month begins, and when the daily run is.",
+)
+BROKER_URL = env.text(
+    "IPUHUB_BROKER_URL",
+    "filesystem://",
+    doc="Where tasks wait for the worker: redis://, amqp://, or the file system of one machine.",
+)
+BROKER_FOLDER = env.text(
+    "IPUHUB_BROKER_FOLDER",
+    str(BASE_DIR / ".ipuhub" / "celery"),
+    doc="Folder of the file-system broker, for web and worker alike; made when it is missing.",
 )
 
 # --- Web --------------------------------------------------------------------------------------

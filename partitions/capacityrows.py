@@ -60,7 +60,7 @@ def _read(item: object, known: Mapping[str, Capacity]) -> Capacity | None:
 
 
 def _count(item: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    number = item.get(name, default)
+    number: object = item.get(name, default)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**31:
         raise ProxyUnavailable(f"{item['address']}: {name} is {number!r}, no number of IPUs")
     return number

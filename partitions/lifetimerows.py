@@ -45,16 +45,16 @@ class ShardRow:
 def shard_of(config_map: Mapping[str, Any], *, is_deleted: bool = False) -> ShardRow:
     """Read a ConfigMap; never raises for what stands in it."""
     meta = config_map.get("metadata") or {}
-    names = {part: str(meta.get(part, "")) for part in ("uid", "namespace", "name")}
+    uid, namespace, name = (str(meta.get(part, "")) for part in ("uid", "namespace", "name"))
     if is_deleted:
-        return ShardRow(**names)
+        return ShardRow(uid, namespace, name)
     entries, unreadable = [], []
     for key, text in (config_map.get("data") or {}).items():
         try:
             entries.append(_storable(decode_entry(key, text)))
         except UnreadableEntry as error:
             unreadable.append(UnreadableText(key, str(text), str(error)))
-    return ShardRow(**names, entries=tuple(entries), unreadable=tuple(unreadable))
+    return ShardRow(uid, namespace, name, tuple(entries), tuple(unreadable))
 
 
 def _storable(entry: TrackerEntry) -> TrackerEntry:
