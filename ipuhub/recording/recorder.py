@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import msgspec
+from ipuhub.recording.shapes import Fault, ObjectMeta, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -19,35 +19,9 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.watch import Scope
 
+__all__ = ["Absence", "Fault", "ObjectMeta", "Recorder", "Subject"]
+
 Row = TypeVar("Row")
-
-
-class ObjectMeta(msgspec.Struct, rename="camel", gc=False):
-    """The part of an object's metadata that every recorder needs; extend it for more."""
-
-    uid: str = ""
-    namespace: str = ""
-    name: str = ""
-    resource_version: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """Who an object or a row is."""
-
-    uid: str
-    namespace: str = ""
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that could not be taken as it stood: `code` for machines, `message` for people."""
-
-    subject: Subject
-    code: str
-    message: str
-    excerpt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
