@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,6 +87,18 @@ class Env:
             return [part.strip() for part in text.split(",") if part.strip()]
 
         return self._read(name, [*default], doc, "comma-separated list", parse)
+
+    def zone(self, name: str, default: str, *, doc: str) -> ZoneInfo:
+        """A time zone by its IANA name."""
+
+        def parse(text: str) -> ZoneInfo:
+            try:
+                return ZoneInfo(text)
+            except (KeyError, OSError) as error:  # unknown; or the name of a folder
+                raise ValueError(text) from error
+
+        kind = "time zone, such as Europe/Berlin"
+        return self._read(name, ZoneInfo(default), doc, kind, parse)
 
     def choice(self, name: str, default: str, choices: Sequence[str], *, doc: str) -> str:
         """One of `choices`."""

@@ -160,7 +160,7 @@ REPORT_ZONE = env.zone(
 )
 BROKER_URL = env.text(
     "IPUHUB_BROKER_URL",
-    "filesystem://",
+    "filesystem://localhost",
     doc="Where tasks wait for the worker: redis://, amqp://, or the file system of one machine.",
 )
 BROKER_FOLDER = env.text(

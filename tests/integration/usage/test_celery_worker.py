@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from celery.schedules import crontab
+from django.db import connection
+from django.utils import timezone
+
+from tests.builders.lifetimes import pod
+from tests.integration.usage.reading import UTC_ZONE
+from usage.models import MonthReport, ReportRun
+from usage.reportruns import request_run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+_ROOT = Path(__file__).parents[3]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    known = connection.settings_dict
+    place = f"{known['HOST']}:{known['PORT']}/{known['NAME']}"
+    password = quote(known["PASSWORD"], safe="")
+    return os.environ | {
+        "DATABASE_URL": f"postgresql://{known['USER']}:{password}@{place}",
+        "IPUHUB_BROKER_FOLDER": str(folder / "broker"),
+        "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
+    }
+
+
+def _wait(is_so, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_worker_makes_the_reports_that_were_asked_for(tmp_path: Path):
+    pod("2026-01-05T00:00", "2026-01-05T01:00")
+    run = request_run("demand", "ada", timezone.now(), UTC_ZONE, "2026-01")
+    environment = _environment(tmp_path)
+    ask = f"from ipuhub.celery import app; app.send_task('usage.make_reports', [{run.pk}])"
+    asked = subprocess.run(
+        [sys.executable, "-c", ask],
+        check=False,
+        env=environment,
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (asked.returncode, asked.stderr) == (0, "")
+    command = [sys.executable, "-m", "celery", "-A", "ipuhub.celery", "--quiet", "worker", "-B"]
+    command += ["--schedule", str(tmp_path / "schedule")]
+    errors = tmp_path / "stderr"
+    with errors.open("w") as stderr:
+        worker = subprocess.Popen(
+            command, env=environment, cwd=_ROOT, stderr=stderr, stdout=subprocess.DEVNULL
+        )
+    try:
+        _wait(lambda: ReportRun.objects.get(pk=run.pk).is_over or worker.poll() is not None)
+    finally:
+        worker.terminate()
+        worker.wait(30)
+    run.refresh_from_db()
+    assert (run.state, run.done) == ("done", 1), errors.read_text()
+    assert MonthReport.objects.get().lifetimes == 1
+    lines = errors.read_text().splitlines()
+    assert [line for line in lines if "[info" not in line] == []
+
+
+def test_beat_makes_the_reports_at_midnight():
+    from ipuhub.celery import app
+
+    (entry,) = app.conf.beat_schedule.values()
+    assert entry["task"] == "usage.make_daily_reports"
+    assert entry["schedule"] == crontab(minute="0", hour="0")
+    assert app.conf.timezone == "UTC"

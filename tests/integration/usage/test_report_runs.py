@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+from unittest.mock import patch
+
+import psycopg
+import pytest
+from django.core.management import CommandError, call_command
+
+from ipuhub.months import Month
+from tests.builders.lifetimes import at, pod
+from tests.integration.usage.reading import UTC_ZONE, make, text_of
+from usage import makereports
+from usage.downloads import open_download, own_connection
+from usage.makereports import due_months, make_month
+from usage.models import MonthReport, ReportRow, ReportRun
+from usage.reportruns import BUSY, do_run, request_run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+_NOW = at("2026-11-21T12:00")
+
+
+def _run(month: str = "", now=_NOW) -> ReportRun:
+    run = request_run("demand", "ada", now, UTC_ZONE, month)
+    do_run(run, UTC_ZONE, lambda: now)
+    run.refresh_from_db()
+    return run
+
+
+def test_a_run_makes_this_and_last_month_and_closes_older_ones():
+    pod("2026-08-20T00:00", "2026-09-02T00:00")
+    run = _run()
+    assert (run.state, run.done, run.message) == ("done", 4, "")
+    assert dict(MonthReport.objects.values_list("month", "state")) == {
+        "2026-08": "closed",
+        "2026-09": "closed",
+        "2026-10": "provisional",
+        "2026-11": "open",
+    }
+    assert _run().months == ["2026-10", "2026-11"]
+
+
+def test_a_month_without_a_run_is_closed_by_the_next_one():
+    make("2026-10", "2026-10-20T00:00")
+    assert [str(month) for month in due_months(at("2027-01-05T00:00"), UTC_ZONE)] == [
+        *("2026-10", "2026-11", "2026-12", "2027-01")
+    ]
+
+
+def test_a_second_run_at_the_same_time_says_so_and_makes_nothing():
+    with own_connection() as other:
+        other.execute("SELECT pg_advisory_lock(%s)", [0x1B_0A_0A_01])
+        run = _run()
+    assert (run.state, run.message) == ("refused", BUSY)
+    assert not MonthReport.objects.exists()
+    assert _run().state == "done"
+
+
+def test_a_run_whose_process_died_is_not_at_work_for_ever():
+    lost = request_run("daily", "", _NOW, UTC_ZONE)
+    ReportRun.objects.filter(pk=lost.pk).update(state=ReportRun.State.RUNNING)
+    _run()
+    lost.refresh_from_db()
+    assert (lost.state, bool(lost.message)) == ("failed", True)
+
+
+def test_one_month_that_fails_does_not_stop_the_others():
+    pod("2026-11-20T00:00")
+    with patch.object(makereports, "_store_rows", side_effect=[ValueError("broken"), None]):
+        run = _run()
+    assert run.state == "failed"
+    assert run.message == "2026-10 failed: broken"
+    assert [report.month for report in MonthReport.objects.all()] == ["2026-11"]
+
+
+def test_readers_see_the_old_or_the_new_report_and_never_neither():
+    pod("2026-11-01T00:00", group="first")
+    make("2026-11", "2026-11-02T00:00")
+    seen = []
+    store = makereports._summary_digests
+
+    def look(report: MonthReport) -> dict[str, str]:
+        seen.append(text_of("2026-11", "summary"))  # in the middle, over another connection
+        return store(report)
+
+    pod("2026-11-02T00:00", group="second")
+    with patch.object(makereports, "_summary_digests", look):
+        make_month(Month.parse("2026-11"), at("2026-11-03T00:00"), UTC_ZONE)
+    assert "first" in seen[0]
+    assert "second" not in seen[0]
+    assert "second" in text_of("2026-11", "summary")
+
+
+def test_a_download_that_began_before_the_swap_ends_as_it_began():
+    pod("2026-11-01T00:00", uid="one")
+    make("2026-11", "2026-11-02T00:00")
+    files = {
+        kind: iter(open_download(Month.parse("2026-11"), kind, "default").body)
+        for kind in ("summary", "details")
+    }
+    heads = [next(lines) for lines in files.values()]
+    pod("2026-11-01T12:00", uid="two", group="late")
+    make("2026-11", "2026-11-03T00:00")
+    for lines in files.values():
+        text = b"".join(lines).decode()
+        assert text.count("\n") == 1
+        assert "late" not in text
+    assert all(head.startswith(b"report_month,") for head in heads)
+
+
+def test_a_reader_who_leaves_gives_his_connection_back():
+    pod("2026-11-01T00:00")
+    make("2026-11", "2026-11-02T00:00")
+    body = open_download(Month.parse("2026-11"), "details", "default").body
+    lines = iter(body)
+    next(lines)
+    body.close()
+    with pytest.raises((psycopg.OperationalError, StopIteration)):
+        next(lines)
+
+
+def test_the_command_says_what_it_made_and_what_it_refuses():
+    pod("2026-01-01T00:00", "2026-01-01T01:00")
+    out = io.StringIO()
+    call_command("make_usage_reports", stdout=out)
+    assert "2026-01, version 1 (closed): 1 lifetimes\n" in out.getvalue()
+    with pytest.raises(CommandError, match="2026-01 is closed"):
+        call_command("make_usage_reports", month="2026-01")
+    with pytest.raises(CommandError, match="is not a month: write YYYY-MM"):
+        call_command("make_usage_reports", month="January")
+    assert ReportRow.objects.exists()
+
+
+def test_a_run_takes_its_time_from_the_clock():
+    run = request_run("demand", "ada", _NOW, UTC_ZONE)
+    ticks = (_NOW + timedelta(seconds=n) for n in range(99))
+    do_run(run, UTC_ZONE, lambda: next(ticks))
+    assert run.started_at < run.finished_at

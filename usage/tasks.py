@@ -1,0 +1,31 @@
+"""glue: the Celery tasks of usage; what became of them stands in ReportRun, not in a result."""
+
+from __future__ import annotations
+
+import structlog
+from celery import shared_task
+from django.conf import settings
+from django.utils import timezone
+
+from usage.models import ReportRun
+from usage.reportruns import do_run, request_run
+
+_LOG = structlog.get_logger(__name__)
+
+
+@shared_task(name="usage.make_reports")  # type: ignore[untyped-decorator]
+def make_reports(run_id: int) -> None:
+    """Do the run with this number, unless somebody did."""
+    waiting = ReportRun.objects.filter(pk=run_id, state=ReportRun.State.QUEUED)
+    # Claimed by a conditional update: a message that is delivered twice finds nothing to do.
+    if not waiting.update(state=ReportRun.State.RUNNING, started_at=timezone.now()):
+        _LOG.warning("no such run waits", run=run_id)
+        return
+    do_run(ReportRun.objects.get(pk=run_id), settings.REPORT_ZONE)
+
+
+@shared_task(name="usage.make_daily_reports")  # type: ignore[untyped-decorator]
+def make_daily_reports() -> None:
+    """Make this and last month's reports, and close older ones."""
+    zone = settings.REPORT_ZONE
+    do_run(request_run("daily", "", timezone.now(), zone), zone)
