@@ -1,0 +1,104 @@
+"""glue: `manage.py make_demo_history`, two months of sample history in the demo's database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
+from django.utils import timezone
+
+from ipuhub.database import database_settings
+from ipuhub.demo.history import HistoryError, HistoryWriter, Recorders, clear, longest_ended
+from ipuhub.demo.historyplan import CLUSTER, first_of_month_before
+from ipuhub.demo.postgres import EmbeddedPostgres
+from ipuhub.demo.samples import TEAMS
+from ipuhub.recording.store import connection_arguments
+from jobs.recorder import JobRecorder
+from partitions.recorder import Owner, PartitionRecorder
+from usage.podrecorder import PodRecorder
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Mapping, Sequence
+
+_GROUPS = {team.namespace: team.group for team in TEAMS}
+
+
+class Command(BaseCommand):
+    help = "Writes last and this month of sample history into the running demo, and its reports."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dir", type=Path, default=settings.BASE_DIR / ".ipuhub")
+        # An older month's report would be closed with the samples in it, for ever.
+        parser.add_argument("--months", type=int, choices=(1, 2), default=2)
+        parser.add_argument("--seed", type=int, default=1, help="the same: the same history")
+        parser.add_argument("--clear", action="store_true", help="remove the sample history")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        database = use_database(settings.DATABASE_URL or demo_url(options["dir"]))
+        try:
+            with psycopg.connect(**connection_arguments(database), autocommit=True) as connection:
+                said = _clear(connection) if options["clear"] else _write(connection, options)
+            self.stdout.write(said)
+            call_command("make_usage_reports", stdout=self.stdout)
+        except psycopg.OperationalError as error:
+            raise CommandError(f"the demo's database does not answer: {error}") from error
+        except HistoryError as error:
+            raise CommandError(str(error)) from error
+
+
+def demo_url(directory: Path) -> str:
+    """DATABASE_URL of the demo in `directory`. Raises CommandError when there is none."""
+    ports = directory / "ports.json"
+    if not ports.exists():
+        raise CommandError(
+            f"there is no demo in {directory}: start one with make demo, name its folder with "
+            "--dir, or set DATABASE_URL"
+        )
+    port = json.loads(ports.read_text(encoding="ascii"))["PostgreSQL"]
+    return EmbeddedPostgres(directory / "postgres", port).url
+
+
+def use_database(url: str) -> Mapping[str, Any]:
+    """Let Django use the database at `url` from now on; return its settings."""
+    database = database_settings(url)
+    settings.DATABASES["default"].update(database)
+    connections["default"].settings_dict.update(database)
+    return database
+
+
+def sample_recorders() -> Recorders:
+    """The prober's recorders, knowing the sample namespaces' groups."""
+
+    def owners(_: Any, jobs: Sequence[tuple[str, str]]) -> dict[str, Owner]:
+        return {uid: Owner(_GROUPS[namespace], "") for uid, namespace in jobs}
+
+    return Recorders(
+        pods=PodRecorder(),
+        jobs=JobRecorder(_GROUPS.__getitem__),
+        partitions=PartitionRecorder(settings.NAMESPACE, settings.TRACKER_CONFIGMAP, owners),
+    )
+
+
+def _write(connection: psycopg.Connection[Any], options: dict[str, Any]) -> str:
+    end = longest_ended(timezone.now())
+    begin = first_of_month_before(end, options["months"] - 1)
+    writer = HistoryWriter(connection, sample_recorders(), begin, end, options["seed"])
+    writer.write()
+    counts = ", ".join(f"{count} {what}" for what, count in sorted(writer.counts.items()))
+    return (
+        f"sample history from {begin:%Y-%m-%d} to now: {counts}\n"
+        f"its namespaces begin with sample-, its rows have the cluster identity {CLUSTER}; "
+        "--clear removes it"
+    )
+
+
+def _clear(connection: psycopg.Connection[Any]) -> str:
+    return f"removed {clear(connection)} rows of the sample history"
