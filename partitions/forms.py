@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from django import forms
 
 LARGEST: Final = 2**31 - 1
-MESSAGES: Final = {
+MESSAGES: Final[dict[str, Any]] = {
     "required": "Give a number of IPUs, for example 4.",
     "invalid": "A size is a whole number of IPUs, for example 4.",
     "min_value": "A partition has at least 1 IPU.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from ipuhub.web.connections import Sources
 
-Stats = Reading["Mapping[str, Any]"]
+Stats = Reading[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class LiveReader:
     may raise ConfigError; it is tried again at the next reading.
     """
 
-    def __init__(self, connect: Callable[[], Sources], *, fresh_seconds: float = 1.0) -> None:
+    def __init__(self, connect: Callable[[], Sources], *, fresh_seconds: float = 0.5) -> None:
         self._connect = connect
         self._latest = Latest(
             LiveState(), self._read, lambda state: state.is_whole, fresh_seconds=fresh_seconds

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _ACTIVE_SHOWN: Final = 50
 _ENDED_SHOWN: Final = 8
 _REMEMBERED: Final = 500
+_STARTING_SECONDS: Final = 20  # a pending job of this age is about to run: polled each second
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     freshness = read_freshness()
     state = live_reader().read(now)
     active, ended = _jobs(state, scope)
-    shown = {"ended": ended} | _present(state, active, scope) | _past(scope, freshness, now)
+    shown = {"ended": ended} | _present(state, active, scope, now) | _past(scope, freshness, now)
     shown["notices"] = _notices(state, freshness)
     tag = fragment_etag(request, shown)
     if same := not_modified(request, tag):
@@ -83,12 +84,16 @@ def _jobs(state: LiveState, scope: Scope) -> tuple[list[JobRow], list[EndedRow]]
     return remembered_rows(alive), ended_rows(over)
 
 
-def _present(state: LiveState, jobs: Sequence[JobRow], scope: Scope) -> dict[str, Any]:
+def _present(
+    state: LiveState, jobs: Sequence[JobRow], scope: Scope, now: dt.datetime
+) -> dict[str, Any]:
     """What runs and is held now."""
     running, pending = count_states(jobs)
     phases = held_phases(state.partitions.value, scope.covers)
     held = sum(len(job.partitions) for job in jobs)
+    young = (job.created for job in jobs if job.status == "Pending" and job.created)
     return {
+        "starting": any((now - created).total_seconds() < _STARTING_SECONDS for created in young),
         "scope_is_empty": scope.namespaces == frozenset(),
         "sees_all": scope.sees_all,
         "fleet": fleet_numbers(state.stats.value, scope.covers, sees_all=scope.sees_all),

@@ -33,9 +33,10 @@ async def attempt(
     expected: tuple[type[Exception], ...],
 ) -> Reading[_T]:
     """What `asked` gives, else `last` with a sentence about `who`; `expected` are its errors."""
+    errors: tuple[type[Exception], ...] = (TimeoutError, *expected)
     try:
         return Reading(await asyncio.wait_for(asked, timeout=PATIENCE_SECONDS), now)
-    except (TimeoutError, *expected) as error:
+    except errors as error:
         reason = str(error) or f"no answer within {PATIENCE_SECONDS:g} s"
         return replace(last, problem=f"{who} does not answer: {reason}")
 

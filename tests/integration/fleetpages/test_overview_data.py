@@ -182,3 +182,14 @@ def test_the_page_asks_few_questions(
     checkpoint("pods", NOON)
     with django_assert_max_num_queries(8):
         assert client.get("/").status_code == 200
+
+
+def test_a_job_that_is_about_to_run_is_polled_each_second(
+    admin: Client, cluster: Cluster, clock: Clock
+) -> None:
+    assert "data-soon" not in shown(admin)
+    cluster.add_job("bert", "team-a", launcherStatus="Pending")
+    clock.later(3)
+    assert "data-soon" in shown(admin)
+    clock.later(60)
+    assert "data-soon" not in shown(admin)
