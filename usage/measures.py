@@ -46,36 +46,6 @@ class Measures:
         return Measures(*(getattr(self, n) + getattr(other, n) for n in NAMES))
 
     @property
-    def pod_hours(self) -> Decimal:
-        """Hours of pods, whatever they held."""
-        return hours(self.seconds)
-
-    @property
-    def cpu_core_hours(self) -> Decimal:
-        """CPU cores x hours."""
-        return hours(self.millicore_seconds, 1000)
-
-    @property
-    def memory_gib_hours(self) -> Decimal:
-        """Memory in GiB x hours."""
-        return hours(self.byte_seconds, GIB)
-
-    @property
-    def gpu_hours(self) -> Decimal:
-        """GPUs x hours."""
-        return hours(self.gpu_seconds)
-
-    @property
-    def ipu_hours(self) -> Decimal:
-        """IPUs of pods x hours."""
-        return hours(self.micro_ipu_seconds, 10**6)
-
-    @property
-    def partition_ipu_hours(self) -> Decimal:
-        """IPUs of partitions x hours, from reserved to released."""
-        return hours(self.partition_ipu_seconds)
-
-    @property
     def estimated_percent(self) -> Decimal:
         """The share of pod time that rests on an estimated end, in percent, one decimal."""
         return _percent(self.estimated_seconds, self.seconds)
@@ -89,17 +59,36 @@ class Measures:
 NAMES: Final = tuple(field.name for field in fields(Measures))
 POD_SUMS: Final = NAMES[1:8]
 """The sums over pods, under the names that the rollup's columns have too."""
-OUTPUTS: Final = (
-    "ipu_hours",
-    "partition_ipu_hours",
-    "cpu_core_hours",
-    "memory_gib_hours",
-    "gpu_hours",
-    "pod_hours",
-    "estimated_percent",
-    "unverified_percent",
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A printed sum: its name in files, its label, and the exact sum with its unit."""
+
+    name: str
+    label: str
+    amount: str
+    unit: int
+
+    def hours(self, amount: int) -> Decimal:
+        """Return an exact sum in hours."""
+        return hours(amount, self.unit)
+
+    def of(self, measures: Measures) -> Decimal:
+        """Return it of `measures`, in hours."""
+        return self.hours(getattr(measures, self.amount))
+
+
+_OUTPUTS: Final = (
+    Output("ipu_hours", "Pod IPU-hours", "micro_ipu_seconds", 10**6),
+    Output("partition_ipu_hours", "Partition IPU-hours", "partition_ipu_seconds", 1),
+    Output("cpu_core_hours", "CPU core-hours", "millicore_seconds", 1000),
+    Output("memory_gib_hours", "Memory GiB-hours", "byte_seconds", GIB),
+    Output("gpu_hours", "GPU-hours", "gpu_seconds", 1),
+    Output("pod_hours", "Pod-hours", "seconds", 1),
 )
-"""The printed measures, in the order of tables and files."""
+OUTPUTS: Final = {output.name: output for output in _OUTPUTS}
+"""In the order of tables and files."""
 
 
 def total(rows: Iterable[Measures]) -> Measures:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connection
 
+from ipuhub.models import RecordFault, WatchGap
 from ipuhub.months import Month
 from usage.dimensions import DIMENSIONS
 from usage.measures import Measures, total
@@ -85,6 +86,16 @@ def visible_lifetimes(scope: Scope) -> QuerySet[PodLifetime]:
     """Return the pods that may be shown, scheduled or not."""
     rows = PodLifetime.objects.all()
     return rows if scope.namespaces is None else rows.filter(namespace__in=scope.namespaces)
+
+
+def faults(scope: Scope) -> QuerySet[RecordFault]:
+    """Return what the recorders could not take; only who sees everything sees any."""
+    return RecordFault.objects.all() if scope.sees_all else RecordFault.objects.none()
+
+
+def gaps(_scope: Scope) -> QuerySet[WatchGap]:
+    """Return when watches saw nothing; they name no namespace, so anybody may know."""
+    return WatchGap.objects.all()
 
 
 def _ask(question: Question, begins: Sequence[datetime]) -> dict[tuple[int, str], Measures]:

@@ -1,0 +1,138 @@
+"""glue: the shape of usage in the API."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rest_framework import serializers
+
+from ipuhub.models import RecordFault, WatchGap
+from usage.models import PodLifetime
+
+
+class ExactSerializer(serializers.Serializer[object]):
+    """The sums as whole numbers: amount x seconds."""
+
+    micro_ipu_seconds = serializers.IntegerField()
+    partition_ipu_seconds = serializers.IntegerField()
+    millicore_seconds = serializers.IntegerField()
+    byte_seconds = serializers.IntegerField()
+    gpu_seconds = serializers.IntegerField()
+    seconds = serializers.IntegerField()
+
+
+class SumsSerializer(serializers.Serializer[object]):
+    """What was held. Hours have five decimals; those of pods and of partitions overlap, so they
+    are never to be added. `value`: of the dimension in `by`; empty without `by`."""
+
+    value = serializers.CharField()
+    pods = serializers.IntegerField()
+    partitions = serializers.IntegerField()
+    ipu_hours = serializers.CharField()
+    partition_ipu_hours = serializers.CharField()
+    cpu_core_hours = serializers.CharField()
+    memory_gib_hours = serializers.CharField()
+    gpu_hours = serializers.CharField()
+    pod_hours = serializers.CharField()
+    estimated_percent = serializers.CharField()
+    unverified_percent = serializers.CharField()
+    exact = ExactSerializer()
+
+
+class SummarySerializer(serializers.Serializer[object]):
+    """Usage of a range; `until`: how much of it had passed. Running pods count up to there."""
+
+    begin = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    by = serializers.CharField()
+    total = SumsSerializer()
+    results = SumsSerializer(many=True)
+
+
+class StepSerializer(SumsSerializer):
+    """What was held in one step of a series."""
+
+    begin = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+
+
+class SeriesSerializer(serializers.Serializer[object]):
+    """Usage of a range in steps; steps and values without usage are left out."""
+
+    begin = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    by = serializers.CharField()
+    step = serializers.CharField()
+    results = StepSerializer(many=True)
+
+
+class LifetimeSerializer(serializers.ModelSerializer[PodLifetime]):
+    """One pod: PodScheduled to the last container's end. `estimated`: its end is off by at most
+    `uncertainty_seconds`; `claim`: who said what it is; `accelerators` by resource name."""
+
+    accelerators = serializers.DictField(child=serializers.IntegerField(), read_only=True)
+
+    class Meta:
+        model = PodLifetime
+        fields: ClassVar = [
+            "uid",
+            "namespace",
+            "pod_name",
+            "node",
+            "claim",
+            "component",
+            "component_name",
+            "group",
+            "user",
+            "user_verified",
+            "instance_type",
+            "job_uid",
+            "role",
+            "instance",
+            "attempt",
+            "partition",
+            "cpu_millicores",
+            "memory_bytes",
+            "gpus",
+            "accelerators",
+            "micro_ipus",
+            "phase",
+            "reason",
+            "exit_code",
+            "created_at",
+            "scheduled_at",
+            "started_at",
+            "finished_at",
+            "end_source",
+            "estimated",
+            "uncertainty_seconds",
+        ]
+
+
+class FaultSerializer(serializers.ModelSerializer[RecordFault]):
+    """What a recorder could not take as it stood."""
+
+    class Meta:
+        model = RecordFault
+        fields: ClassVar = [
+            "watch",
+            "uid",
+            "namespace",
+            "name",
+            "code",
+            "message",
+            "excerpt",
+            "count",
+            "first_at",
+            "last_at",
+        ]
+
+
+class GapSerializer(serializers.ModelSerializer[WatchGap]):
+    """A time in which a watch saw nothing and nobody can tell what happened."""
+
+    class Meta:
+        model = WatchGap
+        fields: ClassVar = ["watch", "began_at", "ended_at", "cause"]

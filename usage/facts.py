@@ -1,0 +1,72 @@
+"""glue: what a page says about its figures: until when they are complete, how final they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db import connection
+
+from ipuhub.months import Month
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    from usage.windows import Window
+
+POD_WATCH = "pods"  # checkpoints and gaps of the watch of pods have names that begin so
+_FACTS = """
+SELECT
+  (SELECT min(position_at) FROM ipuhub_watchcheckpoint WHERE starts_with(name, %(watch)s)),
+  (SELECT min(began_at) FROM ipuhub_watchgap WHERE starts_with(watch, %(watch)s)
+     AND began_at < %(end)s AND ended_at > %(begin)s),
+  (SELECT count(*) FROM ipuhub_watchgap WHERE starts_with(watch, %(watch)s)
+     AND began_at < %(end)s AND ended_at > %(begin)s),
+  (SELECT min(scheduled_at) FROM usage_podlifetime),
+  (SELECT count(*) FROM ipuhub_recordfault),
+  r.version, r.state, r.generated_at
+FROM (SELECT 1) AS one LEFT JOIN (
+  SELECT version, state, generated_at FROM usage_monthreport WHERE month = %(month)s
+  ORDER BY version DESC LIMIT 1) AS r ON true"""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """About one month. `complete_until` None: nobody has watched pods yet; `earliest`: the first
+    month with usage; `version`, `state`, `made_at`: of its newest report, if there is one.
+    """
+
+    complete_until: datetime | None
+    gaps: int
+    earliest: Month
+    faults: int
+    version: int | None
+    state: str | None
+    made_at: datetime | None
+
+
+def month_facts(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> Facts:
+    """Return the facts of `month`, in one query."""
+    parameters = {
+        "watch": POD_WATCH,
+        "begin": window.begin,
+        "end": window.end,
+        "month": str(month),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_FACTS, parameters)
+        seen, gap, gaps, first, faults, *report = cursor.fetchone()
+    return Facts(
+        _complete_until(seen, gap, window),
+        gaps,
+        min(Month.of(first or now, zone), month),
+        faults,
+        *report,
+    )
+
+
+def _complete_until(seen: Any, gap: Any, window: Window) -> datetime | None:
+    if seen is None:
+        return None
+    return min(instant for instant in (seen, gap, window.end) if instant is not None)

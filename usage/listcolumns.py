@@ -1,0 +1,83 @@
+"""glue: the columns of the lists of pods, faults and gaps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ipuhub.web.lists import Column
+from usage.measures import GIB
+
+if TYPE_CHECKING:
+    from usage.models import PodLifetime
+
+
+def _user(pod: PodLifetime) -> str:
+    return pod.user if pod.user_verified or not pod.user else f"{pod.user} (unverified)"
+
+
+def _end(pod: PodLifetime) -> str:
+    if pod.finished_at is None:
+        return "running" if pod.scheduled_at else "not scheduled"
+    return f"estimated, ± {pod.uncertainty_seconds} s" if pod.estimated else "exact"
+
+
+def _export(*names: str) -> tuple[Column, ...]:
+    return tuple(
+        Column(name, "", lambda row, name=name: getattr(row, name), kind="export")  # type: ignore[misc]
+        for name in names
+    )
+
+
+LIFETIME_COLUMNS = (
+    Column("pod_name", "Pod", lambda pod: pod.pod_name, kind="code"),
+    Column("namespace", "Namespace", lambda pod: pod.namespace),
+    Column("group", "Group", lambda pod: pod.group),
+    Column("user_shown", "User", _user),
+    Column("component", "Component", lambda pod: pod.component),
+    Column("instance_type", "Instance type", lambda pod: pod.instance_type),
+    Column("ipus", "IPUs", lambda pod: f"{pod.micro_ipus / 10**6:g}", kind="number"),
+    Column("cpus", "CPUs", lambda pod: f"{pod.cpu_millicores / 1000:g}", kind="number"),
+    Column("memory_gib", "GiB", lambda pod: f"{pod.memory_bytes / GIB:.4g}", kind="number"),
+    Column("scheduled_at", "Scheduled", lambda pod: pod.scheduled_at, kind="time"),
+    Column("finished_at", "Finished", lambda pod: pod.finished_at, kind="time"),
+    Column("end", "End", _end),
+    *_export(
+        "uid",
+        "claim",
+        "component_name",
+        "user",
+        "user_verified",
+        "job_uid",
+        "role",
+        "partition",
+        "node",
+        "cpu_millicores",
+        "memory_bytes",
+        "gpus",
+        "micro_ipus",
+        "phase",
+        "reason",
+        "exit_code",
+        "created_at",
+        "started_at",
+        "end_source",
+        "estimated",
+        "uncertainty_seconds",
+    ),
+)
+FAULT_COLUMNS = (
+    Column("code", "Fault", lambda fault: fault.code, kind="code"),
+    Column("namespace", "Namespace", lambda fault: fault.namespace),
+    Column("name", "Object", lambda fault: fault.name),
+    Column("message", "What is wrong", lambda fault: fault.message, kind="note"),
+    Column("excerpt", "As it stood", lambda fault: fault.excerpt, kind="note"),
+    Column("count", "Times", lambda fault: fault.count, kind="number"),
+    Column("last_at", "Last seen", lambda fault: fault.last_at, kind="age"),
+    *_export("watch", "uid", "first_at"),
+)
+GAP_COLUMNS = (
+    Column("watch", "Watch", lambda gap: gap.watch),
+    Column("began_at", "From", lambda gap: gap.began_at, kind="time"),
+    Column("ended_at", "Until", lambda gap: gap.ended_at, kind="time"),
+    Column("cause", "Cause", lambda gap: gap.cause, kind="note"),
+)

@@ -1,0 +1,244 @@
+"""glue: the pages of usage: a month, its chart, pods, and what the recorders could not take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.http import JsonResponse
+from django.shortcuts import render
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from ipuhub.months import MonthError
+from ipuhub.web.access import require_admin
+from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.filters import BadFilter
+from ipuhub.web.htmx import signed_in
+from ipuhub.web.lists import ListPage
+from usage.asking import read_month, read_output, read_question
+from usage.columns import ranked, sums_columns
+from usage.dimensions import DIMENSIONS
+from usage.facts import month_facts
+from usage.filters import FaultFilters, GapFilters, LifetimeFilters
+from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
+from usage.measures import OUTPUTS, total
+from usage.selectors import chart, faults, gaps, summary, visible_lifetimes
+from usage.zones import usage_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+
+    from ipuhub.months import Month
+    from usage.measures import Measures
+    from usage.selectors import Question
+
+SHOWN_ROWS = 200  # the files have all
+CHART_KEYS = 8
+_CARDS = (
+    ("ipu_hours", "IPUs of pods"),
+    ("partition_ipu_hours", "IPUs of partitions"),
+    ("cpu_core_hours", "CPU cores"),
+    ("memory_gib_hours", "Memory, GiB"),
+    ("gpu_hours", "GPUs"),
+)
+
+
+@require_safe
+@signed_in
+def month_page(request: HttpRequest) -> HttpResponseBase:
+    """Show a month by group, user or the like, or hand out its twin. Raises PermissionDenied."""
+    now, zone = timezone.now(), usage_zone()
+    params = {"by": "group", **_given(request)}
+    try:
+        month = read_month(params, now, zone)
+        question = read_question(params, request.user, now, zone, "measure")
+        _refuse_range(params)
+        output = read_output(params)
+        kind = _format(params)
+    except MonthError as error:
+        return _refuse(request, [f"month: {error}"])
+    except BadFilter as error:
+        return _refuse(request, error.messages)
+    sums = summary(question)
+    if kind:
+        by = params["by"]
+        return export(kind, sums_columns(by), ranked(sums, output), f"usage-{month}-by-{by}")
+    facts = month_facts(month, question.window, now, zone)
+    context = _context(month, question, params, sums) | {"facts": facts, "now": now}
+    context |= _neighbours(params, month, question, facts.earliest)
+    return render(request, "usage/month.html", context)
+
+
+@require_safe
+@signed_in
+def month_chart(request: HttpRequest) -> HttpResponseBase:
+    """Return what each day held, as the chart of the month page draws it."""
+    now, zone = timezone.now(), usage_zone()
+    params = {"by": "group", **_given(request)}
+    try:
+        question = read_question(params, request.user, now, zone, "measure")
+        output = read_output(params)
+    except BadFilter as error:
+        return JsonResponse({"detail": " ".join(error.messages)}, status=400)
+    begins, sums = chart(question, "day", output.amount, CHART_KEYS)
+    heights: dict[str | None, int] = {}
+    for (_, key), amount in sums.items():
+        heights[key] = heights.get(key, 0) + amount
+    order = sorted(heights, key=lambda key: (key is None, -heights[key], key or ""))
+    answer = JsonResponse(
+        {
+            "label": output.label,
+            "days": [f"{begin.astimezone(zone):%Y-%m-%d}" for begin in begins],
+            "series": [
+                {
+                    "name": _shown_name(key),
+                    "other": key is None,
+                    "values": [
+                        float(output.hours(sums.get((n, key), 0))) for n in range(len(begins))
+                    ],
+                }
+                for key in order
+            ],
+        }
+    )
+    answer["Cache-Control"] = "private, no-cache"
+    return answer
+
+
+lifetime_list = ListPage(
+    title="Pods",
+    noun="pod",
+    columns=LIFETIME_COLUMNS,
+    filters=LifetimeFilters,
+    select=visible_lifetimes,
+    empty="A pod with a usage annotation appears here once the prober has seen it.",
+).view
+gap_list = ListPage(
+    title="Gaps in the record",
+    noun="gap",
+    columns=GAP_COLUMNS,
+    filters=GapFilters,
+    select=gaps,
+    order=("began_at", "id"),
+    empty="Every watch has been followed without a break.",
+).view
+_fault_list = ListPage(
+    title="Faults in the record",
+    noun="fault",
+    columns=FAULT_COLUMNS,
+    filters=FaultFilters,
+    select=faults,
+    order=("last_at", "id"),
+    empty="Everything that was seen could be recorded as it stood.",
+).view
+
+
+@signed_in
+def fault_list(request: HttpRequest) -> Any:
+    """Show administrators what the recorders could not take. Raises PermissionDenied."""
+    require_admin(request.user)
+    return _fault_list(request)
+
+
+def _given(request: HttpRequest) -> dict[str, str]:
+    return {name: value for name, value in request.GET.items() if value}
+
+
+def _format(params: Mapping[str, str]) -> str:
+    kind = params.get("format", "")
+    if kind and kind not in FORMATS:
+        raise BadFilter([f"format: {kind!r} is none of {', '.join(FORMATS)}."])
+    return kind
+
+
+def _refuse_range(params: Mapping[str, str]) -> None:
+    if "from" in params or "to" in params:
+        raise BadFilter(["This page shows months; for other ranges use /api/v1/usage/summary."])
+
+
+def _refuse(request: HttpRequest, sentences: list[str]) -> HttpResponseBase:
+    return render(request, "usage/refused.html", {"problems": sentences}, status=400)
+
+
+def _context(
+    month: Month,
+    question: Question,
+    params: Mapping[str, str],
+    sums: Mapping[str, Measures],
+) -> dict[str, Any]:
+    output = read_output(params)
+    rows = ranked(sums, output)
+    most = max((getattr(found, output.amount) for found in sums.values()), default=0)
+    everything = total(sums.values())
+    return {
+        "month": month,
+        "name": question.window.begin.astimezone(question.zone),
+        "zone": question.zone.key,
+        "is_open": question.window.until < question.window.end,
+        "by": question.by,
+        "filters": question.equals,
+        "output": output,
+        "total": everything,
+        "cards": [(OUTPUTS[name].of(everything), label) for name, label in _CARDS],
+        "columns": OUTPUTS.values(),
+        "rows": [_row(key, found, output.amount, most) for key, found in rows[:SHOWN_ROWS]],
+        "hidden": max(0, len(rows) - SHOWN_ROWS),
+        "row_count": len(rows),
+        "dimensions": [(d, _address(params, by=d.name)) for d in DIMENSIONS.values()],
+        "outputs": [(o, _address(params, measure=o.name)) for o in OUTPUTS.values()],
+        "chart": f"{reverse('usage:chart')}?{_query(params)}",
+        "csv": _address(params, format="csv"),
+        "json": _address(params, format="json"),
+        "unfiltered": _address({k: v for k, v in params.items() if k not in DIMENSIONS}),
+        "scope": question.scope,
+        "seen": sorted(question.scope.namespaces or ()),
+        "reports": _reports(month) if question.scope.sees_all else None,
+    }
+
+
+def _row(key: str, measures: Measures, amount: str, most: int) -> dict[str, Any]:
+    share = 100 * getattr(measures, amount) // most if most else 0
+    return {
+        "key": key,
+        "measures": measures,
+        "hours": [output.of(measures) for output in OUTPUTS.values()],
+        "share": share,
+    }
+
+
+def _neighbours(
+    params: Mapping[str, str], month: Month, question: Question, earliest: Month
+) -> dict[str, Any]:
+    ended = question.window.until >= question.window.end
+    return {
+        "previous": _address(params, month=str(month.previous())) if month > earliest else "",
+        "next": _address(params, month=str(month.next())) if ended else "",
+    }
+
+
+def _query(params: Mapping[str, str], **others: str) -> str:
+    kept = {name: value for name, value in params.items() if name != "format"}
+    return urlencode(kept | others)
+
+
+def _address(params: Mapping[str, str], **others: str) -> str:
+    return f"{reverse('usage:month')}?{_query(params, **others)}"
+
+
+def _reports(month: Month) -> dict[str, str]:
+    """Return the addresses of the month's files, and of the page that makes them (or none)."""
+    found = {name: f"/api/v1/usage/reports/{month}/{name}.csv" for name in ("summary", "details")}
+    try:
+        found["page"] = reverse("usage:reports")
+    except NoReverseMatch:
+        found["page"] = ""
+    return found
+
+
+def _shown_name(key: str | None) -> str:
+    return "Other" if key is None else key or "(none)"
