@@ -20,7 +20,7 @@ class IsSignedIn(BasePermission):
 
     def has_permission(self, request: Request, _view: APIView) -> bool:
         """Say whether the caller is known."""
-        return bool(request.user and request.user.is_authenticated)
+        return request.user.is_authenticated
 
 
 class IsAdmin(BasePermission):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
 
 
 def wants_fragment(request: HttpRequest) -> bool:
@@ -22,14 +23,14 @@ def wants_fragment(request: HttpRequest) -> bool:
     return headers.get("HX-Request") == "true" and headers.get("HX-Boosted") != "true"
 
 
-def signed_in(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def signed_in(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Let only signed-in users pass; send others to the sign-in page, from a fragment too.
 
     A fragment that was redirected would show the sign-in page inside the old page.
     """
 
     @wraps(view)
-    def guarded(request: HttpRequest, *arguments: object, **options: object) -> HttpResponse:
+    def guarded(request: HttpRequest, *arguments: object, **options: object) -> HttpResponseBase:
         if request.user.is_authenticated:
             return view(request, *arguments, **options)
         if wants_fragment(request):

@@ -111,8 +111,6 @@ class JobUsageSoFar(APIView):
 
     def get(self, request: Request, uid: str) -> Response:
         """Return it. Raises Http404."""
-        now = timezone.now()
-        usage = read_held(_require_job(request.user, uid), now, limit=1).usage
-        names = JobUsageSerializer().fields
-        values = {name: getattr(usage, name) for name in names if name != "until"}
-        return Response(JobUsageSerializer({"until": now, **values}).data)
+        job = _require_job(request.user, uid)
+        usage = read_held(job, timezone.now(), limit=1).usage
+        return Response(JobUsageSerializer(usage).data)

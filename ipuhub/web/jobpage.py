@@ -90,7 +90,7 @@ def _context(request: HttpRequest, job: JobRecord, held: Held, now: datetime) ->
         },
         "here": request.get_full_path(),
         "timeline": draw_timeline(timeline_rows(held), now),
-        "spec": yaml.safe_dump(job.spec, sort_keys=False, allow_unicode=True, width=100),
+        "spec": yaml.safe_dump(job.spec, allow_unicode=True, width=100),
         "now": now,
     }
 

@@ -51,8 +51,8 @@ CONDITIONS = (
     Column("at", "Since", lambda row: _instant(row.get("lastTransitionTime")), kind="second"),
 )
 ATTEMPTS = (
-    Column("instance", "Instance", lambda row: row.instance, kind="number"),
-    Column("attempt", "Attempt", lambda row: row.attempt + 1, kind="number"),
+    Column("instance", "Instance", lambda row: row.instance),
+    Column("attempt", "Attempt", lambda row: row.attempt + 1),
     Column("outcome", "Outcome", lambda row: row.outcome, kind="badge"),
     Column("reason", "Reason", lambda row: row.reason, kind="code"),
     Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number"),

@@ -22,8 +22,9 @@ SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class JobUsage:
-    """Whole numbers: amounts times seconds. Partition seconds stand apart from the pods'."""
+    """Whole numbers: amounts times seconds, up to `until`. Partitions stand apart from pods."""
 
+    until: datetime
     pods: int
     ipu_microseconds: int
     cpu_millicore_seconds: int
@@ -90,6 +91,7 @@ def read_held(job: JobRecord, now: datetime, limit: int | None = SHOWN) -> Held:
     pods = list(PodLifetime.objects.raw(_PODS, values))[::-1]
     partitions = list(PartitionLifetime.objects.raw(_PARTITIONS, values))[::-1]
     usage = JobUsage(
+        until=now,
         pods=_sum(pods, "total"),
         ipu_microseconds=_sum(pods, "ipu_sum"),
         cpu_millicore_seconds=_sum(pods, "cpu_sum"),

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from django.db.models import QuerySet
-    from django.http import HttpRequest
+    from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
 
     from ipuhub.keyset import Page
@@ -112,7 +112,7 @@ class ListPage:
         """The columns of the page."""
         return [column for column in self.columns if column.kind != "export"]
 
-    def _answer(self, request: HttpRequest) -> Any:
+    def _answer(self, request: HttpRequest) -> HttpResponseBase:
         rows = self.select(scope_of(request.user))
         try:
             bound = bind_filters(self.filters, request.GET, rows, request.user)
@@ -126,7 +126,7 @@ class ListPage:
             return self._refuse(request, [str(error)])
         return self._show(request, _Content(bound, page, bound.qs[: COUNTED_TO + 1].count()))
 
-    def _export(self, kind: str, rows: QuerySet[Any]) -> Any:
+    def _export(self, kind: str, rows: QuerySet[Any]) -> HttpResponseBase:
         if kind not in FORMATS:
             raise BadFilter([f"format: {kind!r} is none of {', '.join(FORMATS)}."])
         ordered = rows.order_by(*(f"-{name}" for name in self.order))
@@ -156,7 +156,7 @@ class ListPage:
         extra = self.more(request) if self.more else {}
         return self._render(request, {"filter": bound, "problems": sentences, **extra}, 400)
 
-    def _render(self, request: HttpRequest, context: dict[str, Any], status: int) -> Any:
+    def _render(self, request: HttpRequest, context: dict[str, Any], status: int) -> HttpResponse:
         fragment = wants_fragment(request)
         general = {
             "list": self,

@@ -86,13 +86,4 @@ class JobDetailSerializer(JobSerializer):
     transitions = TransitionSerializer(many=True, read_only=True)
 
     class Meta(JobSerializer.Meta):
-        fields: ClassVar = [
-            *_LISTED,
-            "labels",
-            "spec",
-            "conditions",
-            "partitions",
-            "attempts",
-            "transitions",
-        ]
-        read_only_fields = fields
+        fields = [*_LISTED, "labels", "spec", "conditions", "partitions", "attempts", "transitions"]  # noqa: RUF012

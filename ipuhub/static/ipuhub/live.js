@@ -1,6 +1,7 @@
-// Asks for changed parts every 3 s while the page is looked at, every 60 s otherwise.
+// Asks for changed parts every 3 s while the page is looked at, every 60 s otherwise; every second
+// while a part says by data-soon that it is about to change.
 (() => {
-  const ACTIVE = 3000, IDLE = 60000;
+  const ACTIVE = 3000, SOON = 1000, IDLE = 60000;
   const refresh = () => {
     document.querySelectorAll("[data-live]").forEach((part) => {
       // Somebody choosing text in the part, or typing there, is not disturbed.
@@ -13,11 +14,14 @@
   let timer;
   const schedule = () => {
     clearTimeout(timer);
-    timer = setTimeout(refresh, document.hidden ? IDLE : ACTIVE);
+    const active = document.querySelector("[data-live][data-soon]") ? SOON : ACTIVE;
+    timer = setTimeout(refresh, document.hidden ? IDLE : active);
   };
   // A part that has not changed is answered with 304 and stays as it is, focus included.
   document.addEventListener("htmx:configRequest", (event) => {
-    const { elt, headers } = event.detail;
+    const { elt, headers, parameters } = event.detail;
+    // Filters that are not used stay out of the address.
+    if (elt.matches("form.filters")) for (const name of Object.keys(parameters)) if (parameters[name] === "") delete parameters[name];
     if (elt.dataset.live !== undefined && elt.dataset.etag) headers["If-None-Match"] = elt.dataset.etag;
   });
   // Where the part was replaced, the focus goes back to the same link, and a new count is said once.
@@ -35,6 +39,7 @@
     const said = document.getElementById("said"), part = document.querySelector("[data-say]");
     if (said && part && said.textContent !== part.dataset.say) said.textContent = part.dataset.say;
   });
+  document.addEventListener("htmx:afterSettle", schedule);
   document.addEventListener("visibilitychange", () => (document.hidden ? schedule() : refresh()));
   schedule();
 })();
