@@ -17,6 +17,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<str:uid>/pods", JobPods.as_view(), name="job-pods"),
     path("jobs/<str:uid>/usage", JobUsageSoFar.as_view(), name="job-usage"),
     path("", include("partitions.api.urls")),
-    path("", include("usage.api.urls")),
+    path("usage/", include("usage.api.urls")),
     path("schema/", SpectacularJSONAPIView.as_view(), name="api-schema"),
 ]
