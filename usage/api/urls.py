@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 from django.urls import path
 
 from usage.api.views import FaultList, GapList, LifetimeList, SeriesView, SummaryView
+from usage.reporturls import API
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
 
 app_name = "usage-api"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("summary", SummaryView.as_view(), name="summary"),
-    path("series", SeriesView.as_view(), name="series"),
-    path("lifetimes", LifetimeList.as_view(), name="lifetimes"),
-    path("faults", FaultList.as_view(), name="faults"),
-    path("gaps", GapList.as_view(), name="gaps"),
+    path("usage/summary", SummaryView.as_view(), name="summary"),
+    path("usage/series", SeriesView.as_view(), name="series"),
+    path("usage/lifetimes", LifetimeList.as_view(), name="lifetimes"),
+    path("usage/faults", FaultList.as_view(), name="faults"),
+    path("usage/gaps", GapList.as_view(), name="gaps"),
+    *API,
 ]
