@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,13 @@ class Health:
 
         return [web.get("/healthz", healthz), web.get("/readyz", readyz)]
 
-    async def serve(self, host: str, port: int) -> web.AppRunner:
-        """Listen; port 0 takes a free one (`runner.addresses`). The caller calls `cleanup`."""
+    async def serve(self, host: str, port: int, more: Iterable[web.RouteDef] = ()) -> web.AppRunner:
+        """Listen, with `more` pages beside the two; port 0 takes a free one (`runner.addresses`).
+
+        The caller calls `cleanup`.
+        """
         app = web.Application()
-        app.add_routes(self.routes())
+        app.add_routes([*self.routes(), *more])
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, host, port).start()

@@ -90,6 +90,23 @@ CAPACITY_POLL_SECONDS = env.number(
     10.0,
     doc="How often the prober asks the proxy how many IPUs there are and are free.",
 )
+USAGE_NAMESPACES = env.words(
+    "USAGE_NAMESPACES", [], doc="Namespaces whose pods are recorded; empty: all."
+)
+USAGE_ALL_PODS = env.switch(
+    "USAGE_ALL_PODS", False, doc="Record all pods, not only those with a usage annotation."
+)
+USAGE_GPU_RESOURCES = env.words(
+    "USAGE_GPU_RESOURCES",
+    ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/*"],
+    doc="Resources counted as accelerators; a * at the end stands for anything.",
+)
+PROBER_BATCH_SECONDS = env.number(
+    "IPUHUB_PROBER_BATCH_SECONDS", 0.2, doc="How old a change gets before it is committed."
+)
+PROBER_BATCH_EVENTS = env.integer(
+    "IPUHUB_PROBER_BATCH_EVENTS", 1000, minimum=1, doc="Changes that are committed at once."
+)
 
 # --- V-IPU Proxy ------------------------------------------------------------------------------
 PROXY_HOST = env.text("PROXY_HOST", "127.0.0.1", doc="Address the V-IPU Proxy listens on.")

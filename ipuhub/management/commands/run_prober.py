@@ -1,0 +1,40 @@
+"""glue: `manage.py run_prober`, which records what happens in a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub import logs
+from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import ApiError, ConfigError
+from ipuhub.prober import run_prober
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(BaseCommand):
+    help = "Records pods, jobs and partitions of one cluster in Postgres, until SIGTERM."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--once",
+            action="store_true",
+            help="commit one full list and end; a prober that runs elsewhere stops recording",
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
+        try:
+            config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
+            asyncio.run(run_prober(config, once=options["once"]))
+        except (ApiError, ConfigError) as error:
+            raise CommandError(str(error)) from error
+        except OSError as error:
+            where = f"{settings.HEALTH_HOST}:{settings.HEALTH_PORT} (set IPUHUB_HEALTH_PORT)"
+            raise CommandError(f"cannot listen on {where}: {error.strerror}") from error

@@ -1,0 +1,110 @@
+"""glue: the prober: one process that records pods, jobs and partitions of one cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from django.conf import settings
+
+from ipuhub.health import Health
+from ipuhub.kube.client import KubeClient
+from ipuhub.recording import metrics
+from ipuhub.recording.recording import Recording, RecordingOptions
+from ipuhub.recording.store import connection_arguments
+from usage.podrecorder import PodRecorder, PodSelection
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.recording.recorder import Recorder
+
+log = structlog.get_logger(__name__)
+
+
+def utc_now() -> datetime:
+    """The prober's clock."""
+    return datetime.now(UTC)
+
+
+def build_recorders() -> list[Recorder[Any]]:
+    """What the prober records, by the settings."""
+    return [PodRecorder(pod_selection())]
+
+
+def pod_selection() -> PodSelection:
+    """The pods to record, by the settings."""
+    return PodSelection(
+        frozenset(settings.USAGE_NAMESPACES),
+        settings.USAGE_ALL_PODS,
+        tuple(settings.USAGE_GPU_RESOURCES),
+    )
+
+
+class Prober:
+    """Runs one recording for each recorder, on one connection pool to the API server."""
+
+    def __init__(self, client: KubeClient, health: Health) -> None:
+        self._recordings = [
+            Recording(client, recorder, database(), health, utc_now, recording_options())
+            for recorder in build_recorders()
+        ]
+
+    async def run(self) -> None:
+        """Record until cancelled. One that another prober took over ends; the rest goes on."""
+        async with asyncio.TaskGroup() as group:
+            for recording in self._recordings:
+                group.create_task(recording.run())
+        # Ending would only make somebody start this process again, to take everything back.
+        log.warning("other probers record everything: this one waits to be stopped")
+        await asyncio.Event().wait()
+
+    async def list_once(self) -> None:
+        """Commit one full list for each recorder. Raises ApiError."""
+        for recording in self._recordings:
+            await recording.list_once("only listed, by run_prober --once")
+
+
+def database() -> dict[str, Any]:
+    """How the recordings reach Postgres."""
+    return connection_arguments(settings.DATABASES["default"])
+
+
+def recording_options() -> RecordingOptions:
+    """The settings about batches."""
+    return RecordingOptions(
+        batch_events=settings.PROBER_BATCH_EVENTS, batch_seconds=settings.PROBER_BATCH_SECONDS
+    )
+
+
+async def run_prober(config: ClusterConfig, *, once: bool) -> None:
+    """Record until SIGTERM or SIGINT; with `once`, one full list.
+
+    Raises OSError when the health port is taken, and with `once` ApiError.
+    """
+    health = Health()
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(KubeClient(config, user_agent="ipuhub-prober"))
+        prober = Prober(client, health)
+        if once:
+            await prober.list_once()
+            return
+        address = (settings.HEALTH_HOST, settings.HEALTH_PORT)
+        runner = await health.serve(*address, metrics.routes())
+        stack.push_async_callback(runner.cleanup)
+        await until_stopped(prober.run())
+
+
+async def until_stopped(work: Awaitable[None]) -> None:
+    """Run `work` until it ends or the process is asked to stop; then cancel it."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
