@@ -84,6 +84,21 @@ VIPU_TIMEOUT_SECONDS = env.integer(
     "IPUHUB_VIPU_TIMEOUT_SECONDS", 120, minimum=1, doc="IPUOF_VIPU_API_TIMEOUT of job pods."
 )
 
+# --- Webhooks ---------------------------------------------------------------------------------
+WEBHOOK_HOST = env.text("IPUHUB_WEBHOOK_HOST", "127.0.0.1", doc="Address of the webhooks.")
+WEBHOOK_PORT = env.integer("IPUHUB_WEBHOOK_PORT", 9443, minimum=0, doc="Port of the webhooks.")
+WEBHOOK_CERTIFICATE_PATH = env.text(
+    "IPUHUB_WEBHOOK_CERTIFICATE_PATH",
+    "",
+    doc="Their TLS certificate, PEM; a changed file is taken up without a restart.",
+)
+WEBHOOK_KEY_PATH = env.text("IPUHUB_WEBHOOK_KEY_PATH", "", doc="Its private key, PEM.")
+PRIVILEGED_NAMESPACES = env.words(
+    "IPUHUB_PRIVILEGED_NAMESPACES",
+    [],
+    doc="Namespaces whose jobs may ask for privileged containers and the host's namespaces.",
+)
+
 # --- V-IPU Proxy ------------------------------------------------------------------------------
 PROXY_HOST = env.text("PROXY_HOST", "127.0.0.1", doc="Address the V-IPU Proxy listens on.")
 PROXY_PORT = env.integer("PROXY_PORT", 8080, minimum=0, doc="Port the V-IPU Proxy listens on.")
