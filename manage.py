@@ -18,6 +18,7 @@ LEAN = {
     "run_kubelet": "ipuhub",
     "run_operator": "jobs",
     "run_vipu_proxy": "partitions",
+    "run_webhooks": "jobs",
 }
 
 

@@ -106,6 +106,19 @@ PROBER_BATCH_SECONDS = env.number(
 )
 PROBER_BATCH_EVENTS = env.integer(
     "IPUHUB_PROBER_BATCH_EVENTS", 1000, minimum=1, doc="Changes that are committed at once."
+# --- Webhooks ---------------------------------------------------------------------------------
+WEBHOOK_HOST = env.text("IPUHUB_WEBHOOK_HOST", "127.0.0.1", doc="Address of the webhooks.")
+WEBHOOK_PORT = env.integer("IPUHUB_WEBHOOK_PORT", 9443, minimum=0, doc="Port of the webhooks.")
+WEBHOOK_CERTIFICATE_PATH = env.text(
+    "IPUHUB_WEBHOOK_CERTIFICATE_PATH",
+    "",
+    doc="Their TLS certificate, PEM; a changed file is taken up without a restart.",
+)
+WEBHOOK_KEY_PATH = env.text("IPUHUB_WEBHOOK_KEY_PATH", "", doc="Its private key, PEM.")
+PRIVILEGED_NAMESPACES = env.words(
+    "IPUHUB_PRIVILEGED_NAMESPACES",
+    [],
+    doc="Namespaces whose jobs may ask for privileged containers and the host's namespaces.",
 )
 
 # --- V-IPU Proxy ------------------------------------------------------------------------------

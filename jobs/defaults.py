@@ -11,12 +11,14 @@ CLEAN_POD_POLICY = "None"
 RESTART_TYPE = "Never"
 BACK_OFF_LIMIT = 3
 WORKER_REPLICAS = 1
+JOB_INSTANCES = 1
 
 
 def with_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of `spec` with the defaults filled in; applying it twice changes nothing."""
     filled = dict(spec)
-    filled.setdefault("cleanPodPolicy", CLEAN_POD_POLICY)
+    if filled.get("cleanPodPolicy") is None:
+        filled["cleanPodPolicy"] = CLEAN_POD_POLICY
     restart = filled.get("restartPolicy")
     if restart is None or isinstance(restart, dict):
         filled["restartPolicy"] = {"type": RESTART_TYPE, "backOffLimit": BACK_OFF_LIMIT} | (
@@ -25,4 +27,7 @@ def with_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:
     workers = filled.get("workers")
     if isinstance(workers, dict):
         filled["workers"] = {"replicas": WORKER_REPLICAS} | workers
+    # kubectl scale reads the number of instances here.
+    if filled.get("ipusPerJobInstance") is not None and filled.get("jobInstances") is None:
+        filled["jobInstances"] = JOB_INSTANCES
     return filled

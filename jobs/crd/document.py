@@ -68,6 +68,12 @@ PRINTER_COLUMNS = [
 ]
 
 
+def template_schema() -> Schema:
+    """The schema of `spec.workers.template`."""
+    template: Schema = _workers()["properties"]["template"]
+    return template
+
+
 def _root() -> Schema:
     text = {"type": "string"}
     return {

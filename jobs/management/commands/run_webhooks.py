@@ -1,0 +1,71 @@
+"""glue: `manage.py run_webhooks`, the admission webhooks of IPUJobs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub import logs
+from ipuhub.health import Health
+from jobs.crd.document import template_schema
+from jobs.management.commands.run_operator import serve_health, until_stopped
+from jobs.webhooks.judging import Privileges
+from jobs.webhooks.server import Certificate, WebhookRules, build_app
+
+RELOAD_SECONDS = 5.0
+
+
+class Command(BaseCommand):
+    requires_system_checks = ()  # they would load the web pages
+    help = "Serve the admission webhooks of IPUJobs over TLS, until SIGTERM."
+
+    def handle(self, *_args: Any, **_options: Any) -> None:
+        logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
+        asyncio.run(run_webhooks())
+
+
+async def run_webhooks() -> None:
+    """Serve until SIGTERM or SIGINT. Raises CommandError without a certificate or a free port."""
+    certificate = open_certificate()
+    health = Health()
+    health.ask("certificate", lambda: certificate.problem)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback((await serve_health(health)).cleanup)
+        runner = web.AppRunner(build_app(webhook_rules()), access_log=None)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        host, port = settings.WEBHOOK_HOST, settings.WEBHOOK_PORT
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=certificate.context).start()
+        except OSError as error:
+            raise CommandError(
+                f"cannot listen on {host}:{port} (set IPUHUB_WEBHOOK_PORT): {error.strerror}"
+            ) from error
+        await until_stopped(certificate.follow(RELOAD_SECONDS))
+
+
+def open_certificate() -> Certificate:
+    """The certificate of the settings; raises CommandError when there is none."""
+    files = (settings.WEBHOOK_CERTIFICATE_PATH, settings.WEBHOOK_KEY_PATH)
+    if not all(files):
+        raise CommandError("set IPUHUB_WEBHOOK_CERTIFICATE_PATH and IPUHUB_WEBHOOK_KEY_PATH")
+    try:
+        return Certificate(*(Path(path) for path in files))
+    except OSError as error:  # an unreadable file, or (ssl.SSLError) no usable pair
+        raise CommandError(f"no usable certificate in {' and '.join(files)}: {error}") from error
+
+
+def webhook_rules() -> WebhookRules:
+    """The webhooks' part of the settings."""
+    privileges = Privileges(
+        namespaces=frozenset(settings.PRIVILEGED_NAMESPACES),
+        host_network=settings.HOST_NETWORK,
+        privileged=settings.POD_PROFILE == "seed",
+    )
+    return WebhookRules(privileges, template_schema())

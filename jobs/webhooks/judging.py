@@ -1,0 +1,147 @@
+"""domain: what the validating webhook refuses: the rules of every IPUJob, what may not be edited
+while it runs, and privileges outside the namespaces that may have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobs.conditions import FINISHED, JobState
+from jobs.defaults import with_defaults
+from jobs.manifests import is_being_deleted, name_of, namespace_of
+from jobs.partitionview import Phase
+from jobs.spec import whole_number
+from jobs.validation import Problem, problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobs.manifests import Manifest
+    from jobs.webhooks.review import Review
+
+WHILE_RUNNING = frozenset(
+    {
+        "jobInstances",
+        "suspend",
+        "activeDeadlineSeconds",
+        "ttlSecondsAfterFinished",
+        "cleanPodPolicy",
+        "keepPartition",
+        "restartPolicy",
+        "interactive",
+    }
+)
+WHEN_FINISHED = frozenset({"ttlSecondsAfterFinished", "cleanPodPolicy", "keepPartition"})
+_FINISHED = frozenset(state.value for state in FINISHED)
+_ACTIVE = frozenset({JobState.RUNNING.value, JobState.RESTARTING.value})
+
+
+@dataclass(frozen=True, slots=True)
+class Privileges:
+    """Who may ask for the host's network or privileged containers: jobs in `namespaces`, and all
+    where the operator gives it to every pod anyway."""
+
+    namespaces: frozenset[str] = frozenset()
+    host_network: bool = True
+    privileged: bool = False
+
+
+def judge(review: Review, privileges: Privileges) -> list[Problem]:
+    """Everything that is wrong with the reviewed change; empty: it may happen.
+
+    What is being deleted, and a change that leaves the spec alone, always may: an object that
+    breaks a newer rule must not be kept from losing its finalizer.
+    """
+    if review.resource == "ipujobs" and review.subresource == "scale":
+        return list(_scale(review))
+    new = review.manifest
+    if review.subresource or review.operation not in {"CREATE", "UPDATE"} or is_being_deleted(new):
+        return []
+    if review.operation == "UPDATE" and new.get("spec") == review.old.get("spec"):
+        return []
+    found = problems(name_of(new), new.get("spec"))
+    if isinstance(new.get("spec"), dict):
+        found += _frozen(review.old, new)
+        found += _privileges(new, namespace_of(new) or review.namespace, privileges)
+    return found
+
+
+def _scale(review: Review) -> Iterator[Problem]:
+    wanted = whole_number(_mapping(review.manifest.get("spec")).get("replicas")) or 0
+    known = whole_number(_mapping(review.old.get("spec")).get("replicas")) or 0
+    if known == 0:
+        yield Problem(
+            "spec.replicas",
+            "a job with modelReplicas and ipusPerModelReplica has no instances to scale: write "
+            "ipusPerJobInstance (the product of the two) and jobInstances instead",
+        )
+    elif wanted < 1:
+        yield Problem("spec.replicas", "write 1 or more, or suspend: true to hold the job back")
+
+
+def _frozen(old: Manifest, new: Manifest) -> Iterator[Problem]:
+    may_change = _may_change(old)
+    before, after = _filled(old), _filled(new)
+    if may_change is None:
+        return
+    for field in sorted({*before, *after}):
+        if before.get(field) == after.get(field):
+            continue
+        if field == "interactive" and not (before.get(field) and after.get(field)):
+            yield Problem("spec.interactive", "only ttl may change while the job runs")
+        elif field not in may_change:
+            state = (old.get("status") or {}).get("launcherStatus")
+            instead = (
+                "make a new job"
+                if state in _FINISHED
+                else "suspend the job first (suspend: true), or make a new one"
+            )
+            yield Problem(f"spec.{field}", f"may not change while the job is {state}: {instead}")
+
+
+def _may_change(old: Manifest) -> frozenset[str] | None:
+    """The fields of the spec that may change now; None: all, since the job holds nothing."""
+    status = _mapping(old.get("status"))
+    state = status.get("launcherStatus")
+    if state in _FINISHED:
+        return WHEN_FINISHED
+    held = any(
+        isinstance(one, dict) and one.get("state") != Phase.RELEASED
+        for one in status.get("partitions") or ()
+    )
+    if state in _ACTIVE or (held and state != JobState.SUSPENDED):
+        return WHILE_RUNNING
+    return None
+
+
+def _filled(job: Manifest) -> dict[str, Any]:
+    spec = job.get("spec")
+    return with_defaults(spec) if isinstance(spec, dict) else {}
+
+
+def _privileges(new: Manifest, namespace: str, privileges: Privileges) -> Iterator[Problem]:
+    if namespace in privileges.namespaces:
+        return
+    base = "spec.workers.template.spec"
+    pod = _mapping(_mapping(_mapping(new["spec"].get("workers")).get("template")).get("spec"))
+    remedy = f"leave it out, or ask an administrator to allow it in namespace {namespace}"
+    host = [] if privileges.host_network else ["hostNetwork"]
+    for field in (*host, "hostPID", "hostIPC"):
+        if pod.get(field) is True:
+            yield Problem(f"{base}.{field}", f"is not allowed: {remedy}")
+    if privileges.privileged:
+        return
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(_list(pod.get(kind))):
+            context = _mapping(_mapping(container).get("securityContext"))
+            if context.get("privileged") is True:
+                path = f"{base}.{kind}[{index}].securityContext.privileged"
+                yield Problem(path, f"is not allowed: {remedy}")
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

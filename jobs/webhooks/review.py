@@ -1,0 +1,123 @@
+"""domain: AdmissionReview v1, read and answered."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobs.manifests import Manifest
+    from jobs.validation import Problem
+
+API_VERSION = "admission.k8s.io/v1"
+UNPROCESSABLE = 422
+
+
+class BadReviewError(ValueError):
+    """The request is no AdmissionReview; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What the API server asks. `old` is empty on CREATE, `manifest` on DELETE."""
+
+    uid: str
+    operation: str
+    resource: str
+    subresource: str
+    namespace: str
+    username: str
+    manifest: Manifest = field(default_factory=dict)
+    old: Manifest = field(default_factory=dict)
+
+
+def read_review(body: object) -> Review:
+    """Read a decoded AdmissionReview. Raises BadReviewError."""
+    request = body.get("request") if isinstance(body, dict) else None
+    if not isinstance(request, dict):
+        raise BadReviewError("the body is no AdmissionReview: it has no request")
+    resource = request.get("resource")
+    user = request.get("userInfo")
+    return Review(
+        uid=_text(request.get("uid")),
+        operation=_text(request.get("operation")),
+        resource=_text(resource.get("resource")) if isinstance(resource, dict) else "",
+        subresource=_text(request.get("subResource")),
+        namespace=_text(request.get("namespace")),
+        username=_text(user.get("username")) if isinstance(user, dict) else "",
+        manifest=_manifest(request, "object"),
+        old=_manifest(request, "oldObject"),
+    )
+
+
+def _manifest(request: Mapping[str, Any], name: str) -> Manifest:
+    found = request.get(name)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise BadReviewError(f"request.{name} is no object")
+    meta = found.get("metadata", {})
+    if not isinstance(meta, dict):
+        raise BadReviewError(f"request.{name}.metadata is no object")
+    for part in ("annotations", "labels"):
+        if not isinstance(meta.get(part) or {}, dict):
+            raise BadReviewError(f"request.{name}.metadata.{part} is no object")
+    if not isinstance(meta.get("finalizers") or [], list):
+        raise BadReviewError(f"request.{name}.metadata.finalizers is no list")
+    return found
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def allowed(uid: str, *, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """The answer that lets the request through."""
+    response: dict[str, Any] = {"uid": uid, "allowed": True}
+    if warnings:
+        response["warnings"] = list(warnings)
+    return _answer(response)
+
+
+def patched(uid: str, operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The answer that changes the object by RFC 6902 `operations`; none: it stays as it is."""
+    response: dict[str, Any] = {"uid": uid, "allowed": True}
+    if operations:
+        text = json.dumps(list(operations), separators=(",", ":"))
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(text.encode()).decode()
+    return _answer(response)
+
+
+def refused(
+    uid: str, problems: Sequence[Problem], *, warnings: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The answer that refuses, with all problems at once and their field paths."""
+    causes = [
+        {"reason": "FieldValueInvalid", "field": problem.field, "message": problem.message}
+        for problem in problems
+    ]
+    status = {
+        "code": UNPROCESSABLE,
+        "reason": "Invalid",
+        "message": "; ".join(str(problem) for problem in problems),
+        "details": {"kind": "IPUJob", "group": "graphcore.ai", "causes": causes},
+    }
+    response: dict[str, Any] = {"uid": uid, "allowed": False, "status": status}
+    if warnings:
+        response["warnings"] = list(warnings)
+    return _answer(response)
+
+
+def unreadable(message: str) -> dict[str, Any]:
+    """The answer to what is no AdmissionReview."""
+    status = {"code": 400, "reason": "BadRequest", "message": message}
+    return _answer({"uid": "", "allowed": False, "status": status})
+
+
+def _answer(response: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}

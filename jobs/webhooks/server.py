@@ -1,0 +1,139 @@
+"""io: the webhooks' HTTPS server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from aiohttp import web
+
+from jobs.webhooks.defaulting import operations
+from jobs.webhooks.hints import hints
+from jobs.webhooks.judging import Privileges, judge
+from jobs.webhooks.review import (
+    BadReviewError,
+    allowed,
+    patched,
+    read_review,
+    refused,
+    unreadable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from jobs.webhooks.review import Review
+
+log = structlog.get_logger(__name__)
+MUTATE_PATH: Final = "/mutate-ipujob"
+VALIDATE_PATH: Final = "/validate-ipujob"
+_MOST_BYTES: Final = 8 * 2**20  # two objects of the API server's 3 MiB, and what is around them
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookRules:
+    """What the answers depend on besides the request."""
+
+    privileges: Privileges = field(default_factory=Privileges)
+    template_schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+def build_app(rules: WebhookRules) -> web.Application:
+    """The two webhooks; every answer is an AdmissionReview, also to nonsense."""
+
+    async def handle(request: web.Request) -> web.Response:
+        try:
+            data = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return web.json_response(unreadable(f"the body exceeds {_MOST_BYTES} bytes"))
+        return web.json_response(respond(request.path, data, rules))
+
+    app = web.Application(client_max_size=_MOST_BYTES)
+    app.add_routes([web.post(path, handle) for path in (MUTATE_PATH, VALIDATE_PATH)])
+    return app
+
+
+def respond(path: str, data: bytes, rules: WebhookRules) -> dict[str, Any]:
+    """The AdmissionReview that answers the body `data` at `path`."""
+    try:
+        review = read_review(json.loads(data))
+    except BadReviewError as error:
+        return unreadable(str(error))
+    except (ValueError, RecursionError):
+        return unreadable("the body is no JSON")
+    return _mutate(review) if path == MUTATE_PATH else _validate(review, rules)
+
+
+def _mutate(review: Review) -> dict[str, Any]:
+    return patched(review.uid, operations(review))
+
+
+def _validate(review: Review, rules: WebhookRules) -> dict[str, Any]:
+    problems = judge(review, rules.privileges)
+    if problems:
+        return refused(review.uid, problems)
+    return allowed(review.uid, warnings=_warnings(review, rules))
+
+
+def _warnings(review: Review, rules: WebhookRules) -> list[str]:
+    spec = review.manifest.get("spec")
+    changed = review.operation == "CREATE" or spec != review.old.get("spec")
+    is_job = not review.subresource and review.operation in {"CREATE", "UPDATE"}
+    if not (is_job and changed and isinstance(spec, dict)):
+        return []
+    if review.manifest.get("metadata", {}).get("deletionTimestamp"):
+        return []
+    return hints(spec, rules.template_schema)
+
+
+class Certificate:
+    """A server certificate that follows its files without a restart.
+
+    `problem` says why a changed pair is not in use (empty: it is); the last good one stays.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self.problem = ""
+        self._files = (certificate, key)
+        self._seen: tuple[tuple[int, int], ...] = ()
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._load()
+
+    def _load(self) -> None:
+        seen = self._stamps()
+        # A fresh context is tried first: a failed load would leave the used one half changed.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
+        self.context.load_cert_chain(*self._files)
+        self._seen = seen
+
+    def _stamps(self) -> tuple[tuple[int, int], ...]:
+        stats = [path.stat() for path in self._files]
+        return tuple((stat.st_mtime_ns, stat.st_ino) for stat in stats)
+
+    def refresh(self) -> bool:
+        """Take up changed files; says whether new ones are in use now."""
+        try:
+            if self._stamps() == self._seen:
+                self.problem = ""
+                return False
+            self._load()
+        except (OSError, ssl.SSLError) as error:
+            if not self.problem:
+                log.warning("the new certificate is not usable", problem=str(error))
+            self.problem = f"the changed certificate is not usable: {error}"
+            return False
+        self.problem = ""
+        log.info("certificate reloaded")
+        return True
+
+    async def follow(self, every_seconds: float) -> None:
+        """Look at the files for ever."""
+        while True:
+            await asyncio.sleep(every_seconds)
+            self.refresh()

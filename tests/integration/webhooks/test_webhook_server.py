@@ -1,0 +1,202 @@
+"""The webhooks over real TLS: certificates that change, nonsense, speed of refusal."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ipuhub.devcluster.certificates import Authority
+from jobs.crd.document import template_schema
+from jobs.webhooks.server import (
+    MUTATE_PATH,
+    VALIDATE_PATH,
+    Certificate,
+    WebhookRules,
+    build_app,
+)
+from tests.builders.ipujobs import ipujob
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "ca")
+
+
+def issue(authority: Authority, folder: Path) -> Certificate:
+    write(authority, folder)
+    return Certificate(folder / "tls.crt", folder / "tls.key")
+
+
+def write(authority: Authority, folder: Path) -> bytes:
+    issued = authority.issue("webhooks", (), ("127.0.0.1",))
+    for name, data in (("tls.crt", issued.certificate), ("tls.key", issued.key)):
+        fresh = folder / f".{name}"
+        fresh.write_bytes(data)
+        fresh.replace(folder / name)
+    return issued.certificate
+
+
+@asynccontextmanager
+async def serving(certificate: Certificate) -> AsyncIterator[str]:
+    runner = web.AppRunner(build_app(WebhookRules(template_schema=template_schema())))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate.context)
+    await site.start()
+    try:
+        yield f"https://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def trust(authority: Authority) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=authority.ca_pem.decode())
+
+
+async def post(url: str, data: bytes, context: ssl.SSLContext) -> tuple[int, Any]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, data=data, ssl=context) as answer,
+    ):
+        return answer.status, await answer.json()
+
+
+def asked(manifest: dict[str, Any]) -> bytes:
+    request = {
+        "uid": "u-1",
+        "operation": "CREATE",
+        "resource": {"group": "graphcore.ai", "version": "v1alpha1", "resource": "ipujobs"},
+        "namespace": "default",
+        "userInfo": {"username": "ada"},
+        "object": manifest,
+    }
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return json.dumps(body).encode()
+
+
+async def test_a_review_is_answered_over_tls(tmp_path: Path, authority: Authority) -> None:
+    async with serving(issue(authority, tmp_path)) as url:
+        status, body = await post(
+            url + VALIDATE_PATH, asked(ipujob().ipus(3).build()), trust(authority)
+        )
+        assert status == 200
+        assert body["response"]["allowed"] is False
+        assert "3 IPUs are no power of two: make it 2 or 4" in body["response"]["status"]["message"]
+        status, body = await post(url + MUTATE_PATH, asked(ipujob().build()), trust(authority))
+        assert body["response"]["patchType"] == "JSONPatch"
+
+
+async def test_a_renewed_certificate_is_used_without_a_restart(
+    tmp_path: Path, authority: Authority
+) -> None:
+    certificate = issue(authority, tmp_path)
+    async with serving(certificate) as url:
+        body = asked(ipujob().build())
+        assert (await post(url + VALIDATE_PATH, body, trust(authority)))[0] == 200
+        other = Authority(tmp_path / "other-ca")
+        write(other, tmp_path)
+        assert certificate.refresh()
+        assert (await post(url + VALIDATE_PATH, body, trust(other)))[0] == 200
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await post(url + VALIDATE_PATH, body, trust(authority))
+
+
+async def test_a_broken_renewal_leaves_the_last_good_certificate_and_says_so(
+    tmp_path: Path, authority: Authority
+) -> None:
+    certificate = issue(authority, tmp_path)
+    async with serving(certificate) as url:
+        (tmp_path / "tls.crt").write_text("half a certificate")
+        assert not certificate.refresh()
+        assert "not usable" in certificate.problem
+        body = asked(ipujob().build())
+        assert (await post(url + VALIDATE_PATH, body, trust(authority)))[0] == 200
+        write(authority, tmp_path)
+        assert certificate.refresh()
+        assert certificate.problem == ""
+
+
+NAMES = """
+spec metadata name workers template launcher command interactive ttl restartPolicy exitCodes
+jobInstances modelReplicas containers ipusPerModelReplica ipusPerJobInstance status annotations
+replicas
+"""
+
+
+def _json() -> st.SearchStrategy[Any]:
+    names = st.sampled_from(NAMES.split())
+    leaf = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.floats()
+    return st.recursive(
+        leaf,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(names, inner, max_size=4)
+            | st.dictionaries(st.text(max_size=4), inner, max_size=2)
+        ),
+        max_leaves=12,
+    )
+
+
+@settings(
+    max_examples=2600,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    new=_json(),
+    old=_json(),
+    spec=_json(),
+    operation=st.sampled_from(["CREATE", "UPDATE", "DELETE", "CONNECT", ""]),
+    subresource=st.sampled_from(["", "scale", "status"]),
+)
+def test_any_review_gets_a_well_formed_answer(
+    new: Any, old: Any, spec: Any, operation: str, subresource: str
+) -> None:
+    from jobs.webhooks.server import respond
+
+    rules = WebhookRules(template_schema=template_schema_once())
+    shaped = ipujob().build()
+    if isinstance(spec, dict):
+        shaped["spec"] |= spec
+    for made in (new, shaped):
+        request = {
+            "uid": "u-1",
+            "operation": operation,
+            "subResource": subresource,
+            "resource": {"resource": "ipujobs"},
+            "userInfo": {"username": "ada"},
+            "object": made,
+            "oldObject": old,
+        }
+        data = json.dumps({"request": request}).encode()
+        for path in (MUTATE_PATH, VALIDATE_PATH):
+            answer = respond(path, data, rules)
+            assert answer["kind"] == "AdmissionReview"
+            assert isinstance(answer["response"]["allowed"], bool)
+
+
+@given(data=st.binary(max_size=200))
+def test_what_is_no_json_gets_a_well_formed_answer(data: bytes) -> None:
+    from jobs.webhooks.server import respond
+
+    answer = respond(VALIDATE_PATH, data, WebhookRules())
+    assert answer["response"]["allowed"] is False
+
+
+_SCHEMA: list[Any] = []
+
+
+def template_schema_once() -> Any:
+    if not _SCHEMA:
+        _SCHEMA.append(template_schema())
+    return _SCHEMA[0]

@@ -1,0 +1,212 @@
+"""What the admission webhooks change, refuse and warn of."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ipuhub.devcluster.patch import json_patch
+from jobs.crd.document import template_schema
+from jobs.names import ANNOTATION_CREATED_BY, FINALIZER
+from jobs.webhooks.defaulting import operations
+from jobs.webhooks.hints import hints
+from jobs.webhooks.judging import Privileges, judge
+from jobs.webhooks.review import BadReviewError, Review, patched, read_review, refused
+from tests.builders.ipujobs import ipujob
+
+if TYPE_CHECKING:
+    from tests.builders.ipujobs import IPUJobBuilder
+
+SCHEMA = template_schema()
+
+
+def review(
+    new: dict[str, Any], old: dict[str, Any] | None = None, user: str = "ada", **fields: Any
+) -> Review:
+    operation = fields.pop("operation", "CREATE" if old is None else "UPDATE")
+    return Review("u-1", operation, "ipujobs", "", "default", user, new, old or {}, **fields)
+
+
+def mutated(new: dict[str, Any], old: dict[str, Any] | None = None) -> dict[str, Any]:
+    result: dict[str, Any] = json_patch(new, operations(review(new, old)))
+    return result
+
+
+def test_creating_stamps_finalizer_author_and_defaults() -> None:
+    job = mutated(ipujob().without_finalizer().build())
+    assert job["metadata"]["finalizers"] == [FINALIZER]
+    assert job["metadata"]["annotations"] == {ANNOTATION_CREATED_BY: "ada"}
+    assert job["spec"]["cleanPodPolicy"] == "None"
+    assert job["spec"]["restartPolicy"] == {"type": "Never", "backOffLimit": 3}
+
+
+def test_nobody_claims_to_be_somebody_else() -> None:
+    forged = ipujob().annotated(**{ANNOTATION_CREATED_BY: "root"}).build()
+    assert mutated(forged)["metadata"]["annotations"][ANNOTATION_CREATED_BY] == "ada"
+    stored = ipujob().annotated(**{ANNOTATION_CREATED_BY: "ada", "x": "y"}).build()
+    edited = ipujob().annotated(**{ANNOTATION_CREATED_BY: "eve", "x": "z"}).build()
+    assert mutated(edited, stored)["metadata"]["annotations"] == {
+        ANNOTATION_CREATED_BY: "ada",
+        "x": "z",
+    }
+    bare = ipujob().build()
+    assert mutated(bare, stored)["metadata"]["annotations"] == {ANNOTATION_CREATED_BY: "ada"}
+    assert ANNOTATION_CREATED_BY not in mutated(edited, ipujob().build())["metadata"]["annotations"]
+
+
+def test_applying_it_twice_changes_nothing_more() -> None:
+    once = mutated(ipujob().without_finalizer().current_shape().build())
+    assert operations(review(once)) == []
+    assert once["spec"]["jobInstances"] == 1
+
+
+def test_an_object_being_deleted_gets_no_finalizer() -> None:
+    going = ipujob().without_finalizer().deleted().build()
+    assert "finalizers" not in mutated(going)["metadata"]
+    stored = ipujob().deleted().build()
+    assert operations(review(ipujob().without_finalizer().deleted().build(), stored)) == []
+
+
+def test_a_null_where_a_default_belongs_is_filled() -> None:
+    job = ipujob().with_spec(cleanPodPolicy=None).build()
+    assert mutated(job)["spec"]["cleanPodPolicy"] == "None"
+
+
+def fields_of(new: dict[str, Any], old: dict[str, Any] | None = None, **who: Any) -> list[str]:
+    return [problem.field for problem in judge(review(new, old), Privileges(**who))]
+
+
+def test_all_problems_come_at_once_with_their_paths() -> None:
+    job = ipujob().ipus(3).with_spec(cleanPodPolicy="Some")
+    job.spec["workers"].pop("template")
+    assert fields_of(job.build()) == [
+        "spec.ipusPerJobInstance",
+        "spec.workers.template",
+        "spec.cleanPodPolicy",
+    ]
+
+
+def test_a_stored_job_that_breaks_a_rule_keeps_its_way_out() -> None:
+    invalid = ipujob().ipus(3)
+    assert fields_of(invalid.without_finalizer().build(), ipujob().ipus(3).build()) == []
+    assert fields_of(ipujob().ipus(5).deleted().build(), ipujob().ipus(3).build()) == []
+    assert fields_of(ipujob().ipus(5).build(), ipujob().ipus(3).build()) == [
+        "spec.ipusPerJobInstance"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        ({"suspend": True}, []),
+        ({"activeDeadlineSeconds": 60}, []),
+        ({"restartPolicy": {"type": "Always", "backOffLimit": 9}}, []),
+        ({"modelReplicas": "8"}, ["spec.modelReplicas"]),
+        ({"launcher": {"command": ["true"]}}, ["spec.launcher"]),
+        ({"workersPerJobInstance": None, "launcher": None}, ["spec.launcher"]),
+    ],
+)
+def test_what_may_be_edited_while_a_job_runs(change: dict[str, Any], want: list[str]) -> None:
+    old = ipujob().running()
+    assert fields_of(ipujob().running().with_spec(**change).build(), old.build()) == want
+
+
+def test_a_waiting_or_suspended_job_may_change_as_a_whole_and_a_finished_one_hardly() -> None:
+    bigger = ipujob().ipus(8).build()
+    assert fields_of(bigger, ipujob().ipus(4).with_status(launcherStatus="Pending").build()) == []
+    held = [{"instance": 0, "id": "p", "state": "active"}]
+    old = ipujob().ipus(4).with_status(launcherStatus="Pending", partitions=held)
+    assert fields_of(bigger, old.build()) == ["spec.ipusPerJobInstance"]
+    old = ipujob().ipus(4).with_status(launcherStatus="Suspended", partitions=held)
+    assert fields_of(bigger, old.build()) == []
+    old = ipujob().ipus(4).finished()
+    assert fields_of(ipujob().ipus(4).with_spec(suspend=True).build(), old.build()) == [
+        "spec.suspend"
+    ]
+    ttl = ipujob().ipus(4).with_spec(ttlSecondsAfterFinished=1)
+    assert fields_of(ttl.build(), old.build()) == []
+
+
+def test_only_the_ttl_of_a_running_session_may_change() -> None:
+    old = ipujob().interactive(600).running().build()
+    assert fields_of(ipujob().interactive(1200).build(), old) == []
+    plain = ipujob().without_launcher().build()
+    assert fields_of(plain, old) == ["spec.interactive"]
+
+
+def privileged() -> IPUJobBuilder:
+    container = {"name": "main", "image": "a", "securityContext": {"privileged": True}}
+    return ipujob().with_template(containers=[container], hostNetwork=True, hostPID=True)
+
+
+def test_privileges_are_for_allowed_namespaces() -> None:
+    base = "spec.workers.template.spec"
+    want = [f"{base}.hostPID", f"{base}.containers[0].securityContext.privileged"]
+    assert fields_of(privileged().build()) == want
+    assert fields_of(privileged().build(), host_network=False) == [f"{base}.hostNetwork", *want]
+    assert fields_of(privileged().build(), namespaces=frozenset({"default"})) == []
+
+
+def scale(new: int, old: int) -> Review:
+    was, wanted = {"spec": {"replicas": old}}, {"spec": {"replicas": new}}
+    return Review("u", "UPDATE", "ipujobs", "scale", "default", "ada", wanted, was)
+
+
+def test_scaling_is_for_jobs_with_instances() -> None:
+    assert judge(scale(3, 1), Privileges()) == []
+    (problem,) = judge(scale(3, 0), Privileges())
+    assert "ipusPerJobInstance" in problem.message
+    (problem,) = judge(scale(0, 2), Privileges())
+    assert "suspend" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("job", "want"),
+    [
+        (ipujob(), []),
+        (ipujob().workers(2).with_spec(launcher={"command": ["mpirun", "-np", "2", "x"]}), ["btl"]),
+        (
+            ipujob().with_spec(launcher={"command": ["sh", "-c", "mpirun -np 5 x"]}),
+            ["5 processes are more than the 4 slots"],
+        ),
+        (ipujob().with_template(contaners=[]), ["spec.workers.template.spec.contaners"]),
+    ],
+)
+def test_what_is_legal_and_probably_not_meant_is_a_warning(
+    job: IPUJobBuilder, want: list[str]
+) -> None:
+    found = hints(job.build()["spec"], SCHEMA)
+    assert len(found) == len(want)
+    assert all(word in sentence for word, sentence in zip(want, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {"request": 1},
+        {"request": {"object": 1}},
+        {"request": {"object": {"metadata": 1}}},
+        {"request": {"object": {"metadata": {"annotations": [1]}}}},
+        {"request": {"object": {"metadata": {"finalizers": "x"}}}},
+    ],
+)
+def test_what_is_no_review_is_said_to_be_none(body: Any) -> None:
+    with pytest.raises(BadReviewError):
+        read_review(body)
+
+
+def test_the_answers_are_admission_reviews() -> None:
+    answer = patched("u-1", [{"op": "remove", "path": "/x"}])
+    assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    text = base64.b64decode(answer["response"]["patch"])
+    assert json.loads(text) == [{"op": "remove", "path": "/x"}]
+    assert "patchType" not in patched("u-1", [])["response"]
+    problems = judge(review(ipujob().ipus(3).build()), Privileges())
+    status = refused("u-1", problems)["response"]["status"]
+    assert status["code"] == 422
+    assert status["details"]["causes"][0]["field"] == "spec.ipusPerJobInstance"
