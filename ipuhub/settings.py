@@ -106,6 +106,8 @@ PROBER_BATCH_SECONDS = env.number(
 )
 PROBER_BATCH_EVENTS = env.integer(
     "IPUHUB_PROBER_BATCH_EVENTS", 1000, minimum=1, doc="Changes that are committed at once."
+)
+
 # --- Webhooks ---------------------------------------------------------------------------------
 WEBHOOK_HOST = env.text("IPUHUB_WEBHOOK_HOST", "127.0.0.1", doc="Address of the webhooks.")
 WEBHOOK_PORT = env.integer("IPUHUB_WEBHOOK_PORT", 9443, minimum=0, doc="Port of the webhooks.")
