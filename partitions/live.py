@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.kube.errors import ConfigError
 from ipuhub.web.connections import sources
-from ipuhub.web.readings import Latest, Reading, attempt
+from ipuhub.web.readings import NO_CONFIG, Latest, Reading, attempt
 from partitions.errors import PartitionsError, ProxyUnavailable
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ipuhub.web.connections import Sources
 
+PROXY_AWAY: Final = "The V-IPU Proxy does not answer"
 Stats = Reading[Mapping[str, Any]]
 
 
@@ -65,7 +66,7 @@ class FleetReader:
         try:
             connected = self._connect()
         except ConfigError as error:
-            return replace(last, problem=str(error))
+            return replace(last, problem=NO_CONFIG, detail=str(error))
         asked = connected.proxy.stats
         return connected.kube.run(_attempt_stats, asked, last, now)
 

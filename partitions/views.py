@@ -16,10 +16,11 @@ from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.freshness import freshness
 from ipuhub.web.htmx import signed_in, wants_fragment
 from ipuhub.web.lists import Column, ListPage
+from ipuhub.web.readings import say
 from partitions.errors import PartitionsError
 from partitions.filters import PartitionFilters
 from partitions.forms import SizeForm
-from partitions.live import fleet_reader
+from partitions.live import PROXY_AWAY, fleet_reader
 from partitions.selectors import capacity_now, visible_partitions
 from partitions.statrows import bar_segments, stat_table, sum_amounts
 from partitions.topology import PARTITION_SIZES
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
     from ipuhub.web.access import Scope
-    from partitions.live import Fit, Stats
+    from partitions.live import Fit
     from partitions.models import PartitionLifetime
     from partitions.statrows import StatTable
 
@@ -95,7 +96,7 @@ def stats(request: HttpRequest) -> HttpResponseBase:
     table = stat_table(reading.value, scope.covers, sees_all=scope.sees_all)
     if kind := request.GET.get("format"):
         return _export_stats(kind, table)
-    context = _stats_context(reading, table, scope)
+    context = _stats_context(table, scope) | {"problem": reading.said(in_full=scope.sees_all)}
     tag = fragment_etag(request, context, reading.read_at if reading.problem else None)
     if same := not_modified(request, tag):
         return same
@@ -104,12 +105,11 @@ def stats(request: HttpRequest) -> HttpResponseBase:
     return tagged(render(request, template, context), tag)
 
 
-def _stats_context(reading: Stats, table: StatTable, scope: Scope) -> dict[str, Any]:
+def _stats_context(table: StatTable, scope: Scope) -> dict[str, Any]:
     controllers = capacity_now() if scope.sees_all else []
     sums = sum_amounts(controllers)
     return {
         "table": table,
-        "problem": reading.problem,
         "held": sum(row.used for row in table.rows),
         "sees_all": scope.sees_all,
         "controllers": [(one, bar_segments(one)) for one in controllers],
@@ -131,7 +131,7 @@ def query(request: HttpRequest) -> HttpResponse:
     """Ask how many partitions of `?size=` fit now; a size of no use is a 400 with a sentence."""
     asked = "size" in request.GET
     form = SizeForm(request.GET if asked else None)
-    fit, problem = _ask(form) if asked and form.is_valid() else (None, "")
+    fit, problem = _ask(form, scope_of(request.user)) if asked and form.is_valid() else (None, "")
     context = {
         "form": form,
         "fit": fit,
@@ -143,8 +143,8 @@ def query(request: HttpRequest) -> HttpResponse:
     return render(request, "partitions/query.html", context, status=status)
 
 
-def _ask(form: SizeForm) -> tuple[Fit | None, str]:
+def _ask(form: SizeForm, scope: Scope) -> tuple[Fit | None, str]:
     try:
         return fleet_reader().query(form.cleaned_data["size"]), ""
     except PartitionsError as error:
-        return None, str(error)
+        return None, say(PROXY_AWAY, str(error), in_full=scope.sees_all)

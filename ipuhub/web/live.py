@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import ApiError, ConfigError
-from ipuhub.web.readings import Latest, Reading, attempt
+from ipuhub.web.readings import NO_CONFIG, Latest, Reading, attempt
 from jobs.resources import IPUJOBS
 from partitions.errors import PartitionsError
 
@@ -63,11 +63,11 @@ class LiveReader:
         try:
             sources = self._connect()
         except ConfigError as error:
-            problem = str(error)
+            why = str(error)
             return LiveState(
-                replace(old.jobs, problem=problem),
-                replace(old.partitions, problem=problem),
-                replace(old.stats, problem=problem),
+                replace(old.jobs, problem=NO_CONFIG, detail=why),
+                replace(old.partitions, problem=NO_CONFIG, detail=why),
+                replace(old.stats, problem=NO_CONFIG, detail=why),
             )
         return sources.kube.run(_read_all, sources, old, now)
 

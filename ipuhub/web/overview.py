@@ -61,7 +61,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     state = live_reader().read(now)
     active, ended = _jobs(state, scope)
     shown = {"ended": ended} | _present(state, active, scope, now) | _past(scope, freshness, now)
-    shown["notices"] = _notices(state, freshness)
+    shown["notices"] = _notices(state, freshness, scope)
     tag = fragment_etag(request, shown)
     if same := not_modified(request, tag):
         return same
@@ -106,14 +106,14 @@ def _present(
     }
 
 
-def _notices(state: LiveState, freshness: Freshness) -> list[Notice]:
+def _notices(state: LiveState, freshness: Freshness, scope: Scope) -> list[Notice]:
     """One notice for each sentence; the oldest time of the readings that it stopped."""
     found: dict[str, dt.datetime | None] = {}
     for reading in state.readings:
-        if reading.problem:
+        if sentence := reading.said(in_full=scope.sees_all):
             at = reading.read_at or freshness.complete_until
-            known = found.get(reading.problem, at)
-            found[reading.problem] = min(known, at) if known and at else None
+            known = found.get(sentence, at)
+            found[sentence] = min(known, at) if known and at else None
     return [Notice(sentence, at) for sentence, at in found.items()]
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
+NO_CONFIG: Final = "The web process has no usable kubeconfig"
 PATIENCE_SECONDS: Final = 3.0  # a page waits no longer for what another process says
 
 _T = TypeVar("_T")
@@ -18,11 +19,24 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[_T]):
-    """A value, when it was read, and what stops a newer one (empty: nothing)."""
+    """A value, when it was read, and what stops a newer one (empty: nothing).
+
+    `detail` has addresses and paths and is for administrators.
+    """
 
     value: _T
     read_at: datetime | None = None
     problem: str = ""
+    detail: str = ""
+
+    def said(self, *, in_full: bool) -> str:
+        """The problem as a sentence, with its detail only `in_full`."""
+        return say(self.problem, self.detail, in_full=in_full) if self.problem else ""
+
+
+def say(problem: str, detail: str, *, in_full: bool) -> str:
+    """One sentence of both, or of the problem alone."""
+    return f"{problem}: {detail}" if in_full and detail else f"{problem}."
 
 
 async def attempt(
@@ -38,7 +52,7 @@ async def attempt(
         return Reading(await asyncio.wait_for(asked, timeout=PATIENCE_SECONDS), now)
     except errors as error:
         reason = str(error) or f"no answer within {PATIENCE_SECONDS:g} s"
-        return replace(last, problem=f"{who} does not answer: {reason}")
+        return replace(last, problem=f"{who} does not answer", detail=reason)
 
 
 class Latest(Generic[_T]):

@@ -13,6 +13,7 @@ from rest_framework.views import APIView
 
 from ipuhub.api.permissions import IsAdmin, IsSignedIn
 from ipuhub.web.access import scope_of
+from ipuhub.web.readings import say
 from partitions.api.serializers import (
     CapacityListSerializer,
     FitSerializer,
@@ -22,7 +23,7 @@ from partitions.api.serializers import (
 )
 from partitions.errors import PartitionsError
 from partitions.filters import PartitionFilters
-from partitions.live import fleet_reader
+from partitions.live import PROXY_AWAY, fleet_reader
 from partitions.models import PartitionLifetime
 from partitions.selectors import capacity_now, visible_partitions
 from partitions.statrows import stat_table
@@ -63,7 +64,7 @@ class Stats(APIView):
         table = stat_table(reading.value, scope.covers, sees_all=scope.sees_all)
         body: dict[str, Any] = {
             "read_at": reading.read_at,
-            "problem": reading.problem,
+            "problem": reading.said(in_full=scope.sees_all),
             "available": table.available,
             "total": table.total,
             "namespaces": table.rows,
@@ -95,5 +96,6 @@ class Query(APIView):
         try:
             fit = fleet_reader().query(asked.validated_data["size"])
         except PartitionsError as error:
-            raise ProxyAway(f"The V-IPU Proxy does not answer: {error}") from error
+            in_full = scope_of(request.user).sees_all
+            raise ProxyAway(say(PROXY_AWAY, str(error), in_full=in_full)) from error
         return Response(FitSerializer(fit).data)

@@ -193,3 +193,9 @@ def test_a_job_that_is_about_to_run_is_polled_each_second(
     assert "data-soon" in shown(admin)
     clock.later(60)
     assert "data-soon" not in shown(admin)
+
+
+def test_addresses_of_what_is_away_are_for_administrators(user: Client, settings: Any) -> None:
+    text = shown(user)
+    assert "The web process has no usable kubeconfig." in text
+    assert settings.KUBECONFIG not in text

@@ -80,6 +80,17 @@ def test_while_the_proxy_is_away_it_is_said(user: Client) -> None:
     assert "Traceback" not in page.content.decode()
 
 
+def test_only_an_administrator_is_told_the_address_of_what_is_away(
+    client: Client, proxy: Proxy, django_user_model: Any
+) -> None:
+    proxy.stop()
+    for name, is_staff in (("root", True), ("anna", False)):
+        client.force_login(django_user_model.objects.create_user(name, is_staff=is_staff))
+        assert (proxy.url in ask(client, 4).json()["detail"]) is is_staff
+        assert (proxy.url in client.get(f"{PAGE}?size=4").content.decode()) is is_staff
+    proxy.start()
+
+
 def test_before_any_question_the_page_explains_itself(user: Client) -> None:
     answer = user.get(PAGE)
     assert answer.status_code == 200
