@@ -25,6 +25,7 @@ PORTS: Final = {
     "Kubernetes API": 6443,
     "PostgreSQL": 15432,
     "operator health": 8081,
+    "prober health": 8082,
 }
 ACCOUNTS: Final = ("ipuhub-operator", "ipuhub-proxy", "ipuhub-web", "ipuhub-prober")
 NAMESPACE: Final = "ipuhub-system"
@@ -85,6 +86,7 @@ class Processes:
         environment = self._environment("ipuhub-proxy") | {
             "PROXY_PORT": str(port),
             "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{self.ports['V-IPU']}:{_NODE_LABEL}",
+            "IPUHUB_TRACKER_RECORDER": "on",
         }
         return Process(
             "proxy",
@@ -124,6 +126,31 @@ class Processes:
             is_ready=lambda: answers(f"http://127.0.0.1:{port}/healthz"),
         )
 
+    def prober(self, database_url: str) -> Process:
+        """The recorder of pods, jobs and partitions."""
+        port = self.ports["prober health"]
+        environment = self._environment("ipuhub-prober") | {
+            "DATABASE_URL": database_url,
+            "IPUHUB_HEALTH_PORT": str(port),
+        }
+        return Process(
+            "prober",
+            _manage("run_prober"),
+            environment,
+            is_ready=lambda: answers(f"http://127.0.0.1:{port}/readyz"),
+        )
+
+    def worker(self, database_url: str) -> Process:
+        """The Celery worker, with the daily schedule in it."""
+        schedule = self.directory / "celery" / "schedule"
+        schedule.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "celery", "-A", "ipuhub.celery", "--quiet", "worker"]
+        command += ["--beat", "--schedule", str(schedule), "--pool", "solo"]
+        command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+        command += ["--loglevel", "WARNING"]
+        environment = self._environment("ipuhub-web") | self._web_settings(database_url)
+        return Process("worker", command, environment)
+
     def _web_settings(self, database_url: str) -> dict[str, str]:
         return {
             # The demo itself runs with the settings of processes without a database.
@@ -131,6 +158,7 @@ class Processes:
             "DATABASE_URL": database_url,
             "IPUHUB_SECRET_KEY": self._secret("secret-key", 48),
             "IPUHUB_HTTPS": "off",  # the demo speaks plain HTTP on this machine
+            "IPUHUB_BROKER_FOLDER": str(self.directory / "celery"),
         }
 
     def _environment(self, account: str = "") -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ipuhub.demo.ports import choose_port
 from ipuhub.demo.postgres import EmbeddedPostgres
 from ipuhub.demo.processes import ACCOUNTS, NAMESPACE, PORTS, Processes
-from ipuhub.demo.supervisor import Supervisor
+from ipuhub.demo.supervisor import NotReadyError, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +66,7 @@ class Demo:
             if starting.done():
                 starting.result()
                 self.say(self.summary(time.monotonic() - started))
+                tasks.append(asyncio.create_task(self.start_followers()))
                 await self._keep_tokens_fresh(stop)
         finally:
             for task in tasks:
@@ -92,6 +93,17 @@ class Demo:
         self.supervisor.start(self.processes.vipu_server())
         await asyncio.gather(self._start_web(), self._start_cluster())
         await self.supervisor.wait_ready(*_NEEDED)
+
+    async def start_followers(self) -> None:
+        """Start what records and reports; a job and a page do without them meanwhile."""
+        url = self.postgres.url
+        self.supervisor.start(self.processes.prober(url))
+        self.supervisor.start(self.processes.worker(url))
+        try:
+            await self.supervisor.wait_ready("prober")
+            self.say("  Metering is on: what runs is recorded.")
+        except NotReadyError as error:
+            self.say(f"  PROBLEM: {error}; until then nothing is recorded.")
 
     async def _start_web(self) -> None:
         postgres = self.postgres

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 import time
@@ -12,7 +13,7 @@ from tests.e2e.running_demo import EXAMPLES, eventually, start_demo, stop_demo
 
 def run(rounds: int) -> None:
     """Print first start, second start, apply -> pods created -> Running, and summed PSS."""
-    first, second, created, running, memory = [], [], [], [], {}
+    first, second, burnt, created, running, recording, memory = [], [], [], [], [], [], {}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             directory = Path(folder) / "state"
@@ -22,7 +23,9 @@ def run(rounds: int) -> None:
             stop_demo(demo)
             began = time.monotonic()
             demo = start_demo(directory)
-            second.append(time.monotonic() - began)
+            up = time.monotonic()
+            second.append(up - began)
+            burnt.append(sum(cpu_seconds(demo.process.pid).values()))
             began = time.monotonic()
             demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
             applied = time.monotonic()
@@ -34,11 +37,15 @@ def run(rounds: int) -> None:
             created.append(time.monotonic() - applied)
             eventually(lambda: demo.status("ipujob-sample") == "Running", "Running", 30)  # noqa: B023
             running.append(time.monotonic() - applied)
+            demo.wait_until_recording()
+            recording.append(time.monotonic() - up)
             memory = proportional_set_sizes(demo.process.pid)
             stop_demo(demo)
     for label, values in (
         ("first start, packages installed", first),
         ("second start", second),
+        ("CPU of all processes at the second start", burnt),
+        ("up -> what runs is recorded", recording),
         ("kubectl apply returned -> both pods exist", created),
         ("kubectl apply returned -> Running", running),
     ):
@@ -53,8 +60,8 @@ def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-def proportional_set_sizes(root: int) -> dict[str, int]:
-    """Return the PSS in bytes of each process of the tree below `root`, by a short name."""
+def process_tree(root: int) -> list[int]:
+    """Return `root` and all processes below it."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -66,23 +73,49 @@ def proportional_set_sizes(root: int) -> dict[str, int]:
     tree = {root}
     while grown := {pid for pid, parent in parents.items() if parent in tree} - tree:
         tree |= grown
-    sizes: dict[str, int] = {}
-    for pid in sorted(tree):
+    return sorted(tree)
+
+
+def cpu_seconds(root: int) -> dict[str, float]:
+    """Return the CPU time of each process of the tree, and of its ended children, by name."""
+    tick = os.sysconf("SC_CLK_TCK")
+    spent: dict[str, float] = {}
+    for pid in process_tree(root):
         try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        name = short_name(command_of(pid))
+        spent[name] = spent.get(name, 0.0) + sum(map(int, stat[11:15])) / tick
+    return spent
+
+
+def proportional_set_sizes(root: int) -> dict[str, int]:
+    """Return the PSS in bytes of each process of the tree below `root`, by a short name."""
+    sizes: dict[str, int] = {}
+    for pid in process_tree(root):
+        try:
             rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
         except OSError:
             continue
         kib = next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
-        name = short_name(command)
+        name = short_name(command_of(pid))
         sizes[name] = sizes.get(name, 0) + kib * 1024
     return sizes
+
+
+def command_of(pid: int) -> str:
+    """Return the command line of a process, empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
 
 
 def short_name(command: str) -> str:
     """Name a process by what it runs."""
     known = ("run_devcluster", "run_kubelet", "vipu.server", "run_vipu_proxy", "run_operator")
-    for word in (*known, "run_web", "postgres", "manage.py demo"):
+    for word in (*known, "run_web", "run_prober", "celery", "postgres", "manage.py demo"):
         if word in command:
             return word
     return "other" if not command.strip() else command.split(maxsplit=1)[0].rpartition("/")[2]

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.browsing import find_chromium, running_browser
 from tests.e2e.running_demo import eventually, start_demo, stop_demo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
 
     from tests.e2e.running_demo import RunningDemo
 
@@ -28,6 +31,15 @@ def demo(needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
     finally:
         stop_demo(running)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
+    with running_browser(chromium) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -108,6 +108,12 @@ class RunningDemo:
 
     def pid_of(self, marker: str) -> int:
         """Return the process id of the demo's child whose command line has `marker`."""
+        pid = self.find_pid(marker)
+        assert pid is not None, f"no child of the demo runs {marker}"
+        return pid
+
+    def find_pid(self, marker: str) -> int | None:
+        """The same, or None while there is none."""
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
@@ -118,7 +124,7 @@ class RunningDemo:
                 continue
             if int(stat[1]) == self.process.pid and marker in command:
                 return int(entry.name)
-        raise AssertionError(f"no child of the demo runs {marker}")
+        return None
 
 
 def eventually(

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playwright.sync_api import sync_playwright
-
+from tests.e2e.browsing import find_chromium, running_browser, signed_in
 from tests.e2e.running_demo import EXAMPLES, ROOT, eventually, start_demo, stop_demo
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 FOLDER = ROOT / "build" / "screenshots"
 WIDTHS = (1280, 390)
 SCHEMES = ("light", "dark")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 # Names of URLs; `jobs:detail` gets the sample job's UID.
 PAGES = (
     "overview",
@@ -44,7 +41,7 @@ PAGES = (
 
 def main() -> int:
     """Take all pictures; return how many pages have a problem."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium = find_chromium()
     if chromium is None:
         sys.exit("Chromium is not installed (Debian: apt-get install chromium)")
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -52,10 +49,8 @@ def main() -> int:
         demo = start_demo(Path(folder) / "demo")
         try:
             addresses = prepare(demo)
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+            with running_browser(chromium) as browser:
                 problems = take(browser, demo, addresses)
-                browser.close()
         finally:
             stop_demo(demo)
     print(f"{len(list(FOLDER.glob('*.png')))} pictures in {FOLDER}")
@@ -113,7 +108,7 @@ def take(browser: Browser, demo: RunningDemo, addresses: dict[str, str]) -> list
             page.on("pageerror", lambda error, said=said: said.append(str(error)))
             page.goto(demo.dashboard)
             shoot(page, f"login-{width}-{scheme}")
-            sign_in(page, demo)
+            signed_in(page, demo)
             for name, address in addresses.items():
                 picture = f"{name.replace(':', '-')}-{width}-{scheme}"
                 page.goto(demo.dashboard.rstrip("/") + address)
@@ -130,13 +125,6 @@ def take(browser: Browser, demo: RunningDemo, addresses: dict[str, str]) -> list
 
 def shoot(page: Page, name: str) -> None:
     page.screenshot(path=FOLDER / f"{name}.png", full_page=True)
-
-
-def sign_in(page: Page, demo: RunningDemo) -> None:
-    page.get_by_label("User name").fill("admin")
-    page.get_by_label("Password").fill(demo.password)
-    page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("heading", name="Overview").wait_for()
 
 
 if __name__ == "__main__":

@@ -4,43 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.browsing import signed_in
 from tests.e2e.running_demo import EXAMPLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
     from tests.e2e.running_demo import RunningDemo
-
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield running
-        running.close()
-
-
-def signed_in(page: Page, demo: RunningDemo) -> None:
-    page.goto(demo.dashboard)
-    page.get_by_label("User name").fill("admin")
-    page.get_by_label("Password").fill(demo.password)
-    page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("heading", name="Overview").wait_for()
 
 
 def test_a_job_shows_as_running_within_five_seconds_without_a_reload(

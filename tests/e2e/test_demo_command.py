@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.e2e.running_demo import EXAMPLES, ROOT, eventually, start_demo, stop_demo
+
+PROCESSES = (
+    "run_devcluster",
+    "run_kubelet",
+    "partitions.vipu.server",
+    "run_vipu_proxy",
+    "run_operator",
+    "bin/postgres",
+    "run_web",
+    "run_prober",
+    "celery",
+)
 
 
 def children_of(pid: int) -> set[int]:
@@ -30,9 +43,10 @@ def test_a_second_start_resumes_where_the_first_was_stopped(
     first = start_demo(tmp_path / "state")
     first.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
     eventually(lambda: first.status("ipujob-sample") == "Running", "Running", 30)
+    first.wait_until_recording()
     uid, password = first.job("ipujob-sample")["metadata"]["uid"], first.password
     children = children_of(first.process.pid)
-    assert len(children) == 7
+    assert len(children) == len(PROCESSES)
     assert stop_demo(first) == 0
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 
@@ -46,6 +60,25 @@ def test_a_second_start_resumes_where_the_first_was_stopped(
         assert second.stats()["total"]["used"] == 0
     finally:
         stop_demo(second)
+
+
+def test_every_process_that_is_killed_comes_back_and_jobs_run_again(
+    needs_kubectl: None, tmp_path: Path
+) -> None:
+    demo = start_demo(tmp_path / "state")
+    try:
+        demo.wait_until_recording()
+        victims = {marker: demo.pid_of(marker) for marker in PROCESSES}
+        for pid in victims.values():
+            os.kill(pid, signal.SIGKILL)
+        for marker, pid in victims.items():
+            eventually(lambda: demo.find_pid(marker) not in {None, pid}, f"{marker} again", 60)  # noqa: B023
+        eventually(lambda: demo.try_kubectl("get", "ipujobs").returncode == 0, "the API", 60)
+        demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+        eventually(lambda: demo.status("ipujob-sample") == "Running", "Running", 60)
+        assert demo.process.poll() is None
+    finally:
+        stop_demo(demo)
 
 
 def test_a_taken_port_is_named_and_the_next_one_used(needs_kubectl: None, tmp_path: Path) -> None:
