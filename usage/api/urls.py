@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 app_name = "usage-api"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("usage/summary", SummaryView.as_view(), name="summary"),
-    path("usage/series", SeriesView.as_view(), name="series"),
-    path("usage/lifetimes", LifetimeList.as_view(), name="lifetimes"),
-    path("usage/faults", FaultList.as_view(), name="faults"),
-    path("usage/gaps", GapList.as_view(), name="gaps"),
+    path("summary", SummaryView.as_view(), name="summary"),
+    path("series", SeriesView.as_view(), name="series"),
+    path("lifetimes", LifetimeList.as_view(), name="lifetimes"),
+    path("faults", FaultList.as_view(), name="faults"),
+    path("gaps", GapList.as_view(), name="gaps"),
     *API,
 ]
