@@ -58,7 +58,7 @@ def _record(
         JobState.RESTARTING,
         restart_at=now + timedelta(seconds=again.pause_seconds),
         counted=again.is_counted,
-    ).after(end)
+    ).after(end, now)
 
 
 def _with_limit(end: End, spec: JobSpec, record: InstanceRecord) -> End:

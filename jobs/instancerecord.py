@@ -78,9 +78,13 @@ class InstanceRecord:
             last_exit=self.last_exit,
         )
 
-    def after(self, end: End) -> InstanceRecord:
-        """With `end` as what ended the attempt before."""
-        last: Manifest = {"attempt": self.attempt - 1, "reason": end.reason.value}
+    def after(self, end: End, now: datetime) -> InstanceRecord:
+        """With `end` as what ended the attempt before, at `now`."""
+        last: Manifest = {
+            "attempt": self.attempt - 1,
+            "at": format_time(now),
+            "reason": end.reason.value,
+        }
         if end.exit_code is not None:
             last["exitCode"] = end.exit_code
         return replace(self, last_exit=last | {"message": end.message})

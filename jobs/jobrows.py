@@ -206,6 +206,10 @@ def _attempts(status: Manifest, created: datetime, current: Manifest) -> Iterato
     for entry in _list(status.get("instances")):
         found = _mapping(entry)
         attempt = _count(found.get("attempt"))
+        last = _mapping(found.get("lastExit"))
+        ended = parse_time(_text(last.get("at")))
+        if ended is not None:
+            yield _last_attempt(_count(found.get("index")), last, first, ended)
         outcome = _text(found.get("state")) or JobState.PENDING.value
         yield Attempt(
             instance=_count(found.get("index")),
@@ -213,9 +217,25 @@ def _attempts(status: Manifest, created: datetime, current: Manifest) -> Iterato
             outcome=outcome,
             reason=_text(found.get("reason")),
             exit_code=_exit_code(found.get("exitCode")),
-            began_at=later if attempt else first,
+            began_at=(ended or later) if attempt else first,
             ended_at=completed or later if outcome in _ENDED else None,
         )
+
+
+def _last_attempt(instance: int, last: Manifest, first: datetime, ended: datetime) -> Attempt:
+    """How the attempt before the current one ended; when it began is known from then."""
+    code = _exit_code(last.get("exitCode"))
+    attempt = _count(last.get("attempt"))
+    outcome = JobState.COMPLETED if code == 0 else JobState.FAILED
+    return Attempt(
+        instance=instance,
+        attempt=attempt,
+        outcome=outcome.value,
+        reason=_text(last.get("reason")),
+        exit_code=code,
+        began_at=ended if attempt else first,
+        ended_at=ended,
+    )
 
 
 def _current(status: Manifest) -> Manifest:

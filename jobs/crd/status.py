@@ -121,6 +121,7 @@ def _instance() -> Schema:
                 "description": "How the attempt before the current one ended.",
                 "properties": {
                     "attempt": _integer("Which attempt it was."),
+                    "at": _time("When it ended."),
                     "reason": _text("Why it ended, in one word."),
                     "exitCode": _integer("The exit code that decided it, where one did."),
                     "message": _text("Why it ended, in a sentence."),

@@ -198,6 +198,15 @@ def test_the_cause_of_a_wait_is_kept() -> None:
     assert one.message == verdict.message
 
 
+def test_a_restart_tells_how_the_attempt_before_ended() -> None:
+    last = {"attempt": 0, "at": "2026-03-01T12:00:05Z", "reason": "IPUJobFailed", "exitCode": 3}
+    entry = {"index": 1, "attempt": 1, "state": "Restarting", "lastExit": last}
+    first, second = row({"startTime": "2026-03-01T12:00:00Z", "instances": [entry]}).attempts
+    assert (first.instance, first.attempt, first.outcome, first.exit_code) == (1, 0, "Failed", 3)
+    assert (first.began_at, first.ended_at) == (at(0), at(5))
+    assert (second.attempt, second.outcome, second.began_at) == (1, "Restarting", at(5))
+
+
 def test_attempts_end_with_the_job_and_later_ones_begin_with_its_state() -> None:
     status = status_through(
         (1, JobState.PENDING),

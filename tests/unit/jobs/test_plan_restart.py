@@ -112,6 +112,7 @@ def test_a_restart_is_decided_alone_with_its_evidence() -> None:
             "restartAt": "2026-03-01T12:00:10Z",
             "lastExit": {
                 "attempt": 0,
+                "at": "2026-03-01T12:00:00Z",
                 "reason": "IPUJobFailed",
                 "exitCode": 3,
                 "message": "sample-launcher has exited with code 3",
