@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 import signal
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from django.conf import settings
 
 from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
+from ipuhub.kube.token import FixedToken, TokenSource
+from ipuhub.recorders import JobsAndPartitions, TrackerPlace
 from ipuhub.recording import metrics
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
+from partitions.proxyclient import ProxyClient
 from usage.podrecorder import PodRecorder, PodSelection
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from ipuhub.recording.recorder import Recorder
 
 log = structlog.get_logger(__name__)
+PROXY_AUDIENCE: Final = "ipuhub-proxy"
 
 
 def utc_now() -> datetime:
@@ -32,9 +36,25 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def build_recorders() -> list[Recorder[Any]]:
+def build_recorders(parts: JobsAndPartitions) -> list[Recorder[Any]]:
     """What the prober records, by the settings."""
-    return [PodRecorder(pod_selection())]
+    return [PodRecorder(pod_selection()), parts.jobs, parts.partitions]
+
+
+def build_parts(client: KubeClient, proxy: ProxyClient) -> JobsAndPartitions:
+    """What it takes to record jobs, partitions and capacity, by the settings."""
+    place = TrackerPlace(
+        settings.NAMESPACE, settings.TRACKER_CONFIGMAP, settings.CAPACITY_POLL_SECONDS
+    )
+    return JobsAndPartitions(client, proxy, database(), utc_now, place)
+
+
+def build_proxy(client: KubeClient) -> ProxyClient:
+    """The V-IPU Proxy, with a given token or one requested for the own service account."""
+    if settings.SERVICE_ACCOUNT and not settings.PROXY_TOKEN:
+        source = TokenSource(client, settings.SERVICE_ACCOUNT, PROXY_AUDIENCE)
+        return ProxyClient(settings.PROXY_URL, source)
+    return ProxyClient(settings.PROXY_URL, FixedToken(settings.PROXY_TOKEN))
 
 
 def pod_selection() -> PodSelection:
@@ -49,15 +69,18 @@ def pod_selection() -> PodSelection:
 class Prober:
     """Runs one recording for each recorder, on one connection pool to the API server."""
 
-    def __init__(self, client: KubeClient, health: Health) -> None:
+    def __init__(self, client: KubeClient, proxy: ProxyClient, health: Health) -> None:
+        self._parts = build_parts(client, proxy)
         self._recordings = [
             Recording(client, recorder, database(), health, utc_now, recording_options())
-            for recorder in build_recorders()
+            for recorder in build_recorders(self._parts)
         ]
+        tracker = self._recordings[-1]
+        self._parts.partitions.known_until = lambda: tracker.committed_until
 
     async def run(self) -> None:
         """Record until cancelled. One that another prober took over ends; the rest goes on."""
-        async with asyncio.TaskGroup() as group:
+        async with self._parts.running(), asyncio.TaskGroup() as group:
             for recording in self._recordings:
                 group.create_task(recording.run())
         # Ending would only make somebody start this process again, to take everything back.
@@ -66,8 +89,9 @@ class Prober:
 
     async def list_once(self) -> None:
         """Commit one full list for each recorder. Raises ApiError."""
-        for recording in self._recordings:
-            await recording.list_once("only listed, by run_prober --once")
+        async with self._parts.running():
+            for recording in self._recordings:
+                await recording.list_once("only listed, by run_prober --once")
 
 
 def database() -> dict[str, Any]:
@@ -90,7 +114,8 @@ async def run_prober(config: ClusterConfig, *, once: bool) -> None:
     health = Health()
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(KubeClient(config, user_agent="ipuhub-prober"))
-        prober = Prober(client, health)
+        proxy = await stack.enter_async_context(build_proxy(client))
+        prober = Prober(client, proxy, health)
         if once:
             await prober.list_once()
             return

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+import structlog
 
 from ipuhub.namespacegroups import NamespaceGroups
 from jobs.recorder import JobRecorder
@@ -15,7 +17,7 @@ from partitions.capacitypoll import CapacityPoll
 from partitions.recorder import Owner, PartitionRecorder, recorded_of, store_capacity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from datetime import datetime
     from typing import TypeVar
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+log = structlog.get_logger(__name__)
 _OWNERS = 'SELECT uid, "group", "user" FROM jobs_jobrecord WHERE uid = ANY(%s)'
 
 
@@ -59,12 +62,20 @@ class JobsAndPartitions:
         self.partitions.released = self.acknowledger.wake
         self.capacity = CapacityPoll(proxy, self._store_capacity, clock, place.capacity_seconds)
 
-    async def run(self) -> None:
-        """Follow the namespaces, acknowledge tombstones and poll capacity, until cancelled."""
+    @asynccontextmanager
+    async def running(self, patience_seconds: float = 10.0) -> AsyncIterator[None]:
+        """Follow the namespaces, acknowledge tombstones and poll capacity meanwhile.
+
+        Begins when the namespaces are known, or after `patience_seconds` without them.
+        """
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.groups.run())
-            group.create_task(self.acknowledger.run())
-            group.create_task(self.capacity.run())
+            works = (self.groups.run(), self.acknowledger.run(), self.capacity.run())
+            tasks = [group.create_task(work) for work in works]
+            if not await self.groups.wait_known(patience_seconds):
+                log.warning("namespaces are not known: each counts as its own group for now")
+            yield
+            for task in tasks:
+                task.cancel()
 
     def _owners_of(
         self, cursor: psycopg.Cursor[Any], jobs: Sequence[tuple[str, str]]

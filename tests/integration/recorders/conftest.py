@@ -48,9 +48,7 @@ class Prober:
     recordings: list[Recording[Any]]
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.parts.run())
-            await self.parts.groups.wait_known(10)
+        async with self.parts.running(), asyncio.TaskGroup() as group:
             for recording in self.recordings:
                 group.create_task(recording.run())
 
