@@ -50,7 +50,7 @@ def _job_page(partition: PartitionLifetime) -> str:
 
 def _freshness(_request: HttpRequest) -> dict[str, Any]:
     now = timezone.now()
-    return {"freshness": freshness("partitions", now)}
+    return {"freshness": freshness("tracker", now)}
 
 
 COLUMNS = (

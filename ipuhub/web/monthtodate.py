@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 
@@ -33,7 +32,7 @@ def ipu_hours(scope: Scope, now: datetime) -> str:
         return kept[1]
     if len(_kept) >= _KEPT_SCOPES:
         _kept.clear()
-    held = month_to_date(scope, now, ZoneInfo(settings.TIME_ZONE))
+    held = month_to_date(scope, now, settings.REPORT_ZONE)
     amount = held.micro_ipu_seconds
     text = f"{Decimal(amount) / _MICRO_IPU_HOUR:,.1f}" if amount else ""
     _kept[scope.namespaces] = (now, text)

@@ -154,7 +154,7 @@ def test_the_page_asks_few_questions(
     who: str,
 ) -> None:
     client: Any = request.getfixturevalue(who)
-    checkpoint("partitions", NOON)
+    checkpoint("tracker", NOON)
     with django_assert_max_num_queries(8):
         assert client.get(PAGE).status_code == 200
 
