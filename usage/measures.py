@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 
 HOUR: Final = 3600
 GIB: Final = 2**30
-_PLACES: Final = Decimal("0.00001")
 
 
 def hours(amount: int, unit: int = 1) -> Decimal:
     """Return `amount` unit-seconds in hours with five decimals."""
-    whole, rest = divmod(abs(amount) * 10**5, unit * HOUR)
+    whole, rest = divmod(amount * 10**5, unit * HOUR)
     rounded = whole + (2 * rest >= unit * HOUR)
-    return Decimal(rounded if amount >= 0 else -rounded).scaleb(-5).quantize(_PLACES)
+    return Decimal(f"{rounded}e-5")  # from text: exact, whatever the context's precision
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,57 @@
+"""A deterministic history for the page bench: jobs, partitions and pods of the last 60 days.
+
+20 groups, 500 users, 4 components, 8 instance types, 40 namespaces; one pod in 20 runs for days,
+one in 5,000 still runs; ten pods a job. Written by one INSERT ... SELECT each, so that a million
+rows take seconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+DAYS = 60
+
+_PODS = """
+INSERT INTO usage_podlifetime (uid, cluster_uid, namespace, pod_name, node, claim, component,
+  component_name, "group", "user", user_verified, instance_type, job_uid, role, partition,
+  cpu_millicores, memory_bytes, gpus, accelerators, micro_ipus, phase, reason, created_at,
+  scheduled_at, started_at, finished_at, end_source, estimated, uncertainty_seconds, updated_at)
+SELECT md5('pod' || n)::uuid::text, 'bench', 'ns-' || u %% 40, 'pod-' || n, 'node-' || n %% 64,
+  CASE WHEN c = 0 THEN 'operator' ELSE 'annotation' END,
+  (ARRAY['ipujob', 'notebook', 'job', 'app'])[c + 1], 'work-' || n / 10,
+  'group-' || u %% 20, 'user-' || u, n %% 7 > 0, 'type-' || (u + n) %% 2 + c * 2,
+  CASE WHEN c = 0 THEN md5('job' || n / 10)::uuid::text ELSE '' END,
+  CASE WHEN n %% 10 = 0 THEN 'launcher' ELSE 'worker' END, '',
+  (n %% 16 + 1) * 500, (n %% 32 + 1) * 1073741824::bigint, n %% 3, '{}',
+  CASE WHEN c = 0 THEN (n %% 10) * 1000000 ELSE 0 END,
+  CASE WHEN n %% 5000 = 0 THEN 'Running' ELSE 'Succeeded' END, '',
+  began, began, began, CASE WHEN n %% 5000 > 0 THEN least(began + took, %(now)s) END,
+  'event', n %% 50 = 0, 0, %(now)s
+FROM (SELECT n, u, (n / 10) %% 4 AS c,
+        date_trunc('second', %(now)s - n * (interval '60 days' / %(rows)s)) AS began,
+        interval '1 second' * (CASE WHEN n %% 20 = 0 THEN n %% 300000 ELSE n %% 7200 END) AS took
+      FROM (SELECT n, (n / 40 * 7919) %% 500 AS u
+            FROM generate_series(1, %(rows)s) AS n) AS numbers) AS pods
+"""
+_PARTITIONS = """
+INSERT INTO partitions_partitionlifetime (key, cluster_uid, shard, job_uid, namespace, job_name, instance,
+  attempt, partition, controller, size, phase, reason, message, "group", "user", reserved_at,
+  active_at, released_at, estimated, uncertainty_seconds, updated_at)
+SELECT 'k' || n, 'bench', '', md5('job' || n)::uuid::text, 'ns-' || u %% 40, 'work-' || n, 0, 0,
+  'p-work-' || n, 'vipu-' || n %% 4, (ARRAY[1, 2, 4, 8, 16])[n %% 5 + 1], 'released', '', '',
+  'group-' || u %% 20, 'user-' || u, began, began,
+  least(began + interval '1 second' * (n %% 7200), %(now)s), false, 0, %(now)s
+FROM (SELECT n, n * 7919 %% 500 AS u,
+        date_trunc('second', %(now)s - n * (interval '60 days' / %(rows)s)) AS began
+      FROM generate_series(1, %(rows)s) AS n) AS held
+"""
+
+
+def fill(cursor: Any, *, pods: int, jobs: int, now: datetime) -> None:
+    """Write `pods` lifetimes and `jobs` partition holdings that end at or before `now`."""
+    cursor.execute(_PODS, {"rows": pods, "now": now})
+    cursor.execute(_PARTITIONS, {"rows": jobs, "now": now})
+    cursor.execute("ANALYZE usage_podlifetime, partitions_partitionlifetime")

@@ -1,0 +1,122 @@
+"""A window is taken apart into day sums and stretches that overlap nowhere and miss nothing."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from usage.parts import Coverage, days_to_sum, runs, split
+from usage.windows import Window, day_begin, step_begins
+
+if TYPE_CHECKING:
+    from usage.parts import Parts
+
+UTC_ZONE, BERLIN = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin")
+ZONES = [UTC_ZONE, BERLIN, ZoneInfo("Asia/Kolkata"), ZoneInfo("America/New_York")]
+SUMMED = Coverage("UTC", date(2026, 11, 21))
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def summed_days(parts: Parts) -> list[date]:
+    return [each.day for each in parts.days]
+
+
+def test_whole_days_are_taken_from_their_sums_and_the_edges_are_not() -> None:
+    parts = split([at("2026-11-01T12:00")], at("2026-11-04T06:00"), UTC_ZONE, SUMMED)
+    assert summed_days(parts) == [date(2026, 11, 2), date(2026, 11, 3)]
+    assert [(s.bounds[0], s.bounds[-1]) for s in parts.stretches] == [
+        (at("2026-11-01T12:00"), at("2026-11-02")),
+        (at("2026-11-04"), at("2026-11-04T06:00")),
+    ]
+
+
+def test_a_day_with_a_change_is_added_up_from_its_pods() -> None:
+    cover = Coverage("UTC", date(2026, 11, 21), ((date(2026, 11, 2), date(2026, 11, 3)),))
+    parts = split([at("2026-11-01")], at("2026-11-05"), UTC_ZONE, cover)
+    assert summed_days(parts) == [date(2026, 11, 1), date(2026, 11, 4)]
+
+
+def test_a_change_without_an_end_spoils_all_later_days() -> None:
+    cover = Coverage("UTC", date(2026, 11, 21), ((date(2026, 11, 3), None),))
+    parts = split([at("2026-11-01")], at("2026-11-05"), UTC_ZONE, cover)
+    assert summed_days(parts) == [date(2026, 11, 1), date(2026, 11, 2)]
+
+
+def test_a_utc_day_of_change_spoils_both_local_days_it_lies_in() -> None:
+    cover = Coverage("Asia/Kolkata", date(2026, 11, 21), ((date(2026, 11, 2), date(2026, 11, 2)),))
+    zone = ZoneInfo("Asia/Kolkata")
+    good = [day for day in range(1, 5) if cover.has(date(2026, 11, day), zone)]
+    assert good == [1, 4]
+
+
+def test_sums_of_another_zone_are_of_no_use() -> None:
+    parts = split([at("2026-11-01")], at("2026-11-05"), BERLIN, SUMMED)
+    assert not parts.days
+
+
+def test_hours_are_never_taken_from_days() -> None:
+    window = Window.of(at("2026-11-01"), at("2026-11-03"), at("2026-12-01"))
+    parts = split(step_begins(window, "hour", UTC_ZONE), window.until, UTC_ZONE, SUMMED)
+    assert not parts.days
+    assert sum(len(s.buckets) for s in parts.stretches) == 48
+
+
+def test_days_to_sum_are_those_before_today_that_are_new_or_changed() -> None:
+    cover = Coverage("UTC", date(2026, 11, 3), ((date(2026, 11, 1), date(2026, 11, 1)),))
+    days = days_to_sum(cover, date(2026, 11, 1), at("2026-11-05T01:00"), UTC_ZONE)
+    assert days == [date(2026, 11, n) for n in (1, 3, 4)]
+    assert runs(days) == [(days[0], days[0]), (days[1], days[2])]
+
+
+dirt_pairs = st.tuples(st.integers(-3, 45), st.none() | st.integers(0, 5)).map(
+    lambda pair: (
+        date(2026, 10, 1) + timedelta(days=pair[0]),
+        None if pair[1] is None else date(2026, 10, 1) + timedelta(days=pair[0] + pair[1]),
+    )
+)
+
+
+@given(
+    zone=st.sampled_from(ZONES),
+    same_zone=st.booleans(),
+    dirt=st.lists(dirt_pairs, max_size=12),
+    begin=st.integers(0, 20 * 86_400),
+    length=st.integers(1, 30 * 86_400),
+    step=st.sampled_from(["hour", "day", "week", "month"]),
+)
+def test_the_parts_cover_each_second_once_and_in_its_own_step(
+    zone: ZoneInfo,
+    same_zone: bool,
+    dirt: list[tuple[date, date | None]],
+    begin: int,
+    length: int,
+    step: str,
+) -> None:
+    cover = Coverage(zone.key if same_zone else "Asia/Tokyo", date(2026, 10, 25), tuple(dirt))
+    first = at("2026-10-01") + timedelta(seconds=begin)
+    window = Window.of(first, first + timedelta(seconds=length), at("2027-01-01"))
+    begins = step_begins(window, step, zone)
+    parts = split(begins, window.until, zone, cover)
+    found = [
+        (day_begin(d.day, zone), day_begin(d.day + timedelta(days=1), zone), d.bucket, d.opens)
+        for d in parts.days
+    ]
+    for stretch in parts.stretches:
+        ends = stretch.bounds[1:]
+        found += list(zip(stretch.bounds, ends, stretch.buckets, stretch.opens, strict=False))
+    found.sort()
+    assert found[0][0] == window.begin
+    assert found[-1][1] == window.until
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(found))
+    limits = [*begins, window.end]
+    for start, end, bucket, opens in found:
+        assert limits[bucket] <= start < end <= limits[bucket + 1]
+        assert opens == (start == limits[bucket])
