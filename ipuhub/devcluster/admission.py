@@ -9,6 +9,8 @@ from ipuhub.devcluster.crds import CRDS, check_crd_update
 from ipuhub.devcluster.fielderror import forbidden, invalid
 from ipuhub.devcluster.kindrules import KIND_RULES
 from ipuhub.devcluster.pods import check_pod, check_pod_update, default_new_pod, default_pod
+from ipuhub.devcluster.webhookmatch import MUTATING, VALIDATING
+from ipuhub.devcluster.webhookrules import default_mutating, default_validating, webhook_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -138,8 +140,12 @@ _ALWAYS: Final[dict[str, Callable[[Body], None]]] = {
     f"rolebindings.{_RBAC_GROUP}": _default_binding,
     f"clusterrolebindings.{_RBAC_GROUP}": _default_binding,
     "customresourcedefinitions.apiextensions.k8s.io": _default_crd,
+    MUTATING: default_mutating,
+    VALIDATING: default_validating,
 }
 _CHECKS: Final[dict[str, Callable[[Body], Iterable[FieldError]]]] = {
     "pods": check_pod,
     **KIND_RULES,
+    MUTATING: webhook_faults,
+    VALIDATING: webhook_faults,
 }

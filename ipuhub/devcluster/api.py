@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
+    from ipuhub.devcluster.admitted import Admitted
     from ipuhub.devcluster.auth import Authenticator
     from ipuhub.devcluster.objects import Objects
     from ipuhub.devcluster.paths import ResourcePath
@@ -83,6 +84,7 @@ class Api:
     store: Store
     registry: Registry
     objects: Objects
+    admitted: Admitted
     watchers: Watchers
     authenticator: Authenticator
     clock: Callable[[], datetime]
@@ -150,6 +152,7 @@ def _refusal(error: StatusError) -> web.Response:
     response = web.Response(
         body=orjson.dumps(error.body()), status=error.code, content_type="application/json"
     )
+    handlers_read.add_warnings(response, error.warnings)
     seconds = error.details.get("retryAfterSeconds")
     if seconds:
         response.headers["Retry-After"] = str(seconds)

@@ -15,6 +15,7 @@ from ipuhub.devcluster.metadata import format_time
 from ipuhub.devcluster.requests import read_typed
 from ipuhub.devcluster.status import bad_request, conflict, invalid, not_found
 from ipuhub.devcluster.users import User
+from ipuhub.devcluster.webhookreview import user_info
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -69,7 +70,7 @@ async def review_token(api: Api, request: ApiRequest) -> web.StreamResponse:
     status: Body = {"user": {}, "error": "invalid bearer token"}
     if found is not None:
         user, audiences = found
-        status = {"authenticated": True, "user": _user_info(user), "audiences": audiences}
+        status = {"authenticated": True, "user": user_info(user), "audiences": audiences}
     return _reviewed(request, body, status)
 
 
@@ -105,7 +106,7 @@ async def review_own_rules(api: Api, request: ApiRequest) -> web.StreamResponse:
 async def review_self(_api: Api, request: ApiRequest) -> web.StreamResponse:
     """POST of a SelfSubjectReview: who am I?"""
     body = await _read_review(request)
-    return _reviewed(request, body, {"userInfo": _user_info(request.user)})
+    return _reviewed(request, body, {"userInfo": user_info(request.user)})
 
 
 async def _read_review(request: ApiRequest) -> Body:
@@ -150,10 +151,3 @@ def _bound_object(api: Api, request: ApiRequest, reference: Body | None) -> Item
         )
         raise conflict(kind, name, why)
     return item
-
-
-def _user_info(user: User) -> Body:
-    info: Body = {"username": user.name, "groups": list(user.groups)}
-    if user.extra:
-        info["extra"] = dict(user.extra)
-    return {**info, "uid": user.uid} if user.uid else info

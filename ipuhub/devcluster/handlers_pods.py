@@ -27,7 +27,9 @@ _CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Suc
 
 async def bind(api: Api, request: ApiRequest) -> web.StreamResponse:
     """POST of a Binding: the pod belongs to a node from now on."""
+    options = write_options(request.query)
     body = await read_typed(request.http, "v1", "Binding")
+    body = await api.admitted.admit(request, body, options)
     name = request.path.name or body.get("metadata", {}).get("name", "")
     node = (body.get("target") or {}).get("name", "")
     if not node:
@@ -52,13 +54,14 @@ async def bind(api: Api, request: ApiRequest) -> web.StreamResponse:
         return pod
 
     target = Target(PODS, request.path.namespace, name, "binding")
-    api.objects.update(target, assign, write_options(request.query))
+    api.objects.update(target, assign, options)
     return answer(orjson.dumps({**_CREATED, "code": 201}), request.http, code=201)
 
 
 async def evict(api: Api, request: ApiRequest) -> web.StreamResponse:
     """POST of an Eviction: a deletion with the options inside it."""
     body = await read_typed(request.http, "policy/v1", "Eviction")
+    body = await api.admitted.admit(request, body, write_options(request.query))
     options = parse_delete_options(body.get("deleteOptions") or {}, request.query)
     api.objects.delete(PODS, request.path.namespace, request.path.name, options)
     return answer(orjson.dumps({**_CREATED, "code": 201}), request.http, code=201)

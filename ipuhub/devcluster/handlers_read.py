@@ -78,6 +78,14 @@ def answer(data: bytes, request: web.Request, *, code: int = 200) -> web.Respons
     return response
 
 
+def add_warnings(response: web.Response, sentences: list[str]) -> None:
+    """Add a Warning header per sentence."""
+    for sentence in sentences:
+        line = " ".join(sentence.split())  # a header has no second line
+        quoted = line.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
+
+
 async def get_object(api: Api, request: ApiRequest) -> web.StreamResponse:
     """GET of one object."""
     item = api.objects.get(request.kind, request.path.namespace, request.path.name)

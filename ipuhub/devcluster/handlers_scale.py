@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from ipuhub.devcluster.admitted import Face
 from ipuhub.devcluster.builtin import decode_error
-from ipuhub.devcluster.handlers_read import answer
+from ipuhub.devcluster.handlers_read import add_warnings, answer
 from ipuhub.devcluster.handlers_write import read_patch, target_of
 from ipuhub.devcluster.objects import Target
 from ipuhub.devcluster.patch import PatchError, apply_patch
@@ -38,7 +39,7 @@ async def get_scale(api: Api, request: ApiRequest) -> web.StreamResponse:
 async def replace_scale(api: Api, request: ApiRequest) -> web.StreamResponse:
     """PUT: another number of replicas."""
     scale = await read_object(request.http)
-    return _write(api, request, lambda _shown: scale)
+    return await _write(api, request, lambda _shown: scale)
 
 
 async def patch_scale(api: Api, request: ApiRequest) -> web.StreamResponse:
@@ -51,34 +52,46 @@ async def patch_scale(api: Api, request: ApiRequest) -> web.StreamResponse:
         except PatchError as error:
             raise StatusError(error.status, error.reason, error.message) from error
 
-    return _write(api, request, change)
+    return await _write(api, request, change)
 
 
-def _write(api: Api, request: ApiRequest, change: Any) -> web.Response:
+async def _write(api: Api, request: ApiRequest, change: Any) -> web.Response:
     paths, target = _paths(api, request), target_of(request)
+
+    def apply(old: Body, scale: Body) -> Body:
+        _set(old, paths["specReplicasPath"], _replicas(scale, target.name))
+        return old
 
     def scale_object(old: Body) -> Body:
         scale = change(_scale_of(paths, old))
-        wrong = decode_error("autoscaling/v1", "Scale", scale)
-        if wrong:
-            raise bad_request(f"Scale cannot be handled: {wrong}")
+        _replicas(scale, target.name)  # refuses what is no Scale
         version = (scale.get("metadata") or {}).get("resourceVersion")
         if version and version != old["metadata"]["resourceVersion"]:
             raise conflict(request.kind, target.name)
-        replicas = (scale.get("spec") or {}).get("replicas", 0)
-        if replicas < 0:
-            raise StatusError(
-                422,
-                "Invalid",
-                f'Scale.autoscaling "{target.name}" is invalid: spec.replicas: Invalid value: '
-                f"{replicas}: must be greater than or equal to 0",
-            )
-        _set(old, paths["specReplicasPath"], replicas)
-        return old
+        return apply(old, scale)
 
     whole = Target(target.kind, target.namespace, target.name)
-    item = api.objects.update(whole, scale_object, write_options(request.query))
-    return answer(orjson.dumps(_scale_of(paths, item.body)), request.http)
+    options = write_options(request.query)
+    face = Face(lambda body: _scale_of(paths, body), apply)
+    item = await api.admitted.update(request, whole, scale_object, options, face)
+    response = answer(orjson.dumps(_scale_of(paths, item.body)), request.http)
+    add_warnings(response, options.warnings)
+    return response
+
+
+def _replicas(scale: Body, name: str) -> int:
+    wrong = decode_error("autoscaling/v1", "Scale", scale)
+    if wrong:
+        raise bad_request(f"Scale cannot be handled: {wrong}")
+    replicas = int((scale.get("spec") or {}).get("replicas", 0))
+    if replicas < 0:
+        raise StatusError(
+            422,
+            "Invalid",
+            f'Scale.autoscaling "{name}" is invalid: spec.replicas: Invalid value: '
+            f"{replicas}: must be greater than or equal to 0",
+        )
+    return replicas
 
 
 def _paths(api: Api, request: ApiRequest) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -9,7 +10,7 @@ import orjson
 from ipuhub.devcluster.builtin import merge_keys
 from ipuhub.devcluster.deletion import parse_delete_options
 from ipuhub.devcluster.eventkinds import to_stored, to_version
-from ipuhub.devcluster.handlers_read import answer, render
+from ipuhub.devcluster.handlers_read import add_warnings, answer, render
 from ipuhub.devcluster.objects import Target
 from ipuhub.devcluster.patch import PatchError, apply_patch
 from ipuhub.devcluster.requests import (
@@ -44,13 +45,16 @@ _MADE_BY_PUT = {
 }
 
 
+class _GoneError(Exception):
+    """An object of a collection is not there any more."""
+
+
 async def create_object(api: Api, request: ApiRequest) -> web.StreamResponse:
     """POST to a collection."""
     body = await read_object(request.http)
     check_type(request.kind, body)
     options = write_options(request.query)
-    stored = to_stored(request.kind, body)
-    item = api.objects.create(request.kind, request.path.namespace, stored, options)
+    item = await api.admitted.create(request, to_stored(request.kind, body), options)
     return written(api, request, item, options, code=201)
 
 
@@ -63,9 +67,12 @@ async def replace_object(api: Api, request: ApiRequest) -> web.StreamResponse:
     if request.kind.resource_name in _MADE_BY_PUT and not path.subresource:
         present = api.store.get(request.kind.storage_key, path.namespace, path.name)
         if present is None and stored["metadata"].get("name") == path.name:
-            item = api.objects.create(request.kind, path.namespace, stored, options)
+            item = await api.admitted.create(request, stored, options)
             return written(api, request, item, options, code=201)
-    item = api.objects.update(target_of(request), lambda _old: stored, options)
+    sent = orjson.dumps(stored)  # each attempt starts from it
+    item = await api.admitted.update(
+        request, target_of(request), lambda _old: orjson.loads(sent), options
+    )
     return written(api, request, item, options)
 
 
@@ -88,7 +95,7 @@ async def patch_object(api: Api, request: ApiRequest) -> web.StreamResponse:
         check_type(kind, new)
         return to_stored(kind, new)
 
-    item = api.objects.update(target_of(request), change, options)
+    item = await api.admitted.update(request, target_of(request), change, options)
     return written(api, request, item, options)
 
 
@@ -96,7 +103,8 @@ async def delete_object(api: Api, request: ApiRequest) -> web.StreamResponse:
     """DELETE of one object."""
     options = await read_delete_options(request)
     path = request.path
-    item, is_gone = api.objects.delete(request.kind, path.namespace, path.name, options)
+    key = (path.namespace if request.kind.namespaced else "", path.name)
+    item, is_gone = await api.admitted.delete(request, key, options)
     if is_gone and request.kind.resource_name not in _RETURNS_DELETED:
         status = success(request.kind, path.name, item.body["metadata"]["uid"])
         return answer(orjson.dumps(status), request.http)
@@ -110,11 +118,24 @@ async def delete_collection(api: Api, request: ApiRequest) -> web.StreamResponse
     bodies = []
     for item in api.store.items(kind.storage_key, request.path.namespace):
         if matches is None or matches(item.body):
-            last, _ = api.objects.delete(kind, *item.key, options)
-            bodies.append(to_version(kind, last.body))
+            with suppress(_GoneError):
+                bodies.append(to_version(kind, await _delete_one(api, request, item, options)))
     head = {"kind": kind.list_name, "apiVersion": kind.api_version}
     metadata = {"resourceVersion": str(api.store.revision)}
     return answer(orjson.dumps({**head, "metadata": metadata, "items": bodies}), request.http)
+
+
+async def _delete_one(
+    api: Api, request: ApiRequest, item: Item, options: DeleteOptions
+) -> dict[str, Any]:
+    """Delete one object of a collection; _GoneError where somebody else was quicker."""
+    try:
+        last, _ = await api.admitted.delete(request, item.key, options)
+    except StatusError as error:
+        if error.code == 404:
+            raise _GoneError from error
+        raise
+    return last.body
 
 
 def target_of(request: ApiRequest) -> Target:
@@ -128,9 +149,7 @@ def written(
 ) -> web.Response:
     """Answer with the object, and with a Warning header per thing to say."""
     response = answer(render(api, request, item), request.http, code=code)
-    for sentence in options.warnings:
-        quoted = sentence.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{quoted}"')
+    add_warnings(response, options.warnings)
     return response
 
 

@@ -83,7 +83,11 @@ class Objects:
     ) -> Item:
         """Store a new object; `body` becomes the store's. StatusError 403, 404, 409, 422."""
         options = options or WriteOptions()
-        errors = self._decode(kind, body, options)
+        return self.store_new(kind, self.prepare_new(kind, namespace, body, options), options)
+
+    def prepare_new(self, kind: Kind, namespace: str, body: Body, options: WriteOptions) -> Body:
+        """Return `body` as it would be stored. StatusError 400, 403, 404, 422."""
+        errors = self.decode(kind, body, options)
         metadata = body["metadata"]
         given = metadata.get("namespace")
         if kind.namespaced and given and given != namespace:
@@ -99,9 +103,16 @@ class Objects:
         if self._counts_generations(kind):
             metadata["generation"] = 1
         if kind.namespaced:
-            self._check_namespace(kind, namespace, metadata.get("name", ""))
+            self.check_namespace(kind, namespace, metadata.get("name", ""))
         self._check_account(kind, namespace, body)
         self._check(kind, body, errors + admission.check_new(kind, body))
+        return body
+
+    def store_new(self, kind: Kind, body: Body, options: WriteOptions) -> Item:
+        """Store what `prepare_new` returned. StatusError 403, 404, 409."""
+        metadata = body["metadata"]
+        if kind.namespaced:
+            self.check_namespace(kind, metadata["namespace"], metadata["name"])
         present = self.store.get(kind.storage_key, metadata.get("namespace", ""), metadata["name"])
         if present is not None:
             raise already_exists(present.body["metadata"], kind)
@@ -122,9 +133,14 @@ class Objects:
         deleted, removed, removes the object.
         """
         options = options or WriteOptions()
-        kind, old = target.kind, self.get(target.kind, target.namespace, target.name)
-        new = change(old.copy())
-        errors = self._decode(kind, new, options, old.body)
+        old = self.get(target.kind, target.namespace, target.name)
+        new = self.prepare_change(target, old, change(old.copy()), options)
+        return self.store_change(target, old, new, options)
+
+    def prepare_change(self, target: Target, old: Item, new: Body, options: WriteOptions) -> Body:
+        """Return `new` as it would replace `old`. StatusError 400, 409, 422."""
+        kind = target.kind
+        errors = self.decode(kind, new, options, old.body)
         self._check_identity(target, old.body, new)
         keep_server_fields(old.body["metadata"], new["metadata"])
         new = self._keep_other_parts(target, old, new)
@@ -135,6 +151,11 @@ class Objects:
         self._check(kind, new, errors)
         if kind.storage_key == CRDS and not target.subresource:
             accept_names(new, format_time(self.clock()))
+        return new
+
+    def store_change(self, target: Target, old: Item, new: Body, options: WriteOptions) -> Item:
+        """Store what `prepare_change` returned; `old` must still be what is stored."""
+        kind = target.kind
         if new == old.body:
             return old
         if self._counts_generations(kind) and _spec_changed(kind, old.body, new):
@@ -170,9 +191,10 @@ class Objects:
         head = {"apiVersion": body["apiVersion"], "kind": body["kind"]}
         return self.store.put(kind.storage_key, {**head, **body})
 
-    def _decode(
+    def decode(
         self, kind: Kind, body: Body, options: WriteOptions, old: Body | None = None
     ) -> list[FieldError]:
+        """Drop unknown fields of `body`, fill in defaults; return what is wrong with its form."""
         custom = self.registry.custom_kind(kind)
         how = Decoding(options.field_validation, options.warnings, old)
         errors = decode(kind, custom, body, how)
@@ -250,7 +272,8 @@ class Objects:
             or kind.group in {"apps", "policy", "admissionregistration.k8s.io"}
         )
 
-    def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+    def check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        """Refuse new content where no namespace is, or one that goes. StatusError 403, 404."""
         found = self.store.get("namespaces", "", namespace)
         if found is None:
             message = f'namespaces "{namespace}" not found'

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ipuhub.devcluster.selectors import LabelSelector, Requirement
+from ipuhub.devcluster.selectors import selector_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -102,7 +102,7 @@ def aggregated_rules(
     aggregation = cluster_role.get("aggregationRule")
     if not aggregation:
         return _list(cluster_role, "rules")
-    selectors = [_selector(item) for item in _list(aggregation, "clusterRoleSelectors")]
+    selectors = [selector_of(item) for item in _list(aggregation, "clusterRoleSelectors")]
     rules: list[Manifest] = []
     for other in sorted(cluster_roles, key=_name):
         if other.get("aggregationRule") or _name(other) == _name(cluster_role):
@@ -195,19 +195,6 @@ def _path_matches(rule_path: str, path: str) -> bool:
 def _has(rule: Mapping[str, Any], field: str, value: str) -> bool:
     values = _list(rule, field)
     return "*" in values or value in values
-
-
-def _selector(selector: Mapping[str, Any]) -> LabelSelector:
-    operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
-    terms = [
-        Requirement(key, "in", frozenset({value}))
-        for key, value in (selector.get("matchLabels") or {}).items()
-    ]
-    terms += [
-        Requirement(term["key"], operators[term["operator"]], frozenset(_list(term, "values")))
-        for term in _list(selector, "matchExpressions")
-    ]
-    return LabelSelector(tuple(terms))
 
 
 def _list(obj: Mapping[str, Any], field: str) -> list[Any]:

@@ -151,6 +151,15 @@ def write_options(query: dict[str, str]) -> WriteOptions:
     return WriteOptions(bool(dry_run), validation)
 
 
+def review_options(kind: str, request: ApiRequest) -> dict[str, Any]:
+    """The options of a write as webhooks see them; `kind` is CreateOptions or the like."""
+    query = request.query
+    options: dict[str, Any] = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    names = ("fieldManager", "fieldValidation")
+    options |= {name: query[name] for name in names if query.get(name)}
+    return {**options, "dryRun": ["All"]} if query.get("dryRun") else options
+
+
 def make_filter(request: ApiRequest) -> Callable[[dict[str, Any]], bool] | None:
     """Return the predicate of labelSelector, fieldSelector and a name; None: everything."""
     labels_text = request.query.get("labelSelector", "")

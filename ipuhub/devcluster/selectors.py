@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
 _END = ""
+_MANIFEST_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 _OPERATORS = {"=", "==", "!=", "in", "notin", ">", "<"}
 _SYMBOLS = {"=", "==", "!=", "!", "(", ")", ",", ">", "<"}
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
@@ -137,6 +138,24 @@ def parse_label_selector(text: str) -> LabelSelector:
     Raises ValueError with the API server's sentence.
     """
     return LabelSelector(tuple(_Parser(text).requirements()))
+
+
+def selector_of(manifest: Mapping[str, Any]) -> LabelSelector:
+    """A LabelSelector of the API (matchLabels, matchExpressions) as a selector."""
+    labels, terms = manifest.get("matchLabels"), manifest.get("matchExpressions")
+    return LabelSelector(
+        (
+            *(Requirement(key, "in", frozenset({value})) for key, value in (labels or {}).items()),
+            *(
+                Requirement(term["key"], _MANIFEST_OPERATORS[term["operator"]], _values_of(term))
+                for term in terms or ()
+            ),
+        )
+    )
+
+
+def _values_of(term: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(term.get("values") or ())
 
 
 def parse_field_selector(text: str, supported: Collection[str] | None = None) -> FieldSelector:

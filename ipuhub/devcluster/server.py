@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
+from ipuhub.devcluster.admitted import Admitted
 from ipuhub.devcluster.api import Api
 from ipuhub.devcluster.auth import ISSUER, Authenticator
 from ipuhub.devcluster.bootstrap import create_access_rules
@@ -23,6 +24,8 @@ from ipuhub.devcluster.objects import Objects
 from ipuhub.devcluster.registry import Registry
 from ipuhub.devcluster.store import Store
 from ipuhub.devcluster.watchers import Watchers
+from ipuhub.devcluster.webhookclient import WebhookClient
+from ipuhub.devcluster.webhooks import Webhooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +97,11 @@ class DevCluster:
         objects = Objects(self._store, registry, self._clock)
         self._watchers = Watchers(self._store)
         authenticator = Authenticator(self._store, self._directory / "pki", self._clock)
-        self._api = Api(self._store, registry, objects, self._watchers, authenticator, self._clock)
+        self._webhook_client = WebhookClient(self._store)
+        admitted = Admitted(objects, Webhooks(self._store, self._webhook_client))
+        self._api = Api(
+            self._store, registry, objects, admitted, self._watchers, authenticator, self._clock
+        )
         namespaces = Namespaces(objects, self._authority.ca_pem.decode())
         namespaces.create_initial()
         create_access_rules(objects)
@@ -113,6 +120,7 @@ class DevCluster:
         self._background.cancel()
         with suppress(asyncio.CancelledError):
             await self._background
+        await self._webhook_client.close()
         self._store.close()
         if self._lock is not None:
             self._lock.close()

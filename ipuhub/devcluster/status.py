@@ -23,6 +23,7 @@ class StatusError(Exception):
         self.code, self.reason, self.message = code, reason, message
         self.details = details or {}
         self.metadata: dict[str, str] = {}
+        self.warnings: list[str] = []
 
     def body(self) -> dict[str, Any]:
         """The Status object."""
