@@ -1,0 +1,276 @@
+"""Absences and bad input: nothing lost, nothing doubled, nothing that stops the recording."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tests.fakes.podstream import STEPS, pod_of, truth_of, uid_of
+from tests.fakes.waiting import eventually
+from usage.podrecorder import PodRecorder, PodSelection
+
+if TYPE_CHECKING:
+    from tests.integration.prober.conftest import Lab
+
+
+async def recorded(lab: Lab) -> None:
+    """Wait until everything that was emitted is committed."""
+    await lab.server.tell()
+    await eventually(lambda: lab.is_at(lab.server.revision))
+
+
+def emit(lab: Lab, numbers: range, *steps: str) -> None:
+    for number in numbers:
+        for step in steps:
+            lab.server.step(number, step)
+
+
+async def test_a_restart_goes_on_from_the_checkpoint_without_a_list(lab: Lab) -> None:
+    emit(lab, range(3), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    assert lab.server.lists == 1
+    await lab.stop()
+    emit(lab, range(2), "ENDED", "DELETED")  # while nobody looks
+    lab.start()
+    await recorded(lab)
+    rows = lab.rows()
+    assert lab.server.lists == 1
+    assert not lab.gaps()
+    for number in range(2):
+        row = rows[uid_of(number)]
+        assert (row["finished_at"], row["estimated"]) == (truth_of(number).finished_at, False)
+    assert rows[uid_of(2)]["finished_at"] is None
+    assert lab.checkpoint()["epoch"] == 2
+
+
+async def test_pods_that_vanish_while_history_is_cut_end_at_the_last_position(lab: Lab) -> None:
+    seen = datetime(2026, 11, 1, tzinfo=UTC)
+    lab.now = lambda: seen
+    emit(lab, range(3), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    await lab.stop()
+    emit(lab, range(1), "ENDED", "DELETED")
+    lab.server.forget()
+    back = seen + timedelta(hours=2)
+    lab.now = lambda: back
+    lab.start()
+    await eventually(lab.gaps)
+    rows = lab.rows()
+    gone = rows[uid_of(0)]
+    assert (gone["finished_at"], gone["end_source"]) == (seen, "relist")
+    assert (gone["estimated"], gone["uncertainty_seconds"]) == (True, 7200)
+    assert rows[uid_of(1)]["finished_at"] is None
+    (gap,) = lab.gaps()
+    assert (gap["watch"], gap["began_at"], gap["ended_at"]) == ("pods", seen, back)
+    assert "history" in gap["cause"]
+
+
+async def test_a_history_cut_off_under_a_running_watch_is_listed_anew(lab: Lab) -> None:
+    emit(lab, range(2), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    await lab.server.stop()
+    emit(lab, range(1), "ENDED")
+    lab.server.forget()
+    await lab.server.start()
+    await eventually(lab.gaps)
+    assert lab.rows()[uid_of(0)]["finished_at"] == truth_of(0).finished_at
+    assert not lab.rows()[uid_of(0)]["estimated"]
+
+
+async def test_another_cluster_ends_the_rows_of_the_first_estimated(lab: Lab) -> None:
+    emit(lab, range(2), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    await lab.server.stop()
+    lab.server.cluster_uid = "cluster-2"
+    lab.server.objects.clear()
+    lab.server.forget()
+    lab.server.oldest = 0
+    emit(lab, range(5, 6), "ADDED", "RUNNING")
+    await lab.server.start()
+    await eventually(lambda: lab.checkpoint()["cluster_uid"] == "cluster-2")
+    rows = lab.rows()
+    assert [rows[uid_of(n)]["estimated"] for n in (0, 1, 5)] == [True, True, False]
+    assert rows[uid_of(5)]["cluster_uid"] == "cluster-2"
+    assert "another cluster" in lab.gaps()[0]["cause"]
+
+
+async def test_a_server_set_back_below_the_checkpoint_is_listed_anew(lab: Lab) -> None:
+    emit(lab, range(2), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    await lab.server.stop()
+    lab.server.revision = 50  # a watch from 104 would stay silent
+    lab.server.log.clear()
+    await lab.server.start()
+    await eventually(lambda: lab.checkpoint()["resource_version"] == "50")
+    assert "behind" in lab.gaps()[0]["cause"]
+    emit(lab, range(2), "ENDED")
+    await recorded(lab)
+    assert not any(row["estimated"] for row in lab.rows().values())
+
+
+async def test_a_vanished_pod_that_is_there_after_all_goes_on(lab: Lab) -> None:
+    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    await lab.server.stop()
+    kept = dict(lab.server.objects)
+    lab.server.objects.clear()  # a server restored from a backup before the pod
+    lab.server.log.clear()
+    lab.server.revision = 50
+    await lab.server.start()
+    await eventually(lambda: lab.rows()[uid_of(0)]["finished_at"])
+    lab.server.objects.update(kept)
+    emit(lab, range(1), "RUNNING")
+    await recorded(lab)
+    row = lab.rows()[uid_of(0)]
+    assert (row["finished_at"], row["estimated"], row["end_source"]) == (None, False, "")
+    emit(lab, range(1), "ENDED")
+    await recorded(lab)
+    assert lab.rows()[uid_of(0)]["finished_at"] == truth_of(0).finished_at
+
+
+async def test_bookmarks_move_the_position(lab: Lab) -> None:
+    lab.start()
+    await eventually(lambda: lab.is_at(lab.server.revision))
+    await lab.server.bookmark()
+    await recorded(lab)
+    assert lab.checkpoint()["position_at"] > lab.checkpoint()["listed_at"]
+
+
+async def test_the_second_prober_stops_the_first(lab: Lab) -> None:
+    emit(lab, range(1), "ADDED")
+    first = lab.start()
+    await recorded(lab)
+    lab.start()
+    await eventually(lambda: lab.checkpoint()["epoch"] == 2)
+    emit(lab, range(1), "RUNNING", "ENDED", "DELETED")
+    emit(lab, range(1, 3), *STEPS)
+    await recorded(lab)
+    await asyncio.wait_for(first, 10)
+    assert "another prober" in lab.health[0].not_ready()[0]
+    await eventually(lambda: not lab.health[1].not_ready())
+    assert {row["finished_at"] for row in lab.rows().values()} == {
+        truth_of(number).finished_at for number in range(3)
+    }
+
+
+async def test_the_api_server_away_is_said_and_waited_out(lab: Lab) -> None:
+    await lab.server.stop()
+    lab.start()
+    await eventually(lambda: "cannot be reached" in " ".join(lab.health[0].not_ready()))
+    emit(lab, range(1), *STEPS)
+    await lab.server.start()
+    await eventually(lambda: not lab.health[0].not_ready())
+
+
+async def test_a_changed_selection_lists_anew(lab: Lab) -> None:
+    bare = pod_of(1, "RUNNING")
+    bare["metadata"]["annotations"] = {}
+    lab.server.put("ADDED", bare)
+    lab.start()
+    await recorded(lab)
+    assert not lab.rows()
+    await lab.stop()
+    lab.start(PodRecorder(PodSelection(all_pods=True)))
+    await eventually(lab.rows)
+    (row,) = lab.rows().values()
+    assert (row["claim"], row["group"]) == ("namespace", "team-1")
+    assert "selection" in lab.gaps()[0]["cause"]
+
+
+def poisoned(number: int, annotation: Any = None, **meta: Any) -> dict[str, Any]:
+    pod = pod_of(number, "ENDED")
+    pod["metadata"] |= meta
+    if annotation is not None:
+        pod["metadata"]["annotations"] = {"ipuhub.io/usage": annotation}
+    return pod
+
+
+async def test_broken_annotations_count_for_their_namespace_and_are_kept(lab: Lab) -> None:
+    lab.start()
+    await recorded(lab)
+    usage = {"component": "c", "component_name": "n", "group": "g", "instance_type": "i"}
+    broken = {
+        "text": "{not json",
+        "list": "[]",
+        "lacking": orjson.dumps({"component": "c"}).decode(),
+        "number": orjson.dumps({**usage, "group": 7}).decode(),
+        "nul": orjson.dumps({**usage, "group": "a\0b"}).decode(),
+        "long": orjson.dumps({**usage, "user": "x" * 254}).decode(),
+    }
+    for number, (name, annotation) in enumerate(broken.items()):
+        lab.server.put("ADDED", poisoned(number, annotation, name=name))
+    long_name = "n" * 253
+    good = orjson.dumps({**usage, "component_name": long_name, "group": '=1+1,"\n'}).decode()
+    lab.server.put("ADDED", poisoned(100, good, name=long_name))
+    await recorded(lab)
+    rows = {row["pod_name"]: row for row in lab.rows().values()}
+    assert {rows[name]["claim"] for name in broken} == {"namespace"}
+    assert {name: rows[name]["group"] for name in broken} == {
+        name: f"team-{number % 3}" for number, name in enumerate(broken)
+    }
+    assert set(lab.faults()) == set(broken)
+    assert lab.faults()["text"]["excerpt"] == "{not json"
+    assert (rows[long_name]["claim"], rows[long_name]["group"]) == ("annotation", '=1+1,"\n')
+
+
+async def test_what_postgres_or_the_decoder_refuses_is_a_fault_beside_all_others(lab: Lab) -> None:
+    lab.start()
+    await recorded(lab)
+    odd = {
+        "nul-name": poisoned(1, name="nul-name", namespace="a\0b"),
+        "no-text": poisoned(2, name="no-text", labels={"app": 7}),
+        "no-time": poisoned(3, name="no-time", creationTimestamp="yesterday"),
+    }
+    for manifest in odd.values():
+        lab.server.put("ADDED", manifest)
+    wrong = poisoned(4, name="amounts")
+    requests = {"cpu": "many", "memory": "1e99", "nvidia.com/gpu": "-1"}
+    wrong["spec"]["containers"][0]["resources"]["requests"] = requests
+    lab.server.put("ADDED", wrong)
+    emit(lab, range(10, 20), *STEPS)
+    await recorded(lab)
+    rows = lab.rows()
+    assert set(rows) == {uid_of(number) for number in (4, *range(10, 20))}
+    assert rows[uid_of(4)]["cpu_millicores"] == 0
+    faults = lab.faults()
+    assert {name: faults[name]["code"] for name in faults} == {
+        "nul-name": "refused",
+        "no-text": "unreadable",
+        "no-time": "unreadable",
+        "amounts": "quantity",
+    }
+    assert faults["nul-name"]["namespace"] == "a\ufffdb"
+
+
+async def test_an_annotation_taken_away_does_not_keep_a_pod_running(lab: Lab) -> None:
+    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    for kind, step in (("MODIFIED", "ENDED"), ("DELETED", "DELETED")):
+        pod = pod_of(0, step)
+        del pod["metadata"]["annotations"]
+        await lab.server.emit(kind, pod)
+    await recorded(lab)
+    (row,) = lab.rows().values()
+    assert (row["finished_at"], row["claim"]) == (truth_of(0).finished_at, "annotation")
+
+
+async def test_the_same_fault_is_stored_once(lab: Lab) -> None:
+    for _ in range(3):
+        lab.server.put("MODIFIED", poisoned(1, "{", name="bad"))
+    lab.start()
+    await recorded(lab)
+    await lab.stop()
+    lab.server.put("MODIFIED", poisoned(1, "{", name="bad"))
+    lab.start()
+    await recorded(lab)
+    assert lab.faults()["bad"]["count"] == 1
