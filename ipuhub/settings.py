@@ -368,4 +368,5 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["ipuhub.api.permissions.IsSignedIn"],
     "SCHEMA_PATH_PREFIX": "/api/v1/",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {"JobState": "jobs.states.STATES"},  # `state` of other things, too
 }

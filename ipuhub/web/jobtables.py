@@ -102,9 +102,9 @@ def job_tables(job: JobRecord, held: Held) -> list[Table]:
     transitions = sorted(job.transitions.all(), key=lambda row: (row.at, row.pk), reverse=True)
     conditions = [row for row in job.conditions if isinstance(row, dict)]
     return [
-        Table("pods", "Pods", "No pod has been made yet.", PODS, held.pods),
-        Table("attempts", "Attempts", "No attempt has begun yet.", ATTEMPTS, attempts),
-        Table("transitions", "History", "Nothing has happened yet.", TRANSITIONS, transitions),
-        Table("conditions", "Conditions", "The operator has set none yet.", CONDITIONS, conditions),
-        Table("partitions", "Partitions", "No partition is held.", PARTITIONS, held.partitions),
+        Table("pods", "Pods", "No pod is recorded.", PODS, held.pods),
+        Table("attempts", "Attempts", "No attempt is recorded.", ATTEMPTS, attempts),
+        Table("transitions", "History", "No change of state is recorded.", TRANSITIONS, transitions),
+        Table("conditions", "Conditions", "The operator set none.", CONDITIONS, conditions),
+        Table("partitions", "Partitions", "No partition is recorded.", PARTITIONS, held.partitions),
     ]

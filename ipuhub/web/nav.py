@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -39,12 +39,4 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
     """Context processor: `nav`, the items with address and whether they are active."""
     match = request.resolver_match
     page = match.view_name if match else ""
-    found = ((entry, _address(entry.url_name)) for entry in ENTRIES)
-    return {"nav": [(entry.label, url, entry.is_active(page)) for entry, url in found if url]}
-
-
-def _address(url_name: str) -> str:
-    try:
-        return reverse(url_name)
-    except NoReverseMatch:
-        return ""
+    return {"nav": [(each.label, reverse(each.url_name), each.is_active(page)) for each in ENTRIES]}
