@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 _STOP_SECONDS = 25.0
+_LAST_LINES_SECONDS = 2.0  # for the last lines of a child that has ended
 _STEADY_SECONDS = 20.0  # a child that ran this long starts its back-off from the beginning
 _PR_SET_PDEATHSIG = 1
 _COLOURS = (36, 32, 33, 35, 34, 96, 92, 93)
@@ -98,19 +99,7 @@ class Supervisor:
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()
-            child = await asyncio.create_subprocess_exec(
-                *process.command,
-                env={**os.environ, **process.env},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_end_with_parent,
-                limit=1 << 20,
-            )
-            self._children[process.name] = child
-            await self._forward(process.name, child)
-            code = await child.wait()
+            code = await self._run_once(process)
             if self._stopping.is_set():
                 return
             failures = 0 if time.monotonic() - started > _STEADY_SECONDS else failures + 1
@@ -118,17 +107,48 @@ class Supervisor:
             self._say(process.name, f"ended with {_outcome(code)}; starts again in {delay:.1f} s")
             await asyncio.sleep(delay)
 
-    async def _forward(self, name: str, child: asyncio.subprocess.Process) -> None:
-        if child.stdout is None:
-            return
-        while True:
-            try:
-                line = await child.stdout.readline()
-            except ValueError:  # a line longer than the limit: its rest follows
-                continue
-            if not line:
-                return
-            self._say(name, line.decode("utf-8", "replace").rstrip())
+    async def _run_once(self, process: Process) -> int:
+        """Run `process` to its end, and end what it leaves behind; return its code.
+
+        The pipe is ours: asyncio's own would let us wait until everything that inherited it has
+        ended, and a server's worker outlives a killed server, and keeps its port.
+        """
+        read_end, write_end = os.pipe()
+        try:
+            child = await asyncio.create_subprocess_exec(
+                *process.command,
+                env={**os.environ, **process.env},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=write_end,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        finally:
+            os.close(write_end)
+        self._children[process.name] = child
+        forwarding = asyncio.create_task(self._forward(process.name, read_end))
+        code = await child.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        await asyncio.wait({forwarding}, timeout=_LAST_LINES_SECONDS)
+        forwarding.cancel()
+        return code
+
+    async def _forward(self, name: str, read_end: int) -> None:
+        reader = asyncio.StreamReader(limit=1 << 20)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_end, "rb")
+        )
+        with contextlib.closing(transport):
+            while True:
+                try:
+                    line = await reader.readline()
+                except ValueError:  # a line longer than the limit: its rest follows
+                    continue
+                if not line:
+                    return
+                self._say(name, line.decode("utf-8", "replace").rstrip())
 
     def _say(self, name: str, line: str) -> None:
         width = max(map(len, self._processes))

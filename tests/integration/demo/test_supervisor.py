@@ -25,6 +25,15 @@ async def wait_for(condition: object, seconds: float = 10.0) -> None:
             await asyncio.sleep(0.01)
 
 
+def is_running(pid: str) -> bool:
+    """Whether the process lives; one that init has not collected yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
 async def test_each_line_of_a_child_carries_its_name() -> None:
     lines: list[str] = []
     supervisor = Supervisor(output=lines.append)
@@ -47,6 +56,30 @@ async def test_a_child_that_is_killed_starts_again_and_the_log_says_so(tmp_path:
     await wait_for(lambda: mark.read_text() == "xx")
     await supervisor.stop()
     assert any("ended with signal SIGKILL; starts again in" in line for line in lines)
+
+
+async def test_what_a_killed_child_leaves_behind_ends_before_it_starts_again(
+    tmp_path: Path,
+) -> None:
+    """A server's worker inherits its port and its output and outlives a kill -9 of it."""
+    mark = tmp_path / "workers"
+    code = (
+        "import subprocess, sys, time\n"
+        "worker = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"open({str(mark)!r}, 'a').write(f'{{worker.pid}} ')\n"
+        "time.sleep(60)"
+    )
+    supervisor = Supervisor(output=lambda _line: None)
+    supervisor.start(Process("server", python(code)))
+    await wait_for(lambda: mark.exists() and len(mark.read_text().split()) == 1)
+    os.kill(supervisor.pid("server") or 0, signal.SIGKILL)
+    await wait_for(lambda: len(mark.read_text().split()) == 2)
+    first, second = mark.read_text().split()
+    assert not is_running(first)
+    os.kill(supervisor.pid("server") or 0, signal.SIGKILL)
+    async with asyncio.timeout(10):
+        await supervisor.stop()
+    await wait_for(lambda: not is_running(second))
 
 
 async def test_children_stop_in_reverse_order(tmp_path: Path) -> None:
