@@ -80,6 +80,11 @@ LAUNCHER_IMAGE_PULL_POLICY = env.choice(
     ("Always", "IfNotPresent", "Never"),
     doc="Its pull policy.",
 )
+LAUNCHER_WAIT_SECONDS = env.number(
+    "IPUHUB_LAUNCHER_WAIT_SECONDS",
+    0.0,
+    doc="How long a launcher waits for its workers before its job fails; 0: without end.",
+)
 VIPU_TIMEOUT_SECONDS = env.integer(
     "IPUHUB_VIPU_TIMEOUT_SECONDS", 120, minimum=1, doc="IPUOF_VIPU_API_TIMEOUT of job pods."
 )

@@ -36,6 +36,7 @@ class PodOptions:
     launcher_image: str = "ipuhub:latest"
     launcher_image_pull_policy: str = "IfNotPresent"
     vipu_timeout_seconds: int = 120
+    launcher_wait_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

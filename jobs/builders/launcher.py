@@ -112,6 +112,8 @@ def _init_container(context: BuildContext, place: PodPlace, mounts: list[Manifes
         "IPUHUB_WORKERS": str(context.spec.total_workers),
         "IPUHUB_KUBECTL_FOLDER": KUBECTL_FOLDER,
     }
+    if context.options.launcher_wait_seconds:
+        environment["IPUHUB_LAUNCHER_WAIT_SECONDS"] = f"{context.options.launcher_wait_seconds:g}"
     resources = {"cpu": "100m", "memory": "128Mi"}
     return {
         "name": INIT_CONTAINER,

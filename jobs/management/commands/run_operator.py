@@ -81,6 +81,7 @@ def operator_options() -> OperatorOptions:
             launcher_image=settings.LAUNCHER_IMAGE,
             launcher_image_pull_policy=settings.LAUNCHER_IMAGE_PULL_POLICY,
             vipu_timeout_seconds=settings.VIPU_TIMEOUT_SECONDS,
+            launcher_wait_seconds=settings.LAUNCHER_WAIT_SECONDS,
         ),
     )
 

@@ -1,0 +1,1 @@
+"""`ipuhub-launcher`: the init container of a launcher pod."""

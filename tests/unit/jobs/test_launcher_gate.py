@@ -1,0 +1,60 @@
+"""When a launcher's command may start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.launcher.gate import awaited, closed_because
+from tests.builders.ipujobs import ipujob, worker
+
+if TYPE_CHECKING:
+    from tests.builders.ipujobs import IPUJobBuilder
+
+JOB = ipujob().workers(2).build()
+NAMES = ("sample-worker-0", "sample-worker-1")
+
+
+def test_it_waits_for_workers_of_its_attempt_that_are_ready() -> None:
+    pods = [worker(JOB, 0).running().build(), worker(JOB, 1).running().build()]
+    assert awaited(NAMES, pods, 0) == ""
+    assert "0 of 2 workers are ready" in awaited(NAMES, pods, 1)
+
+
+def test_it_says_what_it_waits_for_and_why() -> None:
+    pods = [worker(JOB, 0).running().build(), worker(JOB, 1).waiting("ErrImagePull").build()]
+    said = awaited(NAMES, pods, 0)
+    assert said.startswith("1 of 2 workers are ready; waiting for sample-worker-1 (Cannot pull")
+    assert awaited(NAMES, pods[:1], 0).endswith("sample-worker-1 (not there yet)")
+    many = tuple(f"w-{n}" for n in range(9))
+    assert awaited(many, [], 0).endswith("and 6 more")
+
+
+def test_a_worker_that_is_going_is_not_ready() -> None:
+    pods = [worker(JOB, 0).running().build(), worker(JOB, 1).running().deleting().build()]
+    assert "sample-worker-1 (Running)" in awaited(NAMES, pods, 0)
+
+
+@pytest.mark.parametrize(
+    ("job", "want"),
+    [
+        (ipujob(), ""),
+        (ipujob().running(), ""),
+        (ipujob().deleted(), "the job is being deleted"),
+        (ipujob().finished("Failed"), "the job is Failed"),
+        (
+            ipujob().with_status(instances=[{"index": 0, "attempt": 2, "state": "Pending"}]),
+            "the job is at attempt 2, this pod belongs to attempt 0",
+        ),
+    ],
+)
+def test_the_gate_is_open_for_the_current_attempt_of_an_unfinished_job(
+    job: IPUJobBuilder, want: str
+) -> None:
+    assert closed_because(job.build(), "uid-sample", 0, 0) == want
+
+
+def test_the_gate_is_closed_for_another_job_of_the_name() -> None:
+    assert closed_because(ipujob().build(), "uid-other", 0, 0) == "the job is gone"
+    assert closed_because(None, "uid-sample", 0, 0) == "the job is gone"
