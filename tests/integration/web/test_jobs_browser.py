@@ -1,0 +1,116 @@
+"""The pages of jobs in a browser: live, on a phone, without JavaScript; no error in the console."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from django.conf import settings as django_settings
+from django.contrib.staticfiles.handlers import StaticFilesHandler
+from django.test.testcases import LiveServerThread
+from django.utils import timezone
+
+from ipuhub.models import WatchCheckpoint
+from tests.builders import jobhistory
+from tests.builders.clients import browser as signed_in_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@pytest.fixture
+def cookie(transactional_db: None, django_user_model: type) -> str:
+    """A signed-in administrator, and some jobs to look at."""
+    user = django_user_model.objects.create_user("root", password="x", is_staff=True)
+    WatchCheckpoint.objects.create(name="ipujobs", position_at=timezone.now())
+    jobhistory.jobs(60)
+    job = jobhistory.job("a-job-with-quite-a-long-name-that-must-break-on-a-phone", status="Failed")
+    jobhistory.pod(job, "launcher")
+    jobhistory.pod(job)
+    jobhistory.partition(job)
+    return signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
+
+
+@pytest.fixture
+def address(transactional_db: None, plain_http: None) -> Iterator[str]:
+    """A server of this test alone, whose middleware knows that it speaks plain HTTP."""
+    thread = LiveServerThread("127.0.0.1", StaticFilesHandler, port=0)
+    thread.daemon = True
+    thread.start()
+    thread.is_ready.wait(30)
+    assert not thread.error
+    yield f"http://127.0.0.1:{thread.port}"
+    thread.terminate()
+
+
+@contextmanager
+def page_of(address: str, cookie: str, width: int, *, scripts: bool = True) -> Iterator[Page]:
+    """Yield a page; afterwards nothing may have gone wrong in it."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    problems: list[str] = []
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        context = running.new_context(
+            base_url=address,
+            java_script_enabled=scripts,
+            viewport={"width": width, "height": 860},
+        )
+        name = django_settings.SESSION_COOKIE_NAME
+        context.add_cookies([{"name": name, "value": cookie, "url": address}])
+        page = context.new_page()
+        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        yield page
+        running.close()
+    assert problems == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_fit_their_window_and_break_no_policy(address: str, cookie: str, width: int) -> None:
+    with page_of(address, cookie, width) as page:
+        for path in ("/jobs/", "/account/tokens/"):
+            page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.goto("/jobs/?status=Failed")
+        page.get_by_role("link", name="a-job-with").click()
+        page.get_by_role("img", name="Partitions and pods of").wait_for(timeout=10_000)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.get_by_role("link", name="Jobs", exact=True).first.is_visible()
+
+
+def test_a_filter_changes_list_address_and_what_is_said_without_a_reload(
+    address: str, cookie: str
+) -> None:
+    with page_of(address, cookie, 1280) as page:
+        page.goto("/jobs/")
+        page.evaluate("window.sameDocument = true")
+        page.get_by_label("Status").select_option("Failed")
+        page.get_by_text("1 job", exact=True).first.wait_for()
+        page.wait_for_url("**/jobs/?status=Failed")
+        assert page.locator("#said").inner_text() == "1 job"
+        with page.expect_response(lambda answer: answer.status == 304, timeout=10_000) as unchanged:
+            pass
+        assert "status=Failed" in unchanged.value.url
+        assert page.locator("#rows tbody tr").count() == 1
+        assert page.evaluate("window.sameDocument")
+
+
+def test_without_javascript_filters_and_paging_work(address: str, cookie: str) -> None:
+    with page_of(address, cookie, 390, scripts=False) as page:
+        page.goto("/jobs/")
+        page.get_by_role("link", name="Older").click()
+        assert page.locator("#rows tbody tr").count() == 11
+        page.get_by_text("Filters").click()
+        page.get_by_label("Status").select_option("Failed")
+        page.get_by_role("button", name="Filter").click()
+        assert page.locator("#rows tbody tr").count() == 1
