@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from django.http import StreamingHttpResponse
 
+from ipuhub.csvsafe import safe_cell
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -67,8 +69,6 @@ def json_lines(columns: Sequence[ExportColumn], rows: Iterable[Any]) -> Iterator
 
 
 def _csv_cell(value: object) -> str:
-    from ipuhub.csvsafe import safe_cell
-
     plain = _plain(value)
     if plain is None:
         return ""
