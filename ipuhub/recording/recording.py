@@ -96,6 +96,11 @@ class Recording(Generic[Row]):
         """The time of the last committed position."""
         return self._database.checkpoint.position_at
 
+    @property
+    def position(self) -> str:
+        """The last committed version."""
+        return self._database.checkpoint.resource_version
+
     async def run(self) -> None:
         """Record until cancelled; return only when another recorder took the watch over."""
         try:

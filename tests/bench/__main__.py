@@ -19,11 +19,27 @@ def main() -> None:
     size.add_argument("--jobs", type=int, default=100)
     size.add_argument("--rounds", type=int, default=3)
     size.add_argument("--without-launcher", action="store_true")
+    full = commands.add_parser("pages", help="queries and server time of each page")
+    full.add_argument("--jobs", type=int, default=100_000)
+    full.add_argument("--lifetimes", type=int, default=1_000_000)
+    full.add_argument("--rounds", type=int, default=20)
+    ingest = commands.add_parser("usage-ingest", help="pod events over HTTP to committed rows")
+    ingest.add_argument("--pods", type=int, default=5_000, help="of four events each")
+    ingest.add_argument("--bytes", type=int, default=3_000, help="size of an event")
+    ingest.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     if options.command == "demo":
         from tests.bench import demo_figures
 
         demo_figures.run(options.rounds)
+    elif options.command == "usage-ingest":
+        from tests.bench import usage_ingest
+
+        usage_ingest.run(options)
+    elif options.command == "pages":
+        from tests.bench import pages
+
+        pages.run(options)
     elif options.command == "pass":
         from tests.bench import passes
 
