@@ -104,7 +104,7 @@ def job_tables(job: JobRecord, held: Held) -> list[Table]:
     return [
         Table("pods", "Pods", "No pod is recorded.", PODS, held.pods),
         Table("attempts", "Attempts", "No attempt is recorded.", ATTEMPTS, attempts),
-        Table("transitions", "History", "No change of state is recorded.", TRANSITIONS, transitions),
+        Table("transitions", "History", "No change is recorded.", TRANSITIONS, transitions),
         Table("conditions", "Conditions", "The operator set none.", CONDITIONS, conditions),
         Table("partitions", "Partitions", "No partition is recorded.", PARTITIONS, held.partitions),
     ]
