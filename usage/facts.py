@@ -48,7 +48,7 @@ class Facts:
 
 def month_facts(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> Facts:
     """Return the facts of `month`, in one query."""
-    parameters = {
+    parameters: dict[str, Any] = {
         "watch": POD_WATCH,
         "begin": window.begin,
         "end": window.end,

@@ -10,7 +10,7 @@ from django.db import connection
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.months import Month
 from usage.dimensions import DIMENSIONS
-from usage.measures import Measures, total
+from usage.measures import POD_SUMS, Measures, total
 from usage.models import PodLifetime
 from usage.parts import Coverage, Stretch, split
 from usage.rollups import read_coverage
@@ -76,9 +76,13 @@ def chart(
     """
     begins = step_begins(question.window, step, question.zone)
     passed = [instant for instant in begins if instant < question.window.until]
-    source = _partition_sql if amount == "partition_ipu_seconds" else _pod_sql
-    statement, parameters = source(question, passed) if passed else ("", {})
-    rows = _run(fold(statement, amount), parameters | {"top": top}) if statement else []
+    if not passed:
+        return begins, {}
+    if amount == "partition_ipu_seconds":
+        statement, parameters = _partition_sql(question, passed)
+    else:
+        statement, parameters = _pod_sql(question, passed, (amount,))
+    rows = _run(fold(statement, amount), parameters | {"top": top})
     return begins, {(bucket, key): int(held) for bucket, key, held in rows}
 
 
@@ -112,12 +116,14 @@ def _ask(question: Question, begins: Sequence[datetime]) -> dict[tuple[int, str]
     return dict(sorted(found.items()))
 
 
-def _pod_sql(question: Question, begins: Sequence[datetime]) -> tuple[str, dict[str, Any]]:
+def _pod_sql(
+    question: Question, begins: Sequence[datetime], names: Sequence[str] = POD_SUMS
+) -> tuple[str, dict[str, Any]]:
     cover = read_coverage() if question.rolled else Coverage()
     parts = split(begins, question.window.until, question.zone, cover)
     key = question.by.pods if question.by else "''::text"
     where, parameters = _conditions(question, "pods")
-    statement, own = pod_sums(key, where, parts)
+    statement, own = pod_sums(key, where, parts, names)
     return statement, parameters | own
 
 
@@ -132,7 +138,8 @@ def _partition_sql(question: Question, begins: Sequence[datetime]) -> tuple[str,
 
 def _conditions(question: Question, source: str) -> tuple[str, dict[str, Any]]:
     """Return the condition on rows of `source` and its parameters."""
-    texts, parameters = ["true"], {}
+    texts = ["true"]
+    parameters: dict[str, Any] = {}
     for name, value in question.equals.items():
         texts.append(f"{getattr(DIMENSIONS[name], source)} = %(equals_{name})s")
         parameters[f"equals_{name}"] = value
@@ -145,4 +152,5 @@ def _conditions(question: Question, source: str) -> tuple[str, dict[str, Any]]:
 def _run(statement: str, parameters: Mapping[str, Any]) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
-        return cursor.fetchall()
+        rows: list[Any] = cursor.fetchall()
+        return rows

@@ -16,38 +16,56 @@ _SECONDS: Final = (
     "GREATEST(floor(date_part('epoch', LEAST(stop, b.ends)))"
     " - floor(date_part('epoch', GREATEST(start, b.begins))), 0)::bigint"
 )
-_PIECE_SUMS: Final = (
-    "COALESCE(sum(secs), 0)",
-    "COALESCE(sum(secs) FILTER (WHERE estimated), 0)",
-    "COALESCE(sum(secs) FILTER (WHERE NOT user_verified), 0)",
-    "COALESCE(sum(cpu_millicores::numeric * secs), 0)",
-    "COALESCE(sum(memory_bytes::numeric * secs), 0)",
-    "COALESCE(sum(gpus::numeric * secs), 0)",
-    "COALESCE(sum(micro_ipus::numeric * secs), 0)",
-)
+_PIECE_SUMS: Final = {
+    "seconds": "COALESCE(sum(secs), 0)",
+    "estimated_seconds": "COALESCE(sum(secs) FILTER (WHERE estimated), 0)",
+    "unverified_seconds": "COALESCE(sum(secs) FILTER (WHERE NOT user_verified), 0)",
+    "millicore_seconds": "COALESCE(sum(cpu_millicores::numeric * secs), 0)",
+    "byte_seconds": "COALESCE(sum(memory_bytes::numeric * secs), 0)",
+    "gpu_seconds": "COALESCE(sum(gpus::numeric * secs), 0)",
+    "micro_ipu_seconds": "COALESCE(sum(micro_ipus::numeric * secs), 0)",
+}
 
 
-def pieces(source: str, columns: str, where: str, name: str) -> str:
+def pieces(source: str, columns: str, where: str, name: str, *, many: bool = True) -> str:
     """Return a SELECT of `columns` for each piece of each lifetime in the stretch called `name`.
 
-    It has `secs`, `bucket` and `counts` (the lifetime counts in this piece: it begins in it, or
-    the piece opens a step). Parameters: those of `stretch_parameters`.
+    It has `secs`, `bucket`, `begun` and `counts` (the lifetime counts in this piece: it begins in
+    it, or the piece opens a step). Parameters: those of `stretch_parameters`. Where the stretch
+    is not of `many` pieces nothing is cut, so that the planner need not guess how often.
     """
     began = "scheduled_at" if source is POD_PIECES else "reserved_at"
-    array = f"%({name}_bounds)s::timestamptz[]"
     own = source
     for each in ("first", "until", "day_before"):
         own = own.replace(f"%({each})s", f"%({name}_{each})s")
-    last = f"width_bucket(stop, {array})"
+    clipped = f"SELECT * FROM ({own}) AS clipped WHERE {where}"  # noqa: S608
+    piece = _piece(name, "1")
+    if many:
+        clipped, piece = _numbered(clipped, name), _piece(name, "i")
+        piece += " FROM generate_series(low, GREATEST(low, high)) AS i"
     return (
         f"SELECT {columns}, b.bucket, (b.opens OR {began} >= b.begins) AS counts,"  # noqa: S608
         f" {began} >= b.begins AS begun, {_SECONDS} AS secs"
-        f" FROM (SELECT *, width_bucket(start, {array}) AS low,"
-        f" {last} - (stop = ({array})[{last}])::int AS high FROM ({own}) AS clipped"
-        f" WHERE {where}) AS lifetimes"
-        f" CROSS JOIN LATERAL (SELECT ({array})[i] AS begins, ({array})[i + 1] AS ends,"
-        f" (%({name}_buckets)s::int[])[i] AS bucket, (%({name}_opens)s::bool[])[i] AS opens"
-        f" FROM generate_series(low, GREATEST(low, high)) AS i) AS b"
+        f" FROM ({clipped}) AS lifetimes CROSS JOIN LATERAL ({piece}) AS b"
+    )
+
+
+def _piece(name: str, number: str) -> str:
+    array = f"(%({name}_bounds)s::timestamptz[])"
+    return (
+        f"SELECT {array}[{number}] AS begins, {array}[{number} + 1] AS ends,"
+        f" (%({name}_buckets)s::int[])[{number}] AS bucket,"
+        f" (%({name}_opens)s::bool[])[{number}] AS opens"
+    )
+
+
+def _numbered(clipped: str, name: str) -> str:
+    """Return the lifetimes with the numbers of their first and last piece."""
+    array = f"%({name}_bounds)s::timestamptz[]"
+    last = f"width_bucket(stop, {array})"
+    return (
+        f"SELECT *, width_bucket(start, {array}) AS low,"  # noqa: S608
+        f" {last} - (stop = ({array})[{last}])::int AS high FROM ({clipped}) AS whole"
     )
 
 
@@ -62,11 +80,13 @@ def stretch_parameters(name: str, stretch: Stretch) -> dict[str, Any]:
     }
 
 
-def pod_sums(key: str, where: str, parts: Parts) -> tuple[str, dict[str, Any]]:
-    """Return the SELECT of bucket, key, pods and the pod sums, and its own parameters."""
+def pod_sums(
+    key: str, where: str, parts: Parts, names: Sequence[str] = POD_SUMS
+) -> tuple[str, dict[str, Any]]:
+    """Return the SELECT of bucket, key, pods and the sums called for, and its parameters."""
     selects, parameters = [], {}
     if parts.days:
-        selects.append(_rolled(key, where))
+        selects.append(_rolled(key, where, names))
         parameters = {
             "days": [each.day for each in parts.days],
             "day_buckets": [each.bucket for each in parts.days],
@@ -78,19 +98,20 @@ def pod_sums(key: str, where: str, parts: Parts) -> tuple[str, dict[str, Any]]:
             f"{key} AS key, estimated, user_verified, cpu_millicores, memory_bytes, gpus, "
             "micro_ipus"
         )
-        source = pieces(POD_PIECES, columns, where, name)
-        sums = ", ".join(_PIECE_SUMS)
+        source = pieces(POD_PIECES, columns, where, name, many=len(stretch.buckets) > 1)
+        sums = ", ".join(_PIECE_SUMS[each] for each in names)
         selects.append(
             f"SELECT bucket, key, count(*) FILTER (WHERE counts) AS pods, {sums}"  # noqa: S608
             f" FROM ({source}) AS pieces GROUP BY 1, 2"
         )
         parameters |= stretch_parameters(name, stretch)
-    return _together(selects, ("pods", *POD_SUMS)), parameters
+    return _together(selects, ("pods", *names)), parameters
 
 
 def partition_sums(key: str, where: str, stretch: Stretch) -> tuple[str, dict[str, Any]]:
     """Return the SELECT of bucket, key, partitions and their IPU-seconds, and its parameters."""
-    source = pieces(PARTITION_PIECES, f"{key} AS key, size", where, "h")
+    many = len(stretch.buckets) > 1
+    source = pieces(PARTITION_PIECES, f"{key} AS key, size", where, "h", many=many)
     statement = (
         "SELECT bucket, key, count(*) FILTER (WHERE counts) AS partitions,"  # noqa: S608
         " sum(size * secs) AS partition_ipu_seconds"
@@ -99,8 +120,8 @@ def partition_sums(key: str, where: str, stretch: Stretch) -> tuple[str, dict[st
     return statement, stretch_parameters("h", stretch)
 
 
-def _rolled(key: str, where: str) -> str:
-    sums = ", ".join(f"sum({name}) AS {name}" for name in POD_SUMS)
+def _rolled(key: str, where: str, names: Sequence[str]) -> str:
+    sums = ", ".join(f"sum({name}) AS {name}" for name in names)
     return (
         f"SELECT d.bucket, {key} AS key,"  # noqa: S608
         f" sum(CASE WHEN d.opens THEN pods ELSE begun END)::bigint AS pods, {sums}"
@@ -139,7 +160,7 @@ REFILL: Final = (
     'INSERT INTO usage_usageday (day, namespace, "group", "user", component, instance_type,'  # noqa: S608
     f" pods, begun, {', '.join(POD_SUMS)})"
     ' SELECT (%(days)s::date[])[bucket + 1], namespace, "group", "user", component,'
-    f" instance_type, count(*), count(*) FILTER (WHERE begun), {', '.join(_PIECE_SUMS)}"
+    f" instance_type, count(*), count(*) FILTER (WHERE begun), {', '.join(_PIECE_SUMS.values())}"
     " FROM ("
     + pieces(
         POD_PIECES,

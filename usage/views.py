@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from usage.measures import Measures
     from usage.selectors import Question
 
-SHOWN_ROWS = 200  # the files have all
+SHOWN_ROWS = 100  # the files have all
 CHART_KEYS = 8
 _CARDS = (
     ("ipu_hours", "IPUs of pods"),
@@ -146,7 +146,7 @@ def fault_list(request: HttpRequest) -> Any:
 
 
 def _given(request: HttpRequest) -> dict[str, str]:
-    return {name: value for name, value in request.GET.items() if value}
+    return {name: str(value) for name, value in request.GET.items() if value}
 
 
 def _format(params: Mapping[str, str]) -> str:

@@ -37,8 +37,9 @@ FROM (SELECT n, u, (n / 10) %% 4 AS c,
             FROM generate_series(1, %(rows)s) AS n) AS numbers) AS pods
 """
 _PARTITIONS = """
-INSERT INTO partitions_partitionlifetime (key, cluster_uid, shard, job_uid, namespace, job_name, instance,
-  attempt, partition, controller, size, phase, reason, message, "group", "user", reserved_at,
+INSERT INTO partitions_partitionlifetime (key, cluster_uid, shard, job_uid, namespace, job_name,
+  instance, attempt, partition, controller, size, phase, reason, message, "group", "user",
+  reserved_at,
   active_at, released_at, estimated, uncertainty_seconds, updated_at)
 SELECT 'k' || n, 'bench', '', md5('job' || n)::uuid::text, 'ns-' || u %% 40, 'work-' || n, 0, 0,
   'p-work-' || n, 'vipu-' || n %% 4, (ARRAY[1, 2, 4, 8, 16])[n %% 5 + 1], 'released', '', '',
@@ -48,10 +49,26 @@ FROM (SELECT n, n * 7919 %% 500 AS u,
         date_trunc('second', %(now)s - n * (interval '60 days' / %(rows)s)) AS began
       FROM generate_series(1, %(rows)s) AS n) AS held
 """
+_JOBS = """
+INSERT INTO jobs_jobrecord (uid, cluster_uid, namespace, name, "group", "user", user_verified,
+  ipus, instances, workers, status, reason, message, restart_count, partitions, spec, conditions,
+  labels, created_at, started_at, completed_at, estimated, updated_at)
+SELECT md5('job' || n)::uuid::text, 'bench', 'ns-' || u %% 40, 'work-' || n, 'group-' || u %% 20,
+  'user-' || u, true, (ARRAY[1, 2, 4, 8, 16])[n %% 5 + 1], 1, 9,
+  (ARRAY['Completed', 'Completed', 'Failed', 'Running'])
+    [CASE WHEN n < 50 THEN 4 ELSE n %% 3 + 1 END],
+  'IPUJobCompleted', 'IPUJob work-' || n || ' ended.', 0, '[]', '{"workers": {"replicas": 9}}',
+  '[]', '{}', began, began, CASE WHEN n >= 50 THEN least(began + interval '1 hour', %(now)s) END,
+  false, %(now)s
+FROM (SELECT n, n * 7919 %% 500 AS u,
+        date_trunc('second', %(now)s - n * (interval '60 days' / %(rows)s)) AS began
+      FROM generate_series(1, %(rows)s) AS n) AS jobs
+"""
 
 
 def fill(cursor: Any, *, pods: int, jobs: int, now: datetime) -> None:
     """Write `pods` lifetimes and `jobs` partition holdings that end at or before `now`."""
     cursor.execute(_PODS, {"rows": pods, "now": now})
     cursor.execute(_PARTITIONS, {"rows": jobs, "now": now})
-    cursor.execute("ANALYZE usage_podlifetime, partitions_partitionlifetime")
+    cursor.execute(_JOBS, {"rows": jobs, "now": now})
+    cursor.execute("ANALYZE usage_podlifetime, partitions_partitionlifetime, jobs_jobrecord")

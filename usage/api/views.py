@@ -172,7 +172,7 @@ class GapList(ListAPIView[WatchGap]):
 
 
 def _question(request: Request, *also: str) -> Question:
-    params = {name: value for name, value in request.query_params.items() if value}
+    params = {name: str(value) for name, value in request.query_params.items() if value}
     return read_question(params, request.user, timezone.now(), usage_zone(), *also)
 
 

@@ -1,0 +1,152 @@
+"""Queries and server time of each page at full history: in-process, against a real PostgreSQL.
+
+Server time is that of Django's handler with its middleware, templates and queries; the network
+and the WSGI server are not in it. A live page that asks the cluster or the proxy finds neither.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ipuhub.demo.ports import choose_port
+from ipuhub.demo.postgres import EmbeddedPostgres
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+MOST_QUERIES, MOST_MS = 8, 150
+JOB = "(SELECT uid FROM jobs_jobrecord ORDER BY created_at DESC LIMIT 1 OFFSET 1000)"
+PAGES = (
+    "/",
+    "/jobs/",
+    "/jobs/?namespace=ns-7&status=Failed",
+    "/jobs/?user=user-7",
+    "/jobs/{job}/",
+    "/partitions/",
+    "/partitions/?namespace=ns-7",
+    "/usage/",
+    "/usage/?month={last}",
+    "/usage/?month={last}&by=user",
+    "/usage/?month={last}&by=namespace",
+    "/usage/?month={last}&by=instance_type&namespace=ns-7",
+    "/usage/chart.json?month={last}",
+    "/usage/chart.json?month={last}&by=user",
+    "/usage/pods/",
+    "/usage/faults/",
+    "/usage/gaps/",
+    "/api/v1/jobs",
+    "/api/v1/usage/summary?month={last}&by=group",
+    "/api/v1/usage/series?month={last}&by=group",
+    "/api/v1/usage/lifetimes",
+)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Fill a database, or use the one in DATABASE_URL as it is, and print a line for each page."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ipuhub.settings")
+    os.environ.setdefault("IPUHUB_SECRET_KEY", "only for the bench " * 4)
+    os.environ["IPUHUB_HTTPS"] = "0"
+    if os.environ.get("DATABASE_URL"):
+        _measure(options)
+        return
+    with tempfile.TemporaryDirectory(prefix="ipuhub-bench-") as folder, _postgres(folder) as url:
+        os.environ["DATABASE_URL"] = url
+        _prepare(options)
+        _measure(options)
+
+
+@contextmanager
+def _postgres(folder: str) -> Iterator[str]:
+    port = choose_port("PostgreSQL of the bench", 25532, set()).number
+    server = EmbeddedPostgres(Path(folder), port, durable=False)
+    server.prepare()
+    process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
+    try:
+        while not server.is_ready():
+            time.sleep(0.05)
+        yield server.url
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    _setup()
+    from django.core.management import call_command
+    from django.db import connection
+    from django.utils import timezone
+
+    from tests.bench.pagesdata import fill
+    from usage.rollups import refresh
+    from usage.zones import usage_zone
+
+    call_command("migrate", verbosity=0)
+    began = time.perf_counter()
+    with connection.cursor() as cursor:
+        fill(cursor, pods=options.lifetimes, jobs=options.jobs, now=timezone.now())
+        print(f"{options.lifetimes:,} lifetimes in {time.perf_counter() - began:.1f} s")
+        began = time.perf_counter()
+        days = refresh(timezone.now(), usage_zone())
+        print(f"{days} days summed in {time.perf_counter() - began:.1f} s")
+        cursor.execute("VACUUM ANALYZE")
+
+
+def _measure(options: argparse.Namespace) -> None:
+    _setup()
+    from django.contrib.auth import get_user_model
+    from django.db import connection
+    from django.test import Client
+    from django.utils import timezone
+
+    from ipuhub.months import Month
+    from usage.zones import usage_zone
+
+    user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)
+    client = Client(headers={"Host": "localhost"})
+    client.force_login(user)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {JOB}")
+        job = cursor.fetchone()[0]
+    last = Month.of(timezone.now(), usage_zone()).previous()
+    print(f"{'queries':>7} {'p50 ms':>8} {'p95 ms':>8} {'kB':>6}  page ({options.rounds} rounds)")
+    for page in PAGES:
+        _print_page(client, page.format(job=job, last=last), options.rounds)
+
+
+def _print_page(client: Any, address: str, rounds: int) -> None:
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    answer = client.get(address)  # templates are compiled, plans and pages are warm
+    with CaptureQueriesContext(connection) as queries:
+        client.get(address)
+        asked = len(queries)  # now: the log is emptied with each request
+    times = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        answer = client.get(address)
+        body = b"".join(answer) if answer.streaming else answer.content
+        times.append((time.perf_counter() - began) * 1000)
+    p95 = sorted(times)[max(0, -(-95 * len(times) // 100) - 1)]
+    over = "  OVER" if asked > MOST_QUERIES or p95 > MOST_MS else ""
+    status = "" if answer.status_code == 200 else f"  HTTP {answer.status_code}"
+    print(
+        f"{asked:>7} {statistics.median(times):>8.1f} {p95:>8.1f} {len(body) // 1024:>6}"
+        f"  {address}{status}{over}",
+        flush=True,
+    )
+
+
+def _setup() -> None:
+    import django
+
+    django.setup()
