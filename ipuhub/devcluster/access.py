@@ -26,6 +26,11 @@ def judge(store: Store, user: User, spec: dict[str, Any]) -> Decision:
     return decide(_rbac_user(user), attributes, _objects(store))
 
 
+def is_permitted(store: Store, user: User, attributes: Attributes) -> bool:
+    """Whether `user` may do this."""
+    return decide(_rbac_user(user), attributes, _objects(store)).allowed
+
+
 def list_rules(store: Store, user: User, namespace: str) -> list[dict[str, Any]]:
     """Return the rules that apply to `user` in a namespace."""
     return rules_of(_rbac_user(user), namespace, _objects(store))

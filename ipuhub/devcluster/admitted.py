@@ -19,6 +19,7 @@ from ipuhub.devcluster.webhookmatch import Action
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ipuhub.devcluster.authorization import Authorizer
     from ipuhub.devcluster.deletion import DeleteOptions
     from ipuhub.devcluster.kinds import Kind
     from ipuhub.devcluster.objects import Objects, Target
@@ -46,8 +47,8 @@ def face_of(kind: Kind) -> Face:
 class Admitted:
     """The write path of clients. The cluster's own controllers write to `objects` directly."""
 
-    def __init__(self, objects: Objects, webhooks: Webhooks) -> None:
-        self.objects, self._webhooks = objects, webhooks
+    def __init__(self, objects: Objects, webhooks: Webhooks, authorizer: Authorizer) -> None:
+        self.objects, self._webhooks, self._authorizer = objects, webhooks, authorizer
 
     async def create(self, request: ApiRequest, body: Body, options: WriteOptions) -> Item:
         """Store a new object (in its stored form)."""
@@ -55,6 +56,7 @@ class Admitted:
         name = body["metadata"].get("name") or ""
         action = _action(request, "CREATE", name, options)
         if not self._webhooks.concern(action):
+            self._check_grant(request, body, options)
             return self.objects.create(kind, namespace, body, options)
         with _Telling(options):
             face = face_of(kind)
@@ -63,6 +65,7 @@ class Admitted:
                 self.objects.check_namespace(kind, namespace, name)
                 body["metadata"].setdefault("namespace", namespace)
             body = await self._mutate(action, kind, face, body, None, options)
+            self._check_grant(request, body, options)
             body = self.objects.prepare_new(kind, namespace, body, options)
             await self._webhooks.validate(action, face.show(body), None, options.warnings)
             return self.objects.store_new(kind, body, options)
@@ -78,7 +81,7 @@ class Admitted:
         """Replace an object by what `change` makes of it."""
         action = _action(request, "UPDATE", target.name, options)
         if not self._webhooks.concern(action):
-            return self.objects.update(target, change, options)
+            return self.objects.update(target, self._granting(request, change, options), options)
         face, kind = face or face_of(target.kind), target.kind
         with _Telling(options):
             for _ in range(_ATTEMPTS):
@@ -87,6 +90,7 @@ class Admitted:
                 new, shown_old = change(old.copy()), face.show(old.body)
                 self.objects.decode(kind, new, options, old.body)
                 new = await self._mutate(action, kind, face, new, shown_old, options)
+                self._check_grant(request, new, options, old.body)
                 new = self.objects.prepare_change(target, old, new, options)
                 shown = face.show(new)
                 await self._webhooks.validate(action, shown, shown_old, options.warnings)
@@ -121,6 +125,31 @@ class Admitted:
             changed = await self._webhooks.mutate(action, body, None, options.warnings) or body
             await self._webhooks.validate(action, changed, None, options.warnings)
         return changed
+
+    def _granting(
+        self, request: ApiRequest, change: Callable[[Body], Body], options: WriteOptions
+    ) -> Callable[[Body], Body]:
+        """`change`, refused where it would give away more than the user holds."""
+        if not self._authorizer.grants(request.kind):
+            return change
+
+        def checked(old: Body) -> Body:
+            before = copy_json(old)
+            new = change(old)
+            self._check_grant(request, new, options, before)
+            return new
+
+        return checked
+
+    def _check_grant(
+        self, request: ApiRequest, new: Body, options: WriteOptions, old: Body | None = None
+    ) -> None:
+        kind = request.kind
+        if self._authorizer.grants(kind):
+            self.objects.decode(kind, new, options, old)
+            if kind.namespaced:
+                new["metadata"].setdefault("namespace", request.path.namespace)
+            self._authorizer.check_grant(request.user, kind, new, old)
 
     async def _mutate(
         self,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ipuhub.devcluster.admitted import Admitted
     from ipuhub.devcluster.auth import Authenticator
+    from ipuhub.devcluster.authorization import Authorizer
     from ipuhub.devcluster.objects import Objects
     from ipuhub.devcluster.paths import ResourcePath
     from ipuhub.devcluster.registry import Registry
@@ -87,6 +88,7 @@ class Api:
     admitted: Admitted
     watchers: Watchers
     authenticator: Authenticator
+    authorizer: Authorizer
     clock: Callable[[], datetime]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -109,6 +111,7 @@ class Api:
             return web.Response(text="ok")
         user = impersonate(self.store, self.authenticator.authenticate(request), request)
         path = parse_path(request.path)
+        self.authorizer.check(user, request, path)
         if path is None:
             return handlers_documents.serve(self, request)
         kind = self.registry.find(path.group, path.version, path.plural)

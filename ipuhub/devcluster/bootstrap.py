@@ -23,6 +23,7 @@ _NAMESPACED: Final = (
     "serviceaccounts",
     "services",
 )
+_INTO_PODS: Final = ("pods/attach", "pods/exec", "pods/eviction")
 
 
 def _rule(groups: tuple[str, ...], resources: tuple[str, ...], verbs: tuple[str, ...]) -> Any:
@@ -35,10 +36,10 @@ _ROLES: Final[dict[str, list[Any]]] = {
         {"nonResourceURLs": ["*"], "verbs": ["*"]},
     ],
     "admin": [
-        _rule(("",), (*_NAMESPACED, "secrets", "pods/exec"), _WRITE),
+        _rule(("",), (*_NAMESPACED, "secrets", *_INTO_PODS), _WRITE),
         _rule((_RBAC,), ("roles", "rolebindings"), _WRITE),
     ],
-    "edit": [_rule(("",), (*_NAMESPACED, "secrets", "pods/exec"), _WRITE)],
+    "edit": [_rule(("",), (*_NAMESPACED, "secrets", *_INTO_PODS), _WRITE)],
     "view": [_rule(("",), _NAMESPACED, _READ)],
     "system:auth-delegator": [
         _rule(("authentication.k8s.io",), ("tokenreviews",), ("create",)),

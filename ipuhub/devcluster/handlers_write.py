@@ -67,6 +67,7 @@ async def replace_object(api: Api, request: ApiRequest) -> web.StreamResponse:
     if request.kind.resource_name in _MADE_BY_PUT and not path.subresource:
         present = api.store.get(request.kind.storage_key, path.namespace, path.name)
         if present is None and stored["metadata"].get("name") == path.name:
+            api.authorizer.check_create(request.user, request.kind, path.namespace, path.name)
             item = await api.admitted.create(request, stored, options)
             return written(api, request, item, options, code=201)
     sent = orjson.dumps(stored)  # each attempt starts from it

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
-from ipuhub.devcluster.access import judge
-from ipuhub.devcluster.status import StatusError
+from ipuhub.devcluster.access import is_permitted
+from ipuhub.devcluster.rbac import Attributes
+from ipuhub.devcluster.status import StatusError, forbidden_to
 from ipuhub.devcluster.users import AUTHENTICATED, User, account_user
 
 if TYPE_CHECKING:
@@ -13,39 +15,51 @@ if TYPE_CHECKING:
 
     from ipuhub.devcluster.store import Store
 
-_ACCOUNT = "system:serviceaccount:"
+_ACCOUNT: Final = "system:serviceaccount:"
+_EXTRA: Final = "impersonate-extra-"
+_GROUP: Final = "authentication.k8s.io"
 
 
 def impersonate(store: Store, user: User, request: web.Request) -> User:
     """Return who the request acts as; StatusError 403 where `user` may not, 500 for half a wish."""
-    name = request.headers.get("Impersonate-User", "")
-    groups = tuple(request.headers.getall("Impersonate-Group", []))
+    name, uid = (request.headers.get(f"Impersonate-{what}", "") for what in ("User", "Uid"))
+    groups, extra = tuple(request.headers.getall("Impersonate-Group", [])), _read_extra(request)
     if not name:
-        if groups:
+        if groups or uid or extra:
             message = "requested impersonation of groups without impersonating a user"
             raise StatusError(500, "InternalError", f"Internal error occurred: {message}")
         return user
     namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
-    if name.startswith(_ACCOUNT):
-        _check(store, user, "serviceaccounts", account, namespace)
-    else:
-        _check(store, user, "users", name)
-    for group in groups:
-        _check(store, user, "groups", group)
-    if groups:
-        return User(name, tuple(dict.fromkeys((*groups, AUTHENTICATED))))
-    if name.startswith(_ACCOUNT):
-        return account_user(namespace, account, "")
-    return User(name, (AUTHENTICATED,))
+    is_account = name.startswith(_ACCOUNT)
+    wanted = [
+        _ask("serviceaccounts", account, namespace=namespace)
+        if is_account
+        else _ask("users", name),
+        *(_ask("groups", group) for group in groups),
+        *(_ask("uids", one, _GROUP) for one in (uid,) if one),
+        *(
+            _ask("userextras", value, _GROUP, key)
+            for key, values in extra.items()
+            for value in values
+        ),
+    ]
+    for attributes in wanted:
+        if not is_permitted(store, user, attributes):
+            raise forbidden_to(user.name, attributes)
+    if is_account and not groups:
+        return account_user(namespace, account, uid, extra)
+    return User(name, tuple(dict.fromkeys((*groups, AUTHENTICATED))), uid, extra)
 
 
-def _check(store: Store, user: User, resource: str, name: str, namespace: str = "") -> None:
-    wanted = {"verb": "impersonate", "resource": resource, "name": name, "namespace": namespace}
-    if not judge(store, user, {"resourceAttributes": wanted}).allowed:
-        raise StatusError(
-            403,
-            "Forbidden",
-            f'{resource} "{name}" is forbidden: User "{user.name}" cannot impersonate resource '
-            f'"{resource}" in API group "" at the cluster scope',
-            {"name": name, "kind": resource},
-        )
+def _ask(
+    resource: str, name: str, group: str = "", subresource: str = "", *, namespace: str = ""
+) -> Attributes:
+    return Attributes("impersonate", group, resource, subresource, namespace, name)
+
+
+def _read_extra(request: web.Request) -> dict[str, list[str]]:
+    extra: dict[str, list[str]] = {}
+    for header, value in request.headers.items():
+        if header.lower().startswith(_EXTRA):
+            extra.setdefault(unquote(header.lower().removeprefix(_EXTRA)), []).append(value)
+    return extra

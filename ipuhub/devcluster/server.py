@@ -15,6 +15,7 @@ from aiohttp import web
 from ipuhub.devcluster.admitted import Admitted
 from ipuhub.devcluster.api import Api
 from ipuhub.devcluster.auth import ISSUER, Authenticator
+from ipuhub.devcluster.authorization import Authorizer
 from ipuhub.devcluster.bootstrap import create_access_rules
 from ipuhub.devcluster.certificates import Authority, encode, write_private
 from ipuhub.devcluster.controllers import Controllers
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 log = structlog.get_logger(__name__)
+AUTHORIZATIONS = ("allow-all", "rbac")
 _TOKEN_SECONDS = 365 * 24 * 3600
 _STOP_SECONDS = 2.0
 
@@ -49,6 +51,7 @@ class DevCluster:
     """A Kubernetes API on this machine; its state lies in `directory` and survives kill -9.
 
     `port` 0 takes a free one, `history` is the number of changes that watches can resume from,
+    `authorization` is "rbac" (requests are held against the stored roles) or "allow-all",
     `clock` gives the time in objects and tokens.
     """
 
@@ -59,14 +62,19 @@ class DevCluster:
         host: str = "127.0.0.1",
         port: int = 0,
         history: int = 10_000,
+        authorization: str = "allow-all",
         clock: Callable[[], datetime] = _now,
     ) -> None:
         if not ipaddress.ip_address(host).is_loopback:
             raise DevClusterError(
-                f"{host} is not a loopback address: the embedded API checks no permissions and "
-                "must not be reachable from other machines"
+                f"{host} is not a loopback address: the embedded API is an instrument for "
+                "one machine and must not be reachable from other ones"
             )
+        if authorization not in AUTHORIZATIONS:
+            known = ", ".join(AUTHORIZATIONS)
+            raise DevClusterError(f"{authorization} is no way to authorize: choose one of {known}")
         self._directory, self._host, self._port = directory, host, port
+        self._authorization = authorization
         self._history, self._clock = history, clock
         self._runner: web.AppRunner | None = None
         self._lock: TextIO | None = None
@@ -98,9 +106,17 @@ class DevCluster:
         self._watchers = Watchers(self._store)
         authenticator = Authenticator(self._store, self._directory / "pki", self._clock)
         self._webhook_client = WebhookClient(self._store)
-        admitted = Admitted(objects, Webhooks(self._store, self._webhook_client))
+        authorizer = Authorizer(self._store, is_on=self._authorization == "rbac")
+        webhooks = Webhooks(self._store, self._webhook_client)
         self._api = Api(
-            self._store, registry, objects, admitted, self._watchers, authenticator, self._clock
+            self._store,
+            registry,
+            objects,
+            Admitted(objects, webhooks, authorizer),
+            self._watchers,
+            authenticator,
+            authorizer,
+            self._clock,
         )
         namespaces = Namespaces(objects, self._authority.ca_pem.decode())
         namespaces.create_initial()

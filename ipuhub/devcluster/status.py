@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from ipuhub.devcluster.fielderror import FieldError
     from ipuhub.devcluster.kinds import Kind
+    from ipuhub.devcluster.rbac import Attributes
 
 
 class StatusError(Exception):
@@ -94,6 +95,25 @@ def forbidden(kind: Kind, name: str, why: str) -> StatusError:
     """403: not allowed whoever asks; `why` ends the sentence."""
     message = f'{kind.resource_name} "{name}" is forbidden: {why}'
     return StatusError(403, "Forbidden", message, _details(kind, name))
+
+
+def forbidden_to(user: str, wanted: Attributes) -> StatusError:
+    """403: not allowed to this user."""
+    if wanted.path:
+        message = f'forbidden: User "{user}" cannot {wanted.verb} path "{wanted.path}"'
+        return StatusError(403, "Forbidden", message)
+    resource = f"{wanted.resource}/{wanted.subresource}" if wanted.subresource else wanted.resource
+    whole = f"{wanted.resource}.{wanted.group}" if wanted.group else wanted.resource
+    named = f'{whole} "{wanted.name}"' if wanted.name else whole
+    where = f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope"
+    details = {"name": wanted.name, "group": wanted.group, "kind": wanted.resource}
+    return StatusError(
+        403,
+        "Forbidden",
+        f'{named} is forbidden: User "{user}" cannot {wanted.verb} resource "{resource}" in API '
+        f'group "{wanted.group}" {where}',
+        {key: value for key, value in details.items() if value},
+    )
 
 
 def bad_request(message: str) -> StatusError:

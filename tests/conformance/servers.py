@@ -123,7 +123,7 @@ def _embedded() -> Iterator[Server]:
     from ipuhub.kube.config import load_config
 
     thread, directory = LoopThread(), tempfile.mkdtemp(prefix="conformance-")
-    cluster = DevCluster(Path(directory), history=HISTORY)
+    cluster = DevCluster(Path(directory), history=HISTORY, authorization="rbac")
 
     async def up() -> tuple[KubeClient, asyncio.Task[None]]:
         await cluster.start()

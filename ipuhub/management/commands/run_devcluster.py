@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import logs
 from ipuhub.devcluster.certificates import write_private
-from ipuhub.devcluster.server import DevCluster, DevClusterError
+from ipuhub.devcluster.server import AUTHORIZATIONS, DevCluster, DevClusterError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -27,11 +27,18 @@ class Command(BaseCommand):
         parser.add_argument("--dir", type=Path, required=True, help="folder of the state")
         parser.add_argument("--port", type=int, default=6443, help="0: any free one")
         parser.add_argument("--kubeconfig", type=Path, help="where to write the kubeconfig")
+        parser.add_argument(
+            "--authorization",
+            choices=AUTHORIZATIONS,
+            default=AUTHORIZATIONS[0],
+            help="rbac: requests are held against the stored roles",
+        )
         parser.add_argument("--history", type=int, default=10_000, help="changes kept for watches")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
-        cluster = DevCluster(options["dir"], port=options["port"], history=options["history"])
+        same = {name: options[name] for name in ("port", "history", "authorization")}
+        cluster = DevCluster(options["dir"], **same)
         try:
             asyncio.run(_serve(cluster, options["kubeconfig"]))
         except DevClusterError as error:
