@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 100  # the files have all
 CHART_KEYS = 8
 _CARDS = (
-    ("ipu_hours", "IPUs of pods"),
-    ("partition_ipu_hours", "IPUs of partitions"),
-    ("cpu_core_hours", "CPU cores"),
-    ("memory_gib_hours", "Memory, GiB"),
-    ("gpu_hours", "GPUs"),
+    ("ipu_hours", "IPU-hours, pods"),
+    ("partition_ipu_hours", "IPU-hours, partitions"),
+    ("cpu_core_hours", "CPU core-hours"),
+    ("memory_gib_hours", "Memory GiB-hours"),
+    ("gpu_hours", "GPU-hours"),
 )
 
 

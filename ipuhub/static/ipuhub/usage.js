@@ -1,46 +1,78 @@
-// Draws the bars of a month in the page's own colours; the numbers come from the address in data-chart.
+// Draws the bars of a month in the page's own colours, from the numbers behind data-chart. The
+// legend is HTML (the simple build of the library has none): it shows the month, and under the
+// pointer a day. Names only ever become text, never HTML.
 (() => {
   const COLOURS = ["#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#9c6b4e"];
   const OTHER = "#97979f";
-  const root = document.documentElement;
-  const theme = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
   const amount = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 0 });
+  const sum = (values) => values.reduce((all, value) => all + value, 0);
+  const colour = (series, n) => (series.other ? OTHER : COLOURS[n % COLOURS.length]);
 
-  const options = (data) => {
-    const ink = theme("--tblr-body-color"), faint = theme("--tblr-border-color"), paper = theme("--tblr-bg-surface") || theme("--tblr-body-bg");
-    const colour = (series, n) => (series.other ? OTHER : COLOURS[n % COLOURS.length]);
+  // The theme's colours may be written in ways the library cannot read: let the browser resolve them.
+  const pixel = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const resolved = (text) => {
+    pixel.clearRect(0, 0, 1, 1);
+    pixel.fillStyle = text;
+    pixel.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = pixel.getImageData(0, 0, 1, 1).data;
+    return `rgba(${r},${g},${b},${a / 255})`;
+  };
+
+  const options = (data, place) => {
+    const style = getComputedStyle(place);
+    const ink = resolved(style.color), faint = resolved(style.borderTopColor);
     return {
       animation: false,
-      textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-      grid: { left: 8, right: 8, top: 12, bottom: 64, containLabel: true },
-      legend: { type: "scroll", bottom: 0, icon: "circle", itemWidth: 10, itemHeight: 10, textStyle: { color: ink }, pageTextStyle: { color: ink }, pageIconColor: ink, pageIconInactiveColor: faint, formatter: (name) => (name.length > 28 ? `${name.slice(0, 27)}…` : name) },
-      // Rich text is drawn on the canvas: a name is never read as HTML, and no inline style is needed.
-      tooltip: { trigger: "axis", renderMode: "richText", confine: true, backgroundColor: paper, borderColor: faint, textStyle: { color: ink }, axisPointer: { type: "shadow" },
-        formatter: (points) => {
-          const shown = points.filter((point) => point.value > 0).sort((a, b) => b.value - a.value);
-          const sum = shown.reduce((all, point) => all + point.value, 0);
-          return [`${points[0].axisValue}: ${amount(sum)}`, ...shown.map((point) => `${amount(point.value)}  ${point.seriesName.slice(0, 40)}`)].join("\n");
-        } },
-      xAxis: { type: "category", data: data.days, axisTick: { show: false }, axisLine: { lineStyle: { color: faint } }, axisLabel: { color: ink, formatter: (day) => String(Number(day.slice(8))), hideOverlap: true } },
-      yAxis: { type: "value", axisLabel: { color: ink, formatter: (value) => amount(value) }, splitLine: { lineStyle: { color: faint } } },
-      series: data.series.map((series, n) => ({ name: series.name, type: "bar", stack: "all", barMaxWidth: 28, data: series.values, itemStyle: { color: colour(series, n) }, emphasis: { focus: "series" } })),
+      textStyle: { fontFamily: style.fontFamily },
+      grid: { left: 4, right: 4, top: 12, bottom: 4, containLabel: true },
+      xAxis: { type: "category", data: data.days, axisTick: { show: false }, axisLine: { lineStyle: { color: faint } }, axisLabel: { color: ink, hideOverlap: true, formatter: (day) => String(Number(day.slice(8))) } },
+      yAxis: { type: "value", axisLabel: { color: ink, formatter: amount }, splitLine: { lineStyle: { color: faint } } },
+      series: data.series.map((series, n) => ({ name: series.name, type: "bar", stack: "all", barMaxWidth: 28, data: series.values, itemStyle: { color: colour(series, n) } })),
     };
+  };
+
+  const makeLegend = (data, place) => {
+    const list = document.createElement("dl");
+    list.className = "usage-legend";
+    const entries = [{ name: data.label, values: data.days.map((_, day) => sum(data.series.map((s) => s.values[day]))) }, ...data.series];
+    const show = entries.map((series, n) => {
+      const term = document.createElement("dt"), value = document.createElement("dd");
+      if (n) { const mark = document.createElement("span"); mark.className = "swatch"; mark.style.backgroundColor = colour(series, n - 1); term.append(mark); }
+      term.append(series.name);
+      const pair = document.createElement("div");
+      pair.title = series.name;
+      pair.append(term, value);
+      list.append(pair);
+      return (day) => {
+        value.textContent = amount(day === null ? sum(series.values) : series.values[day]);
+        if (!n) term.textContent = day === null ? "Month" : data.days[day];
+      };
+    });
+    place.after(list);
+    return (day) => show.forEach((each) => each(day));
   };
 
   const draw = async (place) => {
     const answer = await fetch(place.dataset.chart, { headers: { Accept: "application/json" } });
     if (!answer.ok) throw new Error(String(answer.status));
     const data = await answer.json();
-    place.textContent = "";
     if (!data.series.length) { place.textContent = `No ${data.label} in this month.`; place.classList.add("usage-chart-empty"); return; }
-    const chart = window.echarts.init(place, null, { renderer: "canvas" });
-    chart.setOption(options(data));
+    place.textContent = "";
+    const chart = window.echarts.init(place);
+    const update = makeLegend(data, place);
+    chart.setOption(options(data, place));
+    update(null);
+    chart.getZr().on("mousemove", (event) => {
+      const inside = chart.containPixel("grid", [event.offsetX, event.offsetY]);
+      update(inside ? chart.convertFromPixel({ xAxisIndex: 0 }, event.offsetX) : null);
+    });
+    chart.getZr().on("globalout", () => update(null));
     new ResizeObserver(() => chart.resize()).observe(place);
-    new MutationObserver(() => chart.setOption(options(data), true)).observe(root, { attributeFilter: ["data-bs-theme"] });
+    new MutationObserver(() => chart.setOption(options(data, place))).observe(document.documentElement, { attributeFilter: ["data-bs-theme"] });
   };
 
   const start = () => document.querySelectorAll("[data-chart]").forEach((place) => {
-    draw(place).catch(() => { place.textContent = "The chart cannot be drawn now; the table below has the sums."; });
+    draw(place).catch(() => { place.textContent = "The chart cannot be drawn now; the table below has the sums."; place.classList.add("usage-chart-empty"); });
   });
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start); else start();
 })();
