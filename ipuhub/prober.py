@@ -13,6 +13,7 @@ from django.conf import settings
 
 from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
+from ipuhub.kube.errors import ApiError
 from ipuhub.kube.token import FixedToken, TokenSource
 from ipuhub.recorders import JobsAndPartitions, TrackerPlace
 from ipuhub.recording import metrics
@@ -88,10 +89,17 @@ class Prober:
         await asyncio.Event().wait()
 
     async def list_once(self) -> None:
-        """Commit one full list for each recorder. Raises ApiError."""
+        """Commit one full list for each recorder that can; raises ApiError for the last other."""
+        failed: ApiError | None = None
         async with self._parts.running():
             for recording in self._recordings:
-                await recording.list_once("only listed, by run_prober --once")
+                try:
+                    await recording.list_once("only listed, by run_prober --once")
+                except ApiError as error:
+                    log.warning("not listed", watch=recording.name, problem=str(error))
+                    failed = error
+        if failed is not None:
+            raise failed
 
 
 def database() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,7 +23,7 @@ class InvalidAnnotation(ValueError):  # noqa: N818  # it is the annotation that 
     """An annotation that says not what it should; the text says what is wrong."""
 
 
-class _Stamp(msgspec.Struct, gc=False):
+class _Stamp(msgspec.Struct, frozen=True, gc=False):
     component: str
     component_name: str
     group: str
@@ -105,6 +106,7 @@ def controlling_job(meta: PodMeta) -> str:
     return ""
 
 
+@lru_cache(maxsize=4096)  # each change of a pod shows the same text again
 def _decode(text: str) -> _Stamp:
     try:
         stamp = _STAMP.decode(text)

@@ -14,8 +14,8 @@ from ipuhub.recording.recorder import Fault, Subject
 from usage.annotations import InvalidAnnotation, annotation_of, by_namespace, claim_of
 from usage.lifetimes import BY_LIST, lifetime_of
 from usage.podrows import CLAIMED, END, FIXED, merged, row_of
-from usage.podshape import Pod, PodSpec
-from usage.resources import GPU_RESOURCES, held_by
+from usage.podshape import Pod
+from usage.resources import GPU_RESOURCES, wish_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from usage.podrows import PodRow
     from usage.podshape import PodMeta
 
-_NO_SPEC: Final = PodSpec()
 _STATE: Final = ("phase", "reason", "exit_code", *END)
 _FOLLOWED: Final = ("node", "scheduled_at", "started_at", *_STATE)
 _TYPES: Final = {
@@ -144,12 +143,11 @@ class PodRecorder:
         if is_known_only and lifetime.end is None:
             return None
         claim = by_namespace(meta) if is_known_only else _claim(meta, text, faults)
-        problems: list[str] = []
-        held = held_by(manifest.spec or _NO_SPEC, problems, selected.gpu_resources)
-        row = row_of(manifest, claim, held, lifetime, at)
+        wish = wish_of(bytes(manifest.spec), selected.gpu_resources)
+        row = row_of(meta, claim, wish, lifetime, at)
         row.is_known_only = is_known_only
-        if problems and not is_known_only:
-            faults.append(Fault(self.subject(row), "quantity", "; ".join(problems)))
+        if wish.problems and not is_known_only:
+            faults.append(Fault(self.subject(row), "quantity", "; ".join(wish.problems)))
         return row
 
     def subject(self, row: PodRow) -> Subject:

@@ -14,8 +14,8 @@ from usage.lifetimes import BY_LIST
 if TYPE_CHECKING:
     from usage.annotations import Claim
     from usage.lifetimes import Lifetime
-    from usage.podshape import Pod
-    from usage.resources import Held
+    from usage.podshape import PodMeta
+    from usage.resources import Wish
 
 MICRO_IPUS: Final = 1_000_000
 MONITOR: Final = "monitor"
@@ -83,9 +83,9 @@ FIXED: Final = PodRow.__struct_fields__[:20]
 """Columns of the first sight."""
 
 
-def row_of(pod: Pod, claim: Claim, held: Held, lifetime: Lifetime, at: datetime) -> PodRow:
+def row_of(meta: PodMeta, claim: Claim, wish: Wish, lifetime: Lifetime, at: datetime) -> PodRow:
     """Put together what is known of a pod; `at` stands in for a missing time of creation."""
-    meta, end = pod.metadata, lifetime.end
+    held, end = wish.held, lifetime.end
     return PodRow(
         meta.uid,
         meta.namespace,
@@ -108,13 +108,13 @@ def row_of(pod: Pod, claim: Claim, held: Held, lifetime: Lifetime, at: datetime)
         # The stamp says what of a partition is a pod's; requests for the same are no second one.
         held.ipus * MICRO_IPUS if claim.micro_ipus is None else claim.micro_ipus,
         meta.creation_timestamp or at,
-        (pod.spec and pod.spec.node_name) or "",
+        wish.node,
         lifetime.phase,
         lifetime.reason.replace("\0", "\ufffd"),
         lifetime.exit_code,
         lifetime.scheduled_at,
         lifetime.started_at,
-        end and end.at,
+        end.at if end else None,
         end.source if end else "",
         end.estimated if end else False,
         end.uncertainty_seconds if end else 0,

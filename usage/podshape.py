@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime  # noqa: TC003  # msgspec reads the annotations
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -108,9 +108,12 @@ class PodStatus(_Shape):
     ephemeral_container_statuses: list[ContainerStatus] | None = None
 
 
+NO_SPEC: Final = msgspec.Raw(b"{}")
+
+
 class Pod(_Shape):
-    """A pod."""
+    """A pod. Its wish stays as it was sent: it hardly ever changes, and is decoded once."""
 
     metadata: PodMeta
-    spec: PodSpec | None = None
+    spec: msgspec.Raw = NO_SPEC
     status: PodStatus | None = None

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from ipuhub.quantities import LARGEST, InvalidQuantity, thousandths, units
+from usage.podshape import PodSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from usage.podshape import Amounts, Container, PodSpec, Resources
+    from usage.podshape import Amounts, Container, Resources
 
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/*")
 IPU_PREFIX: Final = "graphcore.ai/ipu"
@@ -33,6 +37,30 @@ class Held:
     def gpus(self) -> int:
         """All accelerators together."""
         return sum(self.accelerators.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a pod's spec says: what it holds, where, and which amounts are none."""
+
+    held: Held
+    node: str
+    problems: tuple[str, ...]
+
+
+_SPEC: Final = msgspec.json.Decoder(PodSpec)
+
+
+@lru_cache(maxsize=4096)  # a pod's changes show the same spec again and again
+def wish_of(spec: bytes, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Wish:
+    """Read a pod's spec as it was sent. Raises ValueError where it is none."""
+    try:
+        decoded = _SPEC.decode(spec)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"the spec cannot be read: {error}") from error
+    problems: list[str] = []
+    held = held_by(decoded, problems, gpu_resources)
+    return Wish(held, decoded.node_name or "", tuple(problems))
 
 
 def held_by(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -34,6 +35,7 @@ class Buffer(Generic[Row]):
         self._batch: Batch[Row] | None = None
         self._added, self._taken, self._full = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._is_closed = False
+        self._taken_at = 0.0
 
     async def add(self, more: Batch[Row]) -> None:
         """Add what arrived together; waits for room first."""
@@ -57,11 +59,11 @@ class Buffer(Generic[Row]):
         self._full.set()
 
     async def take(self) -> Batch[Row] | None:
-        """Wait for a batch that is full or old enough; None when closed and empty."""
+        """Wait for a batch; None when closed and empty."""
         await self._added.wait()
         if self._batch is None:
             return None
-        await self._until_ripe(self._batch)
+        await self._until_ripe()
         batch, self._batch = self._batch, None
         if not self._is_closed:
             self._added.clear()
@@ -69,14 +71,15 @@ class Buffer(Generic[Row]):
         self._taken.set()
         return batch
 
-    async def _until_ripe(self, batch: Batch[Row]) -> None:
-        age = asyncio.get_running_loop().time() - batch.began_at
-        if age < self._batch_seconds and not self._full.is_set():
-            try:
-                async with asyncio.timeout(self._batch_seconds - age):
+    async def _until_ripe(self) -> None:
+        """After a quiet time at once; in a stream, so many changes or seconds together."""
+        loop = asyncio.get_running_loop()
+        pause = self._taken_at + self._batch_seconds - loop.time()
+        if pause > 0 and not self._full.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
                     await self._full.wait()
-            except TimeoutError:
-                pass
+        self._taken_at = loop.time()
 
 
 def _append(batch: Batch[Row], more: Batch[Row]) -> None:

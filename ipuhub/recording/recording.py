@@ -97,6 +97,11 @@ class Recording(Generic[Row]):
         return self._database.checkpoint.position_at
 
     @property
+    def name(self) -> str:
+        """The recorder's."""
+        return self._name
+
+    @property
     def position(self) -> str:
         """The last committed version."""
         return self._database.checkpoint.resource_version

@@ -1,0 +1,137 @@
+"""`manage.py run_prober` against the embedded API: a process with pages, and `--once`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import psycopg
+import pytest
+import yaml
+from django.core.management import CommandError, call_command
+from psycopg.rows import dict_row
+
+from ipuhub.demo.ports import choose_port
+from ipuhub.devcluster.server import DevCluster
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import NotFound
+from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
+from jobs.resources import IPUJOBS
+from tests.fakes.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pytest_django.fixtures import SettingsWrapper
+
+CRD = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml")
+USAGE = '{"component":"job","component_name":"train","group":"g","instance_type":"i","user":"ada"}'
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
+    cluster = DevCluster(tmp_path / "cluster")
+    await cluster.start()
+    yield cluster
+    await cluster.stop()
+
+
+async def make_pod(cluster: DevCluster, name: str) -> None:
+    async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": {"primehub.io/usage": USAGE}},
+            "spec": {"containers": [{"name": "main", "image": "train:1"}]},
+        }
+        await client.create(PODS, body, "default")
+
+
+def environment(cluster: DevCluster, tables: dict[str, Any], port: int) -> dict[str, str]:
+    user = f"{tables['user']}:{tables['password']}"
+    url = f"postgresql://{user}@{tables['host']}:{tables['port']}/{tables['dbname']}"
+    return os.environ | {
+        "DATABASE_URL": url,
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "IPUHUB_HEALTH_PORT": str(port),
+    }
+
+
+async def prober(*arguments: str, **options: Any) -> asyncio.subprocess.Process:
+    command = [sys.executable, "manage.py", "run_prober", *arguments]
+    return await asyncio.create_subprocess_exec(*command, **options)
+
+
+def names(tables: dict[str, Any]) -> list[tuple[str, str]]:
+    with psycopg.connect(**tables, row_factory=dict_row) as connection:
+        found = connection.execute("SELECT * FROM usage_podlifetime ORDER BY pod_name").fetchall()
+    return [(row["pod_name"], row["user"]) for row in found]
+
+
+async def page(port: int, path: str) -> str:
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}{path}") as answer,
+        ):
+            return await answer.text()
+    except aiohttp.ClientError:
+        return ""
+
+
+async def test_the_process_records_says_how_it_is_and_ends_on_sigterm(
+    cluster: DevCluster, tables: dict[str, Any]
+) -> None:
+    await make_pod(cluster, "early")
+    port = choose_port("a test", 28_082, set()).number
+    process = await prober(env=environment(cluster, tables, port))
+    try:
+        await eventually(lambda: names(tables) == [("early", "ada")])
+        await make_pod(cluster, "late")
+        await eventually(lambda: len(names(tables)) == 2)
+        metrics = await page(port, "/metrics")
+        assert re.search(r'ipuhub_recording_rows_total{watch="pods"} [2-9]', metrics)
+        assert await page(port, "/healthz") == "ok"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+async def test_once_commits_the_lists_there_are_and_names_the_one_that_is_not(
+    cluster: DevCluster, tables: dict[str, Any]
+) -> None:
+    await make_pod(cluster, "only")
+    given = environment(cluster, tables, 0)
+    process = await prober("--once", env=given, stderr=asyncio.subprocess.PIPE)
+    _, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert b"could not find the requested resource" in errors  # no IPUJobs are installed
+    assert names(tables) == [("only", "ada")]
+    async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(CRD.read_text("utf-8")))
+        await eventually(lambda: _is_served(client))
+    process = await prober("--once", env=given)
+    assert await asyncio.wait_for(process.wait(), 60) == 0
+
+
+async def _is_served(client: KubeClient) -> bool:
+    try:
+        await client.list(IPUJOBS)
+    except NotFound:
+        return False
+    return True
+
+
+def test_without_credentials_it_says_which_file_is_missing(
+    tmp_path: Path, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ipuhub.logs.configure", lambda *_: None)
+    settings.KUBECONFIG = str(tmp_path / "nowhere")
+    with pytest.raises(CommandError, match="nowhere does not exist"):
+        call_command("run_prober")
