@@ -23,6 +23,9 @@ from ipuhub import logs
 POLLING_SECONDS = 0.05
 """How often the file-system broker is looked at; a worker that looks costs 0.2 % of a CPU."""
 
+SUM_DAYS_SECONDS = 300.0
+"""How often changed days are summed anew; until then pages add them up from their pods."""
+
 
 def transport_options(broker_url: str, folder: Path) -> dict[str, Any]:
     """Return what kombu needs of a broker beside its URL; makes the file system's folders."""
@@ -57,7 +60,12 @@ app.conf.update(
         "month reports": {
             "task": "usage.make_daily_reports",
             "schedule": crontab(minute="0", hour="0"),
-        }
+        },
+        "day sums": {
+            "task": "usage.sum_days",
+            "schedule": SUM_DAYS_SECONDS,
+            "options": {"expires": SUM_DAYS_SECONDS},  # they do not pile up behind a long run
+        },
     },
 )
 # Messages are JSON, so that root in a container is no worse here than elsewhere.

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from usage.models import ReportRun
 from usage.reportruns import do_run, request_run
+from usage.rollups import refresh
 
 _LOG = structlog.get_logger(__name__)
 
@@ -29,3 +30,10 @@ def make_daily_reports() -> None:
     """Make this and last month's reports, and close older ones."""
     zone = settings.REPORT_ZONE
     do_run(request_run("daily", "", timezone.now(), zone), zone)
+
+
+@shared_task(name="usage.sum_days")  # type: ignore[untyped-decorator]
+def sum_days() -> None:
+    """Sum the days that are over or have changed, so that pages need not add up their pods."""
+    if days := refresh(timezone.now(), settings.REPORT_ZONE):
+        _LOG.info("days summed", days=days)

@@ -75,7 +75,7 @@ def test_a_worker_makes_the_reports_that_were_asked_for(tmp_path: Path):
 def test_beat_makes_the_reports_at_midnight():
     from ipuhub.celery import app
 
-    (entry,) = app.conf.beat_schedule.values()
+    entry = app.conf.beat_schedule["month reports"]
     assert entry["task"] == "usage.make_daily_reports"
     assert entry["schedule"] == crontab(minute="0", hour="0")
     assert app.conf.timezone == "UTC"
