@@ -26,6 +26,13 @@ class Batch(Generic[Row]):
     events: int = 0
     began_at: float = 0.0
 
+    def append(self, more: Batch[Row]) -> None:
+        """Take up what came next."""
+        self.rows += more.rows
+        self.faults += more.faults
+        self.events += more.events
+        self.resource_version, self.position_at = more.resource_version, more.position_at
+
 
 class Buffer(Generic[Row]):
     """One reader adds, one writer takes. `add` waits while `limit` events are not yet taken."""
@@ -47,7 +54,7 @@ class Buffer(Generic[Row]):
             self._batch = more
             more.began_at = asyncio.get_running_loop().time()
         else:
-            _append(batch, more)
+            batch.append(more)
         self._added.set()
         if self._batch is not None and self._batch.events >= self._batch_events:
             self._full.set()
@@ -80,10 +87,3 @@ class Buffer(Generic[Row]):
                 async with asyncio.timeout(pause):
                     await self._full.wait()
         self._taken_at = loop.time()
-
-
-def _append(batch: Batch[Row], more: Batch[Row]) -> None:
-    batch.rows += more.rows
-    batch.faults += more.faults
-    batch.events += more.events
-    batch.resource_version, batch.position_at = more.resource_version, more.position_at

@@ -45,12 +45,9 @@ class Reader(Generic[Row]):
                 rows.append(row)
         return batch
 
-    def read_list(
-        self, changes: Sequence[Change], version: str, at: datetime
-    ) -> tuple[Batch[Row], list[str]]:
-        """Make a batch of a full list, and tell the UIDs of all that are there."""
-        batch = self.read(changes, at) if changes else Batch(version, at)
-        batch.resource_version = version
+    def read_page(self, changes: Sequence[Change], at: datetime) -> tuple[Batch[Row], list[str]]:
+        """Make a batch of a page of a list, and tell the UIDs of all that are there."""
+        batch = self.read(changes, at) if changes else Batch("", at)
         subjects = (change.subject or subject_of(change.manifest) for change in changes)
         return batch, [subject.uid for subject in subjects]
 

@@ -15,11 +15,11 @@ from ipuhub.kube.errors import ApiError, Gone
 from ipuhub.kube.resources import NAMESPACES
 from ipuhub.kube.watch import Pace, Watch
 from ipuhub.recording import metrics
-from ipuhub.recording.buffer import Buffer
+from ipuhub.recording.buffer import Batch, Buffer
 from ipuhub.recording.checkpoint import is_reached, reason_to_list
 from ipuhub.recording.database import Database
 from ipuhub.recording.decoding import Decoder
-from ipuhub.recording.listing import list_changes, revision_of
+from ipuhub.recording.listing import Lister, revision_of
 from ipuhub.recording.reading import Reader
 from ipuhub.recording.store import Fenced, Moved
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from ipuhub.health import Health
     from ipuhub.kube.client import KubeClient
-    from ipuhub.recording.buffer import Batch
     from ipuhub.recording.decoding import Change
     from ipuhub.recording.recorder import Recorder
 
@@ -174,8 +173,14 @@ class Recording(Generic[Row]):
         log.info("listing all", watch=self._name, cause=cause)
         scope, limit = self._recorder.scope, self._options.list_limit
         at = self._clock()  # what the list shows is at least as new
-        changes, version = await list_changes(self._client, scope, self._decoder, limit)
-        batch, present = self._reader.read_list(changes, version, at)
+        read = self._reader.read_page
+        lister = Lister(self._client, scope, self._decoder, lambda page: read(page, at))
+        pages, version = await lister.all(limit)
+        batch: Batch[Row] = Batch("", at)
+        for part, _ in pages:
+            batch.append(part)
+        batch.resource_version = version
+        present = [uid for _, uids in pages for uid in uids]
         vanished = await self._database.replace(batch, present, cluster_uid, cause)
         self._hear_api()
         metrics.LISTS.labels(self._name).inc()

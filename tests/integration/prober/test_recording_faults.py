@@ -274,3 +274,19 @@ async def test_the_same_fault_is_stored_once(lab: Lab) -> None:
     lab.start()
     await recorded(lab)
     assert lab.faults()["bad"]["count"] == 1
+
+
+async def test_only_chosen_namespaces_are_recorded(lab: Lab) -> None:
+    emit(lab, range(6), "ADDED", "RUNNING")
+    chosen = PodSelection(frozenset({"team-0", "team-1"}))
+    lab.start(PodRecorder(chosen))
+    await recorded(lab)
+    assert {row["namespace"] for row in lab.rows().values()} == {"team-0", "team-1"}
+
+
+async def test_postgres_away_at_the_start_is_said(lab: Lab) -> None:
+    there, lab.database = lab.database, {**lab.database, "port": 1}
+    lab.start()
+    await eventually(lambda: "Postgres" in " ".join(lab.health[0].not_ready()))
+    lab.database = there
+    assert not lab.rows()
