@@ -112,7 +112,7 @@ def _restarting(path: str, record: InstanceRecord) -> Verdict:
     when = f"{record.restart_at:%H:%M:%S} UTC" if record.restart_at else "once its pods are gone"
     message = (
         f"{default_message(Condition.RESTARTING, path)[:-1]}: {last.get('message', 'it ended')}; "
-        f"attempt {record.attempt} begins at {when}."
+        f"attempt {record.attempt + 1} begins at {when}."
     )
     reason = str(last.get("reason") or Reason.RESTARTING)
     lost = {Reason.WORKER_LOST.value, Reason.PARTITION_ERROR.value}

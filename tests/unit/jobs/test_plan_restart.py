@@ -98,7 +98,7 @@ def test_a_restart_is_decided_alone_with_its_evidence() -> None:
         "IPUJobRestarting",
         (
             "IPUJob default/sample is restarting: sample-launcher has exited with code 3; "
-            "attempt 1 begins at 12:00:10 UTC."
+            "attempt 2 begins at 12:00:10 UTC."
         ),
     )
     assert status(planned)["launcherStatus"] == "Restarting"
