@@ -3,6 +3,9 @@
 Statement triggers with transition tables: one row of dirt for each different pair of days in a
 batch, whatever its size. A change of the end touches the days between old and new end; a change
 of anything else that is summed touches the whole lifetime.
+
+A plan that a small batch has cached would join a large one by nested loops, 0.1 ms a row at 1,000
+rows: they are off in the function, and the triggers cost a tenth of the upsert.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ def _row(alias: str) -> str:
 
 
 CREATE: Final = f"""
-CREATE FUNCTION usage_mark_dirt() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION usage_mark_dirt() RETURNS trigger LANGUAGE plpgsql SET enable_nestloop = off AS $$
 BEGIN
   IF TG_OP = 'UPDATE' THEN
     INSERT INTO usage_rollupdirt (first_day, last_day)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -277,3 +278,9 @@ def test_an_absurd_request_is_added_up_and_not_an_error() -> None:
     refresh(NOW, UTC_ZONE)
     got = summary(ask("2026-11-01", "2026-12-01"))["team-a"]
     assert got.byte_seconds == got.micro_ipu_seconds == (2**63 - 1) * 19 * 86_400
+
+
+def test_a_large_batch_after_a_small_one_is_not_joined_by_nested_loops() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT proconfig FROM pg_proc WHERE proname = 'usage_mark_dirt'")
+        assert cursor.fetchone()[0] == ["enable_nestloop=off"]
