@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from usage.measures import Measures
     from usage.selectors import Question
 
-SHOWN_ROWS = 100  # the files have all
+SHOWN_ROWS = 50  # the files have all
 CHART_KEYS = 8
 _CARDS = (
     ("ipu_hours", "IPU-hours, pods"),
