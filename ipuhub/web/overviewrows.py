@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ipuhub.web.colours import colour_of
 from jobs.conditions import FINISHED, JobState
+from jobs.jobrows import size_of
 from partitions.capacity import TOTAL
 from partitions.lifecycle import Phase
 
@@ -124,7 +125,7 @@ def _newest_first(rows: Iterable[JobRow]) -> list[JobRow]:
 def _live_row(job: Manifest) -> JobRow:
     meta, spec, status = job["metadata"], job.get("spec") or {}, job.get("status") or {}
     workers = status.get("workersStatus") or {}
-    wanted = spec.get("workersPerJobInstance") or (spec.get("workers") or {}).get("replicas") or 1
+    wanted = size_of(spec).workers
     state = status.get("launcherStatus") or JobState.PENDING.value
     return JobRow(
         uid=meta.get("uid", ""),

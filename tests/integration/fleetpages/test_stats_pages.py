@@ -137,6 +137,13 @@ def test_a_long_history_of_capacity_is_not_read_through() -> None:
     assert len(capacity_now()) == 3
 
 
+def test_a_controller_taken_off_the_list_is_not_shown_any_more() -> None:
+    gone, away = ({"at": NOON, "free": 0, "reachable": False},) * 2
+    CapacityChange.objects.create(controller="gone:8090", total=0, **gone)
+    CapacityChange.objects.create(controller="away:8090", total=32, **away)
+    assert [one.controller for one in capacity_now()] == ["away:8090"]
+
+
 def test_the_polled_part_is_304_until_a_number_changes(
     admin: Client, held: Proxy, clock: Clock
 ) -> None:

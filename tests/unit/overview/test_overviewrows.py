@@ -36,6 +36,13 @@ def test_active_jobs_are_the_unfinished_ones_newest_first() -> None:
     assert count_states(rows) == (1, 1)
 
 
+def test_the_workers_of_all_instances_are_wanted() -> None:
+    one = job("x", launcherStatus="Running", workersStatus={"active": 3})
+    one["spec"] |= {"ipusPerJobInstance": 4, "jobInstances": 2}
+    (row,) = active_rows([one], lambda _: True)
+    assert row.workers == "3/4"
+
+
 def test_a_job_just_made_has_no_status_and_breaks_nothing() -> None:
     bare = {"metadata": {"name": "x", "namespace": "a"}}
     (row,) = active_rows([bare], lambda _: True)
