@@ -50,7 +50,7 @@ _SESSION: Final = {
     "tcp_user_timeout": 25_000,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
-    "options": "-c statement_timeout=60s -c timezone=UTC",
+    "options": "-c statement_timeout=20s -c timezone=UTC",
 }
 
 
