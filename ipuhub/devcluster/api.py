@@ -15,6 +15,7 @@ from ipuhub.devcluster import (
     handlers_pods,
     handlers_read,
     handlers_scale,
+    handlers_streams,
     handlers_write,
 )
 from ipuhub.devcluster.impersonation import impersonate
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ipuhub.devcluster.admitted import Admitted
     from ipuhub.devcluster.auth import Authenticator
     from ipuhub.devcluster.authorization import Authorizer
+    from ipuhub.devcluster.nodelink import NodeLink
     from ipuhub.devcluster.objects import Objects
     from ipuhub.devcluster.paths import ResourcePath
     from ipuhub.devcluster.registry import Registry
@@ -62,7 +64,8 @@ _ON_SUBRESOURCE: Final[dict[str, dict[str, Handler]]] = {
     "log": {"GET": handlers_pods.read_log},
     "binding": {"POST": handlers_pods.bind},
     "eviction": {"POST": handlers_pods.evict},
-    "exec": {"GET": handlers_pods.refuse_exec, "POST": handlers_pods.refuse_exec},
+    "exec": {"GET": handlers_streams.stream, "POST": handlers_streams.stream},
+    "attach": {"GET": handlers_streams.stream, "POST": handlers_streams.stream},
     "token": {"POST": handlers_auth.create_token},
 }
 _ANSWERED: Final[dict[str, Handler]] = {
@@ -74,7 +77,7 @@ _ANSWERED: Final[dict[str, Handler]] = {
     "selfsubjectrulesreviews": handlers_auth.review_own_rules,
     "selfsubjectreviews": handlers_auth.review_self,
 }
-_ANY_FORM: Final = {"log", "exec"}
+_ANY_FORM: Final = {"log", "exec", "attach"}
 _OPEN_PATHS: Final = {"/healthz", "/livez", "/readyz"}
 
 
@@ -89,6 +92,7 @@ class Api:
     watchers: Watchers
     authenticator: Authenticator
     authorizer: Authorizer
+    nodes: NodeLink
     clock: Callable[[], datetime]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:

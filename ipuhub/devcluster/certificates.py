@@ -97,6 +97,16 @@ class Authority:
         return yaml.safe_dump(config, sort_keys=False).encode()
 
 
+def self_signed(name: str, host: str) -> tuple[bytes, bytes]:
+    """Return a server certificate that only those trust who are given it, and its key, PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    names = x509.SubjectAlternativeName([_general_name(host)])
+    builder = _builder(subject, subject, key, _LIFE).add_extension(names, critical=False)
+    issued = _signed(builder, key, key)
+    return issued.certificate, issued.key
+
+
 def encode(data: bytes) -> str:
     """Base64, as kubeconfigs hold PEM."""
     return base64.b64encode(data).decode()

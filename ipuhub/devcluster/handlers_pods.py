@@ -9,12 +9,13 @@ from aiohttp import web
 
 from ipuhub.devcluster.deletion import parse_delete_options
 from ipuhub.devcluster.handlers_read import answer
+from ipuhub.devcluster.handlers_streams import pass_log
 from ipuhub.devcluster.kinds import BY_RESOURCE
 from ipuhub.devcluster.metadata import format_time
 from ipuhub.devcluster.objects import Target
-from ipuhub.devcluster.podlog import container_log, is_over
+from ipuhub.devcluster.podlog import check_started, choose_container, container_log, is_over
 from ipuhub.devcluster.requests import read_number, read_typed, write_options
-from ipuhub.devcluster.status import StatusError, bad_request, conflict
+from ipuhub.devcluster.status import bad_request, conflict
 from ipuhub.devcluster.watchers import WatchRequest
 
 if TYPE_CHECKING:
@@ -67,17 +68,17 @@ async def evict(api: Api, request: ApiRequest) -> web.StreamResponse:
     return answer(orjson.dumps({**_CREATED, "code": 201}), request.http, code=201)
 
 
-async def refuse_exec(_api: Api, _request: ApiRequest) -> web.StreamResponse:
-    """Answer 501: stand-in nodes run no processes to attach to."""
-    message = "the embedded API has no containers to run commands in"
-    raise StatusError(501, "NotImplemented", message)
-
-
 async def read_log(api: Api, request: ApiRequest) -> web.StreamResponse:
     """GET of a container's log; with follow=true as it grows, until the container ends."""
     namespace, name, query = request.path.namespace, request.path.name, request.query
     item = api.objects.get(PODS, namespace, name)
     container = query.get("container", "")
+    node = api.nodes.address_of(item.body)
+    if node is not None:
+        container = choose_container(item.body, container)
+        if query.get("previous") != "true":
+            check_started(item.body, container)
+        return await pass_log(api, request, node, container)
     text = container_log(item.body, container)
     tail = read_number(query, "tailLines")
     if tail is not None:

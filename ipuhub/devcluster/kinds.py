@@ -104,6 +104,7 @@ _POD_SUBRESOURCES = (
     Subresource("binding", "Binding", CREATE_ONLY),
     Subresource("eviction", "Eviction", CREATE_ONLY, "policy", "v1"),
     Subresource("exec", "PodExecOptions", ("create", "get")),
+    Subresource("attach", "PodAttachOptions", ("create", "get")),
 )
 _NAMESPACE_SUBRESOURCES = (
     Subresource("finalize", "Namespace", ("update",)),

@@ -9,12 +9,8 @@ from ipuhub.devcluster.status import bad_request
 LOG_ANNOTATION: Final = "sim/log"
 
 
-def container_log(pod: dict[str, Any], container: str) -> str:
-    """Return the log of a container of `pod` (empty: the only one). StatusError 400.
-
-    The annotation `sim/log` is the log of the pod's first container; `sim/log.<name>` that of
-    the container of that name.
-    """
+def choose_container(pod: dict[str, Any], container: str) -> str:
+    """Return the name of the container that is meant (empty: the only one). StatusError 400."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     names = [c["name"] for c in spec["containers"]]
     initial = [c["name"] for c in spec.get("initContainers") or []]
@@ -30,16 +26,33 @@ def container_log(pod: dict[str, Any], container: str) -> str:
     container = container or names[0]
     if container not in names + initial:
         raise bad_request(f"container {container} is not valid for pod {name}")
+    return container
+
+
+def check_started(pod: dict[str, Any], container: str) -> None:
+    """Refuse the log of a container that never ran. StatusError 400."""
     state = _state(pod, container)
     if "waiting" in state or not state:
         reason = state.get("waiting", {}).get("reason", "ContainerCreating")
+        name = pod["metadata"]["name"]
         raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+
+
+def container_log(pod: dict[str, Any], container: str) -> str:
+    """Return the log of a container of `pod` (empty: the only one). StatusError 400.
+
+    The annotation `sim/log` is the log of the pod's first container; `sim/log.<name>` that of
+    the container of that name.
+    """
+    container = choose_container(pod, container)
+    check_started(pod, container)
+    annotations = pod["metadata"].get("annotations") or {}
     given = annotations.get(f"{LOG_ANNOTATION}.{container}")
-    if given is None and container == names[0]:
+    if given is None and container == pod["spec"]["containers"][0]["name"]:
         given = annotations.get(LOG_ANNOTATION)
     if given is not None:
         return given if given.endswith("\n") or not given else f"{given}\n"
-    return _generated(container, state)
+    return _generated(container, _state(pod, container))
 
 
 def is_over(pod: dict[str, Any], container: str) -> bool:

@@ -21,6 +21,7 @@ from ipuhub.devcluster.certificates import Authority, encode, write_private
 from ipuhub.devcluster.controllers import Controllers
 from ipuhub.devcluster.gc import GarbageCollector
 from ipuhub.devcluster.namespaces import Namespaces
+from ipuhub.devcluster.nodelink import NodeLink
 from ipuhub.devcluster.objects import Objects
 from ipuhub.devcluster.registry import Registry
 from ipuhub.devcluster.store import Store
@@ -107,6 +108,7 @@ class DevCluster:
         authenticator = Authenticator(self._store, self._directory / "pki", self._clock)
         self._webhook_client = WebhookClient(self._store)
         authorizer = Authorizer(self._store, is_on=self._authorization == "rbac")
+        self._nodes = NodeLink(self._store, self._authority, self._directory / "pki")
         webhooks = Webhooks(self._store, self._webhook_client)
         self._api = Api(
             self._store,
@@ -116,6 +118,7 @@ class DevCluster:
             self._watchers,
             authenticator,
             authorizer,
+            self._nodes,
             self._clock,
         )
         namespaces = Namespaces(objects, self._authority.ca_pem.decode())
@@ -137,6 +140,7 @@ class DevCluster:
         with suppress(asyncio.CancelledError):
             await self._background
         await self._webhook_client.close()
+        await self._nodes.close()
         self._store.close()
         if self._lock is not None:
             self._lock.close()

@@ -23,6 +23,10 @@ def drive_init(life: Life, container: dict[str, Any], status: dict[str, Any]) ->
     """Move an init container one step on; one without a run time starts and ends in one."""
     if not containers.is_running(status) and not _begin(life, status):
         return
+    if life.situation.ends is not None:
+        end_with_process(life, status)
+        status["ready"] = containers.exit_code(status) == 0
+        return
     name, since = container["name"], started_at(life, status)
     code = life.behaviour.exit_code("init-exit-code", status["restartCount"], name)
     seconds = life.behaviour.seconds("init-seconds", 0.0, name)
@@ -43,6 +47,10 @@ def drive_main(life: Life, container: dict[str, Any], status: dict[str, Any]) ->
         code = containers.exit_code(status)
         if code is None or _is_restarted(life.restart_policy, code):
             _begin(life, status)
+            _show_ready(life, container, status)
+        return
+    if life.situation.ends is not None:
+        if not end_with_process(life, status):
             _show_ready(life, container, status)
         return
     since = started_at(life, status)
@@ -67,6 +75,15 @@ def end(
     reason = life.behaviour.text("termination-reason", container["name"]) if code else ""
     message = life.behaviour.termination_message(container, code)
     containers.finish(status, code, at, reason=reason or "", message=message)
+
+
+def end_with_process(life: Life, status: dict[str, Any]) -> bool:
+    """End the running container if its process has ended; return whether it has."""
+    found = (life.situation.ends or {}).get(status.get("containerID", ""))
+    if found is not None:
+        life.marks[_run(status) + "/end"] = found.at
+        containers.finish(status, found.code, found.at, message=found.message)
+    return found is not None
 
 
 def _show_ready(life: Life, container: dict[str, Any], status: dict[str, Any]) -> None:

@@ -56,14 +56,27 @@ def _container(found: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class End:
+    """How a process that was a container ended."""
+
+    code: int
+    at: datetime
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
-    """What surrounds the pod now. `are_workers_ready` matters to launchers of IPUJobs only."""
+    """What surrounds the pod now. `are_workers_ready` matters to launchers of IPUJobs only.
+
+    `ends` (by containerID) is given where containers are processes: they end when those do.
+    """
 
     now: datetime
     behaviour: Behaviour
     node_ip: str
     pod_ip: str
     are_workers_ready: bool = False
+    ends: Mapping[str, End] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +93,8 @@ class Step:
     """The pod's next state. `is_changed`: the status has to be written.
 
     `wake_at` is when to look again (None: not before something changes); `remove`: nothing runs
-    any more, the object may go once the status is written.
+    any more, the object may go once the status is written. `signals` are for processes, by
+    containerID.
     """
 
     state: PodState
@@ -88,6 +102,7 @@ class Step:
     wake_at: datetime | None = None
     remove: bool = False
     notes: tuple[Note, ...] = ()
+    signals: Mapping[str, int] = field(default_factory=dict)
 
 
 class Life:
@@ -104,6 +119,7 @@ class Life:
         self.wake_at: datetime | None = None
         self.remove = False
         self.notes: list[Note] = []
+        self.signals: dict[str, int] = {}
 
     @property
     def restart_policy(self) -> str:

@@ -42,6 +42,7 @@ def advance(pod: Mapping[str, Any], state: PodState, situation: Situation) -> St
         wake_at if goes_on else None,
         life.remove,
         tuple(life.notes),
+        life.signals,
     )
 
 

@@ -99,8 +99,9 @@ class NodeAgent:
         try:
             found = await client.create(NODES, body)
         except AlreadyExists:
-            labels = {"metadata": {"labels": body["metadata"]["labels"]}}
-            found = await client.patch(NODES, node.name, labels)
+            told = {key: body["metadata"].get(key) for key in ("labels", "annotations")}
+            known = {"metadata": {key: value for key, value in told.items() if value}}
+            found = await client.patch(NODES, node.name, known)
         if not is_down(found):
             await self._post_status(node, found)
             await self._renew(node, found)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ipuhub.devcluster.kubelet.options import StandInOptions
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
+CERTIFICATE: Final = "ipuhub.io/kubelet-certificate"
+LOOPBACK: Final = "127.0.0.1"
 DOWN: Final = "sim/down"
 NOT_READY: Final = "sim/not-ready"
 _LEASE_SECONDS: Final = 40
@@ -77,6 +79,8 @@ def build_node(node: StandInNode, options: StandInOptions) -> dict[str, Any]:
         "metadata": {"name": node.name, "labels": labels | own},
         "spec": {},
     }
+    if options.kubelet_certificate:
+        body["metadata"]["annotations"] = {CERTIFICATE: options.kubelet_certificate}
     if options.taints:
         body["spec"]["taints"] = [asdict(taint) for taint in options.taints]
     return body
@@ -93,8 +97,9 @@ def build_status(
         "ephemeral-storage": "1Ti",
         **options.extended,
     }
+    address = LOOPBACK if options.kubelet_port else node.ip
     addresses = [
-        {"type": "InternalIP", "address": node.ip},
+        {"type": "InternalIP", "address": address},
         {"type": "Hostname", "address": node.name},
     ]
     return {
@@ -104,6 +109,7 @@ def build_status(
             "allocatable": capacity,
             "addresses": addresses,
             "nodeInfo": _node_info(node),
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": options.kubelet_port}},
         }
     }
 

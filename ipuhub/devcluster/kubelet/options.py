@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class StandInOptions:
     `{i}` in a label value is replaced by the node's number. `extended` are further resources
     (name to amount). `scheduler`, `lifecycle` (dead nodes and their pods) and `claims` (binding
     of volume claims) take the part of controllers that a full cluster has already.
-    `eviction_seconds` replaces the tolerationSeconds of pods on dead nodes.
+    `eviction_seconds` replaces the tolerationSeconds of pods on dead nodes. With `processes`, a
+    folder, containers are processes on this machine; the nodes then show where they answer
+    (`kubelet_port`) and by which certificate (PEM) to know them.
     """
 
     nodes: int = 4
@@ -72,6 +75,9 @@ class StandInOptions:
     dead_after_seconds: float = 40.0
     eviction_seconds: float | None = None
     concurrency: int = 16
+    processes: Path | None = None
+    kubelet_port: int = 0
+    kubelet_certificate: str = ""
 
     def node_names(self) -> tuple[str, ...]:
         """Names of all nodes, by number."""

@@ -13,9 +13,11 @@ from ipuhub.devcluster.kubelet.attempts import (
 )
 from ipuhub.devcluster.kubelet.behaviour import Behaviour
 from ipuhub.devcluster.kubelet.conditions import TERMINAL
+from ipuhub.devcluster.kubelet.containers import is_running
 from ipuhub.devcluster.kubelet.life import PodState, Situation
 from ipuhub.devcluster.kubelet.machine import advance, build_patch
 from ipuhub.devcluster.kubelet.nodes import is_down
+from ipuhub.devcluster.kubelet.podenv import MissingError
 from ipuhub.devcluster.kubelet.workers import run_workers
 from ipuhub.devcluster.kubelet.world import BY_ATTEMPT, BY_NODE
 from ipuhub.kube.errors import Conflict, NotFound
@@ -28,11 +30,13 @@ if TYPE_CHECKING:
 
     from ipuhub.devcluster.kubelet.life import Step
     from ipuhub.devcluster.kubelet.nodes import StandInNode
+    from ipuhub.devcluster.kubelet.runtime import ProcessRuntime
     from ipuhub.devcluster.kubelet.world import World
     from ipuhub.kube.store import ObjectKey
     from ipuhub.kube.types import Manifest
 
 _LEFT_SECONDS: Final = 1.0
+_MISSING_SECONDS: Final = 2.0
 
 
 @dataclass(slots=True)
@@ -55,8 +59,15 @@ class PodDriver:
     but fractions of a second.
     """
 
-    def __init__(self, world: World, nodes: Mapping[str, StandInNode]) -> None:
-        self._world = world
+    def __init__(
+        self,
+        world: World,
+        nodes: Mapping[str, StandInNode],
+        runtime: ProcessRuntime | None = None,
+    ) -> None:
+        self._world, self._runtime = world, runtime
+        if runtime is not None:
+            runtime.listen(lambda pod: self._queue.add(key_of(pod)))
         self._stand_ins = nodes
         self._recorder = world.recorder("kubelet")
         self._queue: WorkQueue[ObjectKey] = WorkQueue(first_seconds=0.1, max_seconds=30.0)
@@ -77,6 +88,8 @@ class PodDriver:
             return
         if new is None:
             self._runs.pop(pod["metadata"]["uid"], None)
+            if self._runtime is not None:
+                self._runtime.forget(pod["metadata"]["uid"])
         elif new["spec"].get("nodeName") in self._stand_ins:
             self._queue.add(key_of(new))
         if is_worker(pod):
@@ -99,15 +112,19 @@ class PodDriver:
         run = self._run_of(pod, node)
         if run.is_removed:
             return
-        now = self._world.now()
+        if not await self._is_prepared(key, pod, run, node):
+            return
+        now, runtime = self._world.now(), self._runtime
         situation = Situation(
             now,
             Behaviour(pod, self._world.options.durations),
             node.ip,
             run.ip,
             waits_for_workers(pod) and self._has_workers(pod),
+            None if runtime is None else runtime.ends_of(run.state.status, now),
         )
         step = advance(pod, run.state, situation)
+        await self._operate(pod, step)
         if step.is_changed:
             await self._write(pod, step)
         run.state = step.state
@@ -121,6 +138,34 @@ class PodDriver:
             run.is_removed = True
         elif step.wake_at is not None:
             self._queue.add_after(key, (step.wake_at - now).total_seconds())
+
+    async def _is_prepared(
+        self, key: ObjectKey, pod: Manifest, run: _Run, node: StandInNode
+    ) -> bool:
+        """Whether the pod's volumes are there, where its containers are processes."""
+        is_over = run.state.status["phase"] in TERMINAL or pod["metadata"].get("deletionTimestamp")
+        if self._runtime is None or is_over:
+            return True
+        ips = {"status.podIP": run.ip, "status.hostIP": node.ip}
+        try:
+            await self._runtime.prepare(pod, ips)
+        except MissingError as error:
+            note = f"MountVolume.SetUp failed: {error}"
+            await self._recorder.record(pod, type="Warning", reason="FailedMount", message=note)
+            self._queue.add_after(key, _MISSING_SECONDS)
+            return False
+        return True
+
+    async def _operate(self, pod: Manifest, step: Step) -> None:
+        """Start and signal the processes of a step."""
+        if self._runtime is None:
+            return
+        for name in ("initContainerStatuses", "containerStatuses"):
+            for status in step.state.status.get(name) or ():
+                if is_running(status):
+                    await self._runtime.start(pod, status)
+        for identity, number in step.signals.items():
+            self._runtime.signal(identity, number)
 
     def _living_node(self, pod: Manifest) -> StandInNode | None:
         name = pod["spec"].get("nodeName") or ""

@@ -10,6 +10,7 @@ from ipuhub.devcluster.kubelet.lifecycle import NodeLifecycle
 from ipuhub.devcluster.kubelet.nodeagent import NodeAgent
 from ipuhub.devcluster.kubelet.nodes import stand_in_nodes
 from ipuhub.devcluster.kubelet.poddriver import PodDriver
+from ipuhub.devcluster.kubelet.processmode import ProcessMode
 from ipuhub.devcluster.kubelet.scheduler import Scheduler
 from ipuhub.devcluster.kubelet.world import World, utc_now
 
@@ -39,11 +40,18 @@ class StandInNodes:
 
     async def run(self) -> None:
         """Register the nodes and keep everything going until cancelled."""
-        options = self._options
+        if self._options.processes is None:
+            await self._run(self._options, None)
+            return
+        async with ProcessMode(self._client, self._options.processes) as mode:
+            await self._run(mode.announced(self._options), mode)
+
+    async def _run(self, options: StandInOptions, mode: ProcessMode | None) -> None:
         world = World(self._client, options, self._now)
         nodes = stand_in_nodes(options)
         agent = NodeAgent(world, nodes)
-        parts = [agent.run, PodDriver(world, nodes).run]
+        runtime = None if mode is None else mode.attach(world)
+        parts = [agent.run, PodDriver(world, nodes, runtime).run]
         if options.scheduler:
             parts.append(Scheduler(world).run)
         if options.lifecycle:

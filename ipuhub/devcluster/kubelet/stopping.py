@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.devcluster.kubelet import containers
 from ipuhub.devcluster.kubelet.behaviour import SIGKILL_CODE
 from ipuhub.devcluster.kubelet.conditions import TERMINAL, final_phase
-from ipuhub.devcluster.kubelet.containerlife import end, started_at
+from ipuhub.devcluster.kubelet.containerlife import end, end_with_process, started_at
 from ipuhub.devcluster.kubelet.instants import from_text
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def end_at_deadline(life: Life) -> None:
 
 def _stop(life: Life, since: datetime, kill_at: datetime) -> bool:
     """End the containers that were told to stop at `since`; return whether none runs."""
+    if life.situation.ends is not None:
+        return _stop_processes(life, kill_at)
     for container, status in life.all_pairs():
         if containers.is_running(status):
             code, at = _end_of(life, container, status, since, kill_at)
@@ -72,6 +75,18 @@ def _stop(life: Life, since: datetime, kill_at: datetime) -> bool:
                 end(life, container, status, code, at)
             else:
                 life.wake(at)
+    return not any(containers.is_running(status) for _, status in life.all_pairs())
+
+
+def _stop_processes(life: Life, kill_at: datetime) -> bool:
+    """Signal the processes that run; their ends bring the next step."""
+    is_late = life.now >= kill_at
+    for _, status in life.all_pairs():
+        if containers.is_running(status) and not end_with_process(life, status):
+            number = signal.SIGKILL if is_late else signal.SIGTERM
+            life.signals[status["containerID"]] = number
+            if not is_late:
+                life.wake(kill_at)
     return not any(containers.is_running(status) for _, status in life.all_pairs())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -34,6 +35,12 @@ class Command(BaseCommand):
         for name in ("scheduler", "lifecycle", "claims"):
             add(f"--{name}", action=_SWITCH, default=True)
         add("--scheduler-name", default="default-scheduler", help="whose pods to schedule")
+        add(
+            "--processes",
+            type=Path,
+            metavar="DIR",
+            help="RUN the containers' commands on THIS MACHINE, with their files below DIR",
+        )
         add("--launcher-seconds", type=float, default=900.0, help="run time of launchers")
         add("--worker-seconds", type=float, default=900.0, help="run time of workers")
         add("--pod-seconds", type=float, default=900.0, help="run time of other pods that end")
@@ -68,6 +75,7 @@ def read_options(options: dict[str, Any]) -> StandInOptions:
     """Make the nodes' options of the command's. Raises ValueError for what cannot be read."""
     same = ("nodes", "first", "prefix", "cpu", "memory", "pods", "scheduler", "lifecycle", "claims")
     return StandInOptions(
+        processes=options["processes"],
         **{name: options[name] for name in same},
         labels=_read_pairs(options["label"]),
         taints=tuple(Taint.parse(text) for text in options["taint"]),

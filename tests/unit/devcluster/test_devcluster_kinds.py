@@ -44,6 +44,7 @@ def test_pods_have_the_subresources_that_kubectl_and_a_scheduler_use():
         "binding",
         "eviction",
         "exec",
+        "attach",
     ]
     assert pods.has_status
 

@@ -1,0 +1,159 @@
+"""io: one running local process with its streams: pipes, or a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import struct
+import termios
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Sink = Callable[[int, bytes], None]
+    """Gets (1 for stdout or 2 for stderr, data) as it comes."""
+
+STDOUT: Final = 1
+STDERR: Final = 2
+_CHUNK: Final = 32 * 1024
+_FULL_SECONDS: Final = 0.02
+_DRAIN_SECONDS: Final = 1.0  # for output that a left child still holds open
+
+
+class Spawned:
+    """A process in a session, and so a process group, of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, terminal: int | None) -> None:
+        self._process, self._terminal = process, terminal
+        self.sinks: list[Sink] = []
+        self._readers: list[asyncio.Task[None]] = []
+        self.ended = asyncio.Event()
+        self.code = 0
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def read(self, *sinks: Sink) -> None:
+        """Begin to hand its output to `sinks` (and to those in `sinks` later); wait for its end."""
+        self.sinks.extend(sinks)
+        if self._terminal is not None:
+            self._readers = [asyncio.create_task(self._read_terminal(self._terminal))]
+        else:
+            streams = ((STDOUT, self._process.stdout), (STDERR, self._process.stderr))
+            self._readers = [
+                asyncio.create_task(self._read(number, stream))
+                for number, stream in streams
+                if stream is not None
+            ]
+        self._waiter = asyncio.create_task(self._wait())
+
+    async def write(self, data: bytes) -> None:
+        """Give it input; what it no longer reads is dropped."""
+        with contextlib.suppress(OSError, RuntimeError):
+            if self._terminal is not None:
+                await self._type(self._terminal, data)
+            elif self._process.stdin is not None:
+                self._process.stdin.write(data)
+                await self._process.stdin.drain()
+
+    def end_input(self) -> None:
+        """Close its standard input; on a terminal that is Ctrl-D."""
+        with contextlib.suppress(OSError):
+            if self._terminal is not None:
+                os.write(self._terminal, b"\x04")
+            elif self._process.stdin is not None:
+                self._process.stdin.close()
+
+    def resize(self, width: int, height: int) -> None:
+        """Tell the terminal its size."""
+        if self._terminal is not None:
+            size = struct.pack("HHHH", height, width, 0, 0)
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
+
+    def signal_group(self, number: int) -> None:
+        """Send a signal to it and to its children of the same group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    async def _type(self, terminal: int, data: bytes) -> None:
+        """Write to the terminal, which takes only as much as the process has not read."""
+        while data:
+            try:
+                data = data[os.write(terminal, data) :]
+            except BlockingIOError:
+                await asyncio.sleep(_FULL_SECONDS)
+
+    async def _read(self, number: int, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(_CHUNK):
+            self._tell(number, data)
+
+    async def _read_terminal(self, terminal: int) -> None:
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(terminal, ready.set)
+        try:
+            while True:
+                await ready.wait()
+                ready.clear()
+                with contextlib.suppress(BlockingIOError):
+                    data = os.read(terminal, _CHUNK)
+                    if not data:
+                        return
+                    self._tell(STDOUT, data)
+        except OSError:
+            return  # the other end is closed
+        finally:
+            loop.remove_reader(terminal)
+
+    def _tell(self, number: int, data: bytes) -> None:
+        for sink in tuple(self.sinks):
+            sink(number, data)
+
+    async def _wait(self) -> None:
+        code = await self._process.wait()
+        _, pending = await asyncio.wait(self._readers, timeout=_DRAIN_SECONDS)
+        for task in pending:
+            task.cancel()
+        self.signal_group(signal.SIGKILL)  # a container ends with its first process
+        if self._terminal is not None:
+            await asyncio.gather(*self._readers, return_exceptions=True)
+            os.close(self._terminal)
+            self._terminal = None
+        self.code = code if code >= 0 else 128 - code
+        self.ended.set()
+
+
+async def spawn(
+    command: Sequence[str], env: Mapping[str, str], *, tty: bool, stdin: bool
+) -> Spawned:
+    """Start a process; `read` begins to read it. Raises OSError."""
+    none, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
+    if not tty:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=dict(env),
+            stdin=pipe if stdin else none,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,
+        )
+        return Spawned(process, None)
+    master, slave = pty.openpty()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "setsid", "--ctty", *command, env=dict(env), stdin=slave, stdout=slave, stderr=slave
+        )
+    except OSError:
+        os.close(master)
+        raise
+    finally:
+        os.close(slave)
+    os.set_blocking(master, False)
+    return Spawned(process, master)
