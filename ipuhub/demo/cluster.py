@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 CRD_FILE: Final = (
     Path(__file__).resolve().parents[2] / "charts/ipuhub/crds/graphcore.ai_ipujobs.yaml"
 )
-ACCESS_FILE: Final = Path(__file__).parent / "manifests" / "access.yaml"
+_MANIFESTS: Final = Path(__file__).parent / "manifests"
+ACCESS_FILE: Final = _MANIFESTS / "access.yaml"
+"""What each process of IPUHub may do."""
+STAND_INS_FILE: Final = _MANIFESTS / "stand-ins.yaml"
+"""What the demo's stand-in nodes may do."""
 # The CRD has 190 kB, which the pure Python loader reads in seconds.
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TOKEN_SECONDS: Final = 24 * 3600
@@ -32,6 +36,8 @@ _RESOURCES: Final = {
         resources.CLUSTER_ROLES,
         resources.CLUSTER_ROLE_BINDINGS,
         resources.CUSTOM_RESOURCE_DEFINITIONS,
+        resources.MUTATING_WEBHOOKS,
+        resources.VALIDATING_WEBHOOKS,
     )
 }
 
@@ -40,13 +46,7 @@ async def apply_file(client: KubeClient, path: Path) -> None:
     """Create what the file holds; what is there already gets the file's fields."""
     text = path.read_text(encoding="utf-8")
     for manifest in yaml.load_all(text, Loader=_Loader):  # it is a safe loader
-        await _apply(client, manifest)
-
-
-async def prepare_cluster(client: KubeClient) -> None:
-    """Install the CRD and the access rules."""
-    await apply_file(client, CRD_FILE)
-    await apply_file(client, ACCESS_FILE)
+        await apply_manifest(client, manifest)
 
 
 async def write_account_kubeconfig(
@@ -84,7 +84,8 @@ async def refresh_token(client: KubeClient, folder: Path, account: str) -> Path:
     return token_file
 
 
-async def _apply(client: KubeClient, manifest: Manifest) -> None:
+async def apply_manifest(client: KubeClient, manifest: Manifest) -> None:
+    """Create the object, or give it the manifest's fields where it is there already."""
     resource = _RESOURCES[manifest["kind"]]
     name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace")
     try:

@@ -26,8 +26,17 @@ PORTS: Final = {
     "PostgreSQL": 15432,
     "operator health": 8081,
     "prober health": 8082,
+    "webhooks": 9443,
+    "webhooks health": 8083,
 }
-ACCOUNTS: Final = ("ipuhub-operator", "ipuhub-proxy", "ipuhub-web", "ipuhub-prober")
+ACCOUNTS: Final = (
+    "ipuhub-kubelet",
+    "ipuhub-operator",
+    "ipuhub-prober",
+    "ipuhub-proxy",
+    "ipuhub-web",
+    "ipuhub-webhooks",
+)
 NAMESPACE: Final = "ipuhub-system"
 _NODE_LABEL: Final = "vipu-ctrl=vctl1"
 _MANAGE: Final = str(Path(__file__).resolve().parents[2] / "manage.py")
@@ -53,24 +62,48 @@ class Processes:
         return self.directory / "accounts"
 
     @property
+    def pki(self) -> Path:
+        """Folder of the cluster's certificate authority."""
+        return self.directory / "kubernetes" / "pki"
+
+    @property
+    def webhook_certificate(self) -> Path:
+        """Folder of the webhooks' certificate and key."""
+        return self.directory / "webhooks"
+
+    @property
     def admin_password(self) -> str:
         """The dashboard's generated password, the same at each start."""
         return self._secret("admin-password", 12)
 
     def api(self) -> Process:
         """The embedded Kubernetes API."""
-        arguments = ("--dir", str(self.directory / "kubernetes"))
-        port = ("--port", str(self.ports["Kubernetes API"]))
+        arguments: tuple[str, ...] = ("--dir", str(self.directory / "kubernetes"))
+        arguments += ("--port", str(self.ports["Kubernetes API"]), "--authorization", "rbac")
         return Process(
             "kube-api",
-            _manage("run_devcluster", *arguments, *port, "--kubeconfig", str(self.kubeconfig)),
+            _manage("run_devcluster", *arguments, "--kubeconfig", str(self.kubeconfig)),
             is_ready=self._is_api_ready,
         )
 
     def kubelet(self) -> Process:
         """The stand-in nodes."""
         arguments = ("--nodes", str(self.nodes), "--label", _NODE_LABEL)
-        return Process("kubelet", _manage("run_kubelet", *arguments), self._environment())
+        environment = self._environment("ipuhub-kubelet")
+        return Process("kubelet", _manage("run_kubelet", *arguments), environment)
+
+    def webhooks(self) -> Process:
+        """The admission webhooks of IPUJobs."""
+        port = self.ports["webhooks"]
+        environment = self._environment("ipuhub-webhooks") | {
+            "IPUHUB_WEBHOOK_PORT": str(port),
+            "IPUHUB_WEBHOOK_CERTIFICATE_PATH": str(self.webhook_certificate / "tls.crt"),
+            "IPUHUB_WEBHOOK_KEY_PATH": str(self.webhook_certificate / "tls.key"),
+            "IPUHUB_HEALTH_PORT": str(self.ports["webhooks health"]),
+        }
+        return Process(
+            "webhooks", _manage("run_webhooks"), environment, is_ready=lambda: _accepts(port)
+        )
 
     def vipu_server(self) -> Process:
         """The V-IPU controller."""
@@ -161,12 +194,11 @@ class Processes:
             "IPUHUB_BROKER_FOLDER": str(self.directory / "celery"),
         }
 
-    def _environment(self, account: str = "") -> dict[str, str]:
-        kubeconfig = self.accounts / f"{account}.kubeconfig" if account else self.kubeconfig
+    def _environment(self, account: str) -> dict[str, str]:
         return {
-            "KUBECONFIG": str(kubeconfig),
+            "KUBECONFIG": str(self.accounts / f"{account}.kubeconfig"),
             "IPUHUB_NAMESPACE": NAMESPACE,
-            "IPUHUB_SERVICE_ACCOUNT": f"{NAMESPACE}/{account}" if account else "",
+            "IPUHUB_SERVICE_ACCOUNT": f"{NAMESPACE}/{account}",
             "IPUHUB_PROXY_URL": f"http://127.0.0.1:{self.ports['proxy']}",
             "PYTHONUNBUFFERED": "1",
         }

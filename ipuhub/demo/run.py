@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
+    from ipuhub.kube.client import KubeClient
+
 # What a user of jobs and pages needs; the others follow, and do not slow these down.
-_NEEDED: Final = ("kubelet", "vipu-server", "proxy", "operator", "web")
+_NEEDED: Final = ("kubelet", "vipu-server", "webhooks", "proxy", "operator", "web")
+# What lives here must come up while no webhook answers.
+_UNASKED: Final = ("kube-system", NAMESPACE)
 
 
 class DemoError(RuntimeError):
@@ -67,7 +71,7 @@ class Demo:
                 starting.result()
                 self.say(self.summary(time.monotonic() - started))
                 tasks.append(asyncio.create_task(self.start_followers()))
-                await self._keep_tokens_fresh(stop)
+                await self._keep_credentials_fresh(stop)
         finally:
             for task in tasks:
                 task.cancel()
@@ -115,21 +119,32 @@ class Demo:
 
     async def _start_cluster(self) -> None:
         # Imported while the API server starts: it takes as long as that.
-        from ipuhub.demo.cluster import prepare_cluster, write_account_kubeconfig
+        from ipuhub.demo import cluster
+        from ipuhub.demo.webhooks import apply_configurations, renew_certificate
+
+        processes, start = self.processes, self.supervisor.start
+        await self.supervisor.wait_ready("kube-api")
+        authority = renew_certificate(processes.pki, processes.webhook_certificate)
+        async with self._administrator() as client:
+            for path in (cluster.ACCESS_FILE, cluster.STAND_INS_FILE):
+                await cluster.apply_file(client, path)
+            for account in ACCOUNTS:
+                await cluster.write_account_kubeconfig(
+                    client, processes.kubeconfig, processes.accounts, f"{NAMESPACE}/{account}"
+                )
+            for process in (processes.kubelet(), processes.webhooks(), processes.proxy()):
+                start(process)
+            # Before the CRD: no job is ever made without being looked at.
+            await apply_configurations(client, authority, self.ports["webhooks"], _UNASKED)
+            await cluster.apply_file(client, cluster.CRD_FILE)
+        start(processes.operator())
+
+    def _administrator(self) -> KubeClient:
+        """A client of the demo's own, with all rights."""
         from ipuhub.kube.client import KubeClient
         from ipuhub.kube.config import load_config
 
-        processes = self.processes
-        await self.supervisor.wait_ready("kube-api")
-        self.supervisor.start(processes.kubelet())
-        async with KubeClient(load_config(str(processes.kubeconfig))) as client:
-            await prepare_cluster(client)
-            for account in ACCOUNTS:
-                await write_account_kubeconfig(
-                    client, processes.kubeconfig, processes.accounts, f"{NAMESPACE}/{account}"
-                )
-        self.supervisor.start(processes.proxy())
-        self.supervisor.start(processes.operator())
+        return KubeClient(load_config(str(self.processes.kubeconfig)))
 
     def summary(self, seconds: float) -> str:
         """Say where everything is."""
@@ -154,17 +169,18 @@ class Demo:
                 self.say(port.notice)
         (self.directory / "ports.json").write_text(json.dumps(self.ports), encoding="ascii")
 
-    async def _keep_tokens_fresh(self, stop: asyncio.Event) -> None:
+    async def _keep_credentials_fresh(self, stop: asyncio.Event) -> None:
+        """Renew tokens, and the webhooks' certificate when it is time, until `stop` is set."""
         from ipuhub.demo.cluster import TOKEN_SECONDS, refresh_token
-        from ipuhub.kube.client import KubeClient
-        from ipuhub.kube.config import load_config
+        from ipuhub.demo.webhooks import renew_certificate
 
+        processes = self.processes
         while True:
             try:
                 await asyncio.wait_for(stop.wait(), TOKEN_SECONDS / 2)
             except TimeoutError:
-                processes = self.processes
-                async with KubeClient(load_config(str(processes.kubeconfig))) as client:
+                renew_certificate(processes.pki, processes.webhook_certificate)
+                async with self._administrator() as client:
                     for account in ACCOUNTS:
                         await refresh_token(client, processes.accounts, f"{NAMESPACE}/{account}")
             else:

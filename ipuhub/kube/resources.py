@@ -44,6 +44,7 @@ class Resource:
 
 
 _RBAC: Final = "rbac.authorization.k8s.io"
+_ADMISSION: Final = "admissionregistration.k8s.io"
 
 PODS: Final = Resource("", "v1", "pods", "Pod")
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
@@ -70,6 +71,20 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     "v1",
     "customresourcedefinitions",
     "CustomResourceDefinition",
+    namespaced=False,
+)
+MUTATING_WEBHOOKS: Final = Resource(
+    _ADMISSION,
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
+VALIDATING_WEBHOOKS: Final = Resource(
+    _ADMISSION,
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
     namespaced=False,
 )
 TOKEN_REVIEWS: Final = Resource(

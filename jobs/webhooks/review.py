@@ -23,7 +23,8 @@ class BadReviewError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What the API server asks. `old` is empty on CREATE, `manifest` on DELETE."""
+    """What the API server asks. `old` is empty on CREATE, `manifest` on DELETE, `name` where the
+    API server is to make one up."""
 
     uid: str
     operation: str
@@ -33,6 +34,7 @@ class Review:
     username: str
     manifest: Manifest = field(default_factory=dict)
     old: Manifest = field(default_factory=dict)
+    name: str = ""
 
 
 def read_review(body: object) -> Review:
@@ -51,6 +53,7 @@ def read_review(body: object) -> Review:
         username=_text(user.get("username")) if isinstance(user, dict) else "",
         manifest=_manifest(request, "object"),
         old=_manifest(request, "oldObject"),
+        name=_text(request.get("name")),
     )
 
 
@@ -94,20 +97,21 @@ def patched(uid: str, operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 
 
 def refused(
-    uid: str, problems: Sequence[Problem], *, warnings: Sequence[str] = ()
+    review: Review, problems: Sequence[Problem], *, warnings: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The answer that refuses, with all problems at once and their field paths."""
     causes = [
         {"reason": "FieldValueInvalid", "field": problem.field, "message": problem.message}
         for problem in problems
     ]
+    details = {"kind": "IPUJob", "group": "graphcore.ai", "name": review.name, "causes": causes}
     status = {
         "code": UNPROCESSABLE,
         "reason": "Invalid",
         "message": "; ".join(str(problem) for problem in problems),
-        "details": {"kind": "IPUJob", "group": "graphcore.ai", "causes": causes},
+        "details": details,
     }
-    response: dict[str, Any] = {"uid": uid, "allowed": False, "status": status}
+    response: dict[str, Any] = {"uid": review.uid, "allowed": False, "status": status}
     if warnings:
         response["warnings"] = list(warnings)
     return _answer(response)

@@ -76,7 +76,7 @@ def _mutate(review: Review) -> dict[str, Any]:
 def _validate(review: Review, rules: WebhookRules) -> dict[str, Any]:
     problems = judge(review, rules.privileges)
     if problems:
-        return refused(review.uid, problems)
+        return refused(review, problems)
     return allowed(review.uid, warnings=_warnings(review, rules))
 
 

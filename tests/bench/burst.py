@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ipuhub.demo.cluster import prepare_cluster
+from ipuhub.demo.cluster import ACCESS_FILE, CRD_FILE, apply_file
 from ipuhub.demo.ports import choose_port
 from ipuhub.demo.supervisor import Process, Supervisor
 from ipuhub.devcluster.server import DevCluster
@@ -54,7 +54,8 @@ async def run(options: argparse.Namespace) -> None:
         cluster(options.kubeconfig) as kubeconfig,
         KubeClient(load_config(str(kubeconfig)), max_connections=_CONCURRENCY) as client,
     ):
-        await prepare_cluster(client)
+        for path in (CRD_FILE, ACCESS_FILE):
+            await apply_file(client, path)
         for number in range(options.rounds):
             name = f"burst-{os.getpid()}-{number}"
             ours.append(await operator_round(client, kubeconfig, name, options.jobs, launcher))

@@ -206,7 +206,10 @@ def test_the_answers_are_admission_reviews() -> None:
     text = base64.b64decode(answer["response"]["patch"])
     assert json.loads(text) == [{"op": "remove", "path": "/x"}]
     assert "patchType" not in patched("u-1", [])["response"]
-    problems = judge(review(ipujob().ipus(3).build()), Privileges())
-    status = refused("u-1", problems)["response"]["status"]
+    asked = review(ipujob().ipus(3).build(), name="three")
+    answer = refused(asked, judge(asked, Privileges()))
+    assert answer["response"]["uid"] == "u-1"
+    status = answer["response"]["status"]
+    assert status["details"]["name"] == "three"  # kubectl prints it
     assert status["code"] == 422
     assert status["details"]["causes"][0]["field"] == "spec.ipusPerJobInstance"
