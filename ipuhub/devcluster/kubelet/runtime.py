@@ -57,6 +57,7 @@ class Container:
     end: End | None = None
     told: set[int] = field(default_factory=set)
     waiter: asyncio.Task[None] | None = None
+    beside: list[Spawned] = field(default_factory=list)
 
     @property
     def folder(self) -> str:
@@ -132,7 +133,7 @@ class ProcessRuntime:
             container.end = End(_CANNOT_START, self._world.now(), str(error))
             self._on_end(pod)
             return
-        container.spawned.read(lambda _number, data: _keep(file, data))
+        container.spawned.read(lambda _number, data: _keep(file, data), ends_group=True)
         container.waiter = asyncio.create_task(self._wait(pod, container, file))
 
     def signal(self, identity: str, number: int) -> None:
@@ -184,13 +185,17 @@ class ProcessRuntime:
             container.spawned.pid, command, container.folder, is_isolated=can_isolate()
         )
         env = {**container.env, "TERM": "xterm"} if tty else container.env
-        return await spawn(line, env, tty=tty, stdin=stdin)
+        process = await spawn(line, env, tty=tty, stdin=stdin)
+        container.beside.append(process)
+        return process
 
     async def _wait(self, pod: Manifest, container: Container, file: BinaryIO) -> None:
         spawned = container.spawned
         if spawned is None:
             return
         await spawned.ended.wait()
+        for other in container.beside:
+            other.signal_group(signal.SIGKILL)  # a container ends with its first process
         file.close()
         message = ""
         if spawned.code and container.spec.get("terminationMessagePolicy") == (

@@ -22,6 +22,7 @@ STDOUT: Final = 1
 STDERR: Final = 2
 _CHUNK: Final = 32 * 1024
 _FULL_SECONDS: Final = 0.02
+_REAPED_SECONDS: Final = 0.005
 _DRAIN_SECONDS: Final = 1.0  # for output that a left child still holds open
 
 
@@ -33,6 +34,7 @@ class Spawned:
         self.sinks: list[Sink] = []
         self._readers: list[asyncio.Task[None]] = []
         self.ended = asyncio.Event()
+        self._ends_group = False
         self.code = 0
 
     @property
@@ -40,8 +42,12 @@ class Spawned:
         """The process."""
         return self._process.pid
 
-    def read(self, *sinks: Sink) -> None:
-        """Begin to hand its output to `sinks` (and to those in `sinks` later); wait for its end."""
+    def read(self, *sinks: Sink, ends_group: bool = False) -> None:
+        """Begin to hand its output to `sinks` (and to those in `sinks` later); wait for its end.
+
+        `ends_group`: with it end the processes that it left behind, as in a container.
+        """
+        self._ends_group = ends_group
         self.sinks.extend(sinks)
         if self._terminal is not None:
             self._readers = [asyncio.create_task(self._read_terminal(self._terminal))]
@@ -117,17 +123,39 @@ class Spawned:
             sink(number, data)
 
     async def _wait(self) -> None:
-        code = await self._process.wait()
+        await _exited(self.pid)
+        if self._ends_group:
+            self.signal_group(signal.SIGKILL)
         _, pending = await asyncio.wait(self._readers, timeout=_DRAIN_SECONDS)
         for task in pending:
             task.cancel()
-        self.signal_group(signal.SIGKILL)  # a container ends with its first process
+        # The watcher of children reaps it in a moment; waiting for the pipes may last for ever.
+        while (code := self._process.returncode) is None:  # noqa: ASYNC110
+            await asyncio.sleep(_REAPED_SECONDS)
         if self._terminal is not None:
             await asyncio.gather(*self._readers, return_exceptions=True)
             os.close(self._terminal)
             self._terminal = None
         self.code = code if code >= 0 else 128 - code
         self.ended.set()
+
+
+async def _exited(pid: int) -> None:
+    """Return when the process has ended, whoever still holds its output open.
+
+    asyncio's own wait also waits for the pipes, which a left child can hold for ever.
+    """
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(watched, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(watched)
+        os.close(watched)
 
 
 async def spawn(
