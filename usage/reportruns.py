@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
@@ -101,3 +102,24 @@ def _alone() -> Iterator[bool]:
         if taken:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
+
+
+class BrokerAway(Exception):  # noqa: N818  # it is an answer, with a sentence for people
+    """No worker can be asked now; the message says what to do."""
+
+
+def ask_for_run(requested_by: str, now: datetime, month: str = "") -> ReportRun:
+    """Ask a worker for a run. Raises MonthError, ReportRefused and BrokerAway."""
+    from kombu.exceptions import KombuError, OperationalError
+
+    from ipuhub.celery import app
+
+    run = request_run("demand", requested_by, now, settings.REPORT_ZONE, month)
+    try:
+        app.send_task("usage.make_reports", [run.pk])
+    except (KombuError, OperationalError, OSError) as error:
+        _LOG.warning("the broker is away", error=str(error))
+        sentence = "The task broker is away: nobody can be asked to make reports. Try again later."
+        _end(run, ReportRun.State.FAILED, sentence, now)
+        raise BrokerAway(sentence) from error
+    return run

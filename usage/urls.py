@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.urls import path
 
+from usage.reporturls import PAGES
 from usage.views import fault_list, gap_list, lifetime_list, month_chart, month_page
 
 if TYPE_CHECKING:
@@ -18,4 +19,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("usage/pods/", lifetime_list, name="lifetimes"),
     path("usage/faults/", fault_list, name="faults"),
     path("usage/gaps/", gap_list, name="gaps"),
+    *PAGES,
 ]
