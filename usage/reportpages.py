@@ -33,7 +33,9 @@ def reports(request: HttpRequest) -> HttpResponse:
     found = list(MonthReport.objects.order_by("-month", "-version")[:_SHOWN_MONTHS])
     run = ReportRun.objects.order_by("-requested_at", "-id").first()
     tag = fragment_etag(
-        request, [(each.pk, each.version) for each in found], run and (run.pk, run.state, run.done)
+        request,
+        [(each.pk, each.version) for each in found],
+        run and (run.pk, run.state, run.done, run.message),
     )
     unchanged = not_modified(request, tag)
     if unchanged is not None:

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.utils import timezone
+
+from ipuhub.celery import app, transport_options
+from ipuhub.months import Month
+from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import pod
+from tests.integration.usage.reading import UTC_ZONE, make, text_of
+from usage.makereports import make_month
+from usage.models import ReportRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _plain_http(settings) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+
+
+@pytest.fixture(autouse=True)
+def _broker(tmp_path: Path) -> Iterator[None]:
+    """Tasks go into a folder of the test, where nobody works."""
+    before = app.conf.broker_transport_options
+    app.conf.broker_transport_options = transport_options("filesystem://", tmp_path)
+    app._pool = app.amqp._producer_pool = None
+    yield
+    app.conf.broker_transport_options = before
+    app._pool = app.amqp._producer_pool = None
+
+
+@pytest.fixture
+def admin():
+    return get_user_model().objects.create_user("root", password="x", is_staff=True)
+
+
+@pytest.fixture
+def alice():
+    return get_user_model().objects.create_user("alice", password="x")
+
+
+@pytest.fixture
+def _october() -> None:
+    pod("2026-10-01T00:00", "2026-10-02T00:00", ipus=4)
+    make("2026-10", "2026-11-03T00:00")
+
+
+_FILES = {
+    "/api/v1/usage/reports/2026-10/summary.csv": ("summary", "default"),
+    "/api/v1/usage/reports/2026-10/details.csv": ("details", "default"),
+    "/api/v1/usage/reports/2026-10/summary.csv?profile=primehub": ("summary", "primehub"),
+    "/api/v1/usage/reports/2026-10/details.csv?profile=primehub": ("details", "primehub"),
+    "/report/monthly/2026/10": ("summary", "primehub"),
+    "/report/monthly/details/2026/10": ("details", "primehub"),
+}
+_REFUSED_TO_STRANGERS = (
+    *_FILES,
+    "/report/monthly",
+    "/api/v1/usage/reports",
+    "/api/v1/usage/reports/runs",
+    "/api/v1/usage/reports/runs/1",
+)
+
+
+@pytest.mark.usefixtures("_october")
+@pytest.mark.parametrize("address", _FILES)
+def test_files_are_streamed_as_downloads(admin, address: str):
+    for accept in ("*/*", "text/csv", "text/html"):
+        answer = tool(admin).get(address, headers={"Accept": accept})
+        assert answer.status_code == 200
+        assert answer.streaming
+        assert answer["Content-Type"].startswith("text/csv")
+        assert answer["Content-Disposition"].startswith('attachment; filename="')
+        assert b"".join(answer).decode() == text_of("2026-10", *_FILES[address])
+
+
+@pytest.mark.usefixtures("_october")
+@pytest.mark.parametrize("address", _REFUSED_TO_STRANGERS)
+def test_strangers_get_a_sentence_and_no_report(alice, address: str):
+    for client, want in (
+        (Client(), 401),
+        (Client(headers={"Authorization": "Bearer ipuhub_wrong"}), 401),
+        (tool(alice), 403),
+        (browser(alice), 403),
+    ):
+        answer = client.get(address)
+        assert answer.status_code == want
+        assert answer["Content-Type"] == "application/problem+json"
+        assert answer.json()["detail"].endswith(".")
+
+
+@pytest.mark.usefixtures("_october")
+def test_months_are_listed_newest_first_as_primehub_did(admin):
+    make("2026-09", "2026-11-03T00:00")
+    assert tool(admin).get("/report/monthly").json() == ["2026/10", "2026/9"]
+
+
+@pytest.mark.usefixtures("_october")
+def test_the_api_lists_reports_with_their_files(admin):
+    client = tool(admin)
+    (report,) = client.get("/api/v1/usage/reports").json()["results"]
+    assert (report["month"], report["state"], report["rows"]) == ("2026-10", "provisional", 1)
+    assert set(report["sha256"]) == {"summary", "summary-primehub"}
+    file = client.get(report["files"]["details"])
+    assert b"".join(file).decode() == text_of("2026-10", "details")
+
+
+@pytest.mark.parametrize(
+    ("address", "want", "sentence"),
+    [
+        ("/api/v1/usage/reports/2026-13/summary.csv", 400, "write YYYY-MM"),
+        ("/api/v1/usage/reports/October/details.csv", 400, "write YYYY-MM"),
+        ("/api/v1/usage/reports/2026-10/summary.csv?profile=x", 400, "default or primehub"),
+        ("/api/v1/usage/reports/2026-09/summary.csv", 404, "There is no report of 2026-09 yet."),
+        ("/api/v1/usage/reports/2999-01/summary.csv", 404, "2999-01 has not begun yet"),
+        ("/report/monthly/2026/13", 404, "is not a month"),
+        ("/report/monthly/details/2026/9", 404, "There is no report of 2026-09 yet."),
+        ("/report/monthly/2999/1", 404, "2999-01 has not begun yet"),
+        ("/api/v1/usage/reports/runs/99", 404, "There is no run with this number."),
+    ],
+)
+@pytest.mark.usefixtures("_october")
+def test_what_there_is_not_is_refused_with_a_sentence(admin, address, want, sentence):
+    answer = tool(admin).get(address)
+    assert answer.status_code == want
+    assert sentence in answer.json()["detail"]
+
+
+def test_a_run_is_asked_for_and_followed(admin, tmp_path: Path):
+    client = tool(admin)
+    answer = client.post("/api/v1/usage/reports/runs", {}, content_type="application/json")
+    assert answer.status_code == 202
+    run = client.get(answer["Location"]).json()
+    assert (run["state"], run["requested_by"]) == ("queued", "root")
+    (message,) = (tmp_path / "queue").iterdir()
+    assert json.loads(message.read_text())["headers"]["task"] == "usage.make_reports"
+
+
+@pytest.mark.parametrize("month", ["2999-01", "x"])
+def test_a_run_for_no_month_is_refused(admin, month: str):
+    body = {"month": month}
+    answer = tool(admin).post("/api/v1/usage/reports/runs", body, content_type="application/json")
+    assert answer.status_code == 400
+    assert "month" in answer.json()["errors"]
+    assert not ReportRun.objects.exists()
+
+
+def test_without_a_broker_the_run_fails_and_says_so(admin, tmp_path: Path):
+    (tmp_path / "queue").rmdir()
+    (tmp_path / "queue").touch()
+    answer = tool(admin).post("/api/v1/usage/reports/runs", {}, content_type="application/json")
+    assert answer.status_code == 503
+    assert "broker is away" in answer.json()["detail"]
+    assert ReportRun.objects.get().state == "failed"
+    page = browser(admin).post("/usage/reports/make/", follow=True)
+    assert "broker is away" in page.content.decode()
+
+
+def test_a_stranger_may_not_ask_for_a_run(alice):
+    for client, path in (
+        (tool(alice), "/api/v1/usage/reports/runs"),
+        (browser(alice), "/usage/reports/make/"),
+    ):
+        assert client.post(path).status_code == 403
+    assert not ReportRun.objects.exists()
+
+
+@pytest.mark.usefixtures("_october")
+def test_the_page_shows_reports_downloads_and_the_run(admin):
+    make_month(Month.of(timezone.now(), UTC_ZONE), timezone.now(), UTC_ZONE)
+    client = browser(admin)
+    page = client.post("/usage/reports/make/", follow=True).content.decode()
+    for text in ("2026-10", "provisional", "waits for a worker", "not watched"):
+        assert text in page
+    for address in _FILES:
+        if address.startswith("/api/"):
+            assert address in page
+
+
+def test_the_page_says_what_to_do_when_there_is_nothing(admin):
+    page = browser(admin).get("/usage/reports/").content.decode()
+    assert "No reports yet" in page
+
+
+@pytest.mark.usefixtures("_october")
+def test_an_unchanged_list_is_not_sent_again(admin):
+    client = browser(admin)
+    part = client.get("/usage/reports/", headers={"HX-Request": "true"})
+    assert b"<html" not in part.content
+    again = {"HX-Request": "true", "If-None-Match": part["ETag"]}
+    assert client.get("/usage/reports/", headers=again).status_code == 304
+    make("2026-10", "2026-11-04T00:00")
+    assert client.get("/usage/reports/", headers=again).status_code == 200
+
+
+def test_only_administrators_see_the_page(alice):
+    answer = browser(alice).get("/usage/reports/")
+    assert answer.status_code == 403
+    assert "are for administrators" in answer.content.decode()
+    assert Client().get("/usage/reports/").status_code == 302
+
+
+@pytest.mark.usefixtures("_october")
+def test_the_page_costs_few_queries(admin, django_assert_max_num_queries):
+    client = browser(admin)
+    with django_assert_max_num_queries(4):
+        client.get("/usage/reports/")
