@@ -37,7 +37,8 @@ def build_role(context: BuildContext) -> Manifest:
                 "apiGroups": [""],
                 "resources": ["pods/exec"],
                 "resourceNames": workers,
-                "verbs": ["create"],
+                # kubectl execs by WebSocket, a GET; older ones by SPDY, a POST.
+                "verbs": ["create", "get"],
             },
             {
                 "apiGroups": [GROUP],

@@ -351,7 +351,7 @@ def test_the_launcher_may_exec_into_this_jobs_workers_only() -> None:
     rules = build_role(context_of(ipujob().workers(2)))["rules"]
     (exec_rule,) = [r for r in rules if "pods/exec" in r["resources"]]
     assert exec_rule["resourceNames"] == ["sample-worker-0", "sample-worker-1"]
-    assert exec_rule["verbs"] == ["create"]
+    assert exec_rule["verbs"] == ["create", "get"]
 
 
 def test_everything_goes_with_the_job() -> None:
