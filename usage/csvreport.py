@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from typing import TYPE_CHECKING, Any, LiteralString, cast
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.pq import ExecStatus
@@ -34,7 +34,7 @@ def copy_csv(
     make it. Raises psycopg.Error; the connection is of no use until the last block was taken.
     """
     text = psycopg.ClientCursor(connection).mogrify(
-        cast("LiteralString", f"COPY ({query}) TO STDOUT (FORMAT csv)"), parameters
+        f"COPY ({query}) TO STDOUT (FORMAT csv)", parameters
     )
     libpq = connection.pgconn
     _expect(libpq, libpq.exec_(text.encode()), ExecStatus.COPY_OUT)

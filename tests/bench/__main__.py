@@ -27,6 +27,9 @@ def main() -> None:
     ingest.add_argument("--pods", type=int, default=5_000, help="of four events each")
     ingest.add_argument("--bytes", type=int, default=3_000, help="size of an event")
     ingest.add_argument("--rounds", type=int, default=5)
+    reports = commands.add_parser("usage-reports", help="month reports beside COPY")
+    reports.add_argument("--lifetimes", type=int, default=1_000_000, help="of the last 60 days")
+    reports.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     if options.command == "demo":
         from tests.bench import demo_figures
@@ -36,6 +39,10 @@ def main() -> None:
         from tests.bench import usage_ingest
 
         usage_ingest.run(options)
+    elif options.command == "usage-reports":
+        from tests.bench import usage_reports
+
+        usage_reports.run(options)
     elif options.command == "pages":
         from tests.bench import pages
 
