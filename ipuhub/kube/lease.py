@@ -143,7 +143,7 @@ class LeaderElection:
         except NotFound:
             meta = {"name": self._name, "namespace": self._namespace}
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
-            await self._client.create(LEASES, body | {"spec": self._spec({})})
+            await self._create(body | {"spec": self._spec({})})
             self.holder = self._identity
             return True
         spec = lease.get("spec") or {}
@@ -153,6 +153,13 @@ class LeaderElection:
         await self._write(lease, self._spec(spec))
         self.holder = self._identity
         return True
+
+    async def _create(self, lease: Manifest) -> None:
+        try:
+            await self._client.create(LEASES, lease)
+        except NotFound as error:
+            missing = f"namespace {self._namespace} does not exist: create it ({error})"
+            raise NotFound(error.status, error.reason, missing) from error
 
     def _may_take(self, spec: Manifest) -> bool:
         now = asyncio.get_running_loop().time()
@@ -168,7 +175,8 @@ class LeaderElection:
         written = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         transitions = int(old.get("leaseTransitions") or 0)
         if old.get("holderIdentity") == self._identity:
-            return {"renewTime": written}
+            duration = round(self._timing.duration_seconds)
+            return {"renewTime": written, "leaseDurationSeconds": duration}
         return {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": round(self._timing.duration_seconds),

@@ -17,9 +17,12 @@ from partitions.proxy.problems import answer_problems, unavailable
 from partitions.records import record_to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipuhub.health import Health
     from partitions.fleet import Fleet
     from partitions.proxy.access import Access
+    from partitions.proxy.problems import Handler
     from partitions.records import PartitionRecord
     from partitions.service import PartitionService
     from partitions.store import TrackerStore
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 _HOLDER: Final = "/v1/partitions/{uid}/{instance}"
 # Recording is a right of its own: who has it may not reserve or reset partitions.
 _ACKNOWLEDGE: Final = "acknowledge"
+_OF_THE_FLEET: Final = frozenset({"/stats", "/query"})
 _DONE: Final = frozenset({Phase.ACTIVE.value, Phase.ERROR.value})
 
 
@@ -41,11 +45,25 @@ class Parts:
     sweep: Sweep
     access: Access
     health: Health
+    standby: Callable[[], str] = lambda: ""
 
 
 def build_app(parts: Parts) -> web.Application:
-    """The proxy as an aiohttp application; `/stats`, `/query` and `/health` need no token."""
-    app = web.Application(middlewares=[answer_problems], client_max_size=bodies.MAX_BODY_BYTES)
+    """The proxy as an aiohttp application; `/stats`, `/query` and `/health` need no token.
+
+    A replica that stands by answers for itself only: what it would say of partitions is not
+    what the leader knows.
+    """
+
+    @web.middleware
+    async def refuse_on_standby(request: web.Request, handler: Handler) -> web.StreamResponse:
+        why = parts.standby()
+        if why and (request.path in _OF_THE_FLEET or request.path.startswith("/v1/")):
+            raise unavailable(why)
+        return await handler(request)
+
+    middlewares = (answer_problems, refuse_on_standby)
+    app = web.Application(middlewares=middlewares, client_max_size=bodies.MAX_BODY_BYTES)
     routes = Routes(parts)
     app.add_routes(
         [

@@ -19,6 +19,7 @@ from ipuhub.kube.access import Reviewer
 from ipuhub.kube.cache import Informer
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.resources import NODES
+from ipuhub.leading import Leadership
 from partitions.controllers import PartitionSettings, parse_controllers
 from partitions.fleet import Fleet, FleetOptions
 from partitions.proxy.access import AUDIENCE, Access
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.cluster import ClusterConfig
     from ipuhub.kube.types import Manifest
+    from ipuhub.leading import LeadershipOptions
 
 log = structlog.get_logger(__name__)
 
@@ -46,10 +48,14 @@ class ListenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """Everything that can be set; `controllers_path` goes before `controllers`."""
+    """Everything that can be set; `controllers_path` goes before `controllers`.
+
+    Without `election` this is the only replica.
+    """
 
     cluster: ClusterConfig
     namespace: str
+    election: LeadershipOptions | None = None
     host: str = "127.0.0.1"
     port: int = 8080
     tracker: str = "ipu-partitions-tracker"
@@ -81,7 +87,10 @@ class NodeLabels:
 
 
 class ProxyProcess:
-    """All parts of one proxy; `loops` are its background tasks, `port` is the one in use."""
+    """All parts of one proxy; `loops` are its background tasks, `port` is the one in use.
+
+    Only the replica that leads reads and writes the tracker and goes on with partitions.
+    """
 
     def __init__(self, options: ProxyOptions) -> None:
         # A list that is set directly cannot be mended while we run: refuse it at once.
@@ -92,6 +101,7 @@ class ProxyProcess:
         self.loops: list[asyncio.Task[None]] = []
         self.health = Health()
         self.client = KubeClient(options.cluster, user_agent="ipuhub-proxy")
+        self.leadership = Leadership(self.client, options.election)
         self.nodes = NodeLabels(self.client)
         self.store = TrackerStore(self.client, StoreOptions(options.namespace, options.tracker))
         self.fleet = Fleet(
@@ -104,21 +114,40 @@ class ProxyProcess:
         )
         self.service = PartitionService(self.store, self.fleet, _utc_now, options.service)
         self.sweep = Sweep(self.store, self.fleet, self.service, _utc_now, options.sweep)
-        self.health.ask("API server", lambda: self.store.problem)
+        self.health.ask("leader election", self._leadership_problem)
+        self.health.ask("API server", self._tracker_problem)
         self.health.ask("nodes", lambda: self.nodes.problem)
         self.health.ask("V-IPU controllers", lambda: self.fleet.problem)
 
     def start(self) -> None:
         """Start the loops that keep the proxy's picture of the world fresh."""
         self.fleet.reload()
-        runs = (self.store.run, self.nodes.informer.run, self.fleet.run, self.sweep.run)
-        self.loops = [asyncio.create_task(run()) for run in runs]
+        runs = (self.nodes.informer.run(), self.fleet.run(), self.leadership.lead(self._lead))
+        self.loops = [asyncio.create_task(run) for run in runs]
+
+    async def _lead(self) -> None:
+        """Write the tracker and sweep. Nothing of it goes on once the Lease may be another's."""
+        loops = [asyncio.create_task(run()) for run in (self.store.run, self.sweep.run)]
+        try:
+            await asyncio.gather(*loops)
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+            await self.service.close()
+
+    def _leadership_problem(self) -> str:
+        return self.leadership.problem or self.leadership.standby
+
+    def _tracker_problem(self) -> str:
+        return self.store.problem if self.leadership.is_leading else ""
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Serve HTTP; raises ListenError."""
         access = Access(Reviewer(self.client, AUDIENCE))
-        parts = Parts(self.store, self.fleet, self.service, self.sweep, access, self.health)
+        working = (self.store, self.fleet, self.service, self.sweep)
+        parts = Parts(*working, access, self.health, lambda: self.leadership.standby)
         runner = web.AppRunner(
             build_app(parts), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
         )

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import signal
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import logs
+from ipuhub import logs, processes
 from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.token import TokenSource
+from ipuhub.leading import Leadership
 from jobs.builders.context import PodOptions
 from jobs.operator import Operator, OperatorOptions, utc_now
 from partitions.proxyclient import ProxyClient
@@ -37,7 +36,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **_options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
-            asyncio.run(run_operator())
+            processes.run(run_operator())
         except ConfigError as error:
             raise CommandError(str(error)) from error
 
@@ -45,10 +44,12 @@ class Command(BaseCommand):
 async def run_operator() -> None:
     """Wire the operator with the settings and run it until SIGTERM or SIGINT.
 
-    Raises ConfigError without credentials, CommandError when the health port is taken.
+    Raises ConfigError without credentials, CommandError when the health port is taken, and
+    LeadershipLost.
     """
     health = Health()
     config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
+    election = processes.leadership_options(COMPONENT)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback((await serve_health(health)).cleanup)
         client = await stack.enter_async_context(KubeClient(config, user_agent=COMPONENT))
@@ -56,7 +57,9 @@ async def run_operator() -> None:
         stack.push_async_callback(proxy.close)
         recorder = EventRecorder(client, COMPONENT, utc_now)
         operator = Operator(client, proxy, recorder, health, operator_options())
-        await until_stopped(operator.run())
+        leadership = Leadership(client, election)
+        health.ask("leader election", lambda: leadership.problem)
+        await processes.until_stopped(leadership.lead(operator.run))
 
 
 async def serve_health(health: Health) -> AppRunner:
@@ -95,13 +98,3 @@ def proxy_token(client: KubeClient) -> Callable[[], Awaitable[str]]:
 
         return given
     return TokenSource(client, settings.SERVICE_ACCOUNT, AUDIENCE)
-
-
-async def until_stopped(work: Any) -> None:
-    """Run `work` until it ends or the process is asked to stop; then cancel it."""
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

@@ -13,8 +13,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import logs
 from ipuhub.health import Health
+from ipuhub.processes import until_stopped
 from jobs.crd.document import template_schema
-from jobs.management.commands.run_operator import serve_health, until_stopped
+from jobs.management.commands.run_operator import serve_health
 from jobs.webhooks.judging import Privileges
 from jobs.webhooks.server import Certificate, WebhookRules, build_app
 

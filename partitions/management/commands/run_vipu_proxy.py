@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import logs
+from ipuhub import logs, processes
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
 from partitions.controllers import PartitionSettings, PlacementRule
@@ -38,7 +37,7 @@ class Command(BaseCommand):
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
             proxy = _options(options["host"], options["port"])
-            asyncio.run(sweep_once(proxy) if options["once"] else serve(proxy))
+            processes.run(sweep_once(proxy) if options["once"] else serve(proxy))
         except (ConfigError, InvalidControllers, ListenError, TrackerUnavailable) as error:
             raise CommandError(str(error)) from error
 
@@ -47,6 +46,7 @@ def _options(host: str, port: int) -> ProxyOptions:
     return ProxyOptions(
         cluster=load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT),
         namespace=settings.NAMESPACE,
+        election=processes.leadership_options("ipuhub-proxy"),
         host=host,
         port=port,
         tracker=settings.TRACKER_CONFIGMAP,

@@ -61,6 +61,7 @@ def environment(cluster: DevCluster, tables: dict[str, Any], port: int) -> dict[
         "DATABASE_URL": url,
         "KUBECONFIG": str(cluster.kubeconfig),
         "IPUHUB_HEALTH_PORT": str(port),
+        "IPUHUB_LEADER_ELECTION": "off",
     }
 
 

@@ -60,6 +60,7 @@ class Parts:
             "IPUHUB_PROXY_URL": f"http://127.0.0.1:{self.proxy}",
             "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{self.vipu}:{LABEL}",
             "IPUHUB_HEALTH_PORT": str(self.health),
+            "IPUHUB_LEADER_ELECTION": "off",  # nobody here starts again who loses his Lease
         }
         self.running[name] = subprocess.Popen(
             self.command(name), env=environment, stdout=log, stderr=log

@@ -1,0 +1,81 @@
+"""io: whether a process works: as one of several replicas behind a Lease, or alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ipuhub.kube.errors import ConfigError
+from ipuhub.kube.lease import LeaderElection, LeaseTiming
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ipuhub.kube.client import KubeClient
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipOptions:
+    """The Lease that is asked for, and under which name."""
+
+    namespace: str
+    lease: str
+    identity: str
+    timing: LeaseTiming = field(default_factory=LeaseTiming)
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for times at which two replicas could work side by side."""
+        timing = self.timing
+        if not timing.duration_seconds > timing.renew_deadline_seconds > timing.retry_seconds > 0:
+            raise ConfigError(
+                f"a Lease of {timing.duration_seconds:g} s, renewed within "
+                f"{timing.renew_deadline_seconds:g} s, tried every {timing.retry_seconds:g} s: "
+                "each must be less than the one before (IPUHUB_LEASE_DURATION_SECONDS, "
+                "IPUHUB_LEASE_RENEW_SECONDS, IPUHUB_LEASE_RETRY_SECONDS)"
+            )
+
+
+class Leadership:
+    """The right to work; without options it is always there."""
+
+    def __init__(self, client: KubeClient, options: LeadershipOptions | None) -> None:
+        self._election: LeaderElection | None = None
+        if options is not None:
+            place = (options.namespace, options.lease)
+            self._election = LeaderElection(client, *place, options.identity, options.timing)
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this replica may work now."""
+        return self._election is None or self._election.is_leading
+
+    @property
+    def holder(self) -> str:
+        """Who leads, as far as this replica knows."""
+        return self._election.holder if self._election else ""
+
+    @property
+    def problem(self) -> str:
+        """Why it is not known who leads; empty: it is, also where somebody else does."""
+        if self._election is None:
+            return ""
+        undecided = not (self._election.is_leading or self._election.holder)
+        return self._election.problem or ("not decided yet" if undecided else "")
+
+    @property
+    def standby(self) -> str:
+        """Why this replica does not work; empty: it does. For who serves only while it leads."""
+        if self.is_leading:
+            return ""
+        why = f"{self.holder} leads" if self.holder else self.problem
+        return f"this replica stands by: {why}"
+
+    async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the right to work, then run `work` for as long as it is there.
+
+        Raises LeadershipLost, after `work` has been cancelled.
+        """
+        if self._election is None:
+            await work()
+        else:
+            await self._election.lead(work)
