@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import TypeVar
 
+    from ipuhub.authors import AuthorTrust
     from ipuhub.kube.client import KubeClient
     from partitions.capacitypoll import Changes
     from partitions.proxyclient import ProxyClient
@@ -53,10 +54,11 @@ class JobsAndPartitions:
         database: Mapping[str, Any],
         clock: Callable[[], datetime],
         place: TrackerPlace,
+        authors: AuthorTrust | None = None,
     ) -> None:
         self._database = dict(database)
         self.groups = NamespaceGroups(client)
-        self.jobs = JobRecorder(self.groups.group_of)
+        self.jobs = JobRecorder(self.groups.group_of, authors)
         self.partitions = PartitionRecorder(place.namespace, place.name, self._owners_of)
         self.acknowledger = Acknowledger(client, self.partitions.scope, proxy, self._recorded_of)
         self.partitions.released = self.acknowledger.wake

@@ -71,7 +71,8 @@ class Attempt:
 class JobRow:
     """One IPUJob as one event showed it; times are aware UTC.
 
-    `group` is the label of its namespace or, where there is none, the namespace itself.
+    `group` is the label of its namespace or, where there is none, the namespace itself. Whether
+    `user` is verified the manifest does not tell.
     `deleted_at` is set by the event that says that the job is gone.
     """
 
@@ -95,6 +96,7 @@ class JobRow:
     deleted_at: datetime | None
     attempts: tuple[Attempt, ...]
     transitions: tuple[Transition, ...]
+    user_verified: bool = False
 
 
 def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False) -> JobRow:

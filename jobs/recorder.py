@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from ipuhub.authors import AuthorTrust
 from ipuhub.kube.watch import Scope
 from ipuhub.recording.recorder import Subject
 from jobs.jobrows import row_of
@@ -29,7 +30,8 @@ INSERT INTO jobs_jobrecord AS known (
     status, reason, message, restart_count, partitions, spec, conditions, labels,
     created_at, started_at, completed_at, deleted_at, estimated, updated_at)
 VALUES (
-    %(uid)s, %(cluster_uid)s, %(namespace)s, %(name)s, %(group)s, %(user)s, false, %(ipus)s,
+    %(uid)s, %(cluster_uid)s, %(namespace)s, %(name)s, %(group)s, %(user)s, %(user_verified)s,
+    %(ipus)s,
     %(instances)s, %(workers)s, %(status)s, %(reason)s, %(message)s, %(restart_count)s,
     %(partitions)s::jsonb, %(spec)s::jsonb, %(conditions)s::jsonb, %(labels)s::jsonb,
     %(created_at)s, %(started_at)s, %(completed_at)s, %(deleted_at)s, false, %(updated_at)s)
@@ -37,6 +39,8 @@ ON CONFLICT (uid) DO UPDATE SET
     "group" = CASE WHEN excluded."group" = excluded.namespace
                    THEN known."group" ELSE excluded."group" END,
     "user" = CASE WHEN excluded."user" = '' THEN known."user" ELSE excluded."user" END,
+    user_verified = CASE WHEN excluded."user" = '' THEN known.user_verified
+                         ELSE excluded.user_verified END,
     ipus = excluded.ipus,
     instances = excluded.instances,
     workers = excluded.workers,
@@ -147,6 +151,7 @@ def _job_values(row: JobRow, cluster_uid: str, at: datetime) -> dict[str, Any]:
             "name",
             "group",
             "user",
+            "user_verified",
             "status",
             "reason",
             "message",
@@ -164,20 +169,23 @@ def _job_values(row: JobRow, cluster_uid: str, at: datetime) -> dict[str, Any]:
 
 
 class JobRecorder:
-    """Records every IPUJob. `group_of` gives the group of a namespace."""
+    """Records every IPUJob. `group_of` gives the group of a namespace; `authors` says which users
+    are verified (None: none is)."""
 
     name = "ipujobs"
     scope = Scope(IPUJOBS)
     selection = "all"
     manifest: type[Any] = dict
 
-    def __init__(self, group_of: Callable[[str], str]) -> None:
+    def __init__(self, group_of: Callable[[str], str], authors: AuthorTrust | None = None) -> None:
         self._group_of = group_of
+        self._authors = authors or AuthorTrust()
 
     def read(self, kind: str, manifest: Any, faults: list[Fault], at: datetime) -> JobRow:  # noqa: ARG002  # nothing in a job is refused
         """Make the row of a job."""
         group = self._group_of(namespace_of(manifest))
-        return row_of(manifest, group, at, is_deleted=kind == "DELETED")
+        row = row_of(manifest, group, at, is_deleted=kind == "DELETED")
+        return replace(row, user_verified=self._authors.covers(row.user, row.namespace))
 
     def subject(self, row: JobRow) -> Subject:
         """Name the job of a row."""

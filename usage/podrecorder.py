@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from psycopg import Cursor
 
+    from ipuhub.authors import AuthorTrust
     from ipuhub.recording.recorder import Absence
     from usage.annotations import Claim
     from usage.podrows import PodRow
@@ -35,7 +36,7 @@ _TYPES: Final = {
     **dict.fromkeys(("cpu_millicores", "memory_bytes", "gpus", "micro_ipus"), "bigint"),
     "uncertainty_seconds": "bigint",
     "accelerators": "jsonb",
-    "estimated": "boolean",
+    **dict.fromkeys(("estimated", "user_verified"), "boolean"),
     **dict.fromkeys(("created_at", "scheduled_at", "started_at", "finished_at"), "timestamptz"),
 }
 
@@ -85,8 +86,8 @@ _STATE_DIFFERS: Final = f"""(({_TAKES_END} AND ({_quoted(_STATE, "known.")})
 
 _UPSERT: Final = f"""
 INSERT INTO usage_podlifetime AS known
-    ({_quoted(_COLUMNS)}, cluster_uid, user_verified, updated_at)
-SELECT {_quoted(_COLUMNS)}, %(cluster_uid)s, false, %(at)s
+    ({_quoted(_COLUMNS)}, cluster_uid, updated_at)
+SELECT {_quoted(_COLUMNS)}, %(cluster_uid)s, %(at)s
 FROM jsonb_to_recordset(%(rows)s::jsonb) AS given ({_GIVEN})
 ON CONFLICT (uid) DO UPDATE SET {_becomes("excluded", with_claim=True)}
 WHERE {_TAKES_CLAIM.replace("new.", "excluded.")} OR {_STATE_DIFFERS.replace("new.", "excluded.")}
@@ -121,8 +122,11 @@ class PodRecorder:
     name = "pods"
     manifest = Pod
 
-    def __init__(self, selection: PodSelection | None = None) -> None:
+    def __init__(
+        self, selection: PodSelection | None = None, authors: AuthorTrust | None = None
+    ) -> None:
         self._selected = selected = selection or PodSelection()
+        self._authors = authors
         only = next(iter(selected.namespaces)) if len(selected.namespaces) == 1 else None
         self.scope = Scope(PODS, namespace=only)
         self.selection = (
@@ -144,7 +148,7 @@ class PodRecorder:
             return None
         claim = by_namespace(meta) if is_known_only else _claim(meta, text, faults)
         wish = wish_of(bytes(manifest.spec), selected.gpu_resources)
-        row = row_of(meta, claim, wish, lifetime, at)
+        row = row_of(meta, claim, wish, lifetime, at, self._authors)
         row.is_known_only = is_known_only
         if wish.problems and not is_known_only:
             faults.append(Fault(self.subject(row), "quantity", "; ".join(wish.problems)))

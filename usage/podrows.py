@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from usage.annotations import NAMESPACE
+from usage.annotations import NAMESPACE, OPERATOR
 from usage.lifetimes import BY_LIST
 
 if TYPE_CHECKING:
+    from ipuhub.authors import AuthorTrust
     from usage.annotations import Claim
     from usage.lifetimes import Lifetime
     from usage.podshape import PodMeta
@@ -38,6 +39,7 @@ class PodRow(msgspec.Struct, gc=False):
     component_name: str
     group: str
     user: str
+    user_verified: bool
     instance_type: str
     job_uid: str
     role: str
@@ -69,6 +71,7 @@ CLAIMED: Final = (
     "component_name",
     "group",
     "user",
+    "user_verified",
     "instance_type",
     "job_uid",
     "role",
@@ -79,12 +82,27 @@ CLAIMED: Final = (
 )
 """Columns that a claim brings with it."""
 
-FIXED: Final = PodRow.__struct_fields__[:20]
+FIXED: Final = PodRow.__struct_fields__[:21]
 """Columns of the first sight."""
 
 
-def row_of(meta: PodMeta, claim: Claim, wish: Wish, lifetime: Lifetime, at: datetime) -> PodRow:
-    """Put together what is known of a pod; `at` stands in for a missing time of creation."""
+def row_of(
+    meta: PodMeta,
+    claim: Claim,
+    wish: Wish,
+    lifetime: Lifetime,
+    at: datetime,
+    authors: AuthorTrust | None = None,
+) -> PodRow:
+    """Put together what is known of a pod; `at` stands in for a missing time of creation.
+
+    The operator stamps whom the job names: that is as good as `authors` says it is.
+    """
+    is_verified = (
+        authors is not None
+        and claim.claim == OPERATOR
+        and authors.covers(claim.user, meta.namespace)
+    )
     held, end = wish.held, lifetime.end
     return PodRow(
         meta.uid,
@@ -95,6 +113,7 @@ def row_of(meta: PodMeta, claim: Claim, wish: Wish, lifetime: Lifetime, at: date
         claim.component_name,
         claim.group,
         claim.user,
+        is_verified,
         claim.instance_type,
         claim.job_uid,
         claim.role,

@@ -28,6 +28,7 @@ def random_row(uid: str, choose: random.Random) -> PodRow:
     moment = T0 + timedelta(minutes=choose.randrange(100))
     given: dict[str, Any] = dict.fromkeys(PodRow.__struct_fields__, text)
     given |= dict.fromkeys(("cpu_millicores", "memory_bytes", "gpus", "micro_ipus"), len(text))
+    given |= {"user_verified": choose.random() < 0.5}
     given |= {"uid": uid, "claim": claim, "instance": choose.randrange(3), "attempt": None}
     given |= {"accelerators": {"gpu": 1}, "created_at": T0, "exit_code": choose.randrange(3)}
     given |= {"node": choose.choice(("", "n")), "scheduled_at": choose.choice((None, T0))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -193,6 +194,18 @@ def test_group_and_user_once_known_stay() -> None:
     write(life.row(2))  # the namespace's label is gone
     job = JobRecord.objects.get()
     assert (job.group, job.user, job.user_verified) == ("team-a", "ada", False)
+
+
+def test_a_verified_user_is_kept_with_the_name() -> None:
+    life = Life()
+    life.builder.annotated(**{"ipuhub.io/created-by": "ada"})
+    write(life.row(1))
+    write(replace(life.row(2), user_verified=True))  # the webhooks are there now
+    assert JobRecord.objects.get().user_verified
+    life.builder.annotated()
+    write(life.row(3))
+    job = JobRecord.objects.get()
+    assert (job.user, job.user_verified) == ("ada", True)
 
 
 def test_what_postgres_cannot_store_does_not_stop_the_others() -> None:

@@ -18,7 +18,14 @@ def row(**changes: Any) -> PodRow:
     given: dict[str, Any] = dict.fromkeys(PodRow.__struct_fields__, "") | empty
     given |= {"claim": "annotation", "created_at": T0, "scheduled_at": T0}
     return PodRow(
-        **given | {"estimated": False, "uncertainty_seconds": 0, "is_known_only": False} | changes
+        **given
+        | {
+            "user_verified": False,
+            "estimated": False,
+            "uncertainty_seconds": 0,
+            "is_known_only": False,
+        }
+        | changes
     )
 
 

@@ -1,0 +1,67 @@
+"""Whose user is verified: jobs' that an admission webhook saw made, and the pods' of these."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from ipuhub.authors import AuthorTrust
+from jobs.recorder import JobRecorder
+from tests.builders.ipujobs import ipujob
+from usage.podrecorder import PodRecorder
+from usage.podshape import Pod
+
+NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
+WEBHOOKS = AuthorTrust(is_on=True, unasked=frozenset({"kube-system", "ipuhub-system"}))
+CASES = [
+    ("the webhooks' word", WEBHOOKS, "ada", "default", True),
+    ("no webhooks", AuthorTrust(), "ada", "default", False),
+    ("nobody said so", None, "ada", "default", False),
+    ("a namespace they are not asked about", WEBHOOKS, "ada", "kube-system", False),
+    ("nobody is named", WEBHOOKS, "", "default", False),
+]
+
+
+def pod(user: str, namespace: str, *, is_owned: bool = True) -> Pod:
+    stamp = {"component": "ipujob", "component_name": "x", "group": "g", "instance_type": "ipu-4"}
+    owner = {
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "name": "x",
+        "uid": "u-job",
+        "controller": True,
+    }
+    metadata: dict[str, Any] = {
+        "uid": "u-pod",
+        "name": "x-worker-0",
+        "namespace": namespace,
+        "creationTimestamp": "2026-11-05T11:00:00Z",
+        "labels": {"graphcore.ai/ipujob-uid": "u-job"},
+        "annotations": {"ipuhub.io/usage": json.dumps(stamp | ({"user": user} if user else {}))},
+        "ownerReferences": [owner] if is_owned else [],
+    }
+    text = msgspec.json.encode({"metadata": metadata, "spec": {}, "status": {}})
+    return msgspec.json.decode(text, type=Pod)
+
+
+@pytest.mark.parametrize(("case", "authors", "user", "namespace", "want"), CASES)
+def test_a_job_and_its_pods_have_a_verified_user(
+    case: str, authors: AuthorTrust | None, user: str, namespace: str, want: bool
+) -> None:
+    row = PodRecorder(authors=authors).read("ADDED", pod(user, namespace), [], NOW)
+    assert row is not None
+    assert (row.user, row.user_verified) == (user, want), case
+    job = ipujob().annotated(**{"ipuhub.io/created-by": user}).build()
+    job["metadata"]["namespace"] = namespace
+    found = JobRecorder(lambda _: "g", authors).read("ADDED", job, [], NOW)
+    assert (found.user, found.user_verified) == (user, want), case
+
+
+def test_a_pod_of_no_job_names_whom_it_likes() -> None:
+    row = PodRecorder(authors=WEBHOOKS).read("ADDED", pod("ada", "x", is_owned=False), [], NOW)
+    assert row is not None
+    assert (row.user, row.user_verified) == ("ada", False)
