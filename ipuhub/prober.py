@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,8 @@ from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.token import FixedToken, TokenSource
+from ipuhub.leading import Leadership
+from ipuhub.processes import leadership_options, until_stopped
 from ipuhub.recorders import JobsAndPartitions, TrackerPlace
 from ipuhub.recording import metrics
 from ipuhub.recording.recording import Recording, RecordingOptions
@@ -24,13 +25,12 @@ from partitions.proxyclient import ProxyClient
 from usage.podrecorder import PodRecorder, PodSelection
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from ipuhub.kube.cluster import ClusterConfig
     from ipuhub.recording.recorder import Recorder
 
 log = structlog.get_logger(__name__)
 PROXY_AUDIENCE: Final = "ipuhub-proxy"
+LEASE: Final = "ipuhub-prober"
 
 
 def utc_now() -> datetime:
@@ -125,27 +125,21 @@ def recording_options() -> RecordingOptions:
 async def run_prober(config: ClusterConfig, *, once: bool) -> None:
     """Record until SIGTERM or SIGINT; with `once`, one full list.
 
-    Raises OSError when the health port is taken, and with `once` ApiError.
+    Raises OSError when the health port is taken, ConfigError for settings that contradict each
+    other, LeadershipLost, and with `once` ApiError.
     """
     health = Health()
+    election = leadership_options(LEASE)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(KubeClient(config, user_agent="ipuhub-prober"))
         proxy = await stack.enter_async_context(build_proxy(client))
-        prober = Prober(client, proxy, health)
         if once:
-            await prober.list_once()
+            await Prober(client, proxy, health).list_once()
             return
+        leadership = Leadership(client, election)
+        health.ask("leader election", lambda: leadership.problem)
         address = (settings.HEALTH_HOST, settings.HEALTH_PORT)
         runner = await health.serve(*address, metrics.routes())
         stack.push_async_callback(runner.cleanup)
-        await until_stopped(prober.run())
-
-
-async def until_stopped(work: Awaitable[None]) -> None:
-    """Run `work` until it ends or the process is asked to stop; then cancel it."""
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+        # Made only by the one who records: its checks are about what it does.
+        await until_stopped(leadership.lead(lambda: Prober(client, proxy, health).run()))

@@ -43,6 +43,36 @@ LOG_LEVEL = env.choice(
 )
 LOG_FORMAT = env.choice("IPUHUB_LOG_FORMAT", "text", ("text", "json"), doc="Form of log lines.")
 
+# --- Leader election --------------------------------------------------------------------------
+LEADER_ELECTION = env.switch(
+    "IPUHUB_LEADER_ELECTION",
+    True,
+    doc="Of several operators, proxies or probers one works, the others stand by (a Lease in "
+    "IPUHUB_NAMESPACE); off: there is never a second one.",
+)
+IDENTITY = env.text(
+    "IPUHUB_IDENTITY",
+    "",
+    doc="Name of this replica in the Lease; empty: the host's with a random part. A process that "
+    "is started again under a fixed name takes its own Lease back at once; no two may share one.",
+)
+LEASE_DURATION_SECONDS = env.integer(
+    "IPUHUB_LEASE_DURATION_SECONDS",
+    15,
+    minimum=1,
+    doc="How long a leader that says nothing keeps the Lease.",
+)
+LEASE_RENEW_SECONDS = env.number(
+    "IPUHUB_LEASE_RENEW_SECONDS",
+    10.0,
+    doc="How long a leader tries to renew the Lease before it stops; less than its duration.",
+)
+LEASE_RETRY_SECONDS = env.number(
+    "IPUHUB_LEASE_RETRY_SECONDS",
+    2.0,
+    doc="Time between two tries to take or renew the Lease; less than the time to renew.",
+)
+
 # --- Operator ---------------------------------------------------------------------------------
 PROXY_URL = env.text(
     "IPUHUB_PROXY_URL", "http://127.0.0.1:8080", doc="Where the V-IPU Proxy answers."
@@ -251,8 +281,9 @@ ADMIN_PASSWORD = env.text(
 METRICS_TOKEN = env.text(
     "IPUHUB_METRICS_TOKEN",
     "",
-    doc="Bearer token that may read /metrics of the web process, usually "
-    "IPUHUB_METRICS_TOKEN_FILE; an administrator's API token may, too.",
+    doc="Bearer token that may read /metrics of every process, usually "
+    "IPUHUB_METRICS_TOKEN_FILE. The web process also takes an administrator's API token, the "
+    "others whoever may get /metrics by Kubernetes' RBAC.",
 )
 
 DATABASES = {"default": database_settings(DATABASE_URL)}
