@@ -69,6 +69,18 @@ class Reason(StrEnum):
     CONTAINER_CONFIG_ERROR = "ContainerConfigError"
     NAME_CONFLICT = "NameConflict"
     CREATE_FAILED = "CreateFailed"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    LIMIT_RANGE = "LimitRangeViolation"
+    POD_SECURITY = "PodSecurityViolation"
+    ADMISSION_DENIED = "AdmissionDenied"
+    WEBHOOK_UNAVAILABLE = "WebhookUnavailable"
+    API_UNAVAILABLE = "ApiServerUnavailable"
+    NAMESPACE_TERMINATING = "NamespaceTerminating"
+    SPEC_CHANGED = "SpecChanged"
+    SPEC_OVERRIDDEN = "SpecOverridden"
+    PODS_STUCK = "PodsStuck"
+    OOM_KILLED = "OOMKilled"
+    POD_DEADLINE = "PodDeadlineExceeded"
     WORKER_LOST = "WorkerLost"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     SESSION_ENDING = "SessionEnding"
@@ -96,6 +108,23 @@ SENTENCES: dict[Reason, str] = {
     Reason.CONTAINER_CONFIG_ERROR: "A container of the job cannot be set up.",
     Reason.NAME_CONFLICT: "An object with a needed name exists and belongs to something else.",
     Reason.CREATE_FAILED: "The API server refused an object of the job.",
+    Reason.QUOTA_EXCEEDED: "A ResourceQuota of the namespace leaves no room for an object of the "
+    "job; the operator keeps trying.",
+    Reason.LIMIT_RANGE: "A LimitRange of the namespace refuses the resources of a pod of the job.",
+    Reason.POD_SECURITY: "The namespace's Pod Security level refuses a pod of the job.",
+    Reason.ADMISSION_DENIED: "An admission webhook of the cluster refuses an object of the job.",
+    Reason.WEBHOOK_UNAVAILABLE: "An admission webhook does not answer, and without its answer the "
+    "API server refuses the operator's write; it keeps trying.",
+    Reason.API_UNAVAILABLE: "The API server cannot serve the operator's write; it keeps trying.",
+    Reason.NAMESPACE_TERMINATING: "The job's namespace is being deleted: nothing new is made in "
+    "it.",
+    Reason.SPEC_CHANGED: "The spec was changed while the job runs; the named fields apply from its "
+    "next attempt.",
+    Reason.SPEC_OVERRIDDEN: "The operator does not use everything that the pod template says.",
+    Reason.PODS_STUCK: "A pod of the job does not end although it was asked to; its node may be "
+    "lost.",
+    Reason.OOM_KILLED: "A container of the job used more memory than it may and was killed.",
+    Reason.POD_DEADLINE: "A pod ran for longer than the activeDeadlineSeconds of the template.",
     Reason.WORKER_LOST: "A pod of the job was deleted, evicted or lost while the job ran.",
     Reason.DEADLINE_EXCEEDED: "The job has run for longer than its activeDeadlineSeconds.",
     Reason.SESSION_ENDING: "The interactive job reaches the end of its ttl in a few minutes.",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from jobs.conditions import ConditionType as Condition
 from jobs.conditions import JobState, Reason, Verdict, default_message, plain_verdict
 from jobs.instancerecord import end_reason, records_of
+from jobs.logtail import clean_tail, longest_tail
 from jobs.policies import deadline, session
 from jobs.policies.outcome import end_of
 from jobs.policies.restart import restart_after
@@ -43,6 +44,7 @@ def ended(
         over = deadline.deadline_end(spec) if is_over else session.session_end(instance, spec, now)
         end = over or end_of(instance)
         if end is not None:
+            end = replace(end, log=clean_tail(end.log, longest_tail(spec.instances)))
             found[instance.index] = _record(instance, spec, end, now, is_final=over is not None)
     return found
 

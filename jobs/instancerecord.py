@@ -36,6 +36,7 @@ class InstanceRecord:
     reason: str = ""
     exit_code: int | None = None
     message: str = ""
+    log: str = ""
     last_exit: Manifest | None = None
 
     @property
@@ -63,6 +64,7 @@ class InstanceRecord:
             reason=end.reason.value,
             exit_code=end.exit_code,
             message="" if end.succeeded else end.message,
+            log=end.log,
         )
 
     def next_attempt(
@@ -87,7 +89,10 @@ class InstanceRecord:
         }
         if end.exit_code is not None:
             last["exitCode"] = end.exit_code
-        return replace(self, last_exit=last | {"message": end.message})
+        last["message"] = end.message
+        if end.log:
+            last["log"] = end.log
+        return replace(self, last_exit=last)
 
     def to_entry(self) -> Manifest:
         """As it stands in the status."""
@@ -102,6 +107,8 @@ class InstanceRecord:
             entry["exitCode"] = self.exit_code
         if self.message:
             entry["message"] = self.message
+        if self.log:
+            entry["log"] = self.log
         if self.last_exit:
             entry["lastExit"] = self.last_exit
         return entry
@@ -130,6 +137,7 @@ def _from_entry(entry: Mapping[str, Any]) -> InstanceRecord:
         reason=str(entry.get("reason") or ""),
         exit_code=entry.get("exitCode"),
         message=str(entry.get("message") or ""),
+        log=str(entry.get("log") or ""),
         last_exit=entry.get("lastExit"),
     )
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.conditions import Reason
+from jobs.endings import ending_of, is_out_of_memory
 from jobs.manifests import is_being_deleted, labels_of, metadata, parse_time
 from jobs.names import LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_ROLE
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from jobs.endings import Ending
     from jobs.manifests import Manifest
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
@@ -24,12 +26,29 @@ PULL_REASONS = frozenset(
 CONFIG_REASONS = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 )
+BACKING_OFF = "Back-off pulling image"
+LONGEST_DETAIL = 600
 END_SECONDS = 1  # activeDeadlineSeconds by which the operator ends a pod and keeps its object
 
 
 @dataclass(frozen=True, slots=True)
+class Trouble:
+    """What keeps a pod from starting. `detail` is in somebody else's words, which change from
+    moment to moment: the first that are known are told."""
+
+    reason: Reason
+    message: str
+    detail: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """All of it."""
+        return f"{self.message}: {self.detail}" if self.detail else self.message
+
+
+@dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod of a job, judged once per pass."""
+    """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not."""
 
     name: str
     namespace: str
@@ -46,7 +65,10 @@ class PodView:
     is_ended_by_us: bool
     exit_code: int | None
     lost_reason: str
-    trouble: tuple[Reason, str] | None
+    lost_message: str
+    ending: Ending | None
+    is_out_of_memory: bool
+    trouble: Trouble | None
 
     @property
     def is_terminal(self) -> bool:
@@ -88,6 +110,9 @@ def from_manifest(pod: Manifest) -> PodView:
         and status.get("reason") in {None, "", "DeadlineExceeded"},
         exit_code=_exit_code(status) if phase in TERMINAL else None,
         lost_reason=_lost_reason(status, conditions) if phase == "Failed" else "",
+        lost_message=_lost_message(status, conditions),
+        ending=ending_of(name, spec, status) if phase == "Failed" else None,
+        is_out_of_memory=is_out_of_memory(status),
         trouble=_trouble(name, status, conditions) if phase == "Pending" else None,
     )
 
@@ -136,24 +161,36 @@ def _lost_reason(status: Manifest, conditions: dict[Any, Manifest]) -> str:
     return reason if reason in LOST_REASONS else ""
 
 
-def _trouble(
-    name: str, status: Manifest, conditions: dict[Any, Manifest]
-) -> tuple[Reason, str] | None:
-    """What keeps a pod from starting. The sentences are stable: the kubelet alternates between
-    two wordings of a failed pull, and each change would be a write."""
+def _lost_message(status: Manifest, conditions: dict[Any, Manifest]) -> str:
+    target = conditions.get("DisruptionTarget")
+    said = target.get("message") if target is not None and _is_true(target) else None
+    return str(said or status.get("message") or "")[:LONGEST_DETAIL]
+
+
+def _trouble(name: str, status: Manifest, conditions: dict[Any, Manifest]) -> Trouble | None:
     scheduled = conditions.get("PodScheduled") or {}
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         said = scheduled.get("message") or "the scheduler gave no reason"
-        return Reason.UNSCHEDULABLE, f"Pod {name} finds no node: {said}"
+        return Trouble(Reason.UNSCHEDULABLE, f"Pod {name} finds no node: {said}")
     for kind in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(kind) or ():
             waiting = (container.get("state") or {}).get("waiting") or {}
-            reason = waiting.get("reason")
-            where = f"container {container.get('name')} of pod {name}"
-            if reason in PULL_REASONS:
-                image = container.get("image")
-                return Reason.IMAGE_PULL_FAILED, f'Cannot pull image "{image}" for {where}'
-            if reason in CONFIG_REASONS:
-                said = waiting.get("message") or reason
-                return Reason.CONTAINER_CONFIG_ERROR, f"Cannot set up {where}: {said}"
+            found = _of_waiting(
+                f"container {container.get('name')} of pod {name}", container, waiting
+            )
+            if found is not None:
+                return found
+    return None
+
+
+def _of_waiting(where: str, container: Manifest, waiting: Manifest) -> Trouble | None:
+    reason, said = waiting.get("reason"), str(waiting.get("message") or "")
+    if reason in PULL_REASONS:
+        image = container.get("image")
+        message = f'Cannot pull image "{image}" for {where}'
+        # While it waits for its next try, the kubelet says only that it waits.
+        words = "" if said.startswith(BACKING_OFF) else said[:LONGEST_DETAIL]
+        return Trouble(Reason.IMAGE_PULL_FAILED, message, words)
+    if reason in CONFIG_REASONS:
+        return Trouble(Reason.CONTAINER_CONFIG_ERROR, f"Cannot set up {where}: {said or reason}")
     return None

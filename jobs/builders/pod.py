@@ -60,6 +60,7 @@ def pod_spec(context: BuildContext, place: PodPlace) -> Manifest:
     spec["nodeSelector"] = dict(place.partition.node_selector) | (spec.get("nodeSelector") or {})
     for container in spec["containers"]:
         _allow_ipus(container, context.options.profile)
+    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     return spec
 

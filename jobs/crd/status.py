@@ -116,6 +116,7 @@ def _instance() -> Schema:
             "reason": _text("Why it ended for good."),
             "exitCode": _integer("The exit code that decided it, where one did."),
             "message": _text("How it failed, in a sentence."),
+            "log": _text("The last lines of the container that failed, at most 2 KiB."),
             "lastExit": {
                 "type": "object",
                 "description": "How the attempt before the current one ended.",
@@ -125,6 +126,7 @@ def _instance() -> Schema:
                     "reason": _text("Why it ended, in one word."),
                     "exitCode": _integer("The exit code that decided it, where one did."),
                     "message": _text("Why it ended, in a sentence."),
+                    "log": _text("The last lines of the container that failed, at most 2 KiB."),
                 },
             },
         },

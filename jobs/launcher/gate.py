@@ -28,7 +28,7 @@ def awaited(workers: Iterable[str], pods: Iterable[Manifest], attempt: int) -> s
         if view is None:
             waiting.append(f"{name} (not there yet)")
         elif not view.is_ready or view.is_deleting:
-            why = view.trouble[1] if view.trouble else view.phase
+            why = view.trouble.sentence if view.trouble else view.phase
             waiting.append(f"{name} ({why})")
     if not waiting:
         return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.conditions import Reason
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How an attempt ended. `exit_code` is None where no container's code decided it."""
+    """How an attempt ended. `exit_code` is None where no container's code decided it; `log` holds
+    the last lines of the container that failed."""
 
     succeeded: bool
     reason: Reason
     message: str
     exit_code: int | None = None
+    log: str = ""
 
 
 def end_of(instance: Instance) -> End | None:
@@ -57,7 +59,8 @@ def _lost_pod(instance: Instance) -> End | None:
             return End(False, Reason.WORKER_LOST, f"Pod {name} is gone")
     for pod in instance.pods:
         if pod.is_lost:
-            why = pod.lost_reason or "it is being deleted"
+            words = [pod.lost_reason or "it is being deleted", pod.lost_message]
+            why = ": ".join(word for word in words if word)
             return End(False, Reason.WORKER_LOST, f"Pod {pod.name} was taken away: {why}")
     return None
 
@@ -65,7 +68,7 @@ def _lost_pod(instance: Instance) -> End | None:
 def _launcher_exit(instance: Instance) -> End | None:
     launcher = instance.launcher
     if launcher is not None and launcher.is_terminal and not launcher.is_lost:
-        return _failed(launcher)
+        return _with_workers_memory(_failed(launcher), instance)
     for pod in instance.workers.values():
         if pod is None or not pod.is_terminal or pod.is_lost or pod.is_ended_by_us:
             continue
@@ -73,10 +76,28 @@ def _launcher_exit(instance: Instance) -> End | None:
         # one that ended well before the start would be waited for until the end of days; later
         # the launcher knows best what it means.
         if pod.phase == "Failed" or not instance.has_started:
-            return End(
-                False, Reason.FAILED, f"{pod.name} ended before the launcher did", pod.exit_code
-            )
+            return _ended_early(pod)
     return None
+
+
+def _ended_early(pod: PodView) -> End:
+    said = f"{pod.name} ended before the launcher did"
+    if pod.ending is None:
+        return End(False, Reason.FAILED, said, pod.exit_code)
+    failed = _failed(pod)
+    return replace(failed, message=f"{said}: {failed.message}")
+
+
+def _with_workers_memory(end: End, instance: Instance) -> End:
+    """Of a launcher that fails since a worker ran out of memory, the worker tells more."""
+    for pod in instance.workers.values():
+        if pod is not None and pod.is_out_of_memory and pod.ending is not None:
+            ending = pod.ending
+            log = end.log or ending.log
+            return replace(
+                end, reason=ending.reason, message=f"{ending.sentence}; {end.message}", log=log
+            )
+    return end
 
 
 def _workers_exit(instance: Instance) -> End | None:
@@ -90,8 +111,7 @@ def _workers_exit(instance: Instance) -> End | None:
 
 
 def _failed(pod: PodView) -> End:
-    if pod.exit_code is None:
-        return End(False, Reason.FAILED, f"{pod.name} has failed")
-    return End(
-        False, Reason.FAILED, f"{pod.name} has exited with code {pod.exit_code}", pod.exit_code
-    )
+    ending = pod.ending
+    if ending is None:
+        return End(False, Reason.FAILED, f"{pod.name} has failed", pod.exit_code)
+    return End(False, ending.reason, ending.sentence, pod.exit_code, ending.log)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from jobs.instances import Instance
     from jobs.observed import Observed
+    from jobs.podview import Trouble
 
 
 def waiting_verdict(observed: Observed, instances: tuple[Instance, ...]) -> Verdict:
@@ -53,4 +54,14 @@ def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tup
     for instance in instances:
         for pod in reversed(instance.pods):  # workers before the launcher that waits for them
             if pod.trouble is not None:
-                yield pod.trouble
+                yield pod.trouble.reason, _told_once(observed, pod.trouble)
+
+
+def _told_once(observed: Observed, trouble: Trouble) -> str:
+    """The trouble with the first details that were told of it: a registry words each refusal anew
+    (a request's number, a time), and each change would be a write."""
+    known = current_condition(observed.status()) or {}
+    message = str(known.get("message") or "")
+    if known.get("reason") == trouble.reason and message.startswith(f"{trouble.message}: "):
+        return message
+    return trouble.sentence

@@ -197,6 +197,21 @@ class PodBuilder:
         } | ({"reason": reason} if reason else {})
         return self
 
+    def failed(self, code: int, reason: str = "Error", message: str = "") -> Self:
+        """The main container's end, as the kubelet tells it."""
+        self.exited(code)
+        ended = self.manifest["status"]["containerStatuses"][0]["state"]["terminated"]
+        ended.update(reason=reason, message=message)
+        return self
+
+    def with_status(self, **fields: Any) -> Self:
+        self.manifest["status"].update(fields)
+        return self
+
+    def with_spec(self, **fields: Any) -> Self:
+        self.manifest["spec"].update(fields)
+        return self
+
     def ended_by_operator(self, *, ended: bool = True) -> Self:
         self.running()
         self.manifest["spec"]["activeDeadlineSeconds"] = 1
