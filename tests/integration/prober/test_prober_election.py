@@ -1,0 +1,95 @@
+"""Two probers: one records, the other stands by and takes over without a gap."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg.rows import scalar_row
+
+from ipuhub.demo.ports import choose_port
+from ipuhub.devcluster.server import DevCluster
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.resources import LEASES, PODS
+from tests.fakes.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(120)
+USAGE = '{"component":"job","component_name":"train","group":"g","instance_type":"i","user":"ada"}'
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
+    cluster = DevCluster(tmp_path / "cluster")
+    await cluster.start()
+    yield cluster
+    await cluster.stop()
+
+
+async def start(cluster: DevCluster, tables: dict[str, Any], name: str, log: Path) -> Any:
+    user = f"{tables['user']}:{tables['password']}"
+    environment = os.environ | {
+        "DATABASE_URL": f"postgresql://{user}@{tables['host']}:{tables['port']}/{tables['dbname']}",
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "IPUHUB_NAMESPACE": "default",
+        "IPUHUB_IDENTITY": name,
+        "IPUHUB_HEALTH_PORT": str(choose_port("a test", 28_300, set()).number),
+        "IPUHUB_LEASE_DURATION_SECONDS": "3",
+        "IPUHUB_LEASE_RENEW_SECONDS": "2",
+        "IPUHUB_LEASE_RETRY_SECONDS": "0.2",
+    }
+    command = [sys.executable, "manage.py", "run_prober"]
+    with log.open("wb") as output:
+        return await asyncio.create_subprocess_exec(
+            *command, env=environment, stdout=output, stderr=output
+        )
+
+
+async def test_the_standby_records_once_the_first_is_killed(
+    cluster: DevCluster, tables: dict[str, Any], tmp_path: Path
+) -> None:
+    logs = {name: tmp_path / f"{name}.log" for name in "ab"}
+
+    def recorded() -> list[str]:
+        with psycopg.connect(**tables, row_factory=scalar_row) as connection:
+            query = "SELECT pod_name FROM usage_podlifetime ORDER BY pod_name"
+            return connection.execute(query).fetchall()
+
+    async def make_pod(name: str) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": {"primehub.io/usage": USAGE}},
+            "spec": {"containers": [{"name": "main", "image": "train:1"}]},
+        }
+        await client.create(PODS, body, "default")
+
+    async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
+        first = await start(cluster, tables, "a", logs["a"])
+        await make_pod("one")
+        await eventually(lambda: recorded() == ["one"])
+        second = await start(cluster, tables, "b", logs["b"])
+        try:
+            await eventually(lambda: "standing by" in logs["b"].read_text())
+            first.kill()
+            await first.wait()
+            await make_pod("two")
+            await eventually(lambda: recorded() == ["one", "two"])
+            lease = await client.get(LEASES, "ipuhub-prober", "default")
+            assert lease["spec"]["holderIdentity"] == "b"
+        finally:
+            if first.returncode is None:
+                first.kill()
+            second.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(second.wait(), 20) == 0
+        lease = await client.get(LEASES, "ipuhub-prober", "default")
+        assert lease["spec"]["holderIdentity"] == ""

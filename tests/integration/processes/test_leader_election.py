@@ -1,0 +1,217 @@
+"""Two operators as processes, each with its own rights: one works, the other takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+import yaml
+
+from ipuhub.demo.cluster import ACCESS_FILE, apply_file, write_account_kubeconfig
+from ipuhub.demo.ports import choose_port
+from ipuhub.devcluster.server import DevCluster
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import NotFound
+from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES
+from jobs.resources import IPUJOBS
+from tests.builders.ipujobs import ipujob
+from tests.fakes.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = [pytest.mark.embedded_only, pytest.mark.timeout(120)]
+ROOT = Path(__file__).resolve().parents[3]
+SYSTEM = "ipuhub-system"
+CRD = ROOT / "charts/ipuhub/crds/graphcore.ai_ipujobs.yaml"
+
+
+@dataclass
+class Replicas:
+    """An embedded API that enforces rights, and operators that come and go."""
+
+    cluster: DevCluster
+    client: KubeClient
+    folder: Path
+    running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
+
+    async def start(self, name: str, **environment: str) -> asyncio.subprocess.Process:
+        self.ports[name] = choose_port("a test", 31200, set(self.ports.values())).number
+        kubeconfig = self.folder / "ipuhub-operator.kubeconfig"
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.running[name] = await asyncio.create_subprocess_exec(
+                sys.executable,
+                str(ROOT / "manage.py"),
+                "run_operator",
+                env=os.environ
+                | {
+                    "DJANGO_SETTINGS_MODULE": "",
+                    "KUBECONFIG": str(kubeconfig),
+                    "IPUHUB_IDENTITY": name,
+                    "IPUHUB_HEALTH_PORT": str(self.ports[name]),
+                    "IPUHUB_LEASE_DURATION_SECONDS": "3",
+                    "IPUHUB_LEASE_RENEW_SECONDS": "2",
+                    "IPUHUB_LEASE_RETRY_SECONDS": "0.2",
+                    **environment,
+                },
+                stderr=log,
+                stdout=log,
+            )
+        return self.running[name]
+
+    async def holder(self) -> str:
+        with suppress(NotFound):
+            lease = await self.client.get(LEASES, "ipu-operator", SYSTEM)
+            return str(lease["spec"]["holderIdentity"])
+        return ""
+
+    async def until_leads(self, name: str) -> None:
+        async def leads() -> bool:
+            return await self.holder() == name
+
+        await eventually(leads)
+
+    async def page(self, name: str, path: str) -> tuple[int, str]:
+        url = f"http://127.0.0.1:{self.ports[name]}{path}"
+        try:
+            async with aiohttp.ClientSession() as http, http.get(url) as answer:
+                return answer.status, await answer.text()
+        except aiohttp.ClientError:
+            return 0, ""
+
+    async def until_page(self, name: str, path: str, *want: Any) -> None:
+        async def shown() -> bool:
+            status, text = await self.page(name, path)
+            return status == want[0] and all(word in text for word in want[1:])
+
+        await eventually(shown)
+
+    async def submit(self, name: str) -> None:
+        body = ipujob(name).build()
+        body = {**body, "metadata": {"name": name, "namespace": "default"}}
+        await self.client.create(IPUJOBS, body)
+
+    async def is_looked_after(self, job: str) -> bool:
+        """Whether an operator has written the job's status."""
+        found = await self.client.get(IPUJOBS, job, "default")
+        return bool(found.get("status", {}).get("conditions"))
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+
+@pytest.fixture
+async def replicas(tmp_path: Path) -> AsyncIterator[Replicas]:
+    cluster = DevCluster(tmp_path / "cluster", authorization="rbac")
+    await cluster.start()
+    async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
+        await apply_file(client, ACCESS_FILE)
+        account = f"{SYSTEM}/ipuhub-operator"
+        await write_account_kubeconfig(client, cluster.kubeconfig, tmp_path, account)
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(CRD.read_text("utf-8")))
+        made = Replicas(cluster, client, tmp_path)
+        yield made
+        for process in made.running.values():
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    await cluster.stop()
+
+
+async def test_the_standby_takes_over_after_a_kill_and_at_once_after_a_clean_stop(
+    replicas: Replicas,
+) -> None:
+    first = await replicas.start("a")
+    await replicas.until_leads("a")
+    second = await replicas.start("b")
+    await eventually(lambda: "standing by" in replicas.log("b"))
+    await replicas.until_page("b", "/readyz", 200, "ok")  # it serves nothing: standing by is fine
+    assert "caches are complete" not in replicas.log("b")
+
+    first.kill()
+    await first.wait()
+    killed = time.monotonic()
+    await replicas.submit("orphan")
+    await replicas.until_leads("b")
+    await eventually(lambda: replicas.is_looked_after("orphan"))
+    assert time.monotonic() - killed < 20
+    assert "lease=ipu-operator" in replicas.log("b")
+
+    await replicas.start("c", IPUHUB_LEASE_DURATION_SECONDS="60")  # it would wait for long
+    await eventually(lambda: "standing by" in replicas.log("c"))
+    stopped = time.monotonic()
+    second.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(second.wait(), 20) == 0
+    await replicas.until_leads("c")
+    assert time.monotonic() - stopped < 3, "the Lease was given back"
+    await replicas.submit("next")
+    await eventually(lambda: replicas.is_looked_after("next"))
+
+
+async def test_a_restarted_process_takes_its_own_lease_back_at_once(replicas: Replicas) -> None:
+    first = await replicas.start("a", IPUHUB_LEASE_DURATION_SECONDS="60")
+    await eventually(lambda: "caches are complete" in replicas.log("a"))
+    first.kill()
+    await first.wait()
+    began = time.monotonic()
+    await replicas.start("a", IPUHUB_LEASE_DURATION_SECONDS="60")
+    await eventually(lambda: "caches are complete" in replicas.log("a"))
+    assert time.monotonic() - began < 30
+
+
+async def test_who_loses_the_lease_ends_with_one_line_and_code_1(replicas: Replicas) -> None:
+    process = await replicas.start("a")
+    await eventually(lambda: "caches are complete" in replicas.log("a"))
+    usurped = {"spec": {"holderIdentity": "somebody"}}
+    await replicas.client.patch(LEASES, "ipu-operator", usurped, SYSTEM)
+    assert await asyncio.wait_for(process.wait(), 20) == 1
+    lines = replicas.log("a").splitlines()
+    lost = [line for line in lines if "another replica may lead" in line]
+    assert len(lost) == 1
+    assert "somebody holds it now" in lost[0]
+    assert "Traceback" not in replicas.log("a")
+    assert await replicas.holder() == "somebody"
+
+
+async def test_without_the_namespace_it_says_so_and_goes_on_trying(replicas: Replicas) -> None:
+    role = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "all"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "cluster-admin",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "ipuhub-operator", "namespace": SYSTEM}],
+    }
+    await replicas.client.request(
+        "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", body=binding
+    )
+    await replicas.start("a", IPUHUB_NAMESPACE="elsewhere")
+    await replicas.until_page(
+        "a", "/readyz", 503, "leader election:", "namespace elsewhere does not exist"
+    )
+    assert await replicas.page("a", "/healthz") == (200, "ok")
+    assert replicas.log("a").count("namespace elsewhere does not exist") == 1
+    await replicas.client.request("POST", "/api/v1/namespaces", body=role)
+    await eventually(lambda: "caches are complete" in replicas.log("a"))
+
+
+async def test_times_that_let_two_lead_are_refused(replicas: Replicas) -> None:
+    process = await replicas.start("a", IPUHUB_LEASE_RENEW_SECONDS="3")
+    assert await asyncio.wait_for(process.wait(), 30) == 1
+    assert "each must be less than the one before" in replicas.log("a")
+    assert "Traceback" not in replicas.log("a")

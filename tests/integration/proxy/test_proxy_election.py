@@ -1,0 +1,74 @@
+"""Two proxies: one holds partitions, the other answers for itself only, until it takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from ipuhub.kube.lease import LeadershipLost, LeaseTiming
+from ipuhub.kube.resources import LEASES
+from ipuhub.leading import LeadershipOptions
+from partitions.proxy.run import running
+from tests.fakes.proxylab import JOB, SYSTEM, get, ready
+from tests.fakes.waiting import eventually
+
+if TYPE_CHECKING:
+    from partitions.proxy.run import ProxyOptions
+    from tests.fakes.proxylab import Lab
+
+QUICK = LeaseTiming(duration_seconds=2.0, renew_deadline_seconds=1.0, retry_seconds=0.05)
+
+
+def as_replica(lab: Lab, identity: str) -> ProxyOptions:
+    election = LeadershipOptions(SYSTEM, lab.tracker, identity, QUICK)
+    return replace(lab.options, election=election)
+
+
+async def test_the_standby_says_who_leads_and_goes_on_where_the_other_stopped(lab: Lab) -> None:
+    async with AsyncExitStack() as first_life, AsyncExitStack() as second_life:
+        first = await first_life.enter_async_context(running(as_replica(lab, "a")))
+        await eventually(lambda: ready(first))
+        second = await second_life.enter_async_context(running(as_replica(lab, "b")))
+        await eventually(lambda: second.leadership.holder == "a")
+
+        async with lab.operator(first) as operator:
+            record = await operator.ensure(**JOB)
+        assert await get(second, "/health") == (200, "ok")
+        assert await get(second, "/healthz") == (200, "ok")
+        status, why = await get(second, "/readyz")
+        assert (status, "this replica stands by: a leads" in why) == (503, True)
+        for path in ("/stats", "/v1/partitions", f"/v1/partitions/{JOB['uid']}/0"):
+            status, why = await get(second, path)
+            assert (status, "a leads" in why) == (503, True), path
+        url = f"http://127.0.0.1:{second.port}/v1/partitions/{JOB['uid']}/0"
+        async with aiohttp.ClientSession() as http, http.delete(url) as answer:
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+        assert await lab.exists() == [record.id]
+
+        await first_life.aclose()  # a clean stop
+        began = asyncio.get_running_loop().time()
+        await eventually(lambda: ready(second))
+        assert asyncio.get_running_loop().time() - began < QUICK.duration_seconds
+        async with lab.operator(second) as operator:
+            found = await operator.ensure(**JOB)
+            assert (found.id, found.phase) == (record.id, "active")
+            await operator.release(JOB["uid"], 0)
+        assert await lab.exists() == []
+
+
+async def test_who_loses_the_lease_writes_nothing_any_more(lab: Lab) -> None:
+    async with running(as_replica(lab, "a")) as proxy:
+        await eventually(lambda: ready(proxy))
+        usurped = {"spec": {"holderIdentity": "b"}}
+        await lab.client.patch(LEASES, lab.tracker, usurped, SYSTEM)
+        await eventually(proxy.loops[-1].done)
+        with pytest.raises(LeadershipLost, match="b holds it now"):
+            proxy.loops[-1].result()
+        status, why = await get(proxy, "/v1/partitions")
+        assert (status, "b leads" in why) == (503, True)
+        assert await lab.exists() == []
