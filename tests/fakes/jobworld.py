@@ -15,7 +15,7 @@ from jobs.manifests import uid_of
 from jobs.names import LABEL_JOB_UID
 from jobs.observe import Observer
 from jobs.partitionfacts import PartitionFacts
-from tests.fakes.kube import FakeKube, Killed
+from tests.fakes.kube import FakeKube
 from tests.fakes.partitions import FakePartitions
 
 if TYPE_CHECKING:
@@ -39,14 +39,11 @@ class WatchfulPartitions(FakePartitions):
         record = await super().ensure(**request)
         if self.history[len(before) :] and self.history[-1][0] == "reset":
             self._check_unused(request["uid"], request["instance"])
-        self._kube.on_write()
         return record
 
     async def release(self, uid: str, instance: int) -> Record | None:
         self._check_unused(uid, instance)
-        record = await super().release(uid, instance)
-        self._kube.on_write()
-        return record
+        return await super().release(uid, instance)
 
     def _check_unused(self, uid: str, instance: int) -> None:
         for pod in self._kube.pods():
@@ -72,17 +69,13 @@ class Events:
 
 
 class JobWorld:
-    """A cluster, a proxy, and an operator that can be killed after its k-th write."""
+    """A cluster, a proxy, and an operator whose caches are always current."""
 
     def __init__(self, *, ipus: int = 32) -> None:
         self.kube = FakeKube()
         self.partitions = WatchfulPartitions(self.kube, ipus=ipus)
         self.events = Events()
         self.now = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-        self.writes = 0
-        self._kill_after: int | None = None
-        self._dead = False
-        self.kube.on_write = self._on_write
         self.start()
 
     def start(self) -> None:
@@ -104,22 +97,14 @@ class JobWorld:
             executor=Executor(effects),
             effects=effects,
         )
-        self._dead = False
-
-    def kill_after(self, writes: int) -> None:
-        """Die once, right after that many writes from now on (1 is the next)."""
-        self._kill_after = self.writes + writes
 
     async def passes(self, count: int = 1) -> None:
-        """A poll, then `count` passes over every job, with a restart where the operator dies."""
+        """A poll, then passes over every job, `count` times."""
         for _ in range(count):
             self.now += timedelta(seconds=3)
-            try:
-                await self.facts.poll(self.now)
-                for uid in self._uids():
-                    await self.controller.reconcile(uid)
-            except Killed:
-                self.start()
+            await self.facts.poll(self.now)
+            for uid in self._uids():
+                await self.controller.reconcile(uid)
 
     async def by_queue(self, **pods: Any) -> None:
         """A poll, then the passes that are due, side by side, until none is left, then a tick."""
@@ -162,12 +147,3 @@ class JobWorld:
         jobs = [uid_of(job) for job in self.controller.effects.caches.jobs.all()]
         pods = [pod["metadata"]["labels"][LABEL_JOB_UID] for pod in self.kube.pods()]
         return list(dict.fromkeys([*jobs, *pods, *self.facts.uids()]))
-
-    def _on_write(self) -> None:
-        if self._dead:
-            raise Killed
-        self.writes += 1
-        if self._kill_after is not None and self.writes >= self._kill_after:
-            self._kill_after = None
-            self._dead = True
-            raise Killed

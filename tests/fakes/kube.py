@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import AlreadyExists, Conflict, NotFound
 from ipuhub.kube.types import ListResult
 from jobs.caches import BY_JOB, BY_UID, Caches, by_job
-from jobs.names import LABEL_ATTEMPT, LABEL_ROLE
+from jobs.launcher.gate import awaited, closed_because
+from jobs.manifests import format_time
+from jobs.names import LABEL_ATTEMPT, LABEL_ROLE, worker_name
 from jobs.resources import IPUJOBS, RESOURCE_OF
 
 if TYPE_CHECKING:
@@ -20,8 +24,28 @@ if TYPE_CHECKING:
 Manifest = dict[str, Any]
 
 
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
 class Killed(BaseException):
     """The operator dies here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One watch event: an object as it is after a write; `is_gone`: as it was last."""
+
+    version: int
+    at: datetime
+    plural: str
+    manifest: Manifest
+    is_gone: bool = False
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Namespace and name."""
+        meta = self.manifest["metadata"]
+        return meta.get("namespace", ""), meta["name"]
 
 
 class FakeCache:
@@ -53,18 +77,20 @@ class FakeCache:
 
 
 class FakeKube:
-    """Objects by (plural, namespace, name). `on_write` is called after each write took effect;
-    it may raise `Killed`. `faults` maps (verb, plural) to errors to raise, in order. With `is_fast`
-    a launcher runs in the same step as its workers."""
+    """Objects by (plural, namespace, name). `faults` maps (verb, plural) to errors to raise, in
+    order. With `is_fast` a launcher runs in the same step as its workers; with `is_full` no pod
+    finds a node. `changes` has every state of every object, in order; `now` stamps them."""
 
     def __init__(self) -> None:
         self.version = 0
         self.objects: dict[tuple[str, str, str], Manifest] = {}
         self.calls: Counter[tuple[str, str]] = Counter()
         self.faults: dict[tuple[str, str], list[Exception]] = {}
-        self.on_write: Callable[[], None] = lambda: None
         self.main_starts: Counter[tuple[str, str]] = Counter()
         self.is_fast = False
+        self.is_full = False
+        self.changes: list[Change] = []
+        self.now: Callable[[], datetime] = lambda: NOON
         self._uids = 0
 
     def caches(self) -> Caches:
@@ -95,9 +121,7 @@ class FakeKube:
 
     async def create(self, resource: Any, body: Manifest) -> Manifest:
         self._count("create", resource.plural)
-        made = self.put(resource.plural, body)
-        self.on_write()
-        return made
+        return self.put(resource.plural, body)
 
     async def patch(
         self,
@@ -115,10 +139,11 @@ class FakeKube:
             if meta.get(field) not in {None, found["metadata"][field]}:
                 raise Conflict(409, "Conflict", "the object has been modified")
         part = {"status": body["status"]} if subresource == "status" else body
+        before = copy.deepcopy(found)
         _merge(found, copy.deepcopy(part))
-        self._bump(found)
+        if found != before:
+            self._bump(resource.plural, found)
         self._collect(resource.plural, found)
-        self.on_write()
         return copy.deepcopy(found)
 
     async def delete(
@@ -129,7 +154,6 @@ class FakeKube:
         if uid not in {None, found["metadata"]["uid"]}:
             raise Conflict(409, "Conflict", "the UID in the precondition does not match")
         self.mark_deleted(resource.plural, found)
-        self.on_write()
         return copy.deepcopy(found)
 
     # --- what users and the cluster do ---------------------------------------------------------
@@ -144,7 +168,7 @@ class FakeKube:
         made["metadata"].setdefault("uid", f"uid-{self._uids}")
         if plural == "pods":
             made["status"] = {"phase": "Pending"}
-        self._bump(made)
+        self._bump(plural, made)
         self.objects[place] = made
         return copy.deepcopy(made)
 
@@ -163,8 +187,9 @@ class FakeKube:
         return [m for (plural, _, _), m in self.objects.items() if plural == "pods"]
 
     def mark_deleted(self, plural: str, found: Manifest) -> None:
-        found["metadata"].setdefault("deletionTimestamp", "2026-03-01T12:00:00Z")
-        self._bump(found)
+        if not found["metadata"].get("deletionTimestamp"):
+            found["metadata"]["deletionTimestamp"] = format_time(self.now())
+            self._bump(plural, found)
         self._collect(plural, found)
 
     def edit_job(self, name: str, **fields: Any) -> None:
@@ -172,24 +197,48 @@ class FakeKube:
         found = self._find("ipujobs", "default", name)
         found["spec"].update(fields)
         found["metadata"]["generation"] = found["metadata"].get("generation", 1) + 1
-        self._bump(found)
+        self._bump("ipujobs", found)
 
     def delete_pod(self, name: str) -> None:
         """What a user's `kubectl delete pod` does."""
         self.mark_deleted("pods", self._find("pods", "default", name))
 
+    def evict_pod(self, name: str, reason: str = "Evicted") -> None:
+        """What a node short of memory, or one that is gone, does to a pod."""
+        pod = self._find("pods", "default", name)
+        pod["status"] = {"phase": "Failed", "reason": reason}
+        self._bump("pods", pod)
+
     def tick(self, *, launcher_exit: Exit = 0, worker_exit: Exit = None) -> None:
         """One step of every pod's life; None as an exit code: it goes on running. A function is
         asked for the code of an attempt."""
+        self._collect_orphans()
         workers = [p for p in self.pods() if p["metadata"]["labels"][LABEL_ROLE] == "worker"]
         launchers = [p for p in self.pods() if p["metadata"]["labels"][LABEL_ROLE] == "launcher"]
-        ready = all(p["status"]["phase"] != "Pending" for p in workers)
+        ready = [pod for pod in launchers if self._is_ready(pod)]
         for pod in workers:
             self._tick(pod, may_start=True, code=worker_exit)
         if self.is_fast:
-            ready = all(p["status"]["phase"] != "Pending" for p in workers)
+            ready = [pod for pod in launchers if self._is_ready(pod)]
         for pod in launchers:
-            self._tick(pod, may_start=ready, code=launcher_exit)
+            self._tick(pod, may_start=pod in ready, code=launcher_exit)
+
+    def _is_ready(self, launcher: Manifest) -> bool:
+        """What the init container of a launcher waits for, judged by its own rule."""
+        if launcher["status"]["phase"] != "Pending":
+            return True
+        said = _environment(launcher)
+        names = [worker_name(said["IPUHUB_JOB"], n) for n in range(int(said["IPUHUB_WORKERS"]))]
+        return not awaited(names, self.pods(), int(said["IPUHUB_ATTEMPT"]))
+
+    def _closed(self, pod: Manifest) -> str:
+        """Why the init container of a launcher keeps its command from starting."""
+        said = _environment(pod)
+        if not said:
+            return ""
+        job = self.objects.get(("ipujobs", said["IPUHUB_NAMESPACE"], said["IPUHUB_JOB"]))
+        instance, attempt = int(said["IPUHUB_INSTANCE"]), int(said["IPUHUB_ATTEMPT"])
+        return closed_because(job, said["IPUHUB_JOB_UID"], instance, attempt)
 
     def _tick(self, pod: Manifest, *, may_start: bool, code: Exit) -> None:
         phase = pod["status"]["phase"]
@@ -198,18 +247,32 @@ class FakeKube:
             code = code(int(attempt))
         if pod["metadata"].get("deletionTimestamp"):
             self._remove("pods", pod)
-        elif phase == "Pending":
+            return
+        before = (pod["spec"].get("nodeName"), pod["status"])
+        if phase == "Pending" and not self.is_full:
             pod["spec"]["nodeName"] = "node-0"
-            if may_start:
+            if self._closed(pod):
+                pod["status"] = {"phase": "Failed", "initContainerStatuses": [_closed_gate()]}
+            elif may_start:
                 self.main_starts[
                     pod["metadata"]["uid"], f"{pod['metadata']['name']}/{attempt}"
                 ] += 1
-                pod["status"] = _running(pod)
+                pod["status"] = self._running(pod)
         elif phase == "Running" and pod["spec"].get("activeDeadlineSeconds") == 1:
             pod["status"] = {"phase": "Failed", "reason": "DeadlineExceeded"}
         elif phase == "Running" and code is not None:
             pod["status"] = _exited(pod, code)
-        self._bump(pod)
+        if before != (pod["spec"].get("nodeName"), pod["status"]):
+            self._bump("pods", pod)
+
+    def _running(self, pod: Manifest) -> Manifest:
+        running = {"startedAt": format_time(self.now())} if self.now() != NOON else {}
+        states = [{"name": c["name"], "state": {"running": running}} for c in _containers(pod)]
+        return {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": states,
+        }
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -225,9 +288,19 @@ class FakeKube:
             raise NotFound(404, "NotFound", f'{plural} "{name}" not found')
         return found
 
-    def _bump(self, manifest: Manifest) -> None:
+    def _bump(self, plural: str, manifest: Manifest, *, is_gone: bool = False) -> None:
         self.version += 1
         manifest["metadata"]["resourceVersion"] = str(self.version)
+        seen = copy.deepcopy(manifest)
+        self.changes.append(Change(self.version, self.now(), plural, seen, is_gone))
+
+    def _collect_orphans(self) -> None:
+        """What the garbage collector does to an object whose owner went before it was made."""
+        alive = {m["metadata"]["uid"] for m in self.objects.values()}
+        for (plural, _, _), manifest in list(self.objects.items()):
+            owners = manifest["metadata"].get("ownerReferences")
+            if owners and not any(owner["uid"] in alive for owner in owners):
+                self.mark_deleted(plural, manifest)
 
     def _collect(self, plural: str, found: Manifest) -> None:
         """Removes what may go, and then what it owned."""
@@ -237,20 +310,28 @@ class FakeKube:
 
     def _remove(self, plural: str, found: Manifest) -> None:
         meta = found["metadata"]
-        self.objects.pop((plural, meta.get("namespace", ""), meta["name"]), None)
+        if self.objects.pop((plural, meta.get("namespace", ""), meta["name"]), None) is None:
+            return
+        self._bump(plural, found, is_gone=True)
         for (owned_plural, _, _), manifest in list(self.objects.items()):
             owners = manifest["metadata"].get("ownerReferences") or ()
             if any(owner["uid"] == meta["uid"] for owner in owners):
                 self.mark_deleted(owned_plural, manifest)
 
 
-def _running(pod: Manifest) -> Manifest:
-    states = [{"name": c["name"], "state": {"running": {}}} for c in pod["spec"]["containers"]]
-    return {
-        "phase": "Running",
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "containerStatuses": states,
-    }
+def _containers(pod: Manifest) -> list[Manifest]:
+    found: list[Manifest] = pod["spec"]["containers"]
+    return found
+
+
+def _environment(launcher: Manifest) -> dict[str, str]:
+    """What the operator tells a launcher's init container."""
+    said = [c.get("env") or () for c in launcher["spec"].get("initContainers") or ()]
+    return {variable["name"]: variable.get("value", "") for env in said for variable in env}
+
+
+def _closed_gate() -> Manifest:
+    return {"name": "ipuhub-launcher", "state": {"terminated": {"exitCode": 1}}}
 
 
 def _exited(pod: Manifest, code: int) -> Manifest:

@@ -12,6 +12,12 @@ class ProxyAwayError(Exception):
     retryable = True
 
 
+class StaleAttemptError(Exception):
+    """A call for an attempt that is over."""
+
+    retryable = False
+
+
 @dataclass(frozen=True)
 class Record:
     """One partition, as the proxy answers it."""
@@ -37,13 +43,15 @@ class Record:
 
 class FakePartitions:
     """Partitions of a fleet of `ipus`; a new one is `first_phase`. `calls` lists what was asked,
-    `history` every (verb, uid, instance) that changed something."""
+    `history` every (verb, uid, instance) that changed something. With `is_slow` making and
+    removing take until the next `tick`."""
 
     def __init__(self, ipus: int = 32, node_selector: dict[str, str] | None = None) -> None:
         self.ipus = ipus
         self.node_selector = node_selector or {}
         self.records: dict[tuple[str, int], Record] = {}
         self.away = False
+        self.is_slow = False
         self.first_phase = "active"
         self.calls: list[str] = []
         self.history: list[tuple[str, str, int]] = []
@@ -59,6 +67,15 @@ class FakePartitions:
         record = self.records[uid, instance]
         self.records[uid, instance] = replace(record, phase=phase, message=message)
 
+    def tick(self) -> None:
+        """Finishes what is under way."""
+        after = {"creating": "active", "releasing": "released"}
+        for (uid, instance), record in list(self.records.items()):
+            if self.is_slow and record.phase in after:
+                if record.phase == "releasing":
+                    self.history.append(("release", uid, instance))
+                self.records[uid, instance] = replace(record, phase=after[record.phase])
+
     async def list(self) -> list[Record]:
         self._answer("list")
         return list(self.records.values())
@@ -68,6 +85,10 @@ class FakePartitions:
     ) -> Record:
         self._answer("ensure")
         known = self.records.get((uid, instance))
+        if known is not None and attempt < known.attempt:
+            raise StaleAttemptError(f"attempt {known.attempt} is known, {attempt} comes too late")
+        if known is not None and known.phase == "releasing":
+            return known
         if known is not None and known.phase != "released" and known.attempt == attempt:
             return known
         held = known.size if known is not None and known.phase != "released" else 0
@@ -79,7 +100,7 @@ class FakePartitions:
             attempt=attempt,
             id=f"p-{name}-{namespace}-{instance}",
             size=size,
-            phase=self.first_phase,
+            phase="creating" if self.is_slow else self.first_phase,
             node_selector=self.node_selector,
         )
         free = self.ipus - self.used + held
@@ -103,6 +124,9 @@ class FakePartitions:
         known = self.records.get((uid, instance))
         if known is None:
             return None
+        if self.is_slow and known.phase != "released":
+            self.records[uid, instance] = replace(known, phase="releasing")
+            return self.records[uid, instance]
         if known.phase != "released":
             self.history.append(("release", uid, instance))
         self.records[uid, instance] = replace(known, phase="released")

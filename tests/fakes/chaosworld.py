@@ -1,0 +1,201 @@
+"""A cluster, a proxy and operators that die, lag and stumble, on a clock of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ipuhub.kube.workqueue import WorkQueue
+from jobs.actions import Kind
+from jobs.builders.context import PodOptions
+from jobs.caches import Caches, only_metadata
+from jobs.controller import Controller
+from jobs.execute import Effects, Executor
+from jobs.expectations import Expectations
+from jobs.observe import Observer
+from jobs.partitionfacts import PartitionFacts
+from jobs.resources import RESOURCE_OF
+from tests.fakes.invariants import Invariants
+from tests.fakes.jobworld import Events, WatchfulPartitions
+from tests.fakes.kube import NOON, FakeKube, Killed
+from tests.fakes.logcache import Feed, LogCache
+from tests.fakes.wire import Wire, WiredKube, WiredPartitions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from tests.fakes.wire import Mischief
+
+STEP_SECONDS = 2.0
+MOST_PASSES = 300  # of one operator in one step: more is a busy loop
+MOST_STEPS = 900  # half an hour
+
+
+@dataclass
+class Faults:
+    """What goes wrong in a world. `kill_at`: an operator dies right after that write (from 1);
+    its successor starts `downtime` seconds later, with watches as `feed_after` says."""
+
+    kill_at: int | None = None
+    downtime: float = 0.0
+    feed: Feed = field(default_factory=Feed)
+    feed_after: Feed | None = None
+    mischief: Mischief | None = None
+    turns: Callable[[], int] | None = None
+
+
+class Replica:
+    """One operator process."""
+
+    def __init__(self, world: ChaosWorld, feed: Feed) -> None:
+        kube, self._feed, self._world = world.kube, feed, world
+        self.wire = Wire(
+            on_write=world.count_write, mischief=world.faults.mischief, turns=world.faults.turns
+        )
+        plurals = ["ipujobs", "namespaces", *(r.plural for r in RESOURCE_OF.values())]
+        trimmed = {r.plural for kind, r in RESOURCE_OF.items() if kind is not Kind.POD}
+        self.caches = {
+            plural: LogCache(kube, plural, only_metadata if plural in trimmed else None)
+            for plural in plurals
+        }
+        caches = Caches(
+            jobs=self.caches["ipujobs"],
+            children={kind: self.caches[r.plural] for kind, r in RESOURCE_OF.items()},
+            namespaces=self.caches["namespaces"],
+        )
+        partitions: Any = WiredPartitions(world.partitions, self.wire)
+        self.facts = PartitionFacts(partitions, lambda uid: caches.job(uid) is not None)
+        client: Any = WiredKube(kube, self.wire)
+        effects = Effects(
+            client=client,
+            partitions=partitions,
+            recorder=world.events,
+            caches=caches,
+            facts=self.facts,
+            expectations=Expectations(world.clock),
+            now=lambda: world.now,
+        )
+        self.queue: WorkQueue[str] = WorkQueue(clock=world.clock, max_seconds=30.0)
+        self.controller = Controller(
+            queue=self.queue,
+            observer=Observer(caches, self.facts, PodOptions()),
+            executor=Executor(effects),
+            effects=effects,
+        )
+        for plural, cache in self.caches.items():
+            on_child = self.controller.on_child
+            cache.handlers.append(self.controller.on_job if plural == "ipujobs" else on_child)
+            cache.relist(feed.from_past)
+
+    @property
+    def is_idle(self) -> bool:
+        """It has seen everything and waits for nothing but changes."""
+        behind = any(cache.is_behind for cache in self.caches.values())
+        return not behind and not len(self.queue) and not self.queue.delayed
+
+    async def work(self) -> None:
+        """What it does in one step: a poll, then the passes that are due."""
+        self._deliver()
+        before = self.facts.problem
+        changed = await self.facts.poll(self._world.now)
+        if bool(before) != bool(self.facts.problem):
+            self.controller.enqueue_all()
+        for uid in changed:
+            self.controller.enqueue(uid)
+        for _ in range(MOST_PASSES):
+            if not len(self.queue):
+                return
+            uid = await self.queue.get()
+            try:
+                await self.controller.reconcile(uid)
+            finally:
+                self.queue.done(uid)
+            self._deliver()
+        raise AssertionError("an operator does not come to rest")
+
+    def _deliver(self) -> None:
+        for cache in self.caches.values():
+            cache.advance(self._feed)
+
+
+class ChaosWorld:
+    """Everything a story happens in. One step is two seconds."""
+
+    def __init__(self, faults: Faults | None = None, *, ipus: int = 32, leaders: int = 1) -> None:
+        self.faults = faults or Faults()
+        self.now: datetime = NOON + timedelta(seconds=1)
+        self.kube = FakeKube()
+        self.kube.now = lambda: self.now
+        self.partitions = WatchfulPartitions(self.kube, ipus=ipus)
+        self.events = Events()
+        self.invariants = Invariants(self.kube, self.partitions)
+        self.writes = 0
+        self.steps = 0
+        self._starts_at: datetime | None = None
+        self.replicas = [Replica(self, self.faults.feed) for _ in range(leaders)]
+
+    def clock(self) -> float:
+        return self.now.timestamp()
+
+    def count_write(self) -> bool:
+        """One more write; whether its writer dies of it."""
+        self.writes += 1
+        return self.writes == self.faults.kill_at
+
+    async def step(self, **pods: Any) -> None:
+        """Two seconds of operators, proxy and cluster."""
+        self.now += timedelta(seconds=STEP_SECONDS)
+        self.steps += 1
+        if self._starts_at is not None and self.now >= self._starts_at:
+            self._starts_at = None
+            self.replicas.append(Replica(self, self.faults.feed_after or Feed()))
+        results = await asyncio.gather(*map(self._work, list(self.replicas)))
+        assert len(results) <= 2
+        self.partitions.tick()
+        self.kube.tick(**pods)
+        self.invariants.check()
+
+    async def _work(self, replica: Replica) -> None:
+        try:
+            await replica.work()
+        except Killed:
+            self.replicas.remove(replica)
+            self._starts_at = self.now + timedelta(seconds=self.faults.downtime)
+
+    async def settle(self, **pods: Any) -> None:
+        """Steps until nothing is under way any more."""
+        for _ in range(MOST_STEPS):
+            before = len(self.kube.changes), len(self.partitions.history)
+            await self.step(**pods)
+            after = len(self.kube.changes), len(self.partitions.history)
+            if before == after and self.is_idle:
+                return
+        raise AssertionError(f"not settled: {self.state()}")
+
+    async def run(self, steps: int, **pods: Any) -> None:
+        for _ in range(steps):
+            await self.step(**pods)
+
+    async def until(self, reached: Callable[[], bool], **pods: Any) -> None:
+        """Steps until something holds."""
+        for _ in range(MOST_STEPS):
+            if reached():
+                return
+            await self.step(**pods)
+        raise AssertionError("not reached")
+
+    @property
+    def is_idle(self) -> bool:
+        if self._starts_at is not None or not all(r.is_idle for r in self.replicas):
+            return False
+        moving = {"creating", "releasing"}
+        return not any(r.phase in moving for r in self.partitions.records.values())
+
+    def state(self, name: str = "sample") -> str | None:
+        return (self.kube.job(name) or {}).get("status", {}).get("launcherStatus")
+
+    def status(self, name: str = "sample") -> dict[str, Any]:
+        return (self.kube.job(name) or {}).get("status") or {}

@@ -1,0 +1,140 @@
+"""What lies between one operator and the world: its death, lost answers, refusals, other turns."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ipuhub.kube.errors import Conflict, ServerError, TooManyRequests, Unreachable
+from tests.fakes.kube import Killed
+from tests.fakes.partitions import ProxyAwayError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Awaitable, Callable
+
+    from tests.fakes.jobworld import WatchfulPartitions
+    from tests.fakes.kube import FakeKube, Manifest
+    from tests.fakes.partitions import Record
+
+READS = frozenset({"get", "list"})
+
+
+class Mischief:
+    """Breaks a share of all calls: refused, failed or unanswered, with or without effect."""
+
+    def __init__(self, chance: random.Random, share: float = 0.2) -> None:
+        self._chance = chance
+        self.share = share
+        self.broken = 0
+
+    def before(self, verb: str, *, is_proxy: bool) -> Exception | None:
+        """The error instead of the call; None: it is carried out."""
+        if self._chance.random() >= self.share / 2:
+            return None
+        self.broken += 1
+        if is_proxy:
+            return ProxyAwayError("connection refused")
+        errors = [
+            TooManyRequests(429, "TooManyRequests", "slow down", retry_after=1.0),
+            ServerError(500, "InternalError", "etcd is away"),
+            Unreachable("timed out"),
+        ]
+        if verb not in {*READS, "create"}:
+            errors.append(Conflict(409, "Conflict", "the object has been modified"))
+        return self._chance.choice(errors)
+
+    def after(self, *, is_proxy: bool) -> Exception | None:
+        """The error instead of the answer to a call that took effect."""
+        if self._chance.random() >= self.share / 2:
+            return None
+        self.broken += 1
+        return ProxyAwayError("connection reset") if is_proxy else Unreachable("timed out")
+
+
+class Wire:
+    """One operator process's calls. Dead after its `kill_at`-th write, at once and for ever.
+
+    `mischief` breaks calls; `turns` gives how many turns of the loop a call takes on its way.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_write: Callable[[], bool],
+        mischief: Mischief | None,
+        turns: Callable[[], int] | None,
+    ) -> None:
+        self._on_write = on_write
+        self._mischief = mischief
+        self._turns = turns
+        self.is_dead = False
+
+    async def call(self, verb: str, act: Callable[[], Awaitable[Any]], *, is_proxy: bool) -> Any:
+        await self._travel()
+        if self._mischief is not None:
+            error = self._mischief.before(verb, is_proxy=is_proxy)
+            if error is not None:
+                raise error
+        answer = await act()
+        if verb not in READS and self._on_write():
+            self.is_dead = True
+            raise Killed
+        await self._travel()
+        if self._mischief is not None:
+            error = self._mischief.after(is_proxy=is_proxy)
+            if error is not None:
+                raise error
+        return answer
+
+    async def _travel(self) -> None:
+        for _ in range(self._turns() if self._turns is not None else 0):
+            await asyncio.sleep(0)
+        if self.is_dead:
+            raise Killed
+
+
+class WiredKube:
+    """The API server, as one operator reaches it."""
+
+    def __init__(self, kube: FakeKube, wire: Wire) -> None:
+        self._kube = kube
+        self._wire = wire
+
+    async def _call(self, verb: str, *args: Any, **options: Any) -> Any:
+        method = getattr(self._kube, verb)
+        return await self._wire.call(verb, lambda: method(*args, **options), is_proxy=False)
+
+    async def get(self, *args: Any, **options: Any) -> Manifest:
+        return await self._call("get", *args, **options)
+
+    async def list(self, *args: Any, **options: Any) -> Any:
+        return await self._call("list", *args, **options)
+
+    async def create(self, *args: Any, **options: Any) -> Manifest:
+        return await self._call("create", *args, **options)
+
+    async def patch(self, *args: Any, **options: Any) -> Manifest:
+        return await self._call("patch", *args, **options)
+
+    async def delete(self, *args: Any, **options: Any) -> Manifest:
+        return await self._call("delete", *args, **options)
+
+
+class WiredPartitions:
+    """The V-IPU Proxy, as one operator reaches it."""
+
+    def __init__(self, partitions: WatchfulPartitions, wire: Wire) -> None:
+        self._partitions = partitions
+        self._wire = wire
+
+    async def list(self) -> list[Record]:
+        return await self._wire.call("list", self._partitions.list, is_proxy=True)
+
+    async def ensure(self, **request: Any) -> Record:
+        act = self._partitions.ensure
+        return await self._wire.call("ensure", lambda: act(**request), is_proxy=True)
+
+    async def release(self, uid: str, instance: int) -> Record | None:
+        act = self._partitions.release
+        return await self._wire.call("release", lambda: act(uid, instance), is_proxy=True)
