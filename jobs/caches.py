@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from jobs.actions import Kind
-from jobs.manifests import labels_of, uid_of
+from jobs.manifests import is_being_deleted, labels_of, uid_of
 from jobs.names import LABEL_GROUP, LABEL_JOB_UID
 
 if TYPE_CHECKING:
@@ -61,6 +61,11 @@ class Caches:
         """Who the usage of a namespace is accounted to, by its label; empty: nobody is named."""
         found = self.namespaces.get("", namespace)
         return labels_of(found).get(LABEL_GROUP, "") if found else ""
+
+    def is_ending(self, namespace: str) -> bool:
+        """Whether a namespace is being deleted."""
+        found = self.namespaces.get("", namespace)
+        return found is not None and is_being_deleted(found)
 
 
 def by_uid(manifest: Manifest) -> list[str]:

@@ -7,7 +7,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unreachable
+from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from jobs.actions import (
     CreateChild,
     DeleteChild,
@@ -19,11 +19,10 @@ from jobs.actions import (
     ReleasePartition,
     SetFinalizers,
 )
-from jobs.conditions import Reason
 from jobs.errors import NameConflictError
+from jobs.faults import fault_of
 from jobs.manifests import labels_of, metadata, name_of, namespace_of
 from jobs.names import LABEL_INSTANCE, LABEL_JOB_UID
-from jobs.observed import Fault
 from jobs.partitionview import Phase
 from jobs.podview import END_SECONDS, TERMINAL
 from jobs.resources import IPUJOBS, RESOURCE_OF
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from jobs.caches import Caches
     from jobs.expectations import Expectations
     from jobs.manifests import Manifest
-    from jobs.observed import Observed
+    from jobs.observed import Fault, Observed
     from jobs.partitionfacts import PartitionFacts
     from jobs.ports import PartitionFact, Partitions
 
@@ -297,26 +296,9 @@ class Executor:
             raise error
         outcome.failed = True
         outcome.retry_after = getattr(error, "retry_after", None) or outcome.retry_after
-        fault = _fault(action, error)
+        fault = fault_of(action, error)
         if fault is not None and outcome.fault is None:
             outcome.fault = fault
         # What may pass by itself is on /readyz and in the status; a line per try would drown it.
         if not getattr(error, "retryable", False) and not outcome.refusal:
             outcome.refusal = f"{type(action).__name__}: {error}"
-
-
-def _fault(action: Action, error: BaseException) -> Fault | None:
-    """What the job's status says about a failure; None: nothing a user could do about."""
-    retryable = bool(getattr(error, "retryable", False))
-    match action:
-        case EnsurePartition() | ReleasePartition():
-            reason = Reason.PROXY_UNAVAILABLE if retryable else Reason.PARTITION_REFUSED
-            return Fault(reason, str(error), is_passing=retryable)
-        case CreateChild() if isinstance(error, NameConflictError):
-            return Fault(Reason.NAME_CONFLICT, str(error))
-        case CreateChild() if not isinstance(error, Unreachable):
-            where = f"{action.kind} {name_of(action.manifest)}"
-            message = f"Cannot create {where}: {error}"
-            return Fault(Reason.CREATE_FAILED, message, is_passing=retryable)
-        case _:
-            return None

@@ -56,6 +56,7 @@ class Observer:
             partitions=partitions,
             proxy_problem=self._facts.problem,
             group=self._caches.group_of(key.namespace),
+            is_namespace_ending=self._caches.is_ending(key.namespace),
             fault=fault,
             options=self._options,
         )

@@ -50,6 +50,7 @@ class Observed:
     `job` is None when no job of this UID exists any more. `pods` are all pods with the job's UID
     label; `children` the others by kind, under the names the job needs; `partitions` by instance.
     `proxy_problem` says why partitions are unknown or out of reach (empty: they are not).
+    `is_namespace_ending`: nothing can be made in the job's namespace any more.
     """
 
     key: JobKey
@@ -59,6 +60,7 @@ class Observed:
     partitions: Mapping[int, Partition] = field(default_factory=dict)
     proxy_problem: str = ""
     group: str = ""
+    is_namespace_ending: bool = False
     fault: Fault | None = None
     options: PodOptions = field(default_factory=PodOptions)
 

@@ -60,6 +60,13 @@ def from_fact(fact: PartitionFact, asked_at: datetime | None = None) -> Partitio
         controller=fact.controller,
         node_selector=fact.node_selector,
         reason=fact.reason,
-        message=fact.message,
+        message=fact.message or _shortage(fact),
         asked_at=asked_at,
     )
+
+
+def _shortage(fact: PartitionFact) -> str:
+    if fact.phase != Phase.WAITING or fact.needed is None:
+        return ""
+    free = "an unknown number is" if fact.free is None else f"{fact.free} are"
+    return f"{fact.needed} IPUs are needed, {free} free"

@@ -115,14 +115,18 @@ def _plan_way_up(
         planned = with_status(observed, status, now, ())
         return planned.requeued(name_conflict.LOOK_AGAIN_SECONDS)
     steps = [
-        _finalizer_step(observed),
         *surplus_steps(observed, spec.instances, now),
         _unwanted_pods_step(instances),
-        _partitions_step(observed, spec, instances, now),
-        children_step(observed, context, instances),
-        workers_step(context, instances),
-        launcher_step(context, instances),
     ]
+    if not observed.is_namespace_ending:
+        steps = [
+            _finalizer_step(observed),
+            *steps,
+            _partitions_step(observed, spec, instances, now),
+            children_step(observed, context, instances),
+            workers_step(context, instances),
+            launcher_step(context, instances),
+        ]
     warning = session.warning(instances[0], spec, now)
     verdict = _standing_verdict(observed, instances)
     if warning and verdict.state is JobState.RUNNING:

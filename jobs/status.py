@@ -130,11 +130,13 @@ def with_status(
 ) -> Plan:
     """`steps` and then the status, if it is worth a write now.
 
-    A pass that asks for a partition leaves the status to the pass that knows the answer; counts
-    wait until nothing else is to be done and a second has gone by.
+    A pass that asks for a partition leaves the status to the pass that knows the answer, unless
+    the pass before could not ask; counts wait until nothing else is to be done and a second has
+    gone by.
     """
     patch = status_patch(observed, status, now, events)
-    if patch is None or any(step.name == "partitions" for step in steps):
+    is_asking = any(step.name == "partitions" for step in steps) and observed.fault is None
+    if patch is None or is_asking:
         return Plan(steps)
     if is_urgent(observed.status(), status) or events:
         return Plan((*steps, Step("status", (patch,))))

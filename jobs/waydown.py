@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.actions import DeleteJob, Plan, SetFinalizers, Step
+from jobs.actions import DeleteJob, Event, Plan, SetFinalizers, Step
 from jobs.instancerecord import records_of
 from jobs.manifests import metadata, parse_time
 from jobs.names import FINALIZER, ROLE_LAUNCHER
@@ -50,7 +50,12 @@ def plan_deletion(observed: Observed, now: datetime) -> Plan:
     if work.steps or observed.pods or not all(is_released(observed, index) for index in indexes):
         return _explained(observed, work, now)
     rest = tuple(f for f in finalizers if f != FINALIZER)
-    return Plan((Step("finalizer", (SetFinalizers(rest),)),))
+    removal = Step("finalizer", (SetFinalizers(rest),))
+    if observed.fault is None:
+        return Plan((removal,))
+    # It was refused before: say why first, since after it there is no job to say it of.
+    said = _explained(observed, Plan(), now)
+    return Plan((*said.steps, removal), said.requeue_after)
 
 
 def plan_finished(observed: Observed, now: datetime) -> Plan:
@@ -126,8 +131,11 @@ def _explained(observed: Observed, work: Plan, now: datetime) -> Plan:
     elapsed = (now - asked).total_seconds() if asked else 0.0
     if elapsed < EXPLAIN_DELETION_SECONDS:
         return work.requeued(EXPLAIN_DELETION_SECONDS - elapsed)
-    status = observed.status() | {"lastMessage": _awaited(observed)}
-    patch = status_patch(observed, status, now)
+    awaited = _awaited(observed)
+    status = observed.status() | {"lastMessage": awaited}
+    fault = observed.fault
+    events = (Event(fault.reason, awaited, is_warning=True),) if fault else ()
+    patch = status_patch(observed, status, now, events)
     if patch is None or not observed.status():
         return work
     wait = coalescing_seconds(observed.status(), now)
@@ -138,11 +146,14 @@ def _explained(observed: Observed, work: Plan, now: datetime) -> Plan:
 
 def _awaited(observed: Observed) -> str:
     """What a deletion waits for."""
+    said = observed.fault.message if observed.fault else ""
     left = [pod.name for pod in observed.pods]
     if left:
         others = f" and {len(left) - 1} more" if len(left) > 1 else ""
-        return f"Being deleted: waiting for pod {left[0]}{others} to go"
-    causes = [observed.fault.message if observed.fault else "", observed.proxy_problem]
+        return f"Being deleted: waiting for pod {left[0]}{others} to go. {said}".strip(". ")
+    if all(p.phase == Phase.RELEASED for p in observed.partitions.values()) and said:
+        return f"Being deleted. {said}"
+    causes = [said, observed.proxy_problem]
     causes += [p.message for p in observed.partitions.values() if p.phase == Phase.RELEASING]
     why = next((cause for cause in causes if cause), "")
     return f"Being deleted: waiting for the partition to be released. {why}".strip()

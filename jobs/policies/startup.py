@@ -36,6 +36,9 @@ def _waiting_state(observed: Observed) -> JobState:
 
 
 def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tuple[str, str]]:
+    if observed.is_namespace_ending:
+        message = f"Namespace {observed.key.namespace} is being deleted: nothing new is made in it"
+        yield Reason.NAMESPACE_TERMINATING, message
     if observed.fault is not None:
         yield observed.fault.reason, observed.fault.message
     if observed.proxy_problem and not all(instance.is_active for instance in instances):

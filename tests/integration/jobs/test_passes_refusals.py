@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import structlog.testing
 
 from ipuhub.kube.errors import AlreadyExists, Conflict, Forbidden, ServerError, Unreachable
@@ -17,7 +19,7 @@ async def test_what_the_api_server_refuses_is_shown_and_tried_again() -> None:
     world.kube.faults["create", "pods"] = [refusal, refusal]
     world.kube.add_job(ipujob().build())
     await world.passes(3)
-    assert world.condition()["reason"] == "CreateFailed"
+    assert world.condition()["reason"] == "QuotaExceeded"
     assert "exceeded quota: pods" in world.condition()["message"]
     await world.until(lambda: world.state() == "Completed")
 
@@ -184,3 +186,70 @@ async def test_an_object_that_goes_while_its_name_is_asked_for_is_simply_made_ag
     world.kube.add_job(ipujob().build())
     await world.until(lambda: world.state() == "Completed")
     assert "CreateFailed" not in world.events.reasons
+
+
+async def test_a_dead_webhook_is_told_from_the_second_refusal_on_and_passes() -> None:
+    world = JobWorld()
+    dead = ServerError(500, "InternalError", 'failed calling webhook "m.ipuhub.io": refused')
+    world.kube.faults["patch", "ipujobs"] = [dead]
+    world.kube.add_job(ipujob().without_finalizer().build())
+    await world.passes(1)
+    world.kube.faults["patch", "ipujobs"] = [dead]
+    await world.passes(1)
+    world.kube.faults["patch", "ipujobs"] = [dead]
+    await world.passes(1)
+    assert world.condition()["reason"] == "WebhookUnavailable"
+    assert "WebhookUnavailable" in world.events.reasons
+    assert "ensure" not in world.partitions.calls
+    await world.until(lambda: world.state() == "Completed")
+
+
+async def test_a_job_whose_finalizer_a_dead_webhook_holds_up_goes_once_it_is_back() -> None:
+    world = await started(ipujob())
+    world.kube.delete_job("sample")
+    patch = world.kube.patch
+
+    async def dead(resource: Any, name: str, body: Any, *rest: Any, **more: Any) -> Any:
+        if "finalizers" in body.get("metadata", {}):
+            raise ServerError(500, "InternalError", "failed calling webhook: refused")
+        return await patch(resource, name, body, *rest, **more)
+
+    world.kube.patch = dead  # type: ignore[method-assign]
+    await world.run(10)
+    job = world.kube.job("sample")
+    assert job is not None
+    assert "failed calling webhook" in job["status"]["lastMessage"]
+    assert world.events.reasons.count("WebhookUnavailable") == 1
+    assert world.partitions.used == 0
+    world.kube.patch = patch  # type: ignore[method-assign]
+    await world.run(2)
+    assert world.kube.objects == {}
+
+
+async def test_in_a_namespace_that_is_being_deleted_no_call_is_made() -> None:
+    world = JobWorld()
+    ending = {"metadata": {"name": "default", "deletionTimestamp": "2026-03-01T12:00:00Z"}}
+    world.kube.put("namespaces", ending)
+    world.kube.add_job(ipujob().build())
+    await world.passes(4)
+    assert world.condition()["reason"] == "NamespaceTerminating"
+    assert world.kube.calls["create", "pods"] == 0
+    assert "ensure" not in world.partitions.calls
+
+
+async def test_a_proxy_that_refuses_is_told_although_each_pass_asks_again() -> None:
+    world = JobWorld()
+    ensure = world.partitions.ensure
+
+    class RefusedError(Exception):
+        retryable = False
+
+    async def refuse(**_: Any) -> Any:
+        raise RefusedError("attempt 0 holds 4 IPUs; release them first")
+
+    world.partitions.ensure = refuse  # type: ignore[method-assign]
+    world.kube.add_job(ipujob().build())
+    await world.passes(3)
+    assert world.condition()["reason"] == "PartitionRefused"
+    world.partitions.ensure = ensure  # type: ignore[method-assign]
+    await world.until(lambda: world.state() == "Completed")

@@ -53,8 +53,10 @@ def test_the_end_is_written_alone_with_its_evidence() -> None:
     assert truth(planned) == (
         "Failed",
         "IPUJobFailed",
-        "IPUJob default/sample has failed: "
-        "Container main of sample-launcher has exited with code 3.",
+        (
+            "IPUJob default/sample has failed: "
+            "Container main of sample-launcher has exited with code 3."
+        ),
     )
     assert status(planned)["instances"] == [
         {
