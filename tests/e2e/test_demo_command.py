@@ -15,6 +15,7 @@ PROCESSES = (
     "run_devcluster",
     "run_kubelet",
     "partitions.vipu.server",
+    "run_webhooks",
     "run_vipu_proxy",
     "run_operator",
     "bin/postgres",
@@ -73,8 +74,8 @@ def test_every_process_that_is_killed_comes_back_and_jobs_run_again(
             os.kill(pid, signal.SIGKILL)
         for marker, pid in victims.items():
             eventually(lambda: demo.find_pid(marker) not in {None, pid}, f"{marker} again", 60)  # noqa: B023
-        eventually(lambda: demo.try_kubectl("get", "ipujobs").returncode == 0, "the API", 60)
-        demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+        apply = ("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+        eventually(lambda: demo.try_kubectl(*apply).returncode == 0, "the API and its webhooks", 60)
         eventually(lambda: demo.status("ipujob-sample") == "Running", "Running", 60)
         assert demo.process.poll() is None
     finally:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.e2e.running_demo import RunningDemo
 
 NAMESPACE, GROUP, JOB = "tour", "research", "tour-sample"
+ADMIN = "kubernetes-admin"  # whom the demo's kubeconfig names
 CPU_CORES, MEMORY_GIB, IPUS, SECONDS = 2, 4, 4, 12
 
 
@@ -150,7 +151,7 @@ def says_what_was_allocated(files: dict[str, str], uid: str, worker: int, launch
     assert set(by_pod) == {f"{JOB}-worker-0", f"{JOB}-launcher", ""}
     line = by_pod[f"{JOB}-worker-0"]
     assert (line["namespace"], line["group"], line["component"]) == (NAMESPACE, GROUP, "ipujob")
-    assert (line["user"], line["user_verified"]) == ("", "N")
+    assert (line["user"], line["user_verified"]) == (ADMIN, "Y")
     assert line["component_name"] == JOB
     assert int(line["seconds"]) == worker
     assert float(line["ipu_hours"]) == hours(IPUS, worker)
@@ -165,7 +166,8 @@ def says_what_was_allocated(files: dict[str, str], uid: str, worker: int, launch
 
     summary = [row for row in rows(files["summary"]) if row["namespace"] == NAMESPACE]
     job = next(row for row in summary if row["component"] == "ipujob")
-    assert (job["group"], job["user"], job["user_verified"], job["pods"]) == (GROUP, "", "N", "2")
+    assert (job["group"], job["user"], job["user_verified"]) == (GROUP, ADMIN, "Y")
+    assert job["pods"] == "2"
     assert float(job["ipu_hours"]) == hours(IPUS, worker)
     assert float(job["usage_hours"]) == hours(1, worker + launcher)
     # The launcher's own init container asks for a tenth of a core.

@@ -1,0 +1,175 @@
+"""What the admission webhooks say to a person with kubectl, and how edited jobs behave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.e2e.running_demo import EXAMPLES, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.running_demo import RunningDemo
+
+NAMESPACE = "hooked"
+
+
+def manifest(name: str, example: str = "single-gcd-sample.yaml", **spec: Any) -> dict[str, Any]:
+    job: dict[str, Any] = yaml.safe_load((EXAMPLES / example).read_text())
+    job["metadata"] = {"name": name, "annotations": {}}
+    job["spec"].update(spec)
+    return job
+
+
+def apply(demo: RunningDemo, job: dict[str, Any], *options: str) -> str:
+    """Apply a job; return what kubectl says, or "" when it was content."""
+    done = demo.try_kubectl("apply", *options, "-f", "-", stdin=json.dumps(job))
+    assert done.returncode == 0 or done.stderr
+    return done.stderr
+
+
+def condition(demo: RunningDemo, name: str, kind: str) -> dict[str, Any]:
+    found = demo.job(name).get("status", {}).get("conditions", [])
+    return next((one for one in found if one["type"] == kind and one["status"] == "True"), {})
+
+
+def pods(demo: RunningDemo) -> list[str]:
+    return demo.kubectl("get", "pods", "-o", "name").split()
+
+
+@pytest.fixture
+def researcher(demo: RunningDemo) -> Iterator[str]:
+    """A user who may make IPUJobs in a namespace, and nothing else."""
+    demo.kubectl("create", "namespace", NAMESPACE)
+    role = ("create", "role", "jobs", "-n", NAMESPACE, "--resource=ipujobs.graphcore.ai")
+    demo.kubectl(*role, "--verb=get,list,create,patch,delete")
+    demo.kubectl("create", "rolebinding", "jobs", "-n", NAMESPACE, "--role=jobs", "--user=ada")
+    yield "ada"
+    demo.kubectl("delete", "ipujobs", "--all", "-n", NAMESPACE, "--timeout=60s")
+    demo.kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")
+
+
+def test_all_problems_are_said_at_once_with_their_fields(demo: RunningDemo) -> None:
+    job = manifest(
+        "bad",
+        modelReplicas="6",
+        interactive={"ttl": 60},
+        restartPolicy={"type": "ExitCode", "exitCodes": "a-b"},
+    )
+    want = """The IPUJob "bad" is invalid:\x20
+* spec.ipusPerModelReplica: modelReplicas x ipusPerModelReplica is 6 IPUs, which is no power of \
+two: make it 4 or 8
+* spec.launcher: an interactive job runs no command: leave out launcher or interactive
+* spec.restartPolicy.exitCodes: "a-b" is no list of codes and ranges: write one like "1,5,10-127"
+"""
+    assert apply(demo, job) == want
+    assert demo.kubectl("get", "ipujobs", "-o", "name") == ""
+    assert "is invalid" in apply(demo, job, "--dry-run=server")
+
+
+def test_what_is_legal_and_hardly_meant_is_warned_of(demo: RunningDemo) -> None:
+    job = manifest("odd", launcher={"command": ["mpirun", "-np", "9", "python3", "x.py"]})
+    job["spec"]["workers"]["replicas"] = 2
+    job["spec"]["workers"]["template"]["spec"]["restartPolice"] = "Never"
+    said = apply(demo, job)
+    assert "Warning: spec.launcher.command: mpirun over several workers without" in said
+    assert "Warning: spec.launcher.command: 9 processes are more than the 4 slots" in said
+    assert "Warning: spec.workers.template.spec.restartPolice: no such field" in said
+    assert demo.job("odd")["spec"]["launcher"]["command"][2] == "9"
+
+
+def test_who_made_a_job_is_written_down_whatever_he_claims(
+    demo: RunningDemo, researcher: str
+) -> None:
+    job = manifest("hers")
+    job["metadata"]["annotations"] = {"ipuhub.io/created-by": "somebody-else"}
+    assert apply(demo, job, "--as", researcher, "-n", NAMESPACE) == ""
+    metadata = demo.job("hers", NAMESPACE)["metadata"]
+    assert metadata["annotations"]["ipuhub.io/created-by"] == researcher
+    assert metadata["finalizers"] == ["ipu.finalizers.graphcore.ai"]
+    renamed = ("annotate", "--overwrite", "ipujob", "hers", "ipuhub.io/created-by=root")
+    demo.kubectl(*renamed, "-n", NAMESPACE)
+    metadata = demo.job("hers", NAMESPACE)["metadata"]
+    assert metadata["annotations"]["ipuhub.io/created-by"] == researcher
+
+
+def test_a_job_with_instances_scales_and_another_says_what_to_write(demo: RunningDemo) -> None:
+    assert apply(demo, manifest("servers", "inference-1x.yaml")) == ""
+    eventually(lambda: demo.status("servers") == "Running", "Running", 30)
+    demo.kubectl("scale", "ipujob", "servers", "--replicas=3")
+    eventually(lambda: len(pods(demo)) == 3, "three instances", 30)
+    eventually(lambda: demo.stats()["total"]["used"] == 6, "three partitions", 30)
+    demo.kubectl("scale", "ipujob", "servers", "--replicas=1")
+    eventually(lambda: demo.stats()["total"]["used"] == 2, "one partition", 30)
+    done = demo.try_kubectl("scale", "ipujob", "servers", "--replicas=0")
+    assert "write 1 or more, or suspend: true" in done.stderr
+
+    assert apply(demo, manifest("alpha")) == ""
+    done = demo.try_kubectl("scale", "ipujob", "alpha", "--replicas=2")
+    assert done.returncode != 0
+    assert "write ipusPerJobInstance" in done.stderr
+
+
+def test_a_running_job_is_suspended_to_be_changed_and_goes_on(demo: RunningDemo) -> None:
+    job = manifest("edited")
+    assert apply(demo, job) == ""
+    eventually(lambda: demo.status("edited") == "Running", "Running", 30)
+    job["spec"]["workers"]["template"]["spec"]["containers"][0]["image"] = "resnet:newer"
+    said = apply(demo, job)
+    assert "spec.workers: may not change while the job is Running: suspend the job first" in said
+
+    suspend = ("patch", "ipujob", "edited", "--type=merge", "-p")
+    demo.kubectl(*suspend, '{"spec":{"suspend":true}}')
+    eventually(lambda: demo.status("edited") == "Suspended", "Suspended", 30)
+    eventually(lambda: demo.stats()["total"]["used"] == 0, "free IPUs", 30)
+    assert pods(demo) == []
+    job["spec"]["suspend"] = True
+    assert apply(demo, job) == ""
+    demo.kubectl(*suspend, '{"spec":{"suspend":false}}')
+    eventually(lambda: demo.status("edited") == "Running", "Running again", 30)
+    assert demo.stats()["total"]["used"] == 4
+    images = "-o=jsonpath={.items[*].spec.containers[*].image}"
+    assert set(demo.kubectl("get", "pods", images).split()) == {"resnet:newer"}
+
+
+def test_a_failing_job_runs_again_after_a_pause_and_then_fails(demo: RunningDemo) -> None:
+    job = manifest("unlucky", restartPolicy={"type": "OnFailure", "backOffLimit": 1})
+    job["metadata"]["annotations"] = {"sim/runtime-seconds": "1", "sim/exit-code": "3"}
+    assert apply(demo, job) == ""
+    eventually(lambda: demo.status("unlucky") == "Restarting", "Restarting", 30)
+    waits = condition(demo, "unlucky", "Restarting")
+    assert "3" in waits["message"]
+    eventually(lambda: demo.status("unlucky") == "Failed", "Failed", 60)
+    status = demo.job("unlucky")["status"]
+    assert status["restartCount"] == 1
+    failed = condition(demo, "unlucky", "Failed")
+    assert "3" in failed["message"]
+    assert status["lastMessage"] == failed["message"]
+    times = [datetime.fromisoformat(one["lastTransitionTime"]) for one in (waits, failed)]
+    assert (times[1] - times[0]).total_seconds() >= 10  # the pause before the second attempt
+    eventually(lambda: demo.stats()["total"]["used"] == 0, "free IPUs", 30)
+
+
+def test_a_finished_job_goes_after_its_time_to_live(demo: RunningDemo) -> None:
+    job = manifest("brief", ttlSecondsAfterFinished=2)
+    job["metadata"]["annotations"] = {"sim/runtime-seconds": "1"}
+    assert apply(demo, job) == ""
+    eventually(lambda: demo.status("brief") == "Completed", "Completed", 30)
+    eventually(lambda: demo.try_kubectl("get", "ipujob", "brief").returncode != 0, "its end", 30)
+    assert pods(demo) == []
+
+
+def test_killed_webhooks_come_back_and_jobs_are_accepted_again(demo: RunningDemo) -> None:
+    first = demo.pid_of("run_webhooks")
+    os.kill(first, signal.SIGKILL)
+    job = manifest("patient")
+    eventually(lambda: apply(demo, job) == "", "accepted again", 30)
+    assert demo.job("patient")["metadata"]["annotations"]["ipuhub.io/created-by"]
+    assert demo.pid_of("run_webhooks") != first
