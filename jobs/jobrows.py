@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobs.conditions import CONDITION_OF_STATE, CONDITION_TYPES, FINISHED, JobState
 from jobs.defaults import with_defaults
+from jobs.logtail import clean_tail
 from jobs.manifests import (
     annotations_of,
     labels_of,
@@ -63,6 +64,8 @@ class Attempt:
     outcome: str
     reason: str
     exit_code: int | None
+    message: str
+    log: str
     began_at: datetime
     ended_at: datetime | None
 
@@ -219,6 +222,8 @@ def _attempts(status: Manifest, created: datetime, current: Manifest) -> Iterato
             outcome=outcome,
             reason=_text(found.get("reason")),
             exit_code=_exit_code(found.get("exitCode")),
+            message=_text(found.get("message")),
+            log=_log(found),
             began_at=(ended or later) if attempt else first,
             ended_at=completed or later if outcome in _ENDED else None,
         )
@@ -235,6 +240,8 @@ def _last_attempt(instance: int, last: Manifest, first: datetime, ended: datetim
         outcome=outcome.value,
         reason=_text(last.get("reason")),
         exit_code=code,
+        message=_text(last.get("message")),
+        log=_log(last),
         began_at=ended if attempt else first,
         ended_at=ended,
     )
@@ -259,6 +266,11 @@ def _list(value: object) -> list[Any]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _log(ended: Manifest) -> str:
+    """Whoever may write a job's status must not fill the database with it."""
+    return clean_tail(_text(ended.get("log")))
 
 
 def _exit_code(value: object) -> int | None:

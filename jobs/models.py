@@ -68,7 +68,8 @@ class JobRecord(models.Model):
 
 
 class JobAttempt(models.Model):
-    """One attempt of one instance of a job. `outcome` is the instance's state as last seen."""
+    """One attempt of one instance of a job. `outcome` is the instance's state as last seen;
+    `message` says how it failed, `log` holds the last lines of the container that did."""
 
     job = models.ForeignKey(JobRecord, on_delete=models.CASCADE, related_name="attempts")
     instance = models.IntegerField()
@@ -76,6 +77,8 @@ class JobAttempt(models.Model):
     outcome = models.TextField(default="Pending")
     reason = models.TextField(default="")
     exit_code = models.IntegerField(null=True)
+    message = models.TextField(default="")
+    log = models.TextField(default="")
     began_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
 

@@ -63,8 +63,9 @@ ON CONFLICT (uid) DO UPDATE SET
 # job turns out to be there.
 _ATTEMPT = """
 INSERT INTO jobs_jobattempt AS known (
-    job_id, instance, attempt, outcome, reason, exit_code, began_at, ended_at)
-SELECT id, %(instance)s, %(attempt)s, %(outcome)s, %(reason)s, %(exit_code)s, %(began_at)s,
+    job_id, instance, attempt, outcome, reason, exit_code, message, log, began_at, ended_at)
+SELECT id, %(instance)s, %(attempt)s, %(outcome)s, %(reason)s, %(exit_code)s, %(message)s,
+       %(log)s, %(began_at)s,
        COALESCE(%(ended_at)s,
                 CASE WHEN deleted_at IS NOT NULL THEN GREATEST(%(began_at)s, deleted_at) END)
 FROM jobs_jobrecord WHERE uid = %(uid)s
@@ -72,6 +73,8 @@ ON CONFLICT (job_id, instance, attempt) DO UPDATE SET
     outcome = excluded.outcome,
     reason = excluded.reason,
     exit_code = excluded.exit_code,
+    message = excluded.message,
+    log = excluded.log,
     ended_at = excluded.ended_at
 WHERE known.outcome NOT IN ('Completed', 'Failed')
 """

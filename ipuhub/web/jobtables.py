@@ -58,6 +58,8 @@ ATTEMPTS = (
     Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number"),
     Column("began_at", "Began", lambda row: row.began_at, kind="second"),
     Column("ended_at", "Ended", lambda row: row.ended_at, kind="second"),
+    Column("message", "How it failed", lambda row: row.message, kind="note"),
+    Column("log", "Last lines of its log", lambda row: row.log, kind="log"),
 )
 TRANSITIONS = (
     Column("at", "At", lambda row: row.at, kind="second"),

@@ -18,9 +18,9 @@ Example, all there is to the page of partitions (`partitions/views.py`)::
     ).view                                     # path("", partition_list, name="list")
 
 Kinds: text, number, time, second (a time to the second), age, badge (colour by
-`ipuhub.web.colours`), code, note, export. Rows are newest first by `order`, a time and a unique
-number with an index. Filters stand in the URL; a filter that is not understood is a 400 and a
-foreign namespace a 403, each with a sentence. `template` may extend `lists/page.html`;
+`ipuhub.web.colours`), code, note, log, export. Rows are newest first by `order`, a time and a
+unique number with an index. Filters stand in the URL; a filter that is not understood is a 400
+and a foreign namespace a 403, each with a sentence. `template` may extend `lists/page.html`;
 `more(request)` adds to its context. Twins: `?format=csv` and `?format=json`, all rows of the
 filters, the columns' `value` as it is.
 """

@@ -52,7 +52,8 @@ class JobSerializer(serializers.ModelSerializer[JobRecord]):
 
 
 class AttemptSerializer(serializers.ModelSerializer[JobAttempt]):
-    """One attempt of one instance; attempts count from 0."""
+    """One attempt of one instance; attempts count from 0. `message` says how it failed, `log` has
+    the last lines of the container that did."""
 
     class Meta:
         model = JobAttempt
@@ -62,6 +63,8 @@ class AttemptSerializer(serializers.ModelSerializer[JobAttempt]):
             "outcome",
             "reason",
             "exit_code",
+            "message",
+            "log",
             "began_at",
             "ended_at",
         ]

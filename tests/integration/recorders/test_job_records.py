@@ -81,7 +81,9 @@ def test_a_whole_life_stays_after_the_job_is_gone() -> None:
         life.enters(
             JobState.FAILED,
             70,
-            instances=instance(0, "Failed", reason="IPUJobFailed", exitCode=3),
+            instances=instance(
+                0, "Failed", reason="IPUJobFailed", exitCode=3, message="it exited", log="Oops"
+            ),
             completionTime=format_time(at(70)),
         )
     )
@@ -106,6 +108,7 @@ def test_a_whole_life_stays_after_the_job_is_gone() -> None:
     ]
     attempt = JobAttempt.objects.get()
     assert (attempt.outcome, attempt.exit_code) == ("Failed", 3)
+    assert (attempt.message, attempt.log) == ("it exited", "Oops")
     assert (attempt.began_at, attempt.ended_at) == (at(1), at(70))
 
 

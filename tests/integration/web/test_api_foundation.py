@@ -80,10 +80,14 @@ def test_paging_by_next_shows_each_job_once(staff: Client) -> None:
 
 def test_the_detail_has_attempts_and_transitions(staff: Client) -> None:
     job = jobhistory.job()
-    jobhistory.attempt(job, 0, exit_code=3)
+    jobhistory.attempt(job, 0, exit_code=3, message="it has exited", log="Traceback")
     jobhistory.transition(job, "Running", 5, "IPUJobRunning")
     found = staff.get(f"/api/v1/jobs/{job.uid}").json()
     assert found["attempts"][0]["exit_code"] == 3
+    assert (found["attempts"][0]["message"], found["attempts"][0]["log"]) == (
+        "it has exited",
+        "Traceback",
+    )
     assert found["transitions"][0]["reason"] == "IPUJobRunning"
     assert found["spec"]["ipusPerJobInstance"] == "4"
     assert found["state"] == "Running"

@@ -168,3 +168,17 @@ def test_an_ended_job_is_polled_for_nothing(staff: Client, ended: JobRecord) -> 
     assert staff.get(f"/jobs/{ended.uid}/", headers=known).status_code == 304
     JobRecord.objects.update(updated_at=timezone.now(), restart_count=7)
     assert staff.get(f"/jobs/{ended.uid}/", headers=known).status_code == 200
+
+
+def test_the_attempts_show_the_last_lines_of_their_log_as_text(
+    staff: Client, ended: JobRecord
+) -> None:
+    said = "Container main of train-launcher has exited with code 137 (SIGKILL)"
+    log = "Traceback\n  <script>alert(1)</script>\n=cmd|' /C calc'!A0"
+    jobhistory.attempt(ended, 2, outcome="Failed", message=said, log=log)
+    text = staff.get(f"/jobs/{ended.uid}/").content.decode()
+    assert said in text
+    assert "Traceback\n  &lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "<script>alert" not in text
+    twin = staff.get(f"/jobs/{ended.uid}/?table=attempts&format=json")
+    assert json.loads(b"".join(twin.streaming_content))[-1]["log"] == log

@@ -265,3 +265,11 @@ def test_text_that_postgres_cannot_store_is_shown_as_replaced() -> None:
     assert cleaned({"a\x00": ["x\x00y", "\ud800", 3, None, "ä"]}) == {
         "a\ufffd": ["x\ufffdy", "\ufffd", 3, None, "ä"]
     }
+
+
+def test_each_attempt_keeps_how_it_failed_and_its_last_lines_bounded_and_clean() -> None:
+    last = {"attempt": 0, "at": moment(40), "message": "it exited", "log": "\x1b[31mred\x07"}
+    entry = {"index": 0, "attempt": 1, "state": "Failed", "message": "again", "log": "x" * 9000}
+    first, second = row({"instances": [entry | {"lastExit": last}]}).attempts
+    assert (first.message, first.log) == ("it exited", "red")
+    assert (second.message, len(second.log)) == ("again", 2048)
