@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 POD_WATCH = "pods"
 """Checkpoints and gaps of the watch of pods have names that begin so."""
 CHUNK_BYTES = 1024 * 1024
+HASHED = "SET LOCAL work_mem = '64MB'"
+"""Lets PostgreSQL add a month up in memory; with its default of 4 MB it sorts the month on disk,
+which takes twice as long even on two processors."""
 _COLUMNS = (
     'namespace, "group", "user", user_verified, component, instance_type, running, lifetimes, pods,'
     " estimated, seconds, millicore_seconds, byte_seconds, gpu_seconds, micro_ipu_seconds,"
@@ -124,6 +127,7 @@ def _next_version(month: Month) -> int:
 
 def _store_rows(report: MonthReport, covers: Range) -> None:
     with connection.cursor() as cursor:
+        cursor.execute(HASHED)
         cursor.execute(
             f"INSERT INTO {ReportRow._meta.db_table} (report_id, {_COLUMNS})"  # noqa: S608, SLF001
             f" SELECT %(report)s, {_COLUMNS} FROM ({SUMMARY}) AS sums",
