@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -22,6 +23,7 @@ from jobs.actions import (
 from jobs.errors import NameConflictError
 from jobs.faults import fault_of
 from jobs.manifests import labels_of, metadata, name_of, namespace_of
+from jobs.measures import KEEPS_NOTHING
 from jobs.names import LABEL_INSTANCE, LABEL_JOB_UID
 from jobs.partitionview import Phase
 from jobs.podview import END_SECONDS, TERMINAL
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from jobs.caches import Caches
     from jobs.expectations import Expectations
     from jobs.manifests import Manifest
+    from jobs.measures import Measures
     from jobs.observed import Fault, Observed
     from jobs.partitionfacts import PartitionFacts
     from jobs.ports import PartitionFact, Partitions
@@ -74,6 +77,7 @@ class Effects:
     facts: PartitionFacts
     expectations: Expectations
     now: Callable[[], datetime]
+    measures: Measures = KEEPS_NOTHING
 
 
 @dataclass(slots=True)
@@ -130,6 +134,17 @@ class Executor:
                 self._note_failure(this, action, error)
 
     async def _act(self, this: _Pass, action: Action) -> None:
+        began = time.perf_counter()
+        failure: BaseException | None = None
+        try:
+            await self._carry_out(this, action)
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            self._effects.measures.acted(action, time.perf_counter() - began, failure)
+
+    async def _carry_out(self, this: _Pass, action: Action) -> None:
         match action:
             case CreateChild():
                 await self._create(this, action)
@@ -176,8 +191,10 @@ class Executor:
             await self._effects.client.delete(
                 RESOURCE_OF[action.kind], action.name, action.namespace, uid=action.uid
             )
-        except (NotFound, Conflict):
-            return  # gone, or another object has its name now
+        except NotFound:
+            return
+        # A conflict (another object has its name now, or the server says so for reasons of its
+        # own) is tried again: with a copy that shows why, or with success.
         self._effects.expectations.deleted(
             this.uid,
             self._effects.caches.children[action.kind],
@@ -188,7 +205,7 @@ class Executor:
 
     async def _delete_job(self, this: _Pass) -> None:
         key = this.observed.key
-        with contextlib.suppress(NotFound, Conflict):  # gone, or another job has its name now
+        with contextlib.suppress(NotFound):
             await self._effects.client.delete(IPUJOBS, key.name, key.namespace, uid=key.uid)
 
     async def _end_pod(self, this: _Pass, action: EndPod) -> None:
@@ -199,7 +216,7 @@ class Executor:
         pods = RESOURCE_OF[Kind.POD]
         try:
             ended = await self._effects.client.patch(pods, action.name, patch, action.namespace)
-        except (NotFound, Conflict):
+        except NotFound:
             return
         self._effects.expectations.written(this.uid, self._effects.caches.pods, ended)
 
@@ -209,6 +226,7 @@ class Executor:
 
     async def _patch_status(self, this: _Pass, action: PatchStatus) -> None:
         if await self._patch_job(this, {"status": action.status}, "status"):
+            self._effects.measures.decided(this.observed.job or {}, action)
             await self._tell(this, action.events)
 
     async def _patch_job(self, this: _Pass, body: Manifest, subresource: str | None) -> bool:

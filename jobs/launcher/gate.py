@@ -50,7 +50,9 @@ def closed_because(job: Manifest | None, uid: str, instance: int, attempt: int) 
     status = job.get("status") or {}
     if status.get("launcherStatus") in _FINISHED:
         return f"the job is {status['launcherStatus']}"
-    current = record_of(status, instance).attempt
-    if current != attempt:
-        return f"the job is at attempt {current}, this pod belongs to attempt {attempt}"
+    record = record_of(status, instance)
+    if record.attempt != attempt:
+        return f"the job is at attempt {record.attempt}, this pod belongs to attempt {attempt}"
+    if record.was_running:
+        return f"another launcher of attempt {attempt} has started the command already"
     return ""

@@ -52,7 +52,7 @@ def _partition_error(instance: Instance) -> End | None:
 
 
 def _lost_pod(instance: Instance) -> End | None:
-    if instance.has_launcher and instance.launcher is None:
+    if instance.has_launcher and (instance.launcher is None or _is_second(instance)):
         return End(False, Reason.WORKER_LOST, "The launcher pod is gone")
     for name, pod in instance.workers.items():
         if pod is None:
@@ -63,6 +63,15 @@ def _lost_pod(instance: Instance) -> End | None:
             why = ": ".join(word for word in words if word)
             return End(False, Reason.WORKER_LOST, f"Pod {pod.name} was taken away: {why}")
     return None
+
+
+def _is_second(instance: Instance) -> bool:
+    """The launcher has not started the command although its attempt has: an operator that was
+    late made it after the one that did had gone, and its gate keeps it from a second start."""
+    launcher = instance.launcher
+    if launcher is None or launcher.has_started or not instance.record.was_running:
+        return False
+    return launcher.phase == "Pending" or launcher.exit_code is not None
 
 
 def _launcher_exit(instance: Instance) -> End | None:

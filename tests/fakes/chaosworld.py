@@ -94,7 +94,8 @@ class Replica:
     def is_idle(self) -> bool:
         """It has seen everything and waits for nothing but changes."""
         behind = any(cache.is_behind for cache in self.caches.values())
-        return not behind and not len(self.queue) and not self.queue.delayed
+        waits = len(self.queue) or self.queue.delayed or self.facts.problem
+        return not behind and not waits
 
     async def work(self) -> None:
         """What it does in one step: a poll, then the passes that are due."""

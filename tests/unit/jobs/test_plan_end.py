@@ -95,6 +95,8 @@ def test_without_a_launcher_the_exit_is_all_workers() -> None:
     [
         (lambda j: [launcher(j).running()], "sample-worker-0 is gone"),
         (lambda j: [worker(j).running()], "launcher pod is gone"),
+        # Made by an operator that was late; the one that ran the command is gone.
+        (lambda j: [worker(j).running(), launcher(j)], "launcher pod is gone"),
         (lambda j: [worker(j).running().deleting(), launcher(j).running()], "being deleted"),
         (lambda j: [worker(j).exited(137, "Evicted"), launcher(j).running()], "Evicted"),
         (lambda j: [worker(j).exited(137, "Evicted"), launcher(j).exited(1)], "Evicted"),

@@ -83,10 +83,9 @@ def test_a_failed_init_container_is_the_one_that_is_named() -> None:
         "phase": "Failed",
         "initContainerStatuses": [{"name": "prepare", "state": {"terminated": terminated}}],
     }
-    planned = ended(
-        lambda j: worker(j).running(),
-        lambda j: launcher(j).scheduled().with_status(**init),
-    )
+    job = ipujob()
+    failed = launcher(job.build()).scheduled().with_status(**init)
+    planned = plan(up(job, worker(job.build()).running(), failed), NOW)
     entry = status(planned)["instances"][0]
     assert "Container prepare of sample-launcher has exited with code 5" in truth(planned)[2]
     assert entry["log"] == "cannot mount"

@@ -1,0 +1,57 @@
+"""Each watch event is lost or late in turn; caches lag; a new operator starts from old lists."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos.stories import STORIES
+from tests.chaos.test_every_write import LONG, told
+from tests.fakes.chaosworld import Faults
+from tests.fakes.logcache import Feed
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tests.chaos.stories import Story
+
+STRIDE = 1 if LONG else 3  # of the quick form each story loses and delays every third event
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_every_event_may_be_lost(story: Story) -> None:
+    calm = await told(story, Faults())
+    for number in range(0, len(calm.kube.changes), STRIDE):
+        await told(story, Faults(feed=Feed(drop=number)))
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_every_event_may_be_late(story: Story) -> None:
+    calm = await told(story, Faults())
+    for number in range(1, len(calm.kube.changes), STRIDE):
+        await told(story, Faults(feed=Feed(stall=number)))
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_caches_may_lag(story: Story) -> None:
+    """Each resource by its own time, which changes every half minute."""
+    for seed in range(12 if LONG else 3):
+        salt = random.Random(seed).random()
+
+        def lag(plural: str, now: datetime, salt: float = salt) -> float:
+            part = random.Random(f"{salt}{plural}{int(now.timestamp()) // 30}")
+            return part.choice([0.0, 0.0, 4.0, 10.0, 40.0])
+
+        await told(story, Faults(feed=Feed(lag=lag)))
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_a_new_operator_may_read_an_older_version(story: Story) -> None:
+    """Its first lists are some time old, and stay so for as long again."""
+    calm = await told(story, Faults())
+    for write in range(1, calm.writes + 1, 1 if LONG else 2):
+        for age in (6.0, 20.0, 60.0) if LONG else ((6.0, 20.0)[write // 2 % 2],):
+            past = Feed(from_past=age)
+            await told(story, Faults(kill_at=write, feed_after=past))
