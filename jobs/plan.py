@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from jobs import decision
 from jobs.actions import Event, Plan, SetFinalizers, Step
 from jobs.builders.context import BuildContext
+from jobs.builders.overrides import overrides
 from jobs.conditions import JobState, Reason, Verdict, plain_verdict
 from jobs.instances import instances_of
 from jobs.manifests import is_being_deleted, metadata
@@ -35,6 +36,7 @@ from jobs.waydown import (
 from jobs.wayup import children_step, launcher_step, workers_step
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from jobs.instances import Instance
@@ -132,18 +134,27 @@ def _plan_way_up(
     if warning and verdict.state is JobState.RUNNING:
         verdict = Verdict(JobState.RUNNING, Reason.RUNNING, warning)
     status = next_status(observed, verdict, instances, {}, now)
-    told = observed.status().get("lastMessage") == warning
-    events = (Event(Reason.SESSION_ENDING, warning, is_warning=True),)
     planned = with_status(
         observed,
         status,
         now,
         tuple(step for step in steps if step.actions),
-        events if warning and not told else (),
+        tuple(_news(observed, spec, warning)),
     )
     for seconds in _waits(observed, spec, instances, now):
         planned = planned.requeued(seconds)
     return planned
+
+
+def _news(observed: Observed, spec: JobSpec, warning: str) -> Iterator[Event]:
+    """What is told beside the transitions, each once: of a session's end, and, with the first
+    status of a generation of the spec, what of its template is not used."""
+    if warning and observed.status().get("lastMessage") != warning:
+        yield Event(Reason.SESSION_ENDING, warning, is_warning=True)
+    generation = metadata(observed.job or {}).get("generation", 0)
+    said = overrides(spec) if observed.status().get("observedGeneration") != generation else ""
+    if said:
+        yield Event(Reason.SPEC_OVERRIDDEN, said)
 
 
 def _waits(
