@@ -35,6 +35,15 @@ MOST_STEPS = 900  # half an hour
 
 
 @dataclass
+class Rival:
+    """A second operator that believes to lead, from a moment on and for half a minute (seconds)."""
+
+    since: float
+    feed: Feed = field(default_factory=Feed)
+    seconds: float = 30.0
+
+
+@dataclass
 class Faults:
     """What goes wrong in a world. `kill_at`: an operator dies right after that write (from 1);
     its successor starts `downtime` seconds later, with watches as `feed_after` says."""
@@ -45,6 +54,7 @@ class Faults:
     feed_after: Feed | None = None
     mischief: Mischief | None = None
     turns: Callable[[], int] | None = None
+    rival: Rival | None = None
 
 
 class Replica:
@@ -125,7 +135,7 @@ class Replica:
 class ChaosWorld:
     """Everything a story happens in. One step is two seconds."""
 
-    def __init__(self, faults: Faults | None = None, *, ipus: int = 32, leaders: int = 1) -> None:
+    def __init__(self, faults: Faults | None = None, *, ipus: int = 32) -> None:
         self.faults = faults or Faults()
         self.now: datetime = NOON + timedelta(seconds=1)
         self.kube = FakeKube()
@@ -136,7 +146,8 @@ class ChaosWorld:
         self.writes = 0
         self.steps = 0
         self._starts_at: datetime | None = None
-        self.replicas = [Replica(self, self.faults.feed) for _ in range(leaders)]
+        self.replicas = [Replica(self, self.faults.feed)]
+        self._rival: Replica | None = None
 
     def clock(self) -> float:
         return self.now.timestamp()
@@ -153,11 +164,22 @@ class ChaosWorld:
         if self._starts_at is not None and self.now >= self._starts_at:
             self._starts_at = None
             self.replicas.append(Replica(self, self.faults.feed_after or Feed()))
-        results = await asyncio.gather(*map(self._work, list(self.replicas)))
-        assert len(results) <= 2
+        self._see_to_rival()
+        await asyncio.gather(*map(self._work, list(self.replicas)))
         self.partitions.tick()
         self.kube.tick(**pods)
         self.invariants.check()
+
+    def _see_to_rival(self) -> None:
+        plan, age = self.faults.rival, (self.now - NOON).total_seconds()
+        if plan is None or age < plan.since:
+            return
+        if self._rival is None:
+            self._rival = Replica(self, plan.feed)
+            self.replicas.insert(0, self._rival)
+        elif age >= plan.since + plan.seconds and self._rival in self.replicas:
+            self.replicas.remove(self._rival)
+            self.faults.rival = None
 
     async def _work(self, replica: Replica) -> None:
         try:
@@ -190,7 +212,9 @@ class ChaosWorld:
 
     @property
     def is_idle(self) -> bool:
-        if self._starts_at is not None or not all(r.is_idle for r in self.replicas):
+        if self.faults.rival is not None or self._starts_at is not None:
+            return False
+        if not all(r.is_idle for r in self.replicas):
             return False
         moving = {"creating", "releasing"}
         return not any(r.phase in moving for r in self.partitions.records.values())

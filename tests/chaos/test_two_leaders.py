@@ -1,0 +1,29 @@
+"""Two operators believe to lead for half a minute, one with caches that lag; calls overtake."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos.stories import STORIES
+from tests.chaos.test_every_write import LONG, told
+from tests.fakes.chaosworld import Faults, Rival
+from tests.fakes.logcache import Feed
+
+if TYPE_CHECKING:
+    from tests.chaos.stories import Story
+
+SEEDS = 40 if LONG else 6
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_two_operators_do_not_tread_on_each_other(story: Story) -> None:
+    for seed in range(SEEDS):
+        chance = random.Random(f"{story.name} {seed}")
+        late = chance.choice([0.0, 4.0, 14.0, 40.0])
+        past = chance.choice([0.0, 0.0, 10.0])
+        feed = Feed(lag=lambda _plural, _now, late=late: late, from_past=past)
+        rival = Rival(chance.choice([0.0, 4.0, 8.0, 14.0, 30.0]), feed)
+        await told(story, Faults(rival=rival, turns=lambda chance=chance: chance.randrange(4)))
