@@ -31,6 +31,8 @@ def demo(needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
     finally:
         stop_demo(running)
+    # Whatever the tests made them do: no process lacked a right.
+    assert [line for line in running.lines if "is forbidden" in line] == []
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,81 @@
+"""Every right of every process, one line each, against a file that a reviewer reads.
+
+After a wanted change: python -m tests.unit.demo.test_access_rules > tests/golden/access.txt
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from ipuhub.demo.cluster import ACCESS_FILE, STAND_INS_FILE
+from ipuhub.demo.processes import ACCOUNTS, NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "access.txt"
+NEVER = {"secrets", "*", "nodes/proxy", "pods/attach", "pods/portforward", "clusterroles"}
+
+
+def manifests() -> list[dict[str, Any]]:
+    files = (ACCESS_FILE, STAND_INS_FILE)
+    return [one for file in files for one in yaml.safe_load_all(file.read_text())]
+
+
+def granted() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Account, namespace (empty: all) and rule, by the bindings."""
+    found = manifests()
+    roles = {
+        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one["rules"]
+        for one in found
+        if one["kind"] in {"Role", "ClusterRole"}
+    }
+    for one in found:
+        if one["kind"] not in {"RoleBinding", "ClusterRoleBinding"}:
+            continue
+        namespace = one["metadata"].get("namespace", "")
+        reference = one["roleRef"]
+        home = namespace if reference["kind"] == "Role" else ""
+        for subject in one["subjects"]:
+            assert (subject["kind"], subject["namespace"]) == ("ServiceAccount", NAMESPACE)
+            for rule in roles[reference["kind"], home, reference["name"]]:
+                yield subject["name"], namespace, rule
+
+
+def lines() -> list[str]:
+    found = []
+    for account, namespace, rule in granted():
+        names = f" {','.join(rule['resourceNames'])}" if rule.get("resourceNames") else ""
+        where = f"in {namespace}" if namespace else "everywhere"
+        what = [
+            f"{resource}.{group}" if group else resource
+            for group in rule.get("apiGroups", ())
+            for resource in rule.get("resources", ())
+        ] + rule.get("nonResourceURLs", [])
+        found += [f"{account}: {', '.join(rule['verbs'])} {one}{names} {where}" for one in what]
+    return sorted(found)
+
+
+def test_the_rights_are_those_that_somebody_looked_at() -> None:
+    assert lines() == GOLDEN.read_text().splitlines()
+
+
+def test_nobody_has_a_wildcard_secrets_or_another_ones_rights() -> None:
+    for account, namespace, rule in granted():
+        given = {*rule.get("apiGroups", ()), *rule.get("resources", ()), *rule["verbs"]}
+        assert not given & NEVER, account
+        assert not given & {"impersonate", "escalate", "bind"}, account
+        if {"serviceaccounts/token"} & given:
+            assert (rule["resourceNames"], namespace) == ([account], NAMESPACE)
+
+
+def test_each_process_has_an_account_of_its_own() -> None:
+    made = {one["metadata"]["name"] for one in manifests() if one["kind"] == "ServiceAccount"}
+    assert made == set(ACCOUNTS)
+
+
+if __name__ == "__main__":
+    print("\n".join(lines()))
