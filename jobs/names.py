@@ -26,6 +26,7 @@ LABEL_GROUP = "ipuhub.io/group"
 LONGEST_JOB_NAME = 63
 LONGEST_LABEL = 63
 LONGEST_HOST = 49  # mpirun aborts at host names of 58 characters; below 50 leaves it room
+SHORT_HOST = "ipujob-worker-"  # no node's name, as worker-0 is: mpirun would take it for itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +62,14 @@ def label_value(text: str) -> str:
 
 
 def needs_short_hosts(job: str, workers: int) -> bool:
-    """Whether the hostfile must say `worker-<n>` because the pod names are too long for mpirun."""
+    """Whether the hostfile needs other names because the pods' are too long for mpirun."""
     return len(worker_name(job, max(workers - 1, 0))) > LONGEST_HOST
 
 
 def host_names(job: str, workers: int) -> tuple[str, ...]:
     """What the hostfile calls the workers, in order."""
     if needs_short_hosts(job, workers):
-        return tuple(f"worker-{n}" for n in range(workers))
+        return tuple(f"{SHORT_HOST}{n}" for n in range(workers))
     return tuple(worker_name(job, n) for n in range(workers))
 
 

@@ -35,10 +35,16 @@ def pytest_configure() -> None:
     django_settings.SECRET_KEY = "only for the tests " * 4
 
 
-def _without_kubectl(error: FileNotFoundError) -> None:
-    """Skip what needs kubectl where there is none; any other missing file stays an error."""
-    if error.filename == "kubectl":
-        pytest.skip("kubectl is not installed: 1.31 or later drives the product in these tests")
+_PROGRAMS = {
+    "kubectl": "kubectl is not installed: 1.31 or later drives the product in these tests",
+    "mpirun": "mpirun is not installed: Debian's package openmpi-bin has it",
+}
+
+
+def _without_program(error: FileNotFoundError) -> None:
+    """Skip what needs a program that is not here; any other missing file stays an error."""
+    if error.filename in _PROGRAMS:
+        pytest.skip(_PROGRAMS[error.filename])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -46,7 +52,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     try:
         return (yield)
     except FileNotFoundError as error:
-        _without_kubectl(error)
+        _without_program(error)
         raise
 
 
@@ -55,7 +61,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     try:
         return (yield)
     except FileNotFoundError as error:
-        _without_kubectl(error)
+        _without_program(error)
         raise
 
 

@@ -16,7 +16,7 @@ from jobs.builders.pod import (
     pod_spec,
     sleep_command,
 )
-from jobs.names import ROLE_LAUNCHER, launcher_name
+from jobs.names import LONGEST_HOST, ROLE_LAUNCHER, launcher_name
 
 if TYPE_CHECKING:
     from jobs.builders.context import BuildContext, PodPlace
@@ -35,11 +35,13 @@ DROPPED_FROM_CONTAINER = (
     "lifecycle",
     "args",
 )
+SHORT_HOSTNAME = "ipujob-launcher"
 OPEN_MPI = {
     "OMPI_MCA_plm_rsh_agent": f"{MPI_FOLDER}/{SCRIPT}",
     "OMPI_MCA_plm_rsh_no_tree_spawn": "1",  # only the launcher may exec into workers
     "OMPI_MCA_orte_default_hostfile": f"{MPI_FOLDER}/{HOSTFILE}",
     "OMPI_MCA_orte_keep_fqdn_hostnames": "1",  # pod names may have dots
+    "OMPI_MCA_if_base_do_not_resolve": "1",  # DNS knows no worker: asking it only costs time
 }
 
 
@@ -68,6 +70,8 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
         "automountServiceAccountToken": True,
     }
     spec.pop("serviceAccount", None)
+    if len(name) > LONGEST_HOST:
+        spec.setdefault("hostname", SHORT_HOSTNAME)  # mpirun dies of a longer one of its own
     return {
         "apiVersion": "v1",
         "kind": "Pod",

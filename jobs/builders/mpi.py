@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from jobs.builders.context import child_metadata
-from jobs.names import host_names, launcher_name, needs_short_hosts, worker_name
+from jobs.names import SHORT_HOST, host_names, launcher_name, needs_short_hosts, worker_name
 
 if TYPE_CHECKING:
     from jobs.builders.context import BuildContext
@@ -51,8 +51,8 @@ def _pod_of_host(context: BuildContext) -> str:
     job = context.key.name
     if not needs_short_hosts(job, context.spec.total_workers):
         return "pod=$host"
-    prefix = worker_name(job, 0).removesuffix("worker-0")
-    return f'pod="{prefix}$host" # the pod names are too long for mpirun'
+    prefix = worker_name(job, 0).removesuffix("0")
+    return f'pod="{prefix}${{host#{SHORT_HOST}}}" # the pod names are too long for mpirun'
 
 
 def main_container_name(context: BuildContext) -> str:

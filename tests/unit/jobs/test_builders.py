@@ -305,13 +305,20 @@ def test_the_hostfile_lists_pod_names_and_slots() -> None:
 def test_long_pod_names_become_short_hosts_that_the_script_maps_back(tmp_path: Path) -> None:
     name = "a.job-" + "x" * 57
     context = context_of(ipujob(name).workers(2))
-    assert host_names(name, 2) == ("worker-0", "worker-1")
-    assert run_script(context, "worker-1", tmp_path)[3] == f"{name}-worker-1"
+    assert host_names(name, 2) == ("ipujob-worker-0", "ipujob-worker-1")
+    assert run_script(context, "ipujob-worker-1", tmp_path)[3] == f"{name}-worker-1"
 
 
 def test_pod_names_up_to_49_characters_are_hosts() -> None:
     assert host_names("j" * 40, 1) == ("j" * 40 + "-worker-0",)
-    assert host_names("j" * 41, 1) == ("worker-0",)
+    assert host_names("j" * 41, 1) == ("ipujob-worker-0",)
+
+
+def test_a_launcher_with_a_long_name_gets_a_hostname_that_mpirun_survives() -> None:
+    assert "hostname" not in launcher_of(ipujob("j" * 40))["spec"]
+    assert launcher_of(ipujob("j" * 41))["spec"]["hostname"] == "ipujob-launcher"
+    chosen = launcher_of(ipujob("j" * 41).with_template(hostname="mine"))
+    assert chosen["spec"]["hostname"] == "mine"
 
 
 def test_the_script_runs_the_command_in_the_workers_main_container(tmp_path: Path) -> None:
