@@ -49,20 +49,30 @@ class Health:
         allowed = known.max_age_seconds if known else max_age_seconds
         self._beats[name] = _Beat(self._clock(), allowed)
 
+    def checks(self) -> dict[str, str]:
+        """What is wrong with each check, or nothing; a loop that beats is `alive <name>`."""
+        beats = {f"alive {name}": why for name, why in self._silent().items()}
+        return self._readiness() | beats
+
     def not_ready(self) -> list[str]:
         """One line per failing readiness check."""
-        stated = {name: "" if ok else detail or "no" for name, (ok, detail) in self._ready.items()}
-        asked = {name: problem() for name, problem in self._asked.items()}
-        return [f"{name}: {detail}" for name, detail in {**stated, **asked}.items() if detail]
+        return [f"{name}: {detail}" for name, detail in self._readiness().items() if detail]
 
     def not_alive(self) -> list[str]:
         """One line per loop that has not moved for too long."""
+        return [f"{name}: {detail}" for name, detail in self._silent().items() if detail]
+
+    def _readiness(self) -> dict[str, str]:
+        stated = {name: "" if ok else detail or "no" for name, (ok, detail) in self._ready.items()}
+        return stated | {name: problem() for name, problem in self._asked.items()}
+
+    def _silent(self) -> dict[str, str]:
         now = self._clock()
-        return [
-            f"{name}: silent for {now - beat.at:.0f} s, allowed are {beat.max_age_seconds:.0f}"
-            for name, beat in self._beats.items()
-            if now - beat.at > beat.max_age_seconds
-        ]
+        ages = {name: (now - beat.at, beat.max_age_seconds) for name, beat in self._beats.items()}
+        return {
+            name: f"silent for {age:.0f} s, allowed are {allowed:.0f}" if age > allowed else ""
+            for name, (age, allowed) in ages.items()
+        }
 
     def routes(self) -> list[web.RouteDef]:
         """The two pages, for a process that has a web server anyway."""

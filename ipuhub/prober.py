@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from django.conf import settings
 
+from ipuhub import metrics, metrictable
 from ipuhub.authors import AuthorTrust
 from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.token import FixedToken, TokenSource
 from ipuhub.leading import Leadership
-from ipuhub.processes import leadership_options, until_stopped
+from ipuhub.metricspage import metrics_route
+from ipuhub.processes import leadership_options, metrics_guard, until_stopped
 from ipuhub.recorders import JobsAndPartitions, TrackerPlace
-from ipuhub.recording import metrics
+from ipuhub.recording.metrics import RECORDINGS
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from partitions.proxyclient import ProxyClient
@@ -138,8 +140,13 @@ async def run_prober(config: ClusterConfig, *, once: bool) -> None:
             return
         leadership = Leadership(client, election)
         health.ask("leader election", lambda: leadership.problem)
+        meters = metrics.of_process(metrictable.WITH_LEASE, metrictable.WITH_API, health=health)
+        metrics.tell_leadership(meters, leadership)
+        metrics.tell_calls(meters, client)
+        meters.include(RECORDINGS)
+        page = metrics_route(meters, metrics_guard(client))
         address = (settings.HEALTH_HOST, settings.HEALTH_PORT)
-        runner = await health.serve(*address, metrics.routes())
+        runner = await health.serve(*address, [page])
         stack.push_async_callback(runner.cleanup)
         # Made only by the one who records: its checks are about what it does.
         await until_stopped(leadership.lead(lambda: Prober(client, proxy, health).run()))

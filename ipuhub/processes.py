@@ -1,4 +1,4 @@
-"""glue: what every process has: its settings about leadership, and an orderly end."""
+"""glue: what every process has: settings about leadership and metrics, and an orderly end."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from django.conf import settings
 
+from ipuhub.kube.access import Reviewer
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
 from ipuhub.kube.lease import LeadershipLost, LeaseTiming
 from ipuhub.leading import LeadershipOptions
+from ipuhub.metricspage import Guard
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Coroutine
 
 log = structlog.get_logger(__name__)
 
@@ -51,3 +55,27 @@ def leadership_options(lease: str) -> LeadershipOptions | None:
     )
     identity = settings.IDENTITY or f"{socket.gethostname()}_{secrets.token_hex(4)}"
     return LeadershipOptions(settings.NAMESPACE, lease, identity, timing)
+
+
+def metrics_guard(client: KubeClient) -> Guard:
+    """Who may read the metrics of a process that speaks to the API server anyway."""
+    reviewer = Reviewer(client, audience="")
+    return Guard(settings.METRICS_TOKEN, lambda: reviewer)
+
+
+@contextlib.asynccontextmanager
+async def lonely_metrics_guard(user_agent: str) -> AsyncIterator[Guard]:
+    """The same for a process that needs no API server: one is looked for when a token has to be
+    judged."""
+    async with contextlib.AsyncExitStack() as stack:
+        made: list[Reviewer] = []
+
+        def reviewer() -> Reviewer:
+            if not made:
+                config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
+                client = KubeClient(config, user_agent=user_agent)
+                stack.push_async_callback(client.close)
+                made.append(Reviewer(client, audience=""))
+            return made[0]
+
+        yield Guard(settings.METRICS_TOKEN, reviewer)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ipuhub.apisettings import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401  # Django's
 from ipuhub.database import database_settings
 from ipuhub.env import Env
 
@@ -383,31 +384,4 @@ CONTENT_SECURITY_POLICY = {
         "form-action": ["'self'"],
         "frame-ancestors": ["'none'"],
     }
-}
-
-# --- API --------------------------------------------------------------------------------------
-REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": [
-        "ipuhub.api.authentication.BearerAuthentication",
-        "rest_framework.authentication.SessionAuthentication",
-    ],
-    "DEFAULT_PERMISSION_CLASSES": ["ipuhub.api.permissions.IsSignedIn"],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_FILTER_BACKENDS": ["ipuhub.api.filtering.PageFilterBackend"],
-    "DEFAULT_PAGINATION_CLASS": "ipuhub.api.paging.KeysetPagination",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "ipuhub.api.problems.handle_exception",
-    "URL_FORMAT_OVERRIDE": None,
-}
-SPECTACULAR_SETTINGS = {
-    "TITLE": "IPUHub",
-    "DESCRIPTION": "Jobs, partitions and usage. Send `Authorization: Bearer <API token>`. "
-    "Errors are application/problem+json with a sentence in `detail`.",
-    "VERSION": "1",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["ipuhub.api.permissions.IsSignedIn"],
-    "SCHEMA_PATH_PREFIX": "/api/v1/",
-    "COMPONENT_SPLIT_REQUEST": True,
-    "ENUM_NAME_OVERRIDES": {"JobState": "jobs.states.STATES"},  # `state` of other things, too
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -61,33 +62,36 @@ class Controller:
         """Reconcile keys until cancelled. Several of these run side by side."""
         while True:
             uid = await self.queue.get()
+            began, outcome = time.perf_counter(), "crashed"
             try:
-                await self.reconcile(uid)
+                outcome = await self.reconcile(uid)
             except Exception:  # one poisoned key must not stop the others
                 log.exception("pass failed", uid=uid)
                 self.queue.add_rate_limited(uid)
             finally:
                 self.queue.done(uid)
+            self.effects.measures.passed(outcome, time.perf_counter() - began)
 
-    async def reconcile(self, uid: str) -> None:
-        """One pass."""
+    async def reconcile(self, uid: str) -> str:
+        """One pass; returns its outcome, as `jobs.measures` names it."""
         unseen_seconds = self.effects.expectations.seconds_left(uid)
         if unseen_seconds:
             self.queue.add_after(uid, unseen_seconds)
-            return
+            return "deferred"
         observed = self.observer.observe(uid, self._faults.get(uid))
         if observed is None:
             self._remember(uid, None)
             self._refusals.pop(uid, None)
             self.queue.forget(uid)
-            return
+            return "gone"
         if observed.job is None and await self._still_exists(observed):
             self.queue.add_rate_limited(uid)
-            return
+            return "deferred"
         planned = plan(observed, self.effects.now())
         outcome = await self.executor.execute(observed, planned)
         self._log(observed, outcome.refusal)
         self._schedule(uid, planned, outcome)
+        return "failed" if outcome.failed else "done"
 
     async def _still_exists(self, observed: Observed) -> bool:
         """Whether a job that the cache does not have is there after all: before its pods and

@@ -19,6 +19,7 @@ from jobs.caches import BY_JOB, BY_UID, Caches, by_job, by_uid, only_metadata
 from jobs.controller import Controller
 from jobs.execute import Effects, Executor
 from jobs.expectations import Expectations
+from jobs.measures import KEEPS_NOTHING
 from jobs.names import LABEL_JOB_UID
 from jobs.observe import Observer
 from jobs.partitionfacts import PartitionFacts
@@ -27,6 +28,7 @@ from jobs.resources import IPUJOBS, RESOURCE_OF
 if TYPE_CHECKING:
     from ipuhub.kube.client import KubeClient
     from jobs.execute import Recorder
+    from jobs.measures import Measures
     from jobs.ports import Partitions
 
 log = structlog.get_logger(__name__)
@@ -77,11 +79,13 @@ class Operator:
         recorder: Recorder,
         health: HealthSink,
         options: OperatorOptions,
+        measures: Measures = KEEPS_NOTHING,
     ) -> None:
         self._options = options
         self._health = health
-        self._informers = _informers(client)
-        self.caches = _caches(self._informers)
+        self.now = utc_now
+        self.informers = _informers(client)
+        self.caches = _caches(self.informers)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
         effects = Effects(
             client=client,
@@ -90,7 +94,8 @@ class Operator:
             caches=self.caches,
             facts=self.facts,
             expectations=Expectations(time.monotonic),
-            now=utc_now,
+            now=self.now,
+            measures=measures,
         )
         self.controller = Controller(
             queue=WorkQueue(max_seconds=LONGEST_BACKOFF_SECONDS),
@@ -101,11 +106,11 @@ class Operator:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        self._informers["ipujobs"].add_handler(self.controller.on_job)
+        self.informers["ipujobs"].add_handler(self.controller.on_job)
         for resource in RESOURCE_OF.values():
-            self._informers[resource.plural].add_handler(self.controller.on_child)
+            self.informers[resource.plural].add_handler(self.controller.on_child)
         async with asyncio.TaskGroup() as group:
-            for informer in self._informers.values():
+            for informer in self.informers.values():
                 group.create_task(informer.run())
             group.create_task(self._report_health())
             group.create_task(self._poll())
@@ -116,7 +121,7 @@ class Operator:
                 group.create_task(self.controller.work())
 
     async def _synced(self) -> None:
-        for informer in self._informers.values():
+        for informer in self.informers.values():
             await informer.wait_synced()
 
     async def _poll(self) -> None:
@@ -143,7 +148,7 @@ class Operator:
         while True:
             self._health.beat("loop")
             self._health.set("proxy", not self.facts.problem, self.facts.problem)
-            problems = [text for text in map(_problem, self._informers.items()) if text]
+            problems = [text for text in map(_problem, self.informers.items()) if text]
             self._health.set("api-server", not problems, "; ".join(problems))
             await asyncio.sleep(HEALTH_SECONDS)
 

@@ -30,6 +30,7 @@ class PartitionFacts:
 
     An answer to one of our own calls is newer than a list that was asked for before it: such a
     list must not bring the past back. `problem` says why nothing is known; empty: all is well.
+    `answered_at`: when the last list was asked for that has been answered.
     `is_live` tells whether a job of this UID still exists.
     """
 
@@ -40,6 +41,7 @@ class PartitionFacts:
         self._owners: dict[str, tuple[str, str]] = {}
         self._sequence = 0
         self.problem = NEVER_ASKED
+        self.answered_at: datetime | None = None
 
     def of(self, uid: str) -> Mapping[int, Partition]:
         """The partitions of one job, by instance."""
@@ -88,6 +90,7 @@ class PartitionFacts:
             if not hasattr(error, "retryable"):
                 raise
             return self._failed(str(error))
+        self.answered_at = now
         recovered = bool(self.problem)
         if recovered:
             log.info("the V-IPU Proxy answers", before=self.problem)

@@ -33,8 +33,8 @@ class User:
 class Reviewer:
     """Asks the API server about tokens and permissions; remembers answers for about 10 s.
 
-    A token must be valid for `audience`. API failures raise ApiError, so that callers refuse
-    (fail closed) and can tell "may not" from "do not know".
+    A token must be valid for `audience`; empty: for the API server itself. API failures raise
+    ApiError, so that callers refuse (fail closed) and can tell "may not" from "do not know".
     """
 
     def __init__(
@@ -108,15 +108,18 @@ class Reviewer:
         return allowed
 
     async def _review_token(self, token: str) -> User | None:
+        audiences = {"audiences": [self._audience]} if self._audience else {}
         body = {
             "apiVersion": TOKEN_REVIEWS.api_version,
             "kind": TOKEN_REVIEWS.kind,
-            "spec": {"token": token, "audiences": [self._audience]},
+            "spec": {"token": token, **audiences},
         }
         review = await self._client.create(TOKEN_REVIEWS, body)
         status = review.get("status") or {}
+        if not status.get("authenticated"):
+            return None
         # A server that knows nothing of audiences accepts any token and names none of them back.
-        if not status.get("authenticated") or self._audience not in (status.get("audiences") or ()):
+        if self._audience and self._audience not in (status.get("audiences") or ()):
             return None
         user = status.get("user") or {}
         return User(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import structlog
 
-from ipuhub.kube.errors import Gone, ServerError
+from ipuhub.kube.errors import ApiError, Gone, ServerError
 from ipuhub.kube.transport import JSON, Request, Transport
 from ipuhub.kube.types import ListResult
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from ipuhub.kube.cluster import ClusterConfig
@@ -33,6 +34,7 @@ class KubeClient:
 
     Every method raises `ipuhub.kube.errors.ApiError`. Connections are opened on first use.
     `calls` counts requests by (verb, plural): get, list, watch, create, replace, patch, delete.
+    `on_called` is told verb, plural, "ok" or the status of a failure ("none": no answer), seconds.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class KubeClient:
     ) -> None:
         self.config = config
         self.calls: Counter[tuple[str, str]] = Counter()
+        self.on_called: Callable[[str, str, str, float], None] | None = None
         self._transport = Transport(config, user_agent, timeout_seconds, max_connections)
 
     async def __aenter__(self) -> Self:
@@ -102,8 +105,7 @@ class KubeClient:
         patience = None if "limit" in params else _UNPAGED_SECONDS
         path = resource.path(namespace)
         request = Request("GET", path, params, timeout_seconds=patience, raw=True)
-        self.calls["list", resource.plural] += 1
-        answer = await self._transport.send(request)
+        answer = await self._timed("list", resource.plural, request)
         if not isinstance(answer, bytes):
             raise _bad_answer(f"{path} answered no JSON: {str(answer)[:80]!r}")
         return answer
@@ -194,9 +196,8 @@ class KubeClient:
 
         Counted in `calls` as ("request", method).
         """
-        self.calls["request", method] += 1
         request = Request(method, path, params, body, content_type, timeout_seconds)
-        return await self._transport.send(request)
+        return await self._timed("request", method, request)
 
     def stream(
         self, resource: Resource, path: str, params: Mapping[str, str], silence_seconds: float
@@ -239,11 +240,26 @@ class KubeClient:
         return await self._send(verb, resource, Request(method, resource.path(*where), body=body))
 
     async def _send(self, verb: str, resource: Resource, request: Request) -> Manifest:
-        self.calls[verb, resource.plural] += 1
-        answer = await self._transport.send(request)
+        answer = await self._timed(verb, resource.plural, request)
         if not isinstance(answer, dict):  # a proxy's or a login's page, with status 200
             raise _bad_answer(f"{request.path} answered no object: {str(answer)[:80]!r}")
         return answer
+
+    async def _timed(self, verb: str, plural: str, request: Request) -> Any:
+        self.calls[verb, plural] += 1
+        if self.on_called is None:
+            return await self._transport.send(request)
+        began, code = time.perf_counter(), "ok"
+        try:
+            return await self._transport.send(request)
+        except ApiError as error:
+            code = str(error.status or "none")
+            raise
+        except BaseException:
+            code = "none"
+            raise
+        finally:
+            self.on_called(verb, plural, code, time.perf_counter() - began)
 
 
 def _bad_answer(message: str) -> ServerError:

@@ -20,8 +20,8 @@ class WorkQueue(Generic[K]):
     """Keys by priority (lower first), then by arrival.
 
     A key added while it is worked on is queued again when that is done, so that no change is
-    missed and no two workers have the same key. `clock` gives seconds and is for tests. For one
-    event loop; not thread-safe.
+    missed and no two workers have the same key. `retries` counts delays after failures. `clock`
+    gives seconds and is for tests. For one event loop; not thread-safe.
     """
 
     def __init__(
@@ -44,6 +44,8 @@ class WorkQueue(Generic[K]):
         self._active: set[K] = set()
         self._again: dict[K, float] = {}
         self._failures: dict[K, int] = {}
+        self._since: dict[K, float] = {}
+        self.retries = 0
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
@@ -62,6 +64,17 @@ class WorkQueue(Generic[K]):
         self._promote()
         return len(self._delayed)
 
+    @property
+    def failing(self) -> int:
+        """Number of keys whose last try failed."""
+        return len(self._failures)
+
+    def oldest_seconds(self) -> float:
+        """How long the key that has waited longest has been due."""
+        self._promote()
+        now = self._clock()
+        return now - min(self._since.values(), default=now)
+
     def add(self, key: K, *, priority: float = 0.0) -> None:
         """Queue `key` now. Queued already: the lower (more urgent) priority counts."""
         if key in self._active:
@@ -73,6 +86,7 @@ class WorkQueue(Generic[K]):
         place = (priority, next(self._order))
         self._ready[key] = place
         heapq.heappush(self._ready_heap, (*place, key))
+        self._since.setdefault(key, self._clock())
         self._wake.set()
 
     def add_after(self, key: K, delay_seconds: float, *, priority: float = 0.0) -> None:
@@ -94,6 +108,7 @@ class WorkQueue(Generic[K]):
         """Queue `key` after its backoff, count a failure, and return the seconds to wait."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
+        self.retries += 1
         delay = exponential(failures, base=self._first_seconds, maximum=self._max_seconds)
         self.add_after(key, delay, priority=priority)
         return delay
@@ -114,6 +129,7 @@ class WorkQueue(Generic[K]):
                 *place, key = heapq.heappop(self._ready_heap)
                 if self._ready.get(key) == tuple(place):
                     del self._ready[key]
+                    self._since.pop(key, None)
                     self._active.add(key)
                     return key
             self._wake.clear()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import logs, processes
+from ipuhub import logs, metrics, metrictable, processes
 from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
@@ -16,14 +16,19 @@ from ipuhub.kube.errors import ConfigError
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.token import TokenSource
 from ipuhub.leading import Leadership
+from ipuhub.metricspage import metrics_route
 from jobs.builders.context import PodOptions
+from jobs.metrics import OperatorMeasures, tell_operator
+from jobs.metrictable import OPERATOR
 from jobs.operator import Operator, OperatorOptions, utc_now
 from partitions.proxyclient import ProxyClient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aiohttp.web import AppRunner
+    from aiohttp.web import AppRunner, RouteDef
+
+    from ipuhub.metrics import Meters
 
 COMPONENT = "ipu-operator"
 AUDIENCE = "ipuhub-proxy"
@@ -51,22 +56,40 @@ async def run_operator() -> None:
     config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
     election = processes.leadership_options(COMPONENT)
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback((await serve_health(health)).cleanup)
         client = await stack.enter_async_context(KubeClient(config, user_agent=COMPONENT))
+        meters = metrics.of_process(
+            metrictable.WITH_LEASE,
+            metrictable.WITH_API,
+            metrictable.WITH_WATCHES,
+            OPERATOR,
+            health=health,
+        )
+        page = metrics_route(meters, processes.metrics_guard(client))
+        stack.push_async_callback((await serve_health(health, page)).cleanup)
         proxy = ProxyClient(settings.PROXY_URL, proxy_token(client))
         stack.push_async_callback(proxy.close)
         recorder = EventRecorder(client, COMPONENT, utc_now)
-        operator = Operator(client, proxy, recorder, health, operator_options())
+        measures = OperatorMeasures(meters, utc_now)
+        operator = Operator(client, proxy, recorder, health, operator_options(), measures)
         leadership = Leadership(client, election)
+        tell(meters, client, leadership, operator)
         health.ask("leader election", lambda: leadership.problem)
         await processes.until_stopped(leadership.lead(operator.run))
 
 
-async def serve_health(health: Health) -> AppRunner:
-    """Serve `/healthz` and `/readyz`; the caller calls `cleanup`."""
+def tell(meters: Meters, client: KubeClient, leader: Leadership, operator: Operator) -> None:
+    """Have the metrics filled by those who know."""
+    metrics.tell_leadership(meters, leader)
+    metrics.tell_calls(meters, client)
+    metrics.tell_watches(meters, operator.informers)
+    tell_operator(meters, operator)
+
+
+async def serve_health(health: Health, *more: RouteDef) -> AppRunner:
+    """Serve `/healthz`, `/readyz` and `more`; the caller calls `cleanup`."""
     host, port = settings.HEALTH_HOST, settings.HEALTH_PORT
     try:
-        return await health.serve(host, port)
+        return await health.serve(host, port, more)
     except OSError as error:
         raise CommandError(
             f"cannot listen on {host}:{port} (set IPUHUB_HEALTH_PORT): {error.strerror}"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
 CRD = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml")
+TOKEN = {"Authorization": "Bearer for-the-test"}
 USAGE = '{"component":"job","component_name":"train","group":"g","instance_type":"i","user":"ada"}'
 
 
@@ -62,6 +63,7 @@ def environment(cluster: DevCluster, tables: dict[str, Any], port: int) -> dict[
         "KUBECONFIG": str(cluster.kubeconfig),
         "IPUHUB_HEALTH_PORT": str(port),
         "IPUHUB_LEADER_ELECTION": "off",
+        "IPUHUB_METRICS_TOKEN": "for-the-test",
     }
 
 
@@ -80,7 +82,7 @@ async def page(port: int, path: str) -> str:
     try:
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{port}{path}") as answer,
+            session.get(f"http://127.0.0.1:{port}{path}", headers=TOKEN) as answer,
         ):
             return await answer.text()
     except aiohttp.ClientError:

@@ -1,0 +1,64 @@
+"""domain: the metrics of recordings, by what they watch."""
+
+from __future__ import annotations
+
+from ipuhub.metrictable import Kind, Metric
+
+_WATCH = ("watch",)
+EVENTS = Metric(
+    "ipuhub_recording_events_total",
+    Kind.COUNTER,
+    "Changes read from the watch.",
+    "Does the prober read at all?",
+    _WATCH,
+)
+ROWS = Metric(
+    "ipuhub_recording_rows_total",
+    Kind.COUNTER,
+    "Rows written, again or anew.",
+    "Does the prober record what it reads?",
+    _WATCH,
+)
+COMMITS = Metric(
+    "ipuhub_recording_commits_total",
+    Kind.COUNTER,
+    "Transactions committed.",
+    "How large are batches?",
+    _WATCH,
+)
+FAULTS = Metric(
+    "ipuhub_recording_faults_total",
+    Kind.COUNTER,
+    "Objects not taken as they stood; the page of faults names them.",
+    "Is something not accounted?",
+    _WATCH,
+)
+VANISHED = Metric(
+    "ipuhub_recording_vanished_total",
+    Kind.COUNTER,
+    "Rows ended by a full list, since the end itself was not seen.",
+    "Were ends missed?",
+    _WATCH,
+)
+LISTS = Metric(
+    "ipuhub_recording_lists_total",
+    Kind.COUNTER,
+    "Full lists committed.",
+    "Does a watch of the prober break off again and again?",
+    _WATCH,
+)
+LAG = Metric(
+    "ipuhub_recording_lag_seconds",
+    Kind.GAUGE,
+    "From reading the last batch's first change to its commit.",
+    "Is the prober keeping up?",
+    _WATCH,
+)
+POSITION = Metric(
+    "ipuhub_recording_position_timestamp_seconds",
+    Kind.GAUGE,
+    "When the committed position was read.",
+    "Until when is usage complete?",
+    _WATCH,
+)
+TABLE = (EVENTS, ROWS, COMMITS, FAULTS, VANISHED, LISTS, LAG, POSITION)

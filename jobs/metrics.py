@@ -1,0 +1,150 @@
+"""io: the operator's metrics: counted as passes go, or read off its caches when somebody asks."""
+
+from __future__ import annotations
+
+from collections import Counter as Counts
+from typing import TYPE_CHECKING, Any
+
+from jobs import metrictable as table
+from jobs.actions import CreateChild, DeleteChild
+from jobs.conditions import JobState
+from jobs.manifests import metadata, parse_time
+from jobs.measures import Measures
+from jobs.partitionview import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from ipuhub.metrics import Meters
+    from jobs.actions import Action, PatchStatus
+    from jobs.manifests import Manifest
+    from jobs.operator import Operator
+
+_OUTCOMES = ("done", "failed", "deferred", "gone", "crashed")
+
+
+class OperatorMeasures(Measures):
+    """Counts what the passes of one operator do; `meters` has the operator's table."""
+
+    def __init__(self, meters: Meters, now: Any) -> None:
+        self._now = now
+        seconds = meters.histogram(table.PASS_SECONDS)
+        self._passes = {outcome: seconds.labels(outcome) for outcome in _OUTCOMES}
+        self._actions = meters.histogram(table.ACTION_SECONDS)
+        self._failures = meters.counter(table.ACTION_FAILURES)
+        self._events = meters.counter(table.EVENTS)
+        self._restarts = meters.counter(table.RESTARTS)
+        self._starts = meters.histogram(table.START_SECONDS)
+
+    def passed(self, outcome: str, seconds: float) -> None:
+        """A pass has ended."""
+        self._passes[outcome].observe(seconds)
+
+    def acted(self, action: Action, seconds: float, error: BaseException | None) -> None:
+        """An action has been carried out, or has failed."""
+        name = action_name(action)
+        self._actions.labels(name).observe(seconds)
+        if error is not None:
+            self._failures.labels(name, type(error).__name__).inc()
+
+    def decided(self, job: Manifest, patch: PatchStatus) -> None:
+        """A status has been written."""
+        for event in patch.events:
+            self._events.labels(str(event.reason)).inc()
+        before = job.get("status") or {}
+        for reason in restart_reasons(before, patch.status):
+            self._restarts.labels(reason).inc()
+        if is_first_start(before, patch.status):
+            created = parse_time(metadata(job).get("creationTimestamp"))
+            if created is not None:
+                self._starts.observe((self._now() - created).total_seconds())
+
+
+def action_name(action: Action) -> str:
+    """How an action is called in metrics: CreatePod, PatchStatus, ..."""
+    if isinstance(action, CreateChild):
+        return f"Create{action.kind}"
+    if isinstance(action, DeleteChild):
+        return f"Delete{action.kind}"
+    return type(action).__name__
+
+
+def restart_reasons(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What ended the attempts that a written status starts anew."""
+    attempts = {e.get("index"): e.get("attempt") or 0 for e in before.get("instances") or ()}
+    return [
+        str(entry["lastExit"].get("reason") or "Unknown")
+        for entry in after.get("instances") or ()
+        if entry.get("lastExit") and entry["attempt"] > attempts.get(entry["index"], 0)
+    ]
+
+
+def is_first_start(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a written status makes a job Running that never was."""
+    instances = after.get("instances") or before.get("instances") or ()
+    return (
+        after.get("launcherStatus") == JobState.RUNNING
+        and before.get("launcherStatus", JobState.PENDING) == JobState.PENDING
+        and not any(entry.get("attempt") for entry in instances)
+    )
+
+
+def tell_operator(meters: Meters, operator: Operator) -> None:
+    """Fill what the queue, the caches and the facts say at the time of a scrape."""
+
+    def fill() -> None:
+        _fill_queue(meters, operator)
+        _fill_jobs(meters, operator.caches.jobs.all())
+        _fill_waiting(meters, operator)
+
+    meters.at_scrape(fill)
+
+
+def _fill_queue(meters: Meters, operator: Operator) -> None:
+    queue = operator.controller.queue
+    depth = {"due": len(queue), "active": queue.active, "delayed": queue.delayed}
+    depth["failing"] = queue.failing
+    meters.set(table.QUEUE_DEPTH, {(state,): count for state, count in depth.items()})
+    meters.gauge(table.QUEUE_OLDEST).set(queue.oldest_seconds())
+    meters.count_up(table.QUEUE_RETRIES, {(): queue.retries})
+
+
+def _fill_jobs(meters: Meters, jobs: Any) -> None:
+    states = Counts({(state.value,): 0 for state in JobState})
+    pending: Counts[tuple[str, ...]] = Counts()
+    for job in jobs:
+        status = job.get("status") or {}
+        state = status.get("launcherStatus") or JobState.PENDING.value
+        states[state,] += 1
+        if state == JobState.PENDING:
+            pending[_pending_reason(status),] += 1
+    meters.set(table.JOBS, states)
+    meters.set(table.PENDING, pending)
+
+
+def _pending_reason(status: Mapping[str, Any]) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "Pending" and condition.get("status") == "True":
+            return str(condition.get("reason"))
+    return "New"
+
+
+def _fill_waiting(meters: Meters, operator: Operator) -> None:
+    facts, caches, now = operator.facts, operator.caches, operator.now()
+    waiting: Counts[tuple[str, ...]] = Counts()
+    oldest = now
+    for uid in facts.uids():
+        lacking = [one for one in facts.of(uid).values() if one.phase == Phase.WAITING]
+        owner = facts.owner(uid)
+        for partition in lacking:
+            waiting[owner[0] if owner else "", str(partition.size)] += 1
+        job = caches.job(uid) if lacking else None
+        oldest = min(oldest, (job and parse_time(metadata(job).get("creationTimestamp"))) or now)
+    meters.set(table.WAITING, waiting)
+    meters.gauge(table.WAITING_OLDEST).set((now - oldest).total_seconds())
+    meters.gauge(table.POLL_AGE).set(_age(facts.answered_at, now))
+
+
+def _age(moment: datetime | None, now: datetime) -> float:
+    return float("inf") if moment is None else (now - moment).total_seconds()
