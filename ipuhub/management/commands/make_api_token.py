@@ -26,7 +26,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         user = get_user_model().objects.filter(username=options["user"]).first()
         if user is None:
-            raise CommandError(f"there is no user {options['user']!r}; createsuperuser makes one")
+            raise CommandError(f"there is no user {options['user']!r}; make_user makes one")
         now, days = timezone.now(), options["days"]
         if not 0 <= days <= 36500:
             raise CommandError(f"--days must be 0 (no end) to 36500, not {days}")

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
@@ -106,6 +107,8 @@ def test_the_command_prints_a_token_that_works(
         (["make_api_token", "nobody"], "there is no user 'nobody'"),
         (["make_api_token", "alice", "--days", "-1"], "--days must be"),
         (["grant_namespace", "nobody", "team-a"], "there is no user 'nobody'"),
+        (["make_user", "alice"], "there is a user 'alice'"),
+        (["make_user", "two words"], "Enter a valid username"),
         (["grant_namespace", "alice", "Team A"], "no name of a namespace"),
     ],
 )
@@ -123,3 +126,17 @@ def test_a_namespace_is_granted_and_taken_back(
     assert "charlie sees: team-b" in capsys.readouterr().out
     call_command("grant_namespace", "charlie", "team-b", "--revoke")
     assert not NamespaceGrant.objects.exists()
+
+
+@pytest.mark.parametrize(("options", "want"), [([], frozenset()), (["--admin"], None)])
+def test_a_user_is_made_who_signs_in_and_sees_what_he_may(
+    db: None, capsys: pytest.CaptureFixture[str], options: list[str], want: frozenset[str] | None
+) -> None:
+    call_command("make_user", "dora", *options)
+    client = Client()
+    answer = client.post(
+        "/login/", {"username": "dora", "password": capsys.readouterr().out.strip()}
+    )
+    assert answer.status_code == 302
+    assert client.get("/jobs/").status_code == 200
+    assert scope_of(get_user_model().objects.get(username="dora")).namespaces == want

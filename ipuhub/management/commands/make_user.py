@@ -1,0 +1,34 @@
+"""glue: `manage.py make_user`: an account for a person who signs in."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(BaseCommand):
+    help = "Makes a user, who sees what grant_namespace grants him, and prints his password once."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("user")
+        parser.add_argument("--admin", action="store_true", help="sees everything")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        users, password = get_user_model(), secrets.token_urlsafe(12)
+        if users.objects.filter(username=options["user"]).exists():
+            raise CommandError(f"there is a user {options['user']!r}; changepassword helps him")
+        user = users(username=options["user"], is_staff=options["admin"])
+        user.set_password(password)
+        try:
+            user.full_clean()
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from error
+        user.save()
+        self.stdout.write(password)
