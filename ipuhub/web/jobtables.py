@@ -72,6 +72,7 @@ PODS = (
     Column("role", "Role", lambda row: row.role),
     Column("attempt", "Attempt", lambda row: (row.attempt or 0) + 1, kind="number"),
     Column("phase", "Phase", lambda row: row.phase, kind="badge"),
+    Column("reason", "Reason", lambda row: row.reason, kind="code"),
     Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number"),
     Column("node", "Node", lambda row: row.node),
     Column("scheduled_at", "Scheduled", lambda row: row.scheduled_at, kind="second"),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
+_STOPPED = "DeadlineExceeded"
 DRAWN = 40  # more rows are no drawing any more; the table below has them all
 
 
@@ -21,6 +22,7 @@ class Pod(Protocol):
     role: str
     attempt: int | None
     phase: str
+    reason: str
     exit_code: int | None
     created_at: datetime
     scheduled_at: datetime | None
@@ -84,11 +86,14 @@ def _pod_spans(pod: Pod) -> Iterator[Span]:
     yield _span(pod.scheduled_at, began, "starting", f"{pod.pod_name}: starting")
     if pod.started_at is None:
         return
-    failed = pod.phase == "Failed" or bool(pod.exit_code)
+    # So ends a worker whose launcher is done: Kubernetes calls it Failed, and nothing is wrong.
+    stopped = pod.reason == _STOPPED
+    failed = not stopped and (pod.phase == "Failed" or bool(pod.exit_code))
     kind = "failed" if failed else "launcher" if pod.role == "launcher" else "worker"
     end = " (end estimated)" if pod.estimated else ""
     code = "" if pod.exit_code is None else f", exit code {pod.exit_code}"
-    words = f"{pod.pod_name}: {'ran' if pod.finished_at else 'running'}{code}{end}"
+    state = "running" if not pod.finished_at else "ran until it was stopped" if stopped else "ran"
+    words = f"{pod.pod_name}: {state}{code}{end}"
     yield _span(pod.started_at, pod.finished_at, kind, words)
 
 

@@ -112,6 +112,11 @@ class ListPage:
         """The columns of the page."""
         return [column for column in self.columns if column.kind != "export"]
 
+    @property
+    def has_many_filters(self) -> bool:
+        """Whether the filters need more than one line."""
+        return len(self.filters.base_filters) > 7
+
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
         rows = self.select(scope_of(request.user))
         try:
