@@ -64,9 +64,11 @@ def _decode(cursor: str) -> tuple[dt.datetime, int]:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         time, number = json.loads(text)
         instant = dt.datetime.fromisoformat(time)
-        if instant.tzinfo is None or not isinstance(number, int) or abs(number) >= 2**63:
+        if instant.utcoffset() != dt.timedelta(0) or type(number) is not int:
             raise CursorError(cursor)
-    except (binascii.Error, ValueError, TypeError) as error:
+        if abs(number) >= 2**63:
+            raise CursorError(cursor)
+    except (binascii.Error, ValueError, TypeError, RecursionError) as error:
         raise CursorError(
             "cursor: this is no cursor of this list. Start again without it."
         ) from error

@@ -30,11 +30,18 @@ def listed_jobs(scope: Scope) -> QuerySet[JobRecord]:
     return visible_jobs(scope).defer(*_LARGE)
 
 
+def jobs_with_uid(scope: Scope, uid: str) -> QuerySet[JobRecord]:
+    """The job with this UID, or none, whatever an address has for one."""
+    if "\0" in uid:  # no text in PostgreSQL has it
+        return JobRecord.objects.none()
+    return visible_jobs(scope).filter(uid=uid)
+
+
 def find_job(scope: Scope, uid: str) -> JobRecord | None:
     """Return one job with attempts and transitions; None where there is none `scope` covers.
 
     Its `watched_at` says when the recorder of jobs last heard from the cluster.
     """
     seen = WatchCheckpoint.objects.filter(name=WATCH).values("position_at")[:1]
-    jobs = visible_jobs(scope).annotate(watched_at=Subquery(seen))
-    return jobs.prefetch_related("attempts", "transitions").filter(uid=uid).first()
+    jobs = jobs_with_uid(scope, uid).annotate(watched_at=Subquery(seen))
+    return jobs.prefetch_related("attempts", "transitions").first()

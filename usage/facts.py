@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from django.db import connection
 
 from ipuhub.months import Month
+from ipuhub.web.freshness import judge
 
 if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
+    from ipuhub.web.freshness import Freshness
     from usage.windows import Window
 
 POD_WATCH = "pods"  # checkpoints and gaps of the watch of pods have names that begin so
@@ -34,7 +36,8 @@ FROM (SELECT 1) AS one LEFT JOIN (
 @dataclass(frozen=True, slots=True)
 class Facts:
     """About one month. `complete_until` None: nobody has watched pods yet; `earliest`: the first
-    month with usage; `version`, `state`, `made_at`: of its newest report, if there is one.
+    month with usage; `version`, `state`, `made_at`: of its newest report, if there is one;
+    `freshness`: when the watch of pods was last heard of.
     """
 
     complete_until: datetime | None
@@ -44,6 +47,7 @@ class Facts:
     version: int | None
     state: str | None
     made_at: datetime | None
+    freshness: Freshness
 
 
 def month_facts(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> Facts:
@@ -56,13 +60,16 @@ def month_facts(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> 
     }
     with connection.cursor() as cursor:
         cursor.execute(_FACTS, parameters)
-        seen, gap, gaps, first, faults, *report = cursor.fetchone()
+        seen, gap, gaps, first, faults, version, state, made_at = cursor.fetchone()
     return Facts(
         _complete_until(seen, gap, window),
         gaps,
         min(Month.of(first or now, zone), month),
         faults,
-        *report,
+        version,
+        state,
+        made_at,
+        judge(seen, now),
     )
 
 

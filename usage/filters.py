@@ -5,7 +5,7 @@ from __future__ import annotations
 import django_filters
 
 from ipuhub.models import RecordFault, WatchGap
-from ipuhub.web.filters import Filters, InstantFilter
+from ipuhub.web.filters import Filters, InstantFilter, YesNoFilter
 from usage.models import PodLifetime
 
 
@@ -19,10 +19,8 @@ class LifetimeFilters(Filters):
     component_name = django_filters.CharFilter(label="Component name")
     instance_type = django_filters.CharFilter(label="Instance type")
     job = django_filters.CharFilter(field_name="job_uid", label="Job UID")
-    running = django_filters.BooleanFilter(
-        field_name="finished_at", lookup_expr="isnull", label="Running"
-    )
-    estimated = django_filters.BooleanFilter(label="Estimated end")
+    running = YesNoFilter(field_name="finished_at", lookup_expr="isnull", label="Running")
+    estimated = YesNoFilter(label="Estimated end")
     since = InstantFilter(field_name="created_at", lookup_expr="gte", label="Created from")
     until = InstantFilter(
         field_name="created_at", lookup_expr="lt", label="Created until", end=True

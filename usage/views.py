@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django.http import JsonResponse
 from django.shortcuts import render
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -15,12 +16,13 @@ from ipuhub.months import MonthError
 from ipuhub.web.access import require_admin
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter
+from ipuhub.web.freshness import freshness
 from ipuhub.web.htmx import signed_in
 from ipuhub.web.lists import ListPage
 from usage.asking import read_month, read_output, read_question
 from usage.columns import ranked, sums_columns
 from usage.dimensions import DIMENSIONS
-from usage.facts import month_facts
+from usage.facts import POD_WATCH, month_facts
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.measures import OUTPUTS, total
@@ -110,6 +112,10 @@ def month_chart(request: HttpRequest) -> HttpResponseBase:
     return answer
 
 
+def _freshness(_request: HttpRequest) -> dict[str, Any]:
+    return {"freshness": freshness(POD_WATCH, timezone.now())}
+
+
 lifetime_list = ListPage(
     title="Pods",
     noun="pod",
@@ -117,6 +123,7 @@ lifetime_list = ListPage(
     filters=LifetimeFilters,
     select=visible_lifetimes,
     empty="A pod with a usage annotation appears here once the prober has seen it.",
+    more=_freshness,
 ).view
 gap_list = ListPage(
     title="Gaps in the record",
@@ -177,7 +184,8 @@ def _context(
     everything = total(sums.values())
     return {
         "month": month,
-        "name": question.window.begin.astimezone(question.zone),
+        # A day, not an instant: templates show instants in UTC, where it may be the month before.
+        "name": dt.date(month.year, month.number, 1),
         "zone": question.zone.key,
         "is_open": question.window.until < question.window.end,
         "by": question.by,
@@ -231,13 +239,10 @@ def _address(params: Mapping[str, str], **others: str) -> str:
 
 
 def _reports(month: Month) -> dict[str, str]:
-    """Return the addresses of the month's files, and of the page that makes them (or none)."""
-    found = {name: f"/api/v1/usage/reports/{month}/{name}.csv" for name in ("summary", "details")}
-    try:
-        found["page"] = reverse("usage:reports")
-    except NoReverseMatch:
-        found["page"] = ""
-    return found
+    """Return the addresses of the month's files, and of the page that makes them."""
+    kinds = ("summary", "details")
+    files = {kind: reverse("usage-api:report-file", args=[month, kind]) for kind in kinds}
+    return files | {"page": reverse("usage:reports")}
 
 
 def _shown_name(key: str | None) -> str:

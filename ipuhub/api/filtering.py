@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_filters.rest_framework import DjangoFilterBackend
 
-from ipuhub.web.filters import apply_filters
+from ipuhub.web.filters import BadFilter, apply_filters
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -15,12 +15,19 @@ if TYPE_CHECKING:
 
 
 class PageFilterBackend(DjangoFilterBackend):  # type: ignore[misc]
-    """Applies the view's `filterset_class`. Raises BadFilter and PermissionDenied."""
+    """Applies the view's `filterset_class`. Raises BadFilter and PermissionDenied.
+
+    A view that answers in other forms than JSON names them in `formats`.
+    """
 
     def filter_queryset(
         self, request: Request, queryset: QuerySet[Any], view: APIView
     ) -> QuerySet[Any]:
         """Return the rows that pass."""
+        answers = getattr(view, "formats", ("json",))
+        asked = request.query_params.get("format") or "json"
+        if asked not in answers:
+            raise BadFilter([f"format: {asked!r} is none of {', '.join(answers)}."])
         kind = self.get_filterset_class(view, queryset)
         if kind is None:
             return queryset

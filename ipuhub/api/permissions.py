@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 class IsSignedIn(BasePermission):
     """Anybody with a session or a token."""
 
-    message = "Sign in, or send an API token: Authorization: Bearer <token>."
-
     def has_permission(self, request: Request, _view: APIView) -> bool:
         """Say whether the caller is known."""
         return request.user.is_authenticated

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from rest_framework.response import Response
 
 CONTENT_TYPE = "application/problem+json"
+_SIGN_IN = "Sign in, or send an API token: Authorization: Bearer <token>."
 _SENTENCES = {
     HTTPStatus.NOT_FOUND: "There is nothing at this address, or you have no access to it.",
     HTTPStatus.FORBIDDEN: "You have no access to this. Ask an administrator to grant it.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "Something went wrong on our side; the log has the error.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "The database does not answer now. Try again in a moment.",
 }
 
 
@@ -53,6 +55,8 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response |
     extra: dict[str, Any] = {}
     if isinstance(error, exceptions.ValidationError):
         sentence, extra = _sentences(answer.data), {"errors": answer.data}
+    elif isinstance(error, exceptions.NotAuthenticated):
+        sentence = _SIGN_IN
     elif isinstance(error, exceptions.APIException):
         sentence = str(error.detail)
     answer.data = problem(answer.status_code, sentence, **extra)

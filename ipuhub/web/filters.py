@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     _M = TypeVar("_M", bound=Model)
 
+_YES_NO = {None: None, "": None, "true": True, "false": False}
 OF_THE_LIST = frozenset({"cursor", "page_size", "format"})  # parameters that are no filters
 
 
@@ -76,8 +77,29 @@ class InstantFilter(django_filters.Filter):  # type: ignore[misc]
         super().__init__(*arguments, **{"widget": widget, **options})
 
 
+class YesNoField(forms.NullBooleanField):
+    """True, false, or either."""
+
+    widget = forms.Select(choices=[("", "Any"), ("true", "Yes"), ("false", "No")])
+
+    def clean(self, value: Any) -> bool | None:
+        """Return it, None for either. Raises ValidationError, where Django would say either."""
+        if value not in _YES_NO:
+            raise ValidationError(f"{value!r} is neither true nor false.")
+        return _YES_NO[value]
+
+
+class YesNoFilter(django_filters.BooleanFilter):  # type: ignore[misc]
+    """Where something is so, or is not so."""
+
+    field_class = YesNoField
+
+
 class Filters(django_filters.FilterSet):  # type: ignore[misc]
-    """Base of all filter classes; gives the page's controls their look."""
+    """Base of all filter classes; gives the page's controls their look.
+
+    A range is a pair of InstantFilters called `since` and `until`.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -95,6 +117,9 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
     def sentences(self) -> list[str]:
         """What is wrong with the parameters."""
         found = [f"{name}: {text}" for name, texts in self.form.errors.items() for text in texts]
+        since, until = (self.form.cleaned_data.get(name) for name in ("since", "until"))
+        if since and until and since >= until:
+            found.append("until: the range ends before or when it begins.")
         known = sorted(self.filters)
         unknown = sorted(set(self.data) - set(known) - OF_THE_LIST)
         return found + [

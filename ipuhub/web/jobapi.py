@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from ipuhub.web.access import scope_of
 from ipuhub.web.jobusage import read_held
-from jobs.selectors import visible_jobs
+from jobs.selectors import jobs_with_uid
 from jobs.states import NO_JOB
 from usage.models import PodLifetime
 
@@ -75,7 +75,7 @@ class JobUsageSerializer(serializers.Serializer[Any]):
 
 
 def _require_job(user: AbstractBaseUser | AnonymousUser, uid: str) -> JobRecord:
-    job = visible_jobs(scope_of(user)).filter(uid=uid).first()
+    job = jobs_with_uid(scope_of(user), uid).first()
     if job is None:
         raise Http404(NO_JOB)
     return job

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+from django.db import InterfaceError, OperationalError
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.template import loader
 
 from ipuhub.api.problems import problem_answer
 from ipuhub.web.htmx import wants_fragment
@@ -28,10 +31,21 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
-    """Say that the fault is ours; renders nothing that could fail again."""
+    """Say that the fault is ours, or that the database is away; asks nothing of it again."""
+    status = 503 if _is_database_away(sys.exc_info()[1]) else 500
     if _is_program(request):
-        return problem_answer(500)
-    return render(request, "500.html", status=500)
+        return problem_answer(status)
+    if wants_fragment(request):  # an open page keeps what it shows
+        return HttpResponse(status=status)
+    return HttpResponse(loader.render_to_string(f"{status}.html"), status=status)
+
+
+def _is_database_away(error: BaseException | None) -> bool:
+    """Whether there is no connection, rather than a query that failed."""
+    if not isinstance(error, InterfaceError | OperationalError):
+        return False
+    state = getattr(error.__cause__, "sqlstate", None)
+    return state is None or state.startswith(("08", "57P"))
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponseBase:

@@ -13,10 +13,10 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import status
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.generics import ListAPIView, RetrieveAPIView
-from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.permissions import IsAdmin
 from ipuhub.months import Month, MonthError
 from usage.api.reportserializers import ReportSerializer, RunRequestSerializer, RunSerializer
@@ -27,23 +27,7 @@ from usage.monthly import PROFILES
 from usage.reportruns import BrokerAway, ask_for_run
 
 if TYPE_CHECKING:
-    from django.db.models import QuerySet
-    from rest_framework.renderers import BaseRenderer
     from rest_framework.request import Request
-
-
-class AnyAccept(BaseContentNegotiation):
-    """Files go out as they are, whatever the client says it accepts; refusals as JSON."""
-
-    def select_parser(self, _request: Request, parsers: Any) -> Any:
-        """Return the first."""
-        return next(iter(parsers), None)
-
-    def select_renderer(
-        self, _request: Request, renderers: Any, _format_suffix: str | None = None
-    ) -> tuple[BaseRenderer, str]:
-        """Return the first."""
-        return renderers[0], renderers[0].media_type
 
 
 class AdminsOnly(IsAdmin):
@@ -190,14 +174,10 @@ class RunDetail(RetrieveAPIView[ReportRun]):
 
     def get_object(self) -> ReportRun:
         """Return it. Raises Http404 with a sentence."""
-        run = self.get_queryset().filter(pk=self.kwargs["pk"]).first()
+        run = ReportRun.objects.filter(pk=self.kwargs["pk"]).first()
         if run is None:
             raise Http404("There is no run with this number.")
         return run
-
-    def get_queryset(self) -> QuerySet[ReportRun]:
-        """Return all runs."""
-        return ReportRun.objects.all()
 
 
 class Unavailable(APIException):

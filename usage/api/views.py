@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ipuhub.api.filtering import PageFilterBackend
+from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.permissions import IsAdmin
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.access import scope_of
@@ -59,6 +60,8 @@ _STEP = OpenApiParameter("step", str, enum=list(STEPS), description="day by defa
 class SummaryView(APIView):
     """Usage of a range, in all and by one dimension."""
 
+    content_negotiation_class = AnyAccept
+
     @extend_schema(
         operation_id="usage_summary",
         summary="Usage of a month or any range",
@@ -85,6 +88,8 @@ class SummaryView(APIView):
 
 class SeriesView(APIView):
     """Usage of a range, step by step."""
+
+    content_negotiation_class = AnyAccept
 
     @extend_schema(
         operation_id="usage_series",
@@ -124,6 +129,8 @@ class LifetimeList(ListAPIView[PodLifetime]):
     serializer_class = LifetimeSerializer
     filterset_class = LifetimeFilters
     ordering = ("created_at", "id")
+    content_negotiation_class = AnyAccept
+    formats = FORMATS
 
     def get_queryset(self) -> QuerySet[PodLifetime]:
         """Return the pods of the caller's namespaces."""

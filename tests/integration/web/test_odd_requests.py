@@ -1,0 +1,181 @@
+"""Requests of no use to anybody: refused in words, and never a fault of ours."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import psycopg
+import pytest
+from django.db import OperationalError
+from django.test import Client
+from django.utils import timezone
+
+from ipuhub.models import WatchCheckpoint
+from tests.builders import jobhistory
+from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import at, pod
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from pytest_django.fixtures import SettingsWrapper
+
+
+def cursor(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 3000,
+        '["0001-01-01T00:00:00+23:59",1]',
+        '["2026-11-21T00:00:00Z",true]',
+        '["2026-11-21T00:00:00",1]',
+        '{"a":1,"b":2}',
+    ],
+)
+def test_a_forged_cursor_is_refused_in_words(admin: User, text: str) -> None:
+    answer = tool(admin).get(f"/api/v1/jobs?cursor={cursor(text)}")
+    assert answer.status_code == 400
+    assert "no cursor of this list" in answer.json()["detail"]
+    page = browser(admin).get(f"/jobs/?cursor={cursor(text)}")
+    assert page.status_code == 400
+    assert "no cursor of this list" in page.content.decode()
+
+
+@pytest.mark.parametrize("part", ["", "/pods", "/usage"])
+def test_a_uid_that_no_job_can_have_is_unknown(admin: User, part: str) -> None:
+    answer = tool(admin).get(f"/api/v1/jobs/a%00b{part}")
+    assert answer.status_code == 404
+    assert "no job with this UID" in answer.json()["detail"]
+    assert browser(admin).get("/jobs/a%00b/").status_code == 404
+
+
+LISTS = ["jobs", "partitions", "usage/lifetimes", "usage/gaps"]
+PAGES = ["/jobs/", "/partitions/", "/usage/pods/", "/usage/gaps/"]
+
+
+@pytest.mark.parametrize("address", [*(f"/api/v1/{name}" for name in LISTS), *PAGES])
+def test_a_range_that_ends_before_it_begins_is_refused(admin: User, address: str) -> None:
+    client = tool(admin) if "api" in address else browser(admin)
+    answer = client.get(f"{address}?since=2026-11-20&until=2026-11-01")
+    assert answer.status_code == 400
+    assert "until: the range ends before or when it begins." in answer.content.decode()
+    assert client.get(f"{address}?since=2026-11-20&until=2026-11-20").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["running", "estimated"])
+def test_neither_yes_nor_no_is_refused(admin: User, name: str) -> None:
+    pod("2026-11-20T00:00", "2026-11-20T01:00", estimated=True)
+    for client, address in (
+        (tool(admin), "/api/v1/usage/lifetimes"),
+        (browser(admin), "/usage/pods/"),
+    ):
+        answer = client.get(f"{address}?{name}=maybe")
+        assert answer.status_code == 400
+        assert "is neither true nor false." in answer.content.decode().replace("&#x27;", "'")
+    found = {
+        text: len(tool(admin).get(f"/api/v1/usage/lifetimes?{name}={text}").json()["results"])
+        for text in ("true", "false", "")
+    }
+    ended = {"true": 0, "false": 1, "": 1}
+    assert found == (ended if name == "running" else {"true": 1, "false": 0, "": 1})
+
+
+@pytest.mark.parametrize("name", [name for name in LISTS if name != "usage/lifetimes"])
+def test_a_form_that_a_list_does_not_have_is_refused(admin: User, name: str) -> None:
+    answer = tool(admin).get(f"/api/v1/{name}?format=csv")
+    assert answer.status_code == 400
+    assert answer.json()["detail"] == "format: 'csv' is none of json."
+    assert tool(admin).get(f"/api/v1/{name}?format=json").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["summary", "series", "lifetimes"])
+def test_a_tool_that_accepts_csv_only_gets_it(admin: User, name: str) -> None:
+    answer = tool(admin).get(f"/api/v1/usage/{name}?format=csv", headers={"Accept": "text/csv"})
+    assert (answer.status_code, answer["Content-Type"]) == (200, "text/csv")
+
+
+@pytest.mark.parametrize("address", ["/api/v1/jobs", "/api/v1/usage/summary", "/report/monthly"])
+def test_who_sends_no_token_is_told_how(db: None, address: str) -> None:
+    answer = Client().get(address)
+    assert answer.status_code == 401
+    assert "Authorization: Bearer <token>" in answer.json()["detail"]
+
+
+def fail(cause: Exception) -> None:
+    raise OperationalError(str(cause)) from cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "status"),
+    [
+        (psycopg.OperationalError("connection refused"), 503),
+        (psycopg.errors.AdminShutdown("terminating connection"), 503),
+        (psycopg.errors.QueryCanceled("statement timeout"), 500),
+    ],
+)
+def test_a_database_that_is_away_is_said_on_page_and_api(
+    admin: User, monkeypatch: pytest.MonkeyPatch, cause: Exception, status: int
+) -> None:
+    program, person = tool(admin), browser(admin)
+    monkeypatch.setattr("ipuhub.web.lists.read_page", lambda *_: fail(cause))
+    monkeypatch.setattr("ipuhub.api.paging.read_page", lambda *_: fail(cause))
+    for client in (program, person):
+        client.raise_request_exception = False
+    answer = program.get("/api/v1/jobs")
+    assert (answer.status_code, answer.json()["status"]) == (status, status)
+    assert ("database does not answer" in answer.json()["detail"]) == (status == 503)
+    page = person.get("/jobs/")
+    assert page.status_code == status
+    assert ("database does not answer" in page.content.decode()) == (status == 503)
+    part = person.get("/jobs/", headers={"HX-Request": "true"})
+    assert (part.status_code, part.content) == (status, b"")
+
+
+@pytest.mark.parametrize("zone", ["Asia/Taipei", "America/Los_Angeles"])
+def test_a_month_has_its_own_name_in_every_zone(
+    admin: User, settings: SettingsWrapper, zone: str
+) -> None:
+    settings.REPORT_ZONE = ZoneInfo(zone)
+    html = browser(admin).get("/usage/?month=2026-10").content.decode()
+    assert "Usage in October 2026" in html
+    assert "Report of October 2026" in html
+    assert f"Days and months of {zone}." in html
+
+
+@pytest.mark.parametrize("address", ["/usage/", "/usage/pods/"])
+def test_usage_that_nobody_records_any_more_says_its_age(
+    admin: User, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    now = at("2026-11-21T12:00")
+    monkeypatch.setattr(timezone, "now", lambda: now)
+    watch = WatchCheckpoint.objects.create(name="pods", position_at=now - dt.timedelta(seconds=30))
+    assert "has not heard from the cluster" not in browser(admin).get(address).content.decode()
+    watch.position_at = now - dt.timedelta(minutes=5)
+    watch.save()
+    html = browser(admin).get(address).content.decode()
+    assert "5m</time> ago" in html
+    assert "has not heard from the cluster" in html
+    past = browser(admin).get("/usage/?month=2026-10").content.decode()
+    assert "has not heard from the cluster" not in past
+
+
+def test_a_worker_that_was_stopped_after_its_launcher_is_no_failure(admin: User) -> None:
+    job = jobhistory.job(status="Completed")
+    life = {"phase": "Failed", "reason": "DeadlineExceeded", "exit_code": 143}
+    begin = job.created_at
+    times = {
+        "scheduled_at": begin,
+        "started_at": begin,
+        "finished_at": begin + dt.timedelta(seconds=60),
+    }
+    jobhistory.pod(job, "worker", **life, **times)
+    html = browser(admin).get(f"/jobs/{job.uid}/").content.decode()
+    assert "bar-worker" in html
+    assert "bar-failed" not in html
+    assert "ran until it was stopped" in html
+    assert "<code>DeadlineExceeded</code>" in html
