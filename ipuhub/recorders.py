@@ -17,7 +17,7 @@ from partitions.capacitypoll import CapacityPoll
 from partitions.recorder import Owner, PartitionRecorder, recorded_of, store_capacity
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from typing import TypeVar
 
@@ -39,6 +39,12 @@ class TrackerPlace:
     namespace: str
     name: str
     capacity_seconds: float = 10.0
+
+
+def owners_of(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str, Owner]:
+    """Whose the recorded ones among these jobs are, by UID."""
+    cursor.execute(_OWNERS, [list(jobs)])
+    return {uid: Owner(group, user) for uid, group, user in cursor.fetchall()}
 
 
 class JobsAndPartitions:
@@ -84,8 +90,7 @@ class JobsAndPartitions:
     ) -> dict[str, Owner]:
         """Whose the partitions of jobs are; a job without a record counts for its namespace."""
         owners = {uid: Owner(self.groups.group_of(namespace), "") for uid, namespace in jobs}
-        cursor.execute(_OWNERS, [list(owners)])
-        return owners | {uid: Owner(group, user) for uid, group, user in cursor.fetchall()}
+        return owners | owners_of(cursor, owners)
 
     async def _recorded_of(self, keys: Sequence[str]) -> list[str]:
         return await self._in_transaction(lambda cursor: recorded_of(cursor, keys))

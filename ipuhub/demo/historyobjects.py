@@ -13,7 +13,7 @@ from jobs.builders.launcher import build_launcher
 from jobs.builders.worker import build_worker
 from jobs.conditions import FINISHED, JobState, Reason, Verdict, plain_verdict, with_verdict
 from jobs.manifests import format_time
-from jobs.names import JobKey
+from jobs.names import ANNOTATION_CREATED_BY, JobKey
 from jobs.partitionview import Partition
 from jobs.spec import parse_spec
 from partitions.lifecycle import Phase
@@ -58,7 +58,7 @@ def deletion_of(past: PastJob, now: datetime) -> Manifest:
 
 def pods_of(past: PastJob) -> list[Manifest]:
     """Launcher and workers, as the operator builds them and the kubelet ended them."""
-    job = job_manifest(past.job)
+    job = _made(past)
     team = past.job.team
     key = JobKey(team.namespace, past.job.name, past.uid)
     context = BuildContext(key, job, parse_spec(job["spec"]), team.group, PodOptions())
@@ -183,8 +183,15 @@ def _ended_pod(
     return pod
 
 
-def _job(past: PastJob, status: Manifest) -> Manifest:
+def _made(past: PastJob) -> Manifest:
+    """The IPUJob as its user made it and the webhooks stamped it."""
     job = job_manifest(past.job)
+    job["metadata"]["annotations"][ANNOTATION_CREATED_BY] = past.job.user
+    return job
+
+
+def _job(past: PastJob, status: Manifest) -> Manifest:
+    job = _made(past)
     job["metadata"] |= {
         "uid": past.uid,
         "resourceVersion": "1",

@@ -12,15 +12,24 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from ipuhub.demo.samples import LABEL, TEAMS, Outcome, draw_job, job_manifest, namespace_manifest
-from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
-from ipuhub.kube.resources import NAMESPACES, Resource
+from ipuhub.demo.cluster import apply_manifest
+from ipuhub.demo.samples import (
+    LABEL,
+    TEAMS,
+    Outcome,
+    access_manifests,
+    draw_job,
+    job_manifest,
+    namespace_manifest,
+)
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.errors import ApiError, NotFound
+from ipuhub.kube.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipuhub.demo.samples import SampleJob
-    from ipuhub.kube.client import KubeClient
     from ipuhub.kube.types import Manifest
 
 IPUJOBS: Final = Resource("graphcore.ai", "v1alpha1", "ipujobs", "IPUJob")
@@ -44,19 +53,31 @@ class LoadOptions:
 
 @dataclass
 class DemoLoad:
-    """One stream of jobs. `counts` says what became of them: submitted, deleted."""
+    """One stream of jobs, each made by one of its team's people, whom `client` impersonates.
+
+    `counts` says what became of them: submitted, deleted.
+    """
 
     client: KubeClient
     options: LoadOptions
     clock: Callable[[], float] = time.monotonic
     counts: Counter[str] = field(default_factory=Counter)
     _dooms: dict[tuple[str, str], float] = field(default_factory=dict)
+    _people: dict[str, KubeClient] = field(default_factory=dict)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Submit jobs until `stop` is set, or `options.jobs` are submitted and have finished."""
         random = Random(self.options.seed)  # noqa: S311  # a repeatable stream, no secret
         await self._make_namespaces()
-        first = number = await self._first_free_number()
+        first = await self._first_free_number()
+        try:
+            await self._submit_jobs(stop, random, first)
+        finally:
+            for client in self._people.values():
+                await client.close()
+
+    async def _submit_jobs(self, stop: asyncio.Event, random: Random, first: int) -> None:
+        number = first
         while not stop.is_set():
             try:
                 alive = await self._tidy()
@@ -77,11 +98,8 @@ class DemoLoad:
 
     async def _make_namespaces(self) -> None:
         for team in TEAMS:
-            manifest = namespace_manifest(team)
-            try:
-                await self.client.create(NAMESPACES, manifest)
-            except AlreadyExists:
-                await self.client.patch(NAMESPACES, team.namespace, manifest)
+            for manifest in (namespace_manifest(team), *access_manifests(team)):
+                await apply_manifest(self.client, manifest)
 
     async def _first_free_number(self) -> int:
         """One more than the highest number in a name, so that a second run goes on."""
@@ -90,7 +108,7 @@ class DemoLoad:
         return max((int(text) for text in numbers if text.isdigit()), default=0) + 1
 
     async def _submit(self, job: SampleJob) -> None:
-        await self.client.create(IPUJOBS, job_manifest(job))
+        await self._client_of(job.user).create(IPUJOBS, job_manifest(job))
         self.counts["submitted"] += 1
         if job.outcome is Outcome.DELETED:
             self._dooms[job.team.namespace, job.name] = self.clock() + job.seconds / 2
@@ -101,6 +119,11 @@ class DemoLoad:
             seconds=round(job.seconds),
             outcome=str(job.outcome),
         )
+
+    def _client_of(self, user: str) -> KubeClient:
+        if user not in self._people:
+            self._people[user] = KubeClient(self.client.config.acting_as(user))
+        return self._people[user]
 
     async def _tidy(self) -> int:
         """Delete what is due and the oldest finished jobs; return how many are unfinished."""

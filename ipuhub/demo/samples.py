@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 LABEL: Final = "ipuhub.io/sample"
 """Marks what is a sample: on namespaces, jobs and pods."""
 API_VERSION: Final = "graphcore.ai/v1alpha1"
+_RBAC: Final = "rbac.authorization.k8s.io"
 
 
 class Outcome(StrEnum):
@@ -87,6 +88,19 @@ def namespace_manifest(team: Team) -> dict[str, Any]:
         "kind": "Namespace",
         "metadata": {"name": team.namespace, "labels": labels},
     }
+
+
+def access_manifests(team: Team) -> list[dict[str, Any]]:
+    """Return what lets the team's people make jobs in its namespace."""
+    metadata = {"name": "sample-users", "namespace": team.namespace, "labels": {LABEL: "true"}}
+    rule = {"apiGroups": ["graphcore.ai"], "resources": ["ipujobs"], "verbs": ["create"]}
+    head = {"apiVersion": f"{_RBAC}/v1", "metadata": metadata}
+    subjects = [{"apiGroup": _RBAC, "kind": "User", "name": user} for user in team.users]
+    reference = {"apiGroup": _RBAC, "kind": "Role", "name": "sample-users"}
+    return [
+        head | {"kind": "Role", "rules": [rule]},
+        head | {"kind": "RoleBinding", "roleRef": reference, "subjects": subjects},
+    ]
 
 
 def job_manifest(job: SampleJob) -> dict[str, Any]:

@@ -34,8 +34,8 @@ class Trust:
 class ClusterConfig:
     """One cluster and one identity. Made by `load_config`, or by hand in tests.
 
-    `server` is the base URL; `namespace` the one used where a command gives none. Usable from
-    several threads and event loops.
+    `server` is the base URL; `namespace` the one used where a command gives none; `acts_as` a user
+    to impersonate. Usable from several threads and event loops.
     """
 
     def __init__(
@@ -45,14 +45,22 @@ class ClusterConfig:
         *,
         trust: Trust | None = None,
         source: CredentialSource | None = None,
+        acts_as: str = "",
     ) -> None:
         self.server = server.rstrip("/")
         self.namespace = namespace
         self.trust = trust or Trust()
+        self.acts_as = acts_as
         self._source: CredentialSource = source or StaticCredentials(Credentials())
         self._credentials: Credentials | None = None
         self._context: ssl.SSLContext | None = None
         self._lock = threading.Lock()
+
+    def acting_as(self, user: str) -> ClusterConfig:
+        """The same, impersonating `user`: the identity needs the right to (`impersonate`)."""
+        return ClusterConfig(
+            self.server, self.namespace, trust=self.trust, source=self._source, acts_as=user
+        )
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """TLS settings with the client certificate, None for plain http; one object for ever.
@@ -91,7 +99,8 @@ class ClusterConfig:
 
     def _header(self) -> Mapping[str, str]:
         authorization = self._credentials.authorization if self._credentials else ""
-        return {"Authorization": authorization} if authorization else {}
+        headers = {"Authorization": authorization} if authorization else {}
+        return headers | ({"Impersonate-User": self.acts_as} if self.acts_as else {})
 
     def _renew(self) -> None:
         with self._lock:

@@ -47,6 +47,7 @@ def read_kubeconfig(paths: str, context: str) -> ClusterConfig:
             entry.get("namespace") or "default",
             trust=_trust_of(cluster.value, cluster.folder),
             source=_source_of(user.value, user.folder, cluster.value),
+            acts_as=str(user.value.get("as") or ""),
         )
     except (OSError, UnicodeDecodeError, AttributeError, TypeError) as error:
         # The last two: an entry that is a list or a number where text belongs.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from ipuhub.demo.samples import TEAMS
 from tests.e2e.running_demo import EXAMPLES, eventually
 
 if TYPE_CHECKING:
@@ -98,6 +99,17 @@ def test_who_made_a_job_is_written_down_whatever_he_claims(
     demo.kubectl(*renamed, "-n", NAMESPACE)
     metadata = demo.job("hers", NAMESPACE)["metadata"]
     assert metadata["annotations"]["ipuhub.io/created-by"] == researcher
+
+
+def test_the_sample_jobs_are_made_by_their_teams_people(demo: RunningDemo) -> None:
+    brisk = ("--jobs=3", "--pause=0.2", "--shortest=1", "--longest=2")
+    demo.manage("run_demo_load", "--kubeconfig", str(demo.kubeconfig), *brisk)
+    found = json.loads(demo.kubectl("get", "ipujobs", "-A", "-o", "json"))["items"]
+    people = {team.namespace: team.users for team in TEAMS}
+    assert found
+    for job in found:
+        author = job["metadata"]["annotations"]["ipuhub.io/created-by"]
+        assert author in people[job["metadata"]["namespace"]]
 
 
 def test_a_job_with_instances_scales_and_another_says_what_to_write(demo: RunningDemo) -> None:

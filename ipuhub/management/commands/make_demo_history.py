@@ -13,11 +13,13 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 from django.utils import timezone
 
+from ipuhub.authors import AuthorTrust
 from ipuhub.database import database_settings
 from ipuhub.demo.history import HistoryError, HistoryWriter, Recorders, clear, longest_ended
 from ipuhub.demo.historyplan import CLUSTER, first_of_month_before
 from ipuhub.demo.postgres import EmbeddedPostgres
 from ipuhub.demo.samples import TEAMS
+from ipuhub.recorders import owners_of
 from ipuhub.recording.store import connection_arguments
 from jobs.recorder import JobRecorder
 from partitions.recorder import Owner, PartitionRecorder
@@ -76,13 +78,15 @@ def use_database(url: str) -> Mapping[str, Any]:
 
 def sample_recorders() -> Recorders:
     """The prober's recorders, knowing the sample namespaces' groups."""
+    authors = AuthorTrust(is_on=True)
 
-    def owners(_: Any, jobs: Sequence[tuple[str, str]]) -> dict[str, Owner]:
-        return {uid: Owner(_GROUPS[namespace], "") for uid, namespace in jobs}
+    def owners(cursor: Any, jobs: Sequence[tuple[str, str]]) -> dict[str, Owner]:
+        found = {uid: Owner(_GROUPS[namespace], "") for uid, namespace in jobs}
+        return found | owners_of(cursor, found)
 
     return Recorders(
-        pods=PodRecorder(),
-        jobs=JobRecorder(_GROUPS.__getitem__),
+        pods=PodRecorder(authors=authors),
+        jobs=JobRecorder(_GROUPS.__getitem__, authors),
         partitions=PartitionRecorder(settings.NAMESPACE, settings.TRACKER_CONFIGMAP, owners),
     )
 

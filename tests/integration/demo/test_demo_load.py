@@ -27,7 +27,7 @@ BRISK = LoadOptions(pause_seconds=0.01, alive=3, kept=2, shortest_seconds=5, lon
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[KubeClient]:
-    cluster = DevCluster(tmp_path / "cluster")
+    cluster = DevCluster(tmp_path / "cluster", authorization="rbac")
     await cluster.start()
     async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
         await apply_file(client, CRD_FILE)

@@ -46,6 +46,13 @@ async def test_a_kubeconfigs_user_is_who_the_server_sees(
     assert await authorization_sent(api, kubeconfig) == want_header
 
 
+async def test_a_kubeconfigs_user_may_act_as_another_one(api: ScriptedApi, tmp_path: Path) -> None:
+    user = {"token": "abc", "as": "ada"}
+    kubeconfig = write_kubeconfig(tmp_path / "config", {"server": api.url}, user)
+    assert await authorization_sent(api, kubeconfig) == "Bearer abc"
+    assert api.seen[-1].headers["Impersonate-User"] == "ada"
+
+
 async def test_a_token_file_is_found_beside_the_kubeconfig_and_read_again_when_replaced(
     api: ScriptedApi, tmp_path: Path
 ) -> None:
