@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from prometheus_client import (
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from ipuhub.leading import Leadership
     from ipuhub.metrictable import Metric
 
-    Values = Mapping[tuple[str, ...], float]
+    Values = Mapping[Any, float]  # by tuples of label values
 
 log = structlog.get_logger(__name__)
-disable_created_metrics()  # a second series for each one, that nobody asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each one, that nobody asks for
 
 
 class Meters:

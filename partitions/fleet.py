@@ -88,6 +88,7 @@ class Fleet:
 
     `connect` opens an address, `read_list` gives the list as text (raises OSError), `has_node`
     says whether some node carries "label=value", `clock` is in seconds and never goes back.
+    `last_views`: what `run` saw a few seconds ago.
     """
 
     def __init__(  # the outside world it stands between
@@ -99,6 +100,7 @@ class Fleet:
         options: FleetOptions,
         defaults: PartitionSettings = _NO_SETTINGS,
     ) -> None:
+        self.last_views: tuple[ControllerView, ...] = ()
         self._connect = connect
         self._read_list = read_list
         self._has_node = has_node
@@ -177,7 +179,7 @@ class Fleet:
         """Watch the list, and find controllers again that were away; until cancelled."""
         while True:
             self.reload()
-            await self.views()
+            self.last_views = tuple(await self.views())
             await asyncio.sleep(self._options.watch_seconds)
 
     async def close(self) -> None:

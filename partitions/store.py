@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -13,6 +14,7 @@ from ipuhub.chance import jitter
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from ipuhub.kube.resources import CONFIG_MAPS
 from partitions.errors import TrackerUnavailable
+from partitions.measures import KEEPS_NOTHING
 from partitions.tracker import Draft, Shard, Tracker
 
 if TYPE_CHECKING:
@@ -80,10 +82,12 @@ class TrackerStore:
 
     `run` loads and then writes, until it is cancelled; everybody else reads `tracker` and hands
     changes to `write`. A change is a pure function: it is called again when somebody else has
-    changed the tracker meanwhile, or when the fate of a patch is unknown.
+    changed the tracker meanwhile, or when the fate of a patch is unknown. `measures` hears of
+    each write.
     """
 
     def __init__(self, client: ConfigMaps, options: StoreOptions) -> None:
+        self.measures = KEEPS_NOTHING
         self._client = client
         self._options = options
         self._tracker: Tracker | None = None
@@ -155,10 +159,11 @@ class TrackerStore:
             batch = self._queue = [one for one in self._queue if not one.done.done()]
             outcomes, draft = _plan(self.tracker, tuple(batch))
             try:
-                await self._send(draft)
+                await self._send(draft, len(batch))
             except (Conflict, AlreadyExists) as error:
                 # Somebody else writes, or removed a ConfigMap: look, then decide anew.
                 log.info("tracker changed by someone else", what=error.message)
+                self.measures.conflicted()
                 self._stale = True
                 continue
             self._queue = [one for one in self._queue if one not in outcomes]
@@ -166,19 +171,23 @@ class TrackerStore:
             if not self._queue and not self._stale:
                 return
 
-    async def _send(self, draft: Draft) -> None:
+    async def _send(self, draft: Draft, changes: int) -> None:
         patches = draft.patches()
         shards = dict(self.tracker.shards)
         deleted = {name for name, shard in shards.items() if not shard.resource_version}
         if not patches and not deleted:
             return
+        began, before = time.perf_counter(), self.tracker
         for name in [*patches, *sorted(deleted - patches.keys())]:
             shard = shards.get(name) or Shard(name, "")
-            changes = patches.get(name, {})
-            answer = await self._send_one(shard, changes)
+            patch = patches.get(name, {})
+            answer = await self._send_one(shard, patch)
             version = answer["metadata"]["resourceVersion"]
-            shards[name] = shard.with_changes(changes, version)
+            shards[name] = shard.with_changes(patch, version)
         self._tracker = draft.committed(shards)
+        self.measures.written(changes, time.perf_counter() - began)
+        for key in (key for patch in patches.values() for key in patch):
+            self.measures.changed(before.entries.get(key), self._tracker.entries.get(key))
 
     async def _send_one(self, shard: Shard, changes: dict[str, str | None]) -> Manifest:
         where = self._options.namespace

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,13 +26,16 @@ from jobs.webhooks.review import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from pathlib import Path
 
+    from jobs.webhooks.metrics import WebhookMeasures
     from jobs.webhooks.review import Review
 
 log = structlog.get_logger(__name__)
 MUTATE_PATH: Final = "/mutate-ipujob"
 VALIDATE_PATH: Final = "/validate-ipujob"
+_NAMES: Final = {MUTATE_PATH: "mutate", VALIDATE_PATH: "validate"}
 _MOST_BYTES: Final = 8 * 2**20  # two objects of the API server's 3 MiB, and what is around them
 
 
@@ -43,7 +47,7 @@ class WebhookRules:
     template_schema: Mapping[str, Any] = field(default_factory=dict)
 
 
-def build_app(rules: WebhookRules) -> web.Application:
+def build_app(rules: WebhookRules, measures: WebhookMeasures | None = None) -> web.Application:
     """The two webhooks; every answer is an AdmissionReview, also to nonsense."""
 
     async def handle(request: web.Request) -> web.Response:
@@ -51,7 +55,12 @@ def build_app(rules: WebhookRules) -> web.Application:
             data = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return web.json_response(unreadable(f"the body exceeds {_MOST_BYTES} bytes"))
-        return web.json_response(respond(request.path, data, rules))
+        began = time.perf_counter()
+        operation, answer = _respond(request.path, data, rules)
+        if measures is not None:
+            took = time.perf_counter() - began
+            measures.answered(_NAMES[request.path], operation, answer, took)
+        return web.json_response(answer)
 
     app = web.Application(client_max_size=_MOST_BYTES)
     app.add_routes([web.post(path, handle) for path in (MUTATE_PATH, VALIDATE_PATH)])
@@ -60,13 +69,19 @@ def build_app(rules: WebhookRules) -> web.Application:
 
 def respond(path: str, data: bytes, rules: WebhookRules) -> dict[str, Any]:
     """The AdmissionReview that answers the body `data` at `path`."""
+    return _respond(path, data, rules)[1]
+
+
+def _respond(path: str, data: bytes, rules: WebhookRules) -> tuple[str, dict[str, Any]]:
+    """The operation that was asked about (empty: not readable), and the answer."""
     try:
         review = read_review(json.loads(data))
     except BadReviewError as error:
-        return unreadable(str(error))
+        return "", unreadable(str(error))
     except (ValueError, RecursionError):
-        return unreadable("the body is no JSON")
-    return _mutate(review) if path == MUTATE_PATH else _validate(review, rules)
+        return "", unreadable("the body is no JSON")
+    answer = _mutate(review) if path == MUTATE_PATH else _validate(review, rules)
+    return review.operation, answer
 
 
 def _mutate(review: Review) -> dict[str, Any]:
@@ -115,6 +130,12 @@ class Certificate:
     def _stamps(self) -> tuple[tuple[int, int], ...]:
         stats = [path.stat() for path in self._files]
         return tuple((stat.st_mtime_ns, stat.st_ino) for stat in stats)
+
+    def ends_at(self) -> datetime:
+        """When the certificate in use ends, by its file. Raises OSError and ValueError."""
+        from cryptography.x509 import load_pem_x509_certificate  # seldom, and slow to load
+
+        return load_pem_x509_certificate(self._files[0].read_bytes()).not_valid_after_utc
 
     def refresh(self) -> bool:
         """Take up changed files; says whether new ones are in use now."""

@@ -17,7 +17,9 @@ from partitions.proxy.problems import answer_problems, unavailable
 from partitions.records import record_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from aiohttp.typedefs import Middleware
 
     from ipuhub.health import Health
     from partitions.fleet import Fleet
@@ -48,11 +50,13 @@ class Parts:
     standby: Callable[[], str] = lambda: ""
 
 
-def build_app(parts: Parts) -> web.Application:
+def build_app(
+    parts: Parts, more: Iterable[web.RouteDef] = (), around: Iterable[Middleware] = ()
+) -> web.Application:
     """The proxy as an aiohttp application; `/stats`, `/query` and `/health` need no token.
 
     A replica that stands by answers for itself only: what it would say of partitions is not
-    what the leader knows.
+    what the leader knows. `more` are pages beside ours, `around` sees every request and answer.
     """
 
     @web.middleware
@@ -62,7 +66,7 @@ def build_app(parts: Parts) -> web.Application:
             raise unavailable(why)
         return await handler(request)
 
-    middlewares = (answer_problems, refuse_on_standby)
+    middlewares = (*around, answer_problems, refuse_on_standby)
     app = web.Application(middlewares=middlewares, client_max_size=bodies.MAX_BODY_BYTES)
     routes = Routes(parts)
     app.add_routes(
@@ -78,6 +82,7 @@ def build_app(parts: Parts) -> web.Application:
             web.delete(_HOLDER, routes.release),
             web.post(_HOLDER + "/reset", routes.reset),
             *parts.health.routes(),
+            *more,
         ]
     )
     return app

@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
+from ipuhub import metrics, metrictable
 from ipuhub.health import Health
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.cache import Informer
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.resources import NODES
 from ipuhub.leading import Leadership
+from ipuhub.metricspage import Guard, metrics_route
 from partitions.controllers import PartitionSettings, parse_controllers
 from partitions.fleet import Fleet, FleetOptions
+from partitions.metrictable import PROXY
 from partitions.proxy.access import AUDIENCE, Access
 from partitions.proxy.app import Parts, build_app
+from partitions.proxy.metrics import ProxyMeasures, count_requests, tell_proxy
 from partitions.service import PartitionService, ServiceOptions
 from partitions.store import StoreOptions, TrackerStore
 from partitions.sweep import Sweep, SweepOptions
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from ipuhub.kube.cluster import ClusterConfig
     from ipuhub.kube.types import Manifest
     from ipuhub.leading import LeadershipOptions
+    from ipuhub.metrics import Meters
 
 log = structlog.get_logger(__name__)
 
@@ -50,12 +55,14 @@ class ListenError(Exception):
 class ProxyOptions:
     """Everything that can be set; `controllers_path` goes before `controllers`.
 
-    Without `election` this is the only replica.
+    Without `election` this is the only replica. `metrics_token` may read /metrics, as may who is
+    allowed to by the API server.
     """
 
     cluster: ClusterConfig
     namespace: str
     election: LeadershipOptions | None = None
+    metrics_token: str = ""
     host: str = "127.0.0.1"
     port: int = 8080
     tracker: str = "ipu-partitions-tracker"
@@ -114,10 +121,21 @@ class ProxyProcess:
         )
         self.service = PartitionService(self.store, self.fleet, _utc_now, options.service)
         self.sweep = Sweep(self.store, self.fleet, self.service, _utc_now, options.sweep)
+        self.meters = self._make_meters()
         self.health.ask("leader election", self._leadership_problem)
         self.health.ask("API server", self._tracker_problem)
         self.health.ask("nodes", lambda: self.nodes.problem)
         self.health.ask("V-IPU controllers", lambda: self.fleet.problem)
+
+    def _make_meters(self) -> Meters:
+        common = (metrictable.WITH_LEASE, metrictable.WITH_API, metrictable.WITH_WATCHES)
+        meters = metrics.of_process(*common, PROXY, health=self.health)
+        metrics.tell_leadership(meters, self.leadership)
+        metrics.tell_calls(meters, self.client)
+        metrics.tell_watches(meters, {"nodes": self.nodes.informer})
+        tell_proxy(meters, self.store, self.fleet, self.sweep)
+        self.store.measures = ProxyMeasures(meters)
+        return meters
 
     def start(self) -> None:
         """Start the loops that keep the proxy's picture of the world fresh."""
@@ -148,9 +166,11 @@ class ProxyProcess:
         access = Access(Reviewer(self.client, AUDIENCE))
         working = (self.store, self.fleet, self.service, self.sweep)
         parts = Parts(*working, access, self.health, lambda: self.leadership.standby)
-        runner = web.AppRunner(
-            build_app(parts), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
-        )
+        reviewer = Reviewer(self.client, audience="")
+        guard = Guard(self.options.metrics_token, lambda: reviewer)
+        page = metrics_route(self.meters, guard)
+        app = build_app(parts, [page], [count_requests(self.meters)])
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         try:
             try:

@@ -13,10 +13,14 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import logs
 from ipuhub.health import Health
-from ipuhub.processes import until_stopped
+from ipuhub.metrics import of_process
+from ipuhub.metricspage import metrics_route
+from ipuhub.processes import lonely_metrics_guard, until_stopped
 from jobs.crd.document import template_schema
 from jobs.management.commands.run_operator import serve_health
+from jobs.metrictable import WEBHOOKS
 from jobs.webhooks.judging import Privileges
+from jobs.webhooks.metrics import WebhookMeasures, tell_certificate
 from jobs.webhooks.server import Certificate, WebhookRules, build_app
 
 RELOAD_SECONDS = 5.0
@@ -36,9 +40,14 @@ async def run_webhooks() -> None:
     certificate = open_certificate()
     health = Health()
     health.ask("certificate", lambda: certificate.problem)
+    meters = of_process(WEBHOOKS, health=health)
+    tell_certificate(meters, certificate)
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback((await serve_health(health)).cleanup)
-        runner = web.AppRunner(build_app(webhook_rules()), access_log=None)
+        guard = await stack.enter_async_context(lonely_metrics_guard("ipuhub-webhooks"))
+        page = metrics_route(meters, guard)
+        stack.push_async_callback((await serve_health(health, page)).cleanup)
+        app = build_app(webhook_rules(), WebhookMeasures(meters))
+        runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         host, port = settings.WEBHOOK_HOST, settings.WEBHOOK_PORT

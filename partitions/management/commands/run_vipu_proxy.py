@@ -47,6 +47,7 @@ def _options(host: str, port: int) -> ProxyOptions:
         cluster=load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT),
         namespace=settings.NAMESPACE,
         election=processes.leadership_options("ipuhub-proxy"),
+        metrics_token=settings.METRICS_TOKEN,
         host=host,
         port=port,
         tracker=settings.TRACKER_CONFIGMAP,
