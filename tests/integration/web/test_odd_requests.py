@@ -147,13 +147,18 @@ def test_a_month_has_its_own_name_in_every_zone(
     assert f"Days and months of {zone}." in html
 
 
-@pytest.mark.parametrize("address", ["/usage/", "/usage/pods/"])
-def test_usage_that_nobody_records_any_more_says_its_age(
-    admin: User, monkeypatch: pytest.MonkeyPatch, address: str
+@pytest.mark.parametrize(
+    ("address", "watch_name"),
+    [("/usage/", "pods"), ("/usage/pods/", "pods"), ("/partitions/", "tracker")],
+)
+def test_what_nobody_records_any_more_says_its_age(
+    admin: User, monkeypatch: pytest.MonkeyPatch, address: str, watch_name: str
 ) -> None:
     now = at("2026-11-21T12:00")
     monkeypatch.setattr(timezone, "now", lambda: now)
-    watch = WatchCheckpoint.objects.create(name="pods", position_at=now - dt.timedelta(seconds=30))
+    watch = WatchCheckpoint.objects.create(
+        name=watch_name, position_at=now - dt.timedelta(seconds=30)
+    )
     assert "has not heard from the cluster" not in browser(admin).get(address).content.decode()
     watch.position_at = now - dt.timedelta(minutes=5)
     watch.save()
