@@ -14,6 +14,7 @@ from jobs.conditions import ConditionType as Condition
 from jobs.conditions import JobState, Reason, Verdict, default_message, plain_verdict
 from jobs.instancerecord import end_reason, records_of
 from jobs.logtail import clean_tail, longest_tail
+from jobs.partitionview import Phase
 from jobs.policies import deadline, session
 from jobs.policies.outcome import end_of
 from jobs.policies.restart import restart_after
@@ -77,8 +78,27 @@ def released(observed: Observed, wanted: int) -> Records:
     return {
         record.index: record.next_attempt(JobState.SUSPENDED)
         for record in records_of(observed.status())
-        if record.index >= wanted and record.state != JobState.SUSPENDED
+        if record.index >= wanted
+        and (record.state != JobState.SUSPENDED or _holds_current(observed, record))
     }
+
+
+def suspended_again(observed: Observed) -> Records:
+    """Instances that hold something of the attempt that was to begin when they are resumed: they
+    have been resumed and suspended in one breath. The next attempt must not find it."""
+    return {
+        record.index: record.next_attempt(JobState.SUSPENDED)
+        for record in records_of(observed.status())
+        if not record.is_settled and _holds_current(observed, record)
+    }
+
+
+def _holds_current(observed: Observed, record: InstanceRecord) -> bool:
+    partition = observed.partitions.get(record.index)
+    held = partition is not None and partition.phase != Phase.RELEASED
+    attempts = [pod.attempt for pod in observed.pods if pod.instance == record.index]
+    attempts += [partition.attempt] if held and partition is not None else []
+    return any(attempt >= record.attempt for attempt in attempts)
 
 
 def suspended(instances: Iterable[Instance]) -> Records:

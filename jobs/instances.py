@@ -72,6 +72,12 @@ class Instance:
         )
 
     @property
+    def outdated(self) -> tuple[PodView, ...]:
+        """Pods of earlier attempts. One of a later attempt says that our copy of the job is late:
+        who knows of that attempt looks after it."""
+        return tuple(pod for pod in self.strays if pod.attempt < self.attempt)
+
+    @property
     def may_be_used(self) -> bool:
         """A pod of any attempt might still use the partition."""
         return any(not pod.is_terminal for pod in (*self.pods, *self.strays))

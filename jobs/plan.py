@@ -20,13 +20,13 @@ from jobs.instances import instances_of
 from jobs.manifests import is_being_deleted, metadata
 from jobs.names import FINALIZER
 from jobs.policies import deadline, name_conflict, session
-from jobs.policies.cleanup import delete_pod
 from jobs.policies.partitioning import ask_again_after, release_again_after, reservations
 from jobs.policies.startup import waiting_verdict
 from jobs.spec import parse_spec
 from jobs.status import next_status, status_patch, waiting_status, with_status
 from jobs.validation import problems
 from jobs.waydown import (
+    end_pods,
     plan_deletion,
     plan_finished,
     plan_suspended,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from jobs.instances import Instance
     from jobs.observed import Observed
+    from jobs.podview import PodView
     from jobs.spec import JobSpec
 
 
@@ -67,12 +68,18 @@ def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
     records |= decision.released(observed, parsed.instances)
     if records or all(instance.is_settled for instance in instances):
         return _plan_decision(observed, instances, records, now)
-    if parsed.is_suspended and observed.state() is JobState.SUSPENDED:
-        return plan_suspended(observed, now)
     if parsed.is_suspended:
-        verdict = plain_verdict(JobState.SUSPENDED, observed.key.path)
-        return _written(observed, verdict, instances, decision.suspended(instances), now)
+        return _plan_suspension(observed, instances, now)
     return _plan_way_up(observed, parsed, instances, now)
+
+
+def _plan_suspension(observed: Observed, instances: tuple[Instance, ...], now: datetime) -> Plan:
+    is_new = observed.state() is not JobState.SUSPENDED
+    records = decision.suspended(instances) if is_new else decision.suspended_again(observed)
+    if not is_new and not records:
+        return plan_suspended(observed, now)
+    verdict = plain_verdict(JobState.SUSPENDED, observed.key.path)
+    return _written(observed, verdict, instances, records, now)
 
 
 def _plan_decision(
@@ -118,7 +125,7 @@ def _plan_way_up(
         return planned.requeued(name_conflict.LOOK_AGAIN_SECONDS)
     steps = [
         *surplus_steps(observed, spec.instances, now),
-        _unwanted_pods_step(instances),
+        *end_pods(_unwanted_pods(instances)),
     ]
     if not observed.is_namespace_ending:
         steps = [
@@ -181,18 +188,13 @@ def _finalizer_step(observed: Observed) -> Step:
     return Step("finalizer", missing)
 
 
-def _unwanted_pods_step(instances: tuple[Instance, ...]) -> Step:
+def _unwanted_pods(instances: tuple[Instance, ...]) -> Iterator[PodView]:
     """Pods of another attempt, and lost ones of an attempt that has not started: they are made
     again once they are gone."""
-    actions = []
     for instance in instances:
-        lost = (
-            ()
-            if instance.has_started
-            else tuple(pod for pod in instance.pods if pod.is_terminal and pod.is_lost)
-        )
-        actions += [delete_pod(pod) for pod in (*instance.strays, *lost) if not pod.is_deleting]
-    return Step("unwanted pods", tuple(actions))
+        yield from instance.outdated
+        if not instance.has_started:
+            yield from (pod for pod in instance.pods if pod.is_terminal and pod.is_lost)
 
 
 def _partitions_step(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.actions import DeleteJob, Event, Plan, SetFinalizers, Step
-from jobs.instancerecord import records_of
+from jobs.instancerecord import record_of, records_of
 from jobs.manifests import metadata, parse_time
 from jobs.names import FINALIZER, ROLE_LAUNCHER
 from jobs.partitionview import Phase
@@ -23,10 +23,11 @@ from jobs.status import coalescing_seconds, live_fields, status_patch, with_stat
 from jobs.validation import problems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
     from datetime import datetime
 
     from jobs.observed import Observed
+    from jobs.partitionview import Partition
     from jobs.podview import PodView
 
 EXPLAIN_DELETION_SECONDS = 10.0
@@ -64,10 +65,13 @@ def plan_finished(observed: Observed, now: datetime) -> Plan:
     left = ttl.seconds_left(observed, now)
     if left is not None and left <= 0:
         return Plan((Step("time to live is over", (DeleteJob(),)),))
-    actions = clean_up(observed.pods, str(spec.get("cleanPodPolicy") or "None"))
-    steps = [Step("clean up", actions)]
+    policy = str(spec.get("cleanPodPolicy") or "None")
+    steps = [
+        Step(f"clean up {role}", clean_up(pods, policy))
+        for role, pods in launchers_first(observed.pods)
+    ]
     if all(pod.is_terminal for pod in observed.pods) and not spec.get("keepPartition"):
-        steps.append(_release_held(observed, now))
+        steps.append(_release_held(observed, now, known_instances(observed, 0)))
     status = observed.status() | live_fields(observed, finished=True)
     planned = with_status(observed, status, now, tuple(step for step in steps if step.actions))
     return planned.requeued(release_again_after(observed, now)).requeued(left)
@@ -76,10 +80,14 @@ def plan_finished(observed: Observed, now: datetime) -> Plan:
 def plan_suspended(observed: Observed, now: datetime) -> Plan:
     """A suspended job holds nothing; pods of an instance that has ended for good stay."""
     settled = {record.index for record in records_of(observed.status()) if record.is_settled}
-    going = [pod for pod in observed.pods if pod.instance not in settled or not pod.is_terminal]
-    steps = [*_end_pods(going)]
+    going = [
+        pod
+        for pod in observed.pods
+        if (not pod.is_terminal if pod.instance in settled else _is_past(observed, pod))
+    ]
+    steps = [*end_pods(going)]
     if all(pod.is_terminal for pod in observed.pods):
-        steps.append(_release_held(observed, now))
+        steps.append(_release_held(observed, now, settled))
     status = observed.status() | live_fields(observed, finished=False)
     planned = with_status(observed, status, now, tuple(step for step in steps if step.actions))
     return planned.requeued(release_again_after(observed, now))
@@ -89,35 +97,60 @@ def surplus_steps(observed: Observed, wanted: int, now: datetime) -> tuple[Step,
     """Ends what instances hold that are not wanted any more, the highest first."""
     surplus = [pod for pod in observed.pods if pod.instance >= wanted]
     surplus.sort(key=lambda pod: -pod.instance)
+    past = [pod for pod in surplus if _is_past(observed, pod)]
     held = [index for index in sorted(observed.partitions, reverse=True) if index >= wanted]
     free = [
         index
         for index in held
         if not was_released(observed, index)
+        and _is_past(observed, observed.partitions[index])
         and all(pod.is_terminal for pod in surplus if pod.instance == index)
     ]
-    return (*_end_pods(surplus), Step("release surplus", releases(observed, free, now)))
+    return (*end_pods(past), Step("release surplus", releases(observed, free, now)))
 
 
-def _release_held(observed: Observed, now: datetime) -> Step:
-    held = (index for index in known_instances(observed, 0) if not was_released(observed, index))
+def _is_past(observed: Observed, thing: PodView | Partition) -> bool:
+    """Whether a pod or partition belongs to an attempt that is over. What belongs to a later one
+    than our copy of the job knows of is somebody's who knows more: the copy is late."""
+    return thing.attempt < record_of(observed.status(), thing.instance).attempt
+
+
+def _release_held(observed: Observed, now: datetime, settled: Container[int] = ()) -> Step:
+    """Of a suspended job; `settled` instances keep their last attempt."""
+    held = (
+        index
+        for index in known_instances(observed, 0)
+        if not was_released(observed, index)
+        and (
+            index in settled
+            or index not in observed.partitions
+            or _is_past(observed, observed.partitions[index])
+        )
+    )
     return Step("release", releases(observed, held, now))
 
 
-def _end_pods(pods: Iterable[PodView]) -> tuple[Step, Step]:
-    left = [pod for pod in pods if not pod.is_deleting]
-    launchers = [pod for pod in left if pod.role == ROLE_LAUNCHER]
-    others = [pod for pod in left if pod.role != ROLE_LAUNCHER]
+def end_pods(pods: Iterable[PodView]) -> tuple[Step, ...]:
+    """Delete pods: a launcher before the workers that its command still talks to."""
+    return tuple(
+        Step(f"end {role}", tuple(delete_pod(pod) for pod in some if not pod.is_deleting))
+        for role, some in launchers_first(pods)
+    )
+
+
+def launchers_first(pods: Iterable[PodView]) -> tuple[tuple[str, list[PodView]], ...]:
+    """The pods by role, in the order in which they are to end."""
+    found = list(pods)
     return (
-        Step("end launcher", tuple(delete_pod(pod) for pod in launchers)),
-        Step("end workers", tuple(delete_pod(pod) for pod in others)),
+        ("launcher", [pod for pod in found if pod.role == ROLE_LAUNCHER]),
+        ("workers", [pod for pod in found if pod.role != ROLE_LAUNCHER]),
     )
 
 
 def _free(observed: Observed, indexes: tuple[int, ...], now: datetime) -> Plan:
     """Steps down: delete pods and whatever the garbage collector will not; release partitions
     once no pod of the job can use them."""
-    steps = [*_end_pods(observed.pods)]
+    steps = [*end_pods(observed.pods)]
     if all(pod.is_terminal for pod in observed.pods):
         steps.append(Step("release", releases(observed, indexes, now)))
     steps.append(Step("orphans", name_conflict.orphans(observed)))

@@ -22,8 +22,8 @@ SEEDS = 40 if LONG else 6
 async def test_two_operators_do_not_tread_on_each_other(story: Story) -> None:
     for seed in range(SEEDS):
         chance = random.Random(f"{story.name} {seed}")
-        late = chance.choice([0.0, 4.0, 14.0, 40.0])
+        late = {name: chance.choice([0.0, 4.0, 14.0, 40.0]) for name in ("ipujobs", "pods")}
         past = chance.choice([0.0, 0.0, 10.0])
-        feed = Feed(lag=lambda _plural, _now, late=late: late, from_past=past)
+        feed = Feed(lag=lambda plural, _now, late=late: late.get(plural, 0.0), from_past=past)
         rival = Rival(chance.choice([0.0, 4.0, 8.0, 14.0, 30.0]), feed)
         await told(story, Faults(rival=rival, turns=lambda chance=chance: chance.randrange(4)))

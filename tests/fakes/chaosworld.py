@@ -143,6 +143,7 @@ class ChaosWorld:
         self.partitions = WatchfulPartitions(self.kube, ipus=ipus)
         self.events = Events()
         self.invariants = Invariants(self.kube, self.partitions)
+        self.invariants.is_orderly = not (self.faults.mischief or self.faults.rival)
         self.writes = 0
         self.steps = 0
         self._starts_at: datetime | None = None

@@ -17,7 +17,8 @@ FINISHED = {"Completed", "Failed"}
 
 class Invariants:
     """Reads the log of a world as it grows. That no partition is taken from a living pod is
-    checked by the partitions themselves, at the call."""
+    checked by the partitions themselves, at the call. `is_orderly`: no call fails, so that
+    launchers are ended before their workers (a step that fails does not hold up the next)."""
 
     def __init__(self, kube: FakeKube, partitions: FakePartitions) -> None:
         self._kube = kube
@@ -26,6 +27,8 @@ class Invariants:
         self._status: dict[str, dict[str, Any]] = {}
         self._starts: Counter[tuple[str, str, str]] = Counter()
         self._started: set[str] = set()
+        self._pods: dict[str, dict[str, Any]] = {}
+        self.is_orderly = True
 
     def check(self) -> None:
         """Raises AssertionError for what has gone wrong since the last call."""
@@ -39,6 +42,8 @@ class Invariants:
 
     def _check_job(self, change: Change) -> None:
         uid = change.manifest["metadata"]["uid"]
+        if change.is_gone:
+            self._check_nothing_left(uid)
         status = change.manifest.get("status") or {}
         self._check_monotone(self._status.get(uid) or {}, status)
         self._status[uid] = status
@@ -57,7 +62,34 @@ class Invariants:
                 ranks = RANKS[was["state"]], RANKS[entry["state"]]
                 assert ranks[0] <= ranks[1], f"back within an attempt: {was} {entry}"
 
+    def _check_nothing_left(self, uid: str) -> None:
+        """The finalizer goes last."""
+        pods = [pod["metadata"]["name"] for pod in self._pods.values() if _job_of(pod) == uid]
+        assert not pods, f"the job has gone before {pods}"
+
     def _check_pod(self, change: Change) -> None:
+        uid = change.manifest["metadata"]["uid"]
+        before = self._pods.pop(uid, None)
+        if not change.is_gone:
+            self._pods[uid] = change.manifest
+            self._check_start(change)
+        is_new_end = _is_ending(change.manifest) and not (before and _is_ending(before))
+        if self.is_orderly and is_new_end and uid not in self._kube.taken:
+            self._check_order(change.manifest)
+
+    def _check_order(self, ending: dict[str, Any]) -> None:
+        """A launcher is told to end before its workers are."""
+        labels = ending["metadata"]["labels"]
+        if labels[LABEL_ROLE] == "launcher" or _job_of(ending) not in self._status:
+            return
+        same = [labels[name] for name in (LABEL_JOB_UID, LABEL_INSTANCE, LABEL_ATTEMPT)]
+        for pod in self._pods.values():
+            other = pod["metadata"]["labels"]
+            if [other[name] for name in (LABEL_JOB_UID, LABEL_INSTANCE, LABEL_ATTEMPT)] == same:
+                ends = _is_ending(pod) or pod["status"]["phase"] in {"Succeeded", "Failed"}
+                assert other[LABEL_ROLE] == "worker" or ends, "workers end before their launcher"
+
+    def _check_start(self, change: Change) -> None:
         """At most one launcher's command is started per job and attempt."""
         meta, status = change.manifest["metadata"], change.manifest["status"]
         labels = meta["labels"]
@@ -83,3 +115,15 @@ class Invariants:
     def starts(self) -> int:
         """How often a launcher's command has started."""
         return sum(self._starts.values())
+
+
+def _job_of(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["labels"][LABEL_JOB_UID])
+
+
+def _is_ending(pod: dict[str, Any]) -> bool:
+    """Somebody has asked for the end of a pod that has not ended by itself."""
+    if pod["status"]["phase"] in {"Succeeded", "Failed"}:
+        return False
+    asked = pod["metadata"].get("deletionTimestamp")
+    return bool(asked) or pod["spec"].get("activeDeadlineSeconds") == 1

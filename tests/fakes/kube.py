@@ -90,6 +90,7 @@ class FakeKube:
         self.is_fast = False
         self.is_full = False
         self.changes: list[Change] = []
+        self.taken: set[str] = set()  # UIDs of pods that users have deleted
         self.now: Callable[[], datetime] = lambda: NOON
         self._uids = 0
 
@@ -201,7 +202,9 @@ class FakeKube:
 
     def delete_pod(self, name: str) -> None:
         """What a user's `kubectl delete pod` does."""
-        self.mark_deleted("pods", self._find("pods", "default", name))
+        pod = self._find("pods", "default", name)
+        self.taken.add(pod["metadata"]["uid"])
+        self.mark_deleted("pods", pod)
 
     def evict_pod(self, name: str, reason: str = "Evicted") -> None:
         """What a node short of memory, or one that is gone, does to a pod."""
@@ -300,6 +303,7 @@ class FakeKube:
         for (plural, _, _), manifest in list(self.objects.items()):
             owners = manifest["metadata"].get("ownerReferences")
             if owners and not any(owner["uid"] in alive for owner in owners):
+                self.taken.add(manifest["metadata"]["uid"])
                 self.mark_deleted(plural, manifest)
 
     def _collect(self, plural: str, found: Manifest) -> None:

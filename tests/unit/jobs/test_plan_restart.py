@@ -145,7 +145,7 @@ def test_the_pods_of_the_attempt_go_before_the_partition_is_reset() -> None:
     built = in_second_attempt().build()
     old = (worker(built).running(), launcher(built).exited(3))
     seen = observed(built, *old, partitions=(partition(),), with_children=True)
-    assert work(plan(seen, NOW)) == ["unwanted pods"]
+    assert work(plan(seen, NOW)) == ["end launcher", "end workers"]
     going = (worker(built).running().deleting(),)
     seen = observed(built, *going, partitions=(partition(),), with_children=True)
     assert work(plan(seen, NOW)) == []

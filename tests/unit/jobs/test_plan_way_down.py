@@ -37,7 +37,7 @@ def test_pods_of_another_attempt_go_before_the_partition_is_touched() -> None:
     )
     old = worker(job.build()).running()
     planned = plan(up(job, old), NOW)
-    assert steps(planned)[0] == "unwanted pods"
+    assert steps(planned)[0] == "end workers"
     assert not any(isinstance(a, EnsurePartition | CreateChild) for a in planned.actions)
     assert EnsurePartition(0, 1, 4) in plan(up(job), NOW).actions
 
@@ -49,7 +49,7 @@ CLEAN_UP = [
     (
         "All",
         "running",
-        [("DeleteChild", "sample-worker-0"), ("DeleteChild", "sample-launcher")],
+        [("DeleteChild", "sample-launcher"), ("DeleteChild", "sample-worker-0")],
     ),
     ("None", "ended", []),
     ("None", "unscheduled", [("DeleteChild", "sample-worker-0")]),
