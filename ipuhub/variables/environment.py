@@ -1,0 +1,11 @@
+"""glue: the process's environment, read once; it knows every variable that was asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ipuhub.env import Env
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+ENV = Env(os.environ)

@@ -1,0 +1,65 @@
+"""glue: what operator and webhooks read."""
+
+from __future__ import annotations
+
+from ipuhub.variables.environment import ENV
+
+PROXY_URL = ENV.text(
+    "IPUHUB_PROXY_URL", "http://127.0.0.1:8080", doc="Where the V-IPU Proxy answers."
+)
+PROXY_TOKEN = ENV.text(
+    "IPUHUB_PROXY_TOKEN",
+    "",
+    doc="Token for the proxy (audience ipuhub-proxy), usually IPUHUB_PROXY_TOKEN_FILE.",
+)
+OPERATOR_CONCURRENCY = ENV.integer(
+    "IPUHUB_OPERATOR_CONCURRENCY", 16, minimum=1, doc="IPUJobs reconciled at the same time."
+)
+PARTITION_POLL_SECONDS = ENV.number(
+    "IPUHUB_PARTITION_POLL_SECONDS",
+    2.0,
+    doc="How often the operator asks the proxy for all partitions.",
+)
+HOST_NETWORK = ENV.switch(
+    "IPUHUB_HOST_NETWORK",
+    True,
+    doc="Job pods use the host network unless their template says otherwise.",
+)
+POD_PROFILE = ENV.choice(
+    "IPUHUB_POD_PROFILE",
+    "default",
+    ("default", "seed"),
+    doc="default: IPC_LOCK only; seed: privileged pods, as the first IPU Operator made them.",
+)
+LAUNCHER_IMAGE = ENV.text(
+    "IPUHUB_LAUNCHER_IMAGE", "ipuhub:latest", doc="Image of the launcher's init container."
+)
+LAUNCHER_IMAGE_PULL_POLICY = ENV.choice(
+    "IPUHUB_LAUNCHER_IMAGE_PULL_POLICY",
+    "IfNotPresent",
+    ("Always", "IfNotPresent", "Never"),
+    doc="Its pull policy.",
+)
+LAUNCHER_WAIT_SECONDS = ENV.number(
+    "IPUHUB_LAUNCHER_WAIT_SECONDS",
+    0.0,
+    doc="How long a launcher waits for its workers before its job fails; 0: without end.",
+)
+VIPU_TIMEOUT_SECONDS = ENV.integer(
+    "IPUHUB_VIPU_TIMEOUT_SECONDS", 120, minimum=1, doc="IPUOF_VIPU_API_TIMEOUT of job pods."
+)
+
+
+WEBHOOK_HOST = ENV.text("IPUHUB_WEBHOOK_HOST", "127.0.0.1", doc="Address of the webhooks.")
+WEBHOOK_PORT = ENV.integer("IPUHUB_WEBHOOK_PORT", 9443, minimum=0, doc="Port of the webhooks.")
+WEBHOOK_CERTIFICATE_PATH = ENV.text(
+    "IPUHUB_WEBHOOK_CERTIFICATE_PATH",
+    "",
+    doc="Their TLS certificate, PEM; a changed file is taken up without a restart.",
+)
+WEBHOOK_KEY_PATH = ENV.text("IPUHUB_WEBHOOK_KEY_PATH", "", doc="Its private key, PEM.")
+PRIVILEGED_NAMESPACES = ENV.words(
+    "IPUHUB_PRIVILEGED_NAMESPACES",
+    [],
+    doc="Namespaces whose jobs may ask for privileged containers and the host's namespaces.",
+)

@@ -1,0 +1,50 @@
+"""glue: what prober, reports and worker read."""
+
+from __future__ import annotations
+
+from ipuhub.variables.environment import BASE_DIR, ENV
+
+CAPACITY_POLL_SECONDS = ENV.number(
+    "IPUHUB_CAPACITY_POLL_SECONDS",
+    10.0,
+    doc="How often the prober asks the proxy how many IPUs there are and are free.",
+)
+USAGE_NAMESPACES = ENV.words(
+    "USAGE_NAMESPACES", [], doc="Namespaces whose pods are recorded; empty: all."
+)
+USAGE_ALL_PODS = ENV.switch(
+    "USAGE_ALL_PODS", False, doc="Record all pods, not only those with a usage annotation."
+)
+USAGE_GPU_RESOURCES = ENV.words(
+    "USAGE_GPU_RESOURCES",
+    ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/*"],
+    doc="Resources counted as accelerators; a * at the end stands for anything.",
+)
+TRUST_CREATED_BY = ENV.switch(
+    "IPUHUB_TRUST_CREATED_BY",
+    False,
+    doc="Usage counts as verified: on only where the admission webhooks stamp who makes a job.",
+)
+PROBER_BATCH_SECONDS = ENV.number(
+    "IPUHUB_PROBER_BATCH_SECONDS", 0.2, doc="How old a change gets before it is committed."
+)
+PROBER_BATCH_EVENTS = ENV.integer(
+    "IPUHUB_PROBER_BATCH_EVENTS", 1000, minimum=1, doc="Changes that are committed at once."
+)
+
+
+REPORT_ZONE = ENV.zone(
+    "IPUHUB_REPORT_ZONE",
+    "UTC",
+    doc="Time zone of the month reports: when a month begins, and when the daily run is.",
+)
+BROKER_URL = ENV.text(
+    "IPUHUB_BROKER_URL",
+    "filesystem://localhost",
+    doc="Where tasks wait for the worker: redis://, amqp://, or the file system of one machine.",
+)
+BROKER_FOLDER = ENV.text(
+    "IPUHUB_BROKER_FOLDER",
+    str(BASE_DIR / ".ipuhub" / "celery"),
+    doc="Folder of the file-system broker, for web and worker alike; made when it is missing.",
+)

@@ -1,0 +1,65 @@
+"""glue: what the V-IPU Proxy reads."""
+
+from __future__ import annotations
+
+from ipuhub.variables.environment import ENV
+
+PROXY_HOST = ENV.text("PROXY_HOST", "127.0.0.1", doc="Address the V-IPU Proxy listens on.")
+PROXY_PORT = ENV.integer("PROXY_PORT", 8080, minimum=0, doc="Port the V-IPU Proxy listens on.")
+VIPU_CONTROLLERS = ENV.text(
+    "IPUHUB_VIPU_CONTROLLERS",
+    "",
+    doc="V-IPU controllers, host:port:label=value, comma-separated.",
+)
+VIPU_CONTROLLERS_PATH = ENV.text(
+    "IPUHUB_VIPU_CONTROLLERS_PATH",
+    "",
+    doc="File with that list instead; an edit takes effect within 60 s.",
+)
+TRACKER_CONFIGMAP = ENV.text(
+    "IPUHUB_TRACKER_CONFIGMAP", "ipu-partitions-tracker", doc="Name of the tracker ConfigMap."
+)
+TRACKER_TOMBSTONE_SECONDS = ENV.integer(
+    "IPUHUB_TRACKER_TOMBSTONE_SECONDS",
+    900,
+    minimum=0,
+    doc="How long a released partition stays in the tracker at least.",
+)
+TRACKER_RECORDER = ENV.switch(
+    "IPUHUB_TRACKER_RECORDER",
+    False,
+    doc="Keep a released partition in the tracker until a recorder acknowledges it, too.",
+)
+SWEEP_SECONDS = ENV.number(
+    "IPUHUB_SWEEP_SECONDS", 60.0, doc="How often tracker and controllers are compared."
+)
+VIPU_DEADLINE_SECONDS = ENV.number(
+    "IPUHUB_VIPU_DEADLINE_SECONDS", 10.0, doc="Deadline of one call to a V-IPU controller."
+)
+VIPU_CLUSTER_NAME = ENV.text(
+    "IPUHUB_VIPU_CLUSTER_NAME", "", doc="cluster_id of new partitions; empty: any."
+)
+VIPU_ALLOCATION_ID = ENV.text(
+    "IPUHUB_VIPU_ALLOCATION_ID", "", doc="allocation_id of new partitions; empty: any."
+)
+VIPU_NUM_GCDS = ENV.integer(
+    "IPUHUB_VIPU_NUM_GCDS",
+    0,
+    minimum=0,
+    doc="GCDs of new partitions; 0: the controller's default.",
+)
+VIPU_NUM_REPLICAS = ENV.integer(
+    "IPUHUB_VIPU_NUM_REPLICAS",
+    0,
+    minimum=0,
+    doc="Replicas of new partitions over all GCDs; 0: the controller's default.",
+)
+VIPU_RECONFIGURABLE = ENV.switch(
+    "IPUHUB_VIPU_RECONFIGURABLE", False, doc="New partitions are reconfigurable."
+)
+PLACEMENT = ENV.choice(
+    "IPUHUB_PLACEMENT",
+    "first-fit",
+    ("first-fit", "best-fit"),
+    doc="Which V-IPU controller is tried first: as listed, or with the smallest free block.",
+)

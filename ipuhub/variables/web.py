@@ -1,0 +1,49 @@
+"""glue: what the web process reads."""
+
+from __future__ import annotations
+
+from ipuhub.variables.environment import ENV
+
+DEBUG = ENV.switch("IPUHUB_DEBUG", False, doc="Django's debug mode; never in production.")
+SECRET_KEY = ENV.text(
+    "IPUHUB_SECRET_KEY",
+    "",
+    doc="Django's secret key, usually IPUHUB_SECRET_KEY_FILE. Only the web process needs it.",
+)
+ALLOWED_HOSTS = ENV.words(
+    "IPUHUB_ALLOWED_HOSTS",
+    ["localhost", "127.0.0.1", "[::1]"],
+    doc="Host names the web process answers to.",
+)
+DATABASE_URL = ENV.text(
+    "DATABASE_URL",
+    "",
+    doc="postgresql://user:password@host:port/name (PostgreSQL 15 or later); "
+    "operator, proxy and V-IPU need none.",
+)
+
+WEB_HOST = ENV.text("IPUHUB_WEB_HOST", "127.0.0.1", doc="Address the dashboard listens on.")
+WEB_PORT = ENV.integer("IPUHUB_WEB_PORT", 8000, minimum=0, doc="Port the dashboard listens on.")
+WEB_THREADS = ENV.integer(
+    "IPUHUB_WEB_THREADS", 4, minimum=1, doc="Requests the web process serves at the same time."
+)
+HTTPS = ENV.switch(
+    "IPUHUB_HTTPS",
+    True,
+    doc="Browsers reach the dashboard by HTTPS: secure cookies, HSTS, redirect.",
+)
+TRUST_FORWARDED_PROTO = ENV.switch(
+    "IPUHUB_TRUST_FORWARDED_PROTO",
+    False,
+    doc="A proxy in front sets X-Forwarded-Proto and removes the one of clients.",
+)
+ADMIN_PASSWORD = ENV.text(
+    "IPUHUB_ADMIN_PASSWORD", "", doc="Creates the user admin with this password if there is none."
+)
+METRICS_TOKEN = ENV.text(
+    "IPUHUB_METRICS_TOKEN",
+    "",
+    doc="Bearer token that may read /metrics of every process, usually "
+    "IPUHUB_METRICS_TOKEN_FILE. The web process also takes an administrator's API token, the "
+    "others whoever may get /metrics by Kubernetes' RBAC.",
+)
