@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 .PHONY: demo demo-load demo-history screenshots demo-clean test unit integration conformance e2e chaos bench lint type fmt reference proto constraints
 
 demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
-	@exec $(BIN)/python manage.py demo
+	@exec $(BIN)/python manage.py demo $(ARGS)
 
 demo-load: $(STAMP)       ## a stream of sample jobs in the running demo, until Ctrl-C
 	@exec $(BIN)/python manage.py run_demo_load $(ARGS)

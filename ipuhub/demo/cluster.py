@@ -23,6 +23,8 @@ ACCESS_FILE: Final = _MANIFESTS / "access.yaml"
 """What each process of IPUHub may do."""
 STAND_INS_FILE: Final = _MANIFESTS / "stand-ins.yaml"
 """What the demo's stand-in nodes may do."""
+PROCESS_MODE_FILE: Final = _MANIFESTS / "stand-ins-processes.yaml"
+"""What they may do besides where they run the pods' commands."""
 # The CRD has 190 kB, which the pure Python loader reads in seconds.
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TOKEN_SECONDS: Final = 24 * 3600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import signal
 import sys
@@ -50,6 +51,7 @@ class Processes:
     ports: Mapping[str, int]
     nodes: int
     machines: int
+    runs_commands: bool = False
 
     @property
     def kubeconfig(self) -> Path:
@@ -88,8 +90,12 @@ class Processes:
 
     def kubelet(self) -> Process:
         """The stand-in nodes."""
-        arguments = ("--nodes", str(self.nodes), "--label", _NODE_LABEL)
+        arguments: tuple[str, ...] = ("--nodes", str(self.nodes), "--label", _NODE_LABEL)
         environment = self._environment("ipuhub-kubelet")
+        if self.runs_commands:
+            arguments += ("--processes", str(self.directory / "pods"))
+            here = str(Path(sys.executable).parent)  # has ipuhub-launcher
+            environment["PATH"] = f"{here}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         return Process("kubelet", _manage("run_kubelet", *arguments), environment)
 
     def webhooks(self) -> Process:

@@ -40,6 +40,7 @@ class Demo:
     directory: Path
     nodes: int = 4
     machines: int = 8
+    runs_commands: bool = False
     say: Callable[[str], None] = print
     ports: dict[str, int] = field(default_factory=dict)
     supervisor: Supervisor = field(default_factory=Supervisor)
@@ -48,7 +49,7 @@ class Demo:
     @property
     def processes(self) -> Processes:
         """What can be started on the folder and ports."""
-        return Processes(self.directory, self.ports, self.nodes, self.machines)
+        return Processes(self.directory, self.ports, self.nodes, self.machines, self.runs_commands)
 
     @property
     def postgres(self) -> EmbeddedPostgres:
@@ -126,7 +127,8 @@ class Demo:
         await self.supervisor.wait_ready("kube-api")
         authority = renew_certificate(processes.pki, processes.webhook_certificate)
         async with self._administrator() as client:
-            for path in (cluster.ACCESS_FILE, cluster.STAND_INS_FILE):
+            more = (cluster.PROCESS_MODE_FILE,) if self.runs_commands else ()
+            for path in (cluster.ACCESS_FILE, cluster.STAND_INS_FILE, *more):
                 await cluster.apply_file(client, path)
             for account in ACCOUNTS:
                 await cluster.write_account_kubeconfig(

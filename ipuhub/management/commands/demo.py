@@ -27,8 +27,15 @@ class Command(BaseCommand):
         parser.add_argument("--nodes", type=int, default=4, help="stand-in Kubernetes nodes")
         parser.add_argument("--machines", type=int, default=8, help="IPU-Machines (4 IPUs each)")
 
+        parser.add_argument(
+            "--processes",
+            action="store_true",
+            help="RUN the commands of pods on THIS MACHINE, as you, instead of simulating them",
+        )
+
     def handle(self, *_args: Any, **options: Any) -> None:
-        demo = Demo(options["dir"].absolute(), options["nodes"], options["machines"])
+        given = [options[name] for name in ("nodes", "machines", "processes")]
+        demo = Demo(options["dir"].absolute(), *given)
         with contextlib.suppress(KeyboardInterrupt):
             try:
                 asyncio.run(demo.run())

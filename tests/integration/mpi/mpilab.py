@@ -55,6 +55,8 @@ class MpiLab:
     node: str = ""
 
     def __post_init__(self) -> None:
+        if shutil.which("mpirun") is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "mpirun")
         assert can_isolate(), "these tests need user namespaces"
         self.context = BuildContext(key_of(self.job), self.job, parse_spec(self.job["spec"]))
         self.config = build_config_map(self.context)["data"]
@@ -86,8 +88,6 @@ class MpiLab:
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        if shutil.which("mpirun") is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "mpirun")
         return subprocess.Popen(
             [
                 str(self._folder(self.launcher) / "enter"),
