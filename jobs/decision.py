@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
+    from jobs.inforce import InForce
     from jobs.instancerecord import InstanceRecord
     from jobs.instances import Instance
     from jobs.observed import Observed
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from jobs.spec import JobSpec
 
 Records = dict[int, "InstanceRecord"]
+PodName = tuple[str, int]
 
 
 def ended(
@@ -62,6 +64,17 @@ def _record(
         restart_at=now + timedelta(seconds=again.pause_seconds),
         counted=again.is_counted,
     ).after(end, now)
+
+
+def missing(instances: Iterable[Instance], records: Records) -> tuple[PodName, ...]:
+    """The pods whose absence makes these ends: (name, attempt)."""
+    return tuple(
+        (name, instance.attempt)
+        for instance in instances
+        if instance.has_started and not instance.is_settled and instance.index in records
+        for name in instance.missing
+        if records[instance.index].state != JobState.SUSPENDED
+    )
 
 
 def _with_limit(end: End, spec: JobSpec, record: InstanceRecord) -> End:
@@ -99,6 +112,16 @@ def _holds_current(observed: Observed, record: InstanceRecord) -> bool:
     attempts = [pod.attempt for pod in observed.pods if pod.instance == record.index]
     attempts += [partition.attempt] if held and partition is not None else []
     return any(attempt >= record.attempt for attempt in attempts)
+
+
+def renewed(instances: Iterable[Instance], force: InForce) -> Records:
+    """Instances that have not started and were made of what the spec no longer says: they begin
+    anew, which costs nobody anything."""
+    return {
+        instance.index: instance.record.next_attempt(JobState.PENDING)
+        for instance in instances
+        if force.is_outdated(instance)
+    }
 
 
 def suspended(instances: Iterable[Instance]) -> Records:

@@ -9,6 +9,7 @@ crash in between loses nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs import decision
@@ -16,6 +17,7 @@ from jobs.actions import Event, Plan, SetFinalizers, Step
 from jobs.builders.context import BuildContext
 from jobs.builders.overrides import overrides
 from jobs.conditions import JobState, Reason, Verdict, plain_verdict
+from jobs.inforce import in_force, in_force_of_invalid, strays_of
 from jobs.instances import instances_of
 from jobs.manifests import is_being_deleted, metadata
 from jobs.names import FINALIZER
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    from jobs.inforce import InForce
     from jobs.instances import Instance
+    from jobs.manifests import Manifest
     from jobs.observed import Observed
     from jobs.podview import PodView
     from jobs.spec import JobSpec
@@ -60,9 +64,9 @@ def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
     found = problems(observed.key.name, spec)
     if found or not isinstance(spec, dict):
         message = "; ".join(str(problem) for problem in found)
-        verdict = Verdict(JobState.PENDING, Reason.INVALID_SPEC, message)
-        return with_status(observed, waiting_status(observed, verdict, now), now, ())
-    parsed = parse_spec(spec)
+        return _plan_invalid(observed, spec if isinstance(spec, dict) else {}, message, now)
+    force = in_force(observed, parse_spec(spec))
+    parsed = force.spec
     instances = instances_of(observed, parsed, now)
     records = decision.ended(observed, parsed, instances, now)
     records |= decision.released(observed, parsed.instances)
@@ -70,7 +74,10 @@ def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
         return _plan_decision(observed, instances, records, now)
     if parsed.is_suspended:
         return _plan_suspension(observed, instances, now)
-    return _plan_way_up(observed, parsed, instances, now)
+    records = decision.renewed(instances, force)
+    if records:
+        return _plan_decision(observed, instances, records, now)
+    return _plan_way_up(observed, force, instances, now)
 
 
 def _plan_suspension(observed: Observed, instances: tuple[Instance, ...], now: datetime) -> Plan:
@@ -80,6 +87,31 @@ def _plan_suspension(observed: Observed, instances: tuple[Instance, ...], now: d
         return plan_suspended(observed, now)
     verdict = plain_verdict(JobState.SUSPENDED, observed.key.path)
     return _written(observed, verdict, instances, records, now)
+
+
+def _plan_invalid(observed: Observed, spec: Manifest, message: str, now: datetime) -> Plan:
+    """Nothing is made by an invalid spec. What runs by an earlier one runs on and is judged."""
+    if spec.get("suspend") is True and observed.state() is JobState.SUSPENDED:
+        return plan_suspended(observed, now)
+    parsed = in_force_of_invalid(observed, spec)
+    restarting = observed.state() is JobState.RESTARTING
+    state = JobState.RESTARTING if restarting else JobState.PENDING
+    if parsed is None:
+        steps = tuple(step for step in end_pods(strays_of(observed)) if step.actions)
+        verdict = Verdict(state, Reason.INVALID_SPEC, message)
+        return with_status(observed, waiting_status(observed, verdict, now), now, steps)
+    instances = instances_of(observed, parsed, now)
+    records = decision.ended(observed, parsed, instances, now)
+    if records or all(instance.is_settled for instance in instances):
+        return _plan_decision(observed, instances, records, now)
+    if parsed.is_suspended:
+        return _plan_suspension(observed, instances, now)
+    state = JobState.RUNNING if any(i.has_started for i in instances) else state
+    verdict = Verdict(state, Reason.INVALID_SPEC, message)
+    planned = with_status(observed, next_status(observed, verdict, instances, {}, now), now, ())
+    for seconds in _waits(observed, parsed, instances, now):
+        planned = planned.requeued(seconds)
+    return planned
 
 
 def _plan_decision(
@@ -103,7 +135,9 @@ def _written(
     """The verdict and its evidence, nothing else."""
     status = next_status(observed, verdict, instances, records, now)
     patch = status_patch(observed, status, now)
-    return Plan((Step("decide", (patch,)),) if patch else ())
+    if patch is None:
+        return Plan()
+    return Plan((Step("decide", (replace(patch, absent=decision.missing(instances, records)),)),))
 
 
 def _standing_verdict(observed: Observed, instances: tuple[Instance, ...]) -> Verdict:
@@ -114,9 +148,10 @@ def _standing_verdict(observed: Observed, instances: tuple[Instance, ...]) -> Ve
 
 
 def _plan_way_up(
-    observed: Observed, spec: JobSpec, instances: tuple[Instance, ...], now: datetime
+    observed: Observed, force: InForce, instances: tuple[Instance, ...], now: datetime
 ) -> Plan:
     """Finalizer, partitions, children, workers, launcher: whatever is missing."""
+    spec = force.spec
     context = BuildContext(observed.key, observed.job or {}, spec, observed.group, observed.options)
     conflict = name_conflict.verdict(observed, now)
     if conflict is not None:
@@ -138,8 +173,10 @@ def _plan_way_up(
         ]
     warning = session.warning(instances[0], spec, now)
     verdict = _standing_verdict(observed, instances)
+    if force.waiting and verdict.state is JobState.RUNNING:
+        verdict = Verdict(JobState.RUNNING, Reason.SPEC_CHANGED, force.waiting)
     if warning and verdict.state is JobState.RUNNING:
-        verdict = Verdict(JobState.RUNNING, Reason.RUNNING, warning)
+        verdict = Verdict(JobState.RUNNING, verdict.reason, warning)
     status = next_status(observed, verdict, instances, {}, now)
     planned = with_status(
         observed,

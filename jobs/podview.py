@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.conditions import Reason
 from jobs.endings import ending_of, is_out_of_memory
-from jobs.manifests import is_being_deleted, labels_of, metadata, parse_time
+from jobs.madeof import ANNOTATION_MADE_OF
+from jobs.manifests import annotations_of, is_being_deleted, labels_of, metadata, parse_time
 from jobs.names import LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_ROLE
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not."""
+    """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not. `stamp`
+    tells what it was made of."""
 
     name: str
     namespace: str
@@ -69,6 +71,7 @@ class PodView:
     ending: Ending | None
     is_out_of_memory: bool
     trouble: Trouble | None
+    stamp: str = ""
 
     @property
     def is_terminal(self) -> bool:
@@ -114,6 +117,7 @@ def from_manifest(pod: Manifest) -> PodView:
         ending=ending_of(name, spec, status) if phase == "Failed" else None,
         is_out_of_memory=is_out_of_memory(status),
         trouble=_trouble(name, status, conditions) if phase == "Pending" else None,
+        stamp=annotations_of(pod).get(ANNOTATION_MADE_OF, ""),
     )
 
 

@@ -10,6 +10,7 @@ from jobs.builders.context import (
     owner_reference,
     usage_annotation,
 )
+from jobs.madeof import ANNOTATION_MADE_OF, made_of
 from jobs.names import pod_labels
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def pod_metadata(
         "labels": (template.get("labels") or {}) | labels,
         "annotations": inherited_annotations(context.job)
         | (template.get("annotations") or {})
-        | usage_annotation(context, place, micro_ipus),
+        | usage_annotation(context, place, micro_ipus)
+        | {ANNOTATION_MADE_OF: made_of(context.spec).to_text()},
         "ownerReferences": [owner_reference(context.key)],
     }
 

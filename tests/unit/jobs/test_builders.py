@@ -166,7 +166,7 @@ def test_annotations_of_the_job_reach_its_pods_but_not_kubectls_or_our_own() -> 
     )
     annotations = launcher_of(job)["metadata"]["annotations"]
     assert annotations["sim/exit-code"] == "3"
-    assert set(annotations) == {"sim/exit-code", "ipuhub.io/usage"}
+    assert set(annotations) == {"sim/exit-code", "ipuhub.io/usage", "ipuhub.io/made-of"}
     assert annotations["ipuhub.io/usage"] != "forged"
 
 

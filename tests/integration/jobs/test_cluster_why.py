@@ -1,0 +1,65 @@
+"""Why a job failed or waits, and what an edit past the webhooks does, on a cluster with nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs.resources import IPUJOBS
+from tests.builders.ipujobs import ipujob
+
+if TYPE_CHECKING:
+    from tests.integration.jobs.conftest import Cluster
+
+
+def with_keeper(**annotations: str) -> dict[str, Any]:
+    """A job whose launcher ends as told; a second container keeps its worker on any stand-in."""
+    containers = [{"name": name, "image": "app:1"} for name in ("main", "keeper")]
+    told = {f"sim/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    told["sim/runtime-seconds.keeper"] = "600"
+    return ipujob().with_template(containers=containers).annotated(**told).build()
+
+
+async def test_the_container_the_code_and_the_last_lines_are_in_the_status(
+    cluster: Cluster,
+) -> None:
+    await cluster.create(
+        with_keeper(runtime_seconds="0", exit_code="139", log="epoch 1\nSegmentation fault\n")
+    )
+    status = (await cluster.until_state("sample", "Failed"))["status"]
+    (entry,) = status["instances"]
+    said = "Container main of sample-launcher has exited with code 139 (SIGSEGV)"
+    assert said in status["lastMessage"]
+    assert entry["message"] == said
+    assert entry["log"] == "epoch 1\nSegmentation fault"
+
+
+async def test_out_of_memory_is_the_reason(cluster: Cluster) -> None:
+    await cluster.create(
+        with_keeper(runtime_seconds="0", exit_code="137", termination_reason="OOMKilled")
+    )
+    await cluster.until_state("sample", "Failed")
+    assert "OOMKilled, exit code 137 (SIGKILL)" in await cluster.until_reason("sample", "OOMKilled")
+
+
+async def test_an_image_that_cannot_be_pulled_is_named(cluster: Cluster) -> None:
+    await cluster.create(ipujob().annotated(**{"sim/image-pull-error": "true"}).build())
+    message = await cluster.until_reason("sample", "ImagePullFailed")
+    assert message.startswith('Cannot pull image "app:1" for container main of pod sample-worker-0')
+
+
+async def test_an_edit_past_the_webhooks_is_said_and_applied_by_a_resume(cluster: Cluster) -> None:
+    await cluster.create(ipujob().workers(2).build())
+    await cluster.until_state("sample", "Running")
+    before = {name: pod["metadata"]["uid"] for name, pod in (await cluster.pods()).items()}
+    smaller = {"spec": {"workers": {"replicas": 1}, "ipusPerModelReplica": "2"}}
+    await cluster.client.patch(IPUJOBS, "sample", smaller, cluster.namespace)
+    message = await cluster.until_reason("sample", "SpecChanged")
+    assert "the partition's size, the number of workers" in message
+    after = {name: pod["metadata"]["uid"] for name, pod in (await cluster.pods()).items()}
+    assert after == before
+    for suspend, state in ((True, "Suspended"), (False, "Running")):
+        patch = {"spec": {"suspend": suspend}}
+        await cluster.client.patch(IPUJOBS, "sample", patch, cluster.namespace)
+        await cluster.until_state("sample", state)
+    assert sorted(await cluster.pods()) == ["sample-launcher", "sample-worker-0"]
+    assert cluster.partitions.held()[0].size == 8
