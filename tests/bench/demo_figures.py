@@ -114,8 +114,9 @@ def command_of(pid: int) -> str:
 
 def short_name(command: str) -> str:
     """Name a process by what it runs."""
-    known = ("run_devcluster", "run_kubelet", "vipu.server", "run_vipu_proxy", "run_operator")
-    for word in (*known, "run_web", "run_prober", "celery", "postgres", "manage.py demo"):
+    cluster = ("run_devcluster", "run_kubelet", "vipu.server", "run_vipu_proxy", "run_operator")
+    web = ("run_webhooks", "run_web", "run_prober", "celery", "postgres")
+    for word in (*cluster, *web, "manage.py demo"):
         if word in command:
             return word
     return "other" if not command.strip() else command.split(maxsplit=1)[0].rpartition("/")[2]
