@@ -21,7 +21,7 @@ from jobs.inforce import in_force, in_force_of_invalid, strays_of
 from jobs.instances import instances_of
 from jobs.manifests import is_being_deleted, metadata
 from jobs.names import FINALIZER
-from jobs.policies import deadline, name_conflict, session
+from jobs.policies import deadline, name_conflict, session, stuck
 from jobs.policies.partitioning import ask_again_after, release_again_after, reservations
 from jobs.policies.startup import waiting_verdict
 from jobs.spec import parse_spec
@@ -121,7 +121,7 @@ def _plan_decision(
     now: datetime,
 ) -> Plan:
     verdict = decision.verdict_of(observed, instances, records)
-    verdict = verdict or _standing_verdict(observed, instances)
+    verdict = verdict or _standing_verdict(observed, instances, now)
     return _written(observed, verdict, instances, records, now)
 
 
@@ -140,11 +140,13 @@ def _written(
     return Plan((Step("decide", (replace(patch, absent=decision.missing(instances, records)),)),))
 
 
-def _standing_verdict(observed: Observed, instances: tuple[Instance, ...]) -> Verdict:
+def _standing_verdict(
+    observed: Observed, instances: tuple[Instance, ...], now: datetime
+) -> Verdict:
     """What the job does as long as nothing has ended."""
     if observed.state() is JobState.RUNNING or any(i.has_started for i in instances):
         return plain_verdict(JobState.RUNNING, observed.key.path)
-    return waiting_verdict(observed, instances)
+    return waiting_verdict(observed, instances, now)
 
 
 def _plan_way_up(
@@ -172,7 +174,7 @@ def _plan_way_up(
             launcher_step(context, instances),
         ]
     warning = session.warning(instances[0], spec, now)
-    verdict = _standing_verdict(observed, instances)
+    verdict = _standing_verdict(observed, instances, now)
     if force.waiting and verdict.state is JobState.RUNNING:
         verdict = Verdict(JobState.RUNNING, Reason.SPEC_CHANGED, force.waiting)
     if warning and verdict.state is JobState.RUNNING:
@@ -215,6 +217,7 @@ def _waits(
         release_again_after(observed, now),
         deadline.seconds_left(observed, spec, now),
         session.seconds_to_next(instances[0], spec, now),
+        stuck.seconds_left(instances, now),
         *rests,
     ]
 

@@ -50,7 +50,7 @@ class Trouble:
 @dataclass(frozen=True, slots=True)
 class PodView:
     """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not. `stamp`
-    tells what it was made of."""
+    tells what it was made of. `gone_by`: when the grace period of its deletion is over."""
 
     name: str
     namespace: str
@@ -72,6 +72,8 @@ class PodView:
     is_out_of_memory: bool
     trouble: Trouble | None
     stamp: str = ""
+    node: str = ""
+    gone_by: datetime | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -118,6 +120,8 @@ def from_manifest(pod: Manifest) -> PodView:
         is_out_of_memory=is_out_of_memory(status),
         trouble=_trouble(name, status, conditions) if phase == "Pending" else None,
         stamp=annotations_of(pod).get(ANNOTATION_MADE_OF, ""),
+        node=str(spec.get("nodeName") or ""),
+        gone_by=parse_time(meta.get("deletionTimestamp")),
     )
 
 

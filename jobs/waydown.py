@@ -180,7 +180,7 @@ def _explained(observed: Observed, work: Plan, now: datetime) -> Plan:
 def _awaited(observed: Observed) -> str:
     """What a deletion waits for."""
     said = observed.fault.message if observed.fault else ""
-    left = [pod.name for pod in observed.pods]
+    left = [f"{p.name} on {p.node}" if p.node else p.name for p in observed.pods]
     if left:
         others = f" and {len(left) - 1} more" if len(left) > 1 else ""
         return f"Being deleted: waiting for pod {left[0]}{others} to go. {said}".strip(". ")

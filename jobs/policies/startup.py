@@ -6,26 +6,31 @@ from typing import TYPE_CHECKING
 
 from jobs.conditions import JobState, Reason, Verdict, current_condition, plain_verdict
 from jobs.partitionview import Phase
+from jobs.policies import stuck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from jobs.instances import Instance
     from jobs.observed import Observed
     from jobs.podview import Trouble
 
+# What a restart is told as; any other reason of the condition is a cause that has passed.
+ENDS = frozenset({Reason.RESTARTING.value, Reason.WORKER_LOST.value, Reason.PARTITION_ERROR.value})
 
-def waiting_verdict(observed: Observed, instances: tuple[Instance, ...]) -> Verdict:
+
+def waiting_verdict(observed: Observed, instances: tuple[Instance, ...], now: datetime) -> Verdict:
     """Pending, with the first cause that a person can do something about.
 
     A job that is being started again stays Restarting, and says why it ended as long as nothing
     stands in its way.
     """
     state = _waiting_state(observed)
-    for reason, message in _causes(observed, instances):
+    for reason, message in (*stuck.causes(instances, now), *_causes(observed, instances)):
         return Verdict(state, reason, message)
     known = current_condition(observed.status()) if state is JobState.RESTARTING else None
-    if known is not None:
+    if known is not None and known.get("reason") in ENDS:
         return Verdict(state, known["reason"], known["message"])
     return plain_verdict(state, observed.key.path)
 

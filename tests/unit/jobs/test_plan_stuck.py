@@ -1,0 +1,46 @@
+"""A pod on a lost node, which does not end: what waits for it says so, and nothing is taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from jobs.actions import EnsurePartition
+from jobs.plan import plan
+from tests.builders.ipujobs import NOW, at, ipujob, observed, partition, worker
+from tests.builders.plans import status, truth
+
+
+def waiting_for_the_old_attempt(**condition: Any) -> Any:
+    """A job that is to be started again, and whose worker of before is still being ended."""
+    told = {"type": "Restarting", "status": "True", "reason": "WorkerLost", "message": "lost"}
+    job = ipujob().with_spec(restartPolicy={"type": "OnFailure"})
+    built = job.with_status(
+        launcherStatus="Restarting",
+        conditions=[told | condition],
+        instances=[{"index": 0, "attempt": 1, "state": "Restarting"}],
+        observedGeneration=1,
+    ).build()
+    return observed(built, worker(built).running().deleting(), partitions=(partition(),))
+
+
+def test_a_pod_past_its_grace_period_is_the_reason_after_a_minute() -> None:
+    seen = waiting_for_the_old_attempt()
+    early = plan(seen, at(59))
+    assert all(c["reason"] != "PodsStuck" for c in status(early).get("conditions", ()))
+    late = plan(seen, at(60))
+    assert truth(late)[:2] == ("Restarting", "PodsStuck")
+    assert "pod sample-worker-0 on node node-0" in truth(late)[2]
+    assert "force-delete the pod" in truth(late)[2]
+    assert not any(isinstance(a, EnsurePartition) for a in late.actions)
+
+
+def test_it_is_looked_at_again_in_time() -> None:
+    seen = waiting_for_the_old_attempt()
+    stored = {**seen.job, "status": {**seen.status(), **status(plan(seen, NOW))}}
+    assert plan(replace(seen, job=stored), at(20)).requeue_after == 40
+
+
+def test_a_cause_that_has_passed_is_not_told_on_while_it_restarts() -> None:
+    seen = waiting_for_the_old_attempt(reason="NoCapacity", message="4 needed, 0 free")
+    assert truth(plan(seen, NOW))[1] == "IPUJobRestarting"
