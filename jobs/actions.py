@@ -66,10 +66,12 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
     """Merge `status` (changed fields only; None removes) into the job's status, if the job is
-    still the one observed; then tell `events`."""
+    still the one observed; then tell `events`. `absent`: names and attempts of pods that must
+    not be there, by the API server's own word."""
 
     status: Manifest
     events: tuple[Event, ...] = ()
+    absent: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from jobs.errors import NameConflictError
 from jobs.faults import fault_of
 from jobs.manifests import labels_of, metadata, name_of, namespace_of
 from jobs.measures import KEEPS_NOTHING
-from jobs.names import LABEL_INSTANCE, LABEL_JOB_UID
+from jobs.names import LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_JOB_UID
 from jobs.partitionview import Phase
 from jobs.podview import END_SECONDS, TERMINAL
 from jobs.resources import IPUJOBS, RESOURCE_OF
@@ -225,9 +225,24 @@ class Executor:
         await self._patch_job(this, {"metadata": body}, None)
 
     async def _patch_status(self, this: _Pass, action: PatchStatus) -> None:
+        for name, attempt in action.absent:
+            if await self._is_there(this, name, attempt):
+                this.outcome.failed = True  # our copy is late: an attempt must not end of that
+                return
         if await self._patch_job(this, {"status": action.status}, "status"):
             self._effects.measures.decided(this.observed.job or {}, action)
             await self._tell(this, action.events)
+
+    async def _is_there(self, this: _Pass, name: str, attempt: int) -> bool:
+        """Whether the job has this pod after all."""
+        key = this.observed.key
+        try:
+            pod = await self._effects.client.get(RESOURCE_OF[Kind.POD], name, key.namespace)
+        except NotFound:
+            return False
+        labels = labels_of(pod)
+        found = labels.get(LABEL_JOB_UID), labels.get(LABEL_ATTEMPT)
+        return found == (key.uid, str(attempt))
 
     async def _patch_job(self, this: _Pass, body: Manifest, subresource: str | None) -> bool:
         """Writes to the job, if it is still as observed; False: it is gone."""

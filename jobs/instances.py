@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.instancerecord import record_of
-from jobs.names import worker_name
+from jobs.names import launcher_name, worker_name
 from jobs.partitionview import Phase
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Instance:
     workers: dict[str, PodView | None]
     strays: tuple[PodView, ...]
     has_launcher: bool
+    launcher_name: str = ""
     is_resting: bool = False
 
     @property
@@ -48,6 +49,13 @@ class Instance:
         """The present pods of the current attempt."""
         found = tuple(pod for pod in self.workers.values() if pod is not None)
         return found if self.launcher is None else (self.launcher, *found)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The names of the current attempt's pods that are not there."""
+        names = tuple(name for name, pod in self.workers.items() if pod is None)
+        is_lacking = self.has_launcher and self.launcher is None
+        return (self.launcher_name, *names) if is_lacking else names
 
     @property
     def is_active(self) -> bool:
@@ -103,5 +111,6 @@ def _instance(observed: Observed, spec: JobSpec, index: int, now: datetime) -> I
             pod for pod in observed.pods if pod.instance == index and pod.attempt != attempt
         ),
         has_launcher=spec.has_launcher,
+        launcher_name=launcher_name(observed.key.name),
         is_resting=record.restart_at is not None and now < record.restart_at,
     )

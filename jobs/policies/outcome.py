@@ -71,7 +71,8 @@ def _is_second(instance: Instance) -> bool:
     launcher = instance.launcher
     if launcher is None or launcher.has_started or not instance.record.was_running:
         return False
-    return launcher.phase == "Pending" or launcher.exit_code is not None
+    # One that is Pending in our copy may run by now: only its end is beyond doubt.
+    return launcher.phase == "Failed" and launcher.exit_code is not None
 
 
 def _launcher_exit(instance: Instance) -> End | None:

@@ -23,6 +23,11 @@ from tests.builders.ipujobs import (
 )
 from tests.builders.plans import created, settled, status, steps, truth, up
 
+GATE_CLOSED = {
+    "phase": "Failed",
+    "initContainerStatuses": [{"name": "gate", "state": {"terminated": {"exitCode": 1}}}],
+}
+
 
 def test_an_unchanged_world_needs_nothing() -> None:
     job = ipujob().workers(2)
@@ -96,7 +101,10 @@ def test_without_a_launcher_the_exit_is_all_workers() -> None:
         (lambda j: [launcher(j).running()], "sample-worker-0 is gone"),
         (lambda j: [worker(j).running()], "launcher pod is gone"),
         # Made by an operator that was late; the one that ran the command is gone.
-        (lambda j: [worker(j).running(), launcher(j)], "launcher pod is gone"),
+        (
+            lambda j: [worker(j).running(), launcher(j).with_status(**GATE_CLOSED)],
+            "launcher pod is gone",
+        ),
         (lambda j: [worker(j).running().deleting(), launcher(j).running()], "being deleted"),
         (lambda j: [worker(j).exited(137, "Evicted"), launcher(j).running()], "Evicted"),
         (lambda j: [worker(j).exited(137, "Evicted"), launcher(j).exited(1)], "Evicted"),
