@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
-_OWNERS = 'SELECT uid, "group", "user" FROM jobs_jobrecord WHERE uid = ANY(%s)'
+_OWNERS = 'SELECT uid, "group", "user", user_verified FROM jobs_jobrecord WHERE uid = ANY(%s)'
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class TrackerPlace:
 def owners_of(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str, Owner]:
     """Whose the recorded ones among these jobs are, by UID."""
     cursor.execute(_OWNERS, [list(jobs)])
-    return {uid: Owner(group, user) for uid, group, user in cursor.fetchall()}
+    return {uid: Owner(*whose) for uid, *whose in cursor.fetchall()}
 
 
 class JobsAndPartitions:

@@ -10,7 +10,8 @@ from django.urls import include, path
 from ipuhub.web.account import revoke_token, tokens
 from ipuhub.web.jobpage import job_page
 from ipuhub.web.metrics import metrics
-from ipuhub.web.overview import healthz, overview
+from ipuhub.web.overview import overview
+from ipuhub.web.probes import healthz, readyz
 from jobs.urls import urlpatterns as job_pages
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("account/tokens/", tokens, name="account-tokens"),
     path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),
     path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
     path("login/", LoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),

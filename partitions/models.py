@@ -34,6 +34,7 @@ class PartitionLifetime(models.Model):
     message = models.TextField(default="")
     group = models.TextField(default="")
     user = models.TextField(default="")
+    user_verified = models.BooleanField(default=False)
     reserved_at = models.DateTimeField()
     active_at = models.DateTimeField(null=True)
     released_at = models.DateTimeField(null=True)

@@ -27,10 +27,12 @@ VANISHED = "Vanished"
 
 
 class Owner(NamedTuple):
-    """For whom a job holds its partitions; an empty user is not known."""
+    """For whom a job holds its partitions; an empty user is not known, one that is not verified
+    is only claimed."""
 
     group: str
     user: str
+    user_verified: bool = False
 
 
 # An end that was only concluded is taken back when the entry is there after all; a tombstone's
@@ -38,12 +40,13 @@ class Owner(NamedTuple):
 _LIFETIME = """
 INSERT INTO partitions_partitionlifetime AS known (
     key, cluster_uid, shard, job_uid, namespace, job_name, instance, attempt, partition, controller,
-    size, phase, reason, message, "group", "user", reserved_at, active_at, released_at,
-    estimated, uncertainty_seconds, updated_at)
+    size, phase, reason, message, "group", "user", user_verified, reserved_at, active_at,
+    released_at, estimated, uncertainty_seconds, updated_at)
 VALUES (
     %(key)s, %(cluster_uid)s, %(shard)s, %(uid)s, %(namespace)s, %(name)s, %(instance)s,
     %(attempt)s, %(id)s, %(controller)s, %(size)s, %(phase)s, %(reason)s, %(message)s,
-    %(group)s, %(user)s, %(reserved_at)s, %(active_at)s, %(released_at)s, false, 0, %(now)s)
+    %(group)s, %(user)s, %(user_verified)s, %(reserved_at)s, %(active_at)s, %(released_at)s,
+    false, 0, %(now)s)
 ON CONFLICT (key) DO UPDATE SET
     shard = excluded.shard,
     attempt = excluded.attempt,
@@ -56,6 +59,8 @@ ON CONFLICT (key) DO UPDATE SET
     "group" = CASE WHEN excluded."group" = excluded.namespace
                    THEN known."group" ELSE excluded."group" END,
     "user" = CASE WHEN excluded."user" = '' THEN known."user" ELSE excluded."user" END,
+    user_verified = CASE WHEN excluded."user" = ''
+                         THEN known.user_verified ELSE excluded.user_verified END,
     active_at = COALESCE(known.active_at, excluded.active_at),
     released_at = excluded.released_at,
     estimated = false,
@@ -187,7 +192,7 @@ def _entry_values(
     }
     owner = owners.get(entry.uid, Owner(entry.namespace, ""))
     values |= {"phase": entry.phase.value, "reason": str(entry.reason)}
-    return values | {"shard": shard.uid, "group": owner.group, "user": owner.user}
+    return values | {"shard": shard.uid} | owner._asdict()
 
 
 class PartitionRecorder:

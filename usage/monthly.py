@@ -57,7 +57,7 @@ cpu_millicores, memory_bytes, gpus, micro_ipus, 0::bigint AS partition_ipus"""
 
 _PARTITION_COLUMNS: Final = """
 0 AS pod, start, stop, going_on, seconds, namespace, "group" COLLATE "C" AS "group",
-"user" COLLATE "C" AS "user", false, 'operator'::text, 'partition'::text, job_name,
+"user" COLLATE "C" AS "user", user_verified, 'operator'::text, 'partition'::text, job_name,
 'ipu-' || size, ''::text, key COLLATE "C" AS uid, ''::text, job_uid, partition, estimated,
 uncertainty_seconds, 0::bigint, 0::bigint, 0::bigint, 0::bigint, size::bigint"""
 

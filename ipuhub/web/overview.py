@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Sequence
 
-    from django.http import HttpRequest
+    from django.http import HttpRequest, HttpResponse
 
     from ipuhub.web.access import Scope
     from ipuhub.web.history import Freshness
@@ -67,12 +66,6 @@ def overview(request: HttpRequest) -> HttpResponse:
         return same
     template = "_overview.html" if wants_fragment(request) else "overview.html"
     return tagged(render(request, template, shown | {"now": now, "etag": tag}), tag)
-
-
-@require_safe
-def healthz(_request: HttpRequest) -> HttpResponse:
-    """Answer ok while the process serves requests."""
-    return HttpResponse("ok", content_type="text/plain")
 
 
 def _jobs(state: LiveState, scope: Scope) -> tuple[list[JobRow], list[EndedRow]]:

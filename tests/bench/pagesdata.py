@@ -39,11 +39,10 @@ FROM (SELECT n, u, (n / 10) %% 4 AS c,
 _PARTITIONS = """
 INSERT INTO partitions_partitionlifetime (key, cluster_uid, shard, job_uid, namespace, job_name,
   instance, attempt, partition, controller, size, phase, reason, message, "group", "user",
-  reserved_at,
-  active_at, released_at, estimated, uncertainty_seconds, updated_at)
+  user_verified, reserved_at, active_at, released_at, estimated, uncertainty_seconds, updated_at)
 SELECT 'k' || n, 'bench', '', md5('job' || n)::uuid::text, 'ns-' || u %% 40, 'work-' || n, 0, 0,
   'p-work-' || n, 'vipu-' || n %% 4, (ARRAY[1, 2, 4, 8, 16])[n %% 5 + 1], 'released', '', '',
-  'group-' || u %% 20, 'user-' || u, began, began,
+  'group-' || u %% 20, 'user-' || u, true, began, began,
   least(began + interval '1 second' * (n %% 7200), %(now)s), false, 0, %(now)s
 FROM (SELECT n, n * 7919 %% 500 AS u,
         date_trunc('second', %(now)s - n * (interval '60 days' / %(rows)s)) AS began

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import OperationalError
 
 from ipuhub.web import wiring
 from ipuhub.web.connections import sources
@@ -81,6 +82,17 @@ def test_every_page_forbids_inline_scripts_and_framing(client: Client) -> None:
 
 def test_health_needs_nobody(client: Client) -> None:
     assert client.get("/healthz").content == b"ok"
+    assert client.get("/readyz").content == b"ok"
+
+
+def test_it_is_not_ready_without_postgres(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr("ipuhub.web.probes.connection.cursor", away)
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.content) == (503, b"postgres: does not answer\n")
+    assert client.get("/healthz").status_code == 200
 
 
 @pytest.mark.parametrize("method", ["post", "put", "delete"])
