@@ -6,7 +6,6 @@ import hmac
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from ipuhub.kube.errors import ApiError, ConfigError
 
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from ipuhub.metrics import Meters
 
 PATH: Final = "/metrics"
+# What every scraper knows; the client library would name a newer one, which says the same here.
+_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="ipuhub"'}
 _HOW: Final = (
     "Send Authorization: Bearer <token>: of a service account that may get the URL /metrics "
@@ -66,7 +67,7 @@ def metrics_route(meters: Meters, guard: Guard) -> web.RouteDef:
         refusal = await guard.refusal(request.headers.get("Authorization", ""))
         if refusal is not None:
             return refusal
-        return web.Response(body=meters.render(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=meters.render(), headers={"Content-Type": _CONTENT_TYPE})
 
     return web.get(PATH, metrics)
 

@@ -38,6 +38,8 @@ def pytest_configure() -> None:
 _PROGRAMS = {
     "kubectl": "kubectl is not installed: 1.31 or later drives the product in these tests",
     "mpirun": "mpirun is not installed: Debian's package openmpi-bin has it",
+    "prometheus": "prometheus is not installed: Debian's package of that name has it",
+    "promtool": "promtool is not installed: Debian's package prometheus has it",
 }
 
 

@@ -7,13 +7,29 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from ipuhub import metrictable
 from ipuhub.api.document import openapi_text
-from ipuhub.reference import reasons_page, settings_page
+from ipuhub.recording.metrictable import TABLE as RECORDINGS
+from ipuhub.reference import metrics_page, reasons_page, settings_page
 from jobs.conditions import SENTENCES
+from jobs.metrictable import OPERATOR, WEBHOOKS
+from partitions.metrictable import PROXY
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from pathlib import Path
+
+
+METRICS = (
+    ("Every process", metrictable.EVERY_PROCESS),
+    ("Operator, V-IPU Proxy and prober: who leads", metrictable.WITH_LEASE),
+    ("Operator, V-IPU Proxy and prober: calls to the API server", metrictable.WITH_API),
+    ("Operator and V-IPU Proxy: watches", metrictable.WITH_WATCHES),
+    ("Operator", OPERATOR),
+    ("Webhooks", WEBHOOKS),
+    ("V-IPU Proxy", PROXY),
+    ("Prober", RECORDINGS),
+)
 
 
 class Command(BaseCommand):
@@ -27,6 +43,7 @@ class Command(BaseCommand):
         pages = {
             "settings.md": settings_page(settings.ENV.declared.values()),
             "openapi.yaml": openapi_text(),
+            "metrics.md": metrics_page(METRICS),
             "reasons.md": reasons_page((str(r), text) for r, text in SENTENCES.items()),
         }
         stale = [name for name, text in pages.items() if _read(folder / name) != text]

@@ -23,7 +23,10 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
+from ipuhub.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE
+from ipuhub.recording.metrictable import TABLE as RECORDINGS
 from jobs.resources import IPUJOBS
+from tests.fakes.promtool import complaints, families
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -78,11 +81,11 @@ def names(tables: dict[str, Any]) -> list[tuple[str, str]]:
     return [(row["pod_name"], row["user"]) for row in found]
 
 
-async def page(port: int, path: str) -> str:
+async def page(port: int, path: str, headers: dict[str, str] = TOKEN) -> str:
     try:
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{port}{path}", headers=TOKEN) as answer,
+            session.get(f"http://127.0.0.1:{port}{path}", headers=headers) as answer,
         ):
             return await answer.text()
     except aiohttp.ClientError:
@@ -101,6 +104,10 @@ async def test_the_process_records_says_how_it_is_and_ends_on_sigterm(
         await eventually(lambda: len(names(tables)) == 2)
         metrics = await page(port, "/metrics")
         assert re.search(r'ipuhub_recording_rows_total{watch="pods"} [2-9]', metrics)
+        tables = (*EVERY_PROCESS, *WITH_LEASE, *WITH_API, *RECORDINGS)
+        assert {metric.name for metric in tables} <= families(metrics.encode())
+        assert complaints(metrics.encode()) == ""
+        assert "ipuhub_recording" not in await page(port, "/metrics", {})
         assert await page(port, "/healthz") == "ok"
     finally:
         process.send_signal(signal.SIGTERM)

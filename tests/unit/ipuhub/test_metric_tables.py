@@ -1,0 +1,60 @@
+"""The tables of metrics: names as Prometheus wants them, a question and a sentence each."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ipuhub.management.commands.make_reference import METRICS
+from ipuhub.metrics import Meters
+from ipuhub.metrictable import Kind, Metric
+
+ALL = [metric for _, table in METRICS for metric in table]
+
+
+@pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
+def test_a_metric_is_named_and_explained(metric: Metric) -> None:
+    assert re.fullmatch(r"[a-z][a-z0-9_]*", metric.name)
+    assert metric.is_foreign or metric.name.startswith("ipuhub_")
+    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+    assert metric.question.endswith("?")
+    assert metric.help.endswith(".")
+    assert "job" not in metric.labels, "Prometheus' own label"
+    if metric.kind is Kind.HISTOGRAM:
+        assert list(metric.buckets) == sorted(metric.buckets)
+
+
+def test_no_two_metrics_share_a_name_or_a_question() -> None:
+    assert len({metric.name for metric in ALL}) == len(ALL)
+    assert len({metric.question for metric in ALL}) == len(ALL)
+
+
+COUNTER = Metric("ipuhub_tests_total", Kind.COUNTER, "A test.", "Is it a test?", ("kind",))
+GAUGE = Metric("ipuhub_test", Kind.GAUGE, "A test.", "Is it?", ("kind",))
+
+
+def test_a_gauge_that_is_set_again_forgets_what_it_said() -> None:
+    meters = Meters((GAUGE,))
+    meters.set(GAUGE, {("a",): 1, ("b",): 2})
+    meters.set(GAUGE, {("b",): 3})
+    lines = meters.render().decode().splitlines()
+    assert [line for line in lines if line[0] != "#"] == ['ipuhub_test{kind="b"} 3.0']
+
+
+def test_a_counter_follows_totals_and_never_falls() -> None:
+    meters = Meters((COUNTER,))
+    for total in (2, 5, 5, 1, 2):  # 1: what is counted has begun anew
+        meters.count_up(COUNTER, {("a",): total})
+    assert b'ipuhub_tests_total{kind="a"} 6.0' in meters.render()
+
+
+def test_a_faulty_fill_costs_its_own_metrics_only() -> None:
+    meters = Meters((COUNTER, GAUGE))
+
+    def fail() -> None:
+        raise ValueError("no figures")
+
+    meters.at_scrape(fail)
+    meters.at_scrape(lambda: meters.set(GAUGE, {("a",): 1}))
+    assert b'ipuhub_test{kind="a"} 1.0' in meters.render()

@@ -1,0 +1,51 @@
+"""What the operator counts: restarts by cause, first starts, actions by name."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ipuhub.metrics import Meters
+from jobs.actions import CreateChild, Event, Kind, PatchStatus
+from jobs.metrics import OperatorMeasures, is_first_start, restart_reasons
+from jobs.metrictable import OPERATOR
+from tests.builders.ipujobs import NOW, ipujob
+
+ENTRY = {"index": 0, "attempt": 1, "state": "Restarting"}
+LOST = ENTRY | {"lastExit": {"attempt": 0, "reason": "WorkerLost"}}
+
+
+def test_a_restart_counts_once_under_what_ended_the_attempt_before() -> None:
+    before = {"instances": [{"index": 0, "attempt": 0}]}
+    assert restart_reasons(before, {"instances": [LOST]}) == ["WorkerLost"]
+    assert restart_reasons({}, {"instances": [LOST]}) == ["WorkerLost"]
+    assert restart_reasons({"instances": [LOST]}, {"instances": [LOST]}) == []
+    assert restart_reasons(before, {"instances": [ENTRY]}) == []  # resumed, not restarted
+    assert restart_reasons(before, {"launcherStatus": "Running"}) == []
+
+
+def test_only_the_first_running_is_a_start() -> None:
+    running = {"launcherStatus": "Running"}
+    assert is_first_start({}, running)
+    assert is_first_start({"launcherStatus": "Pending"}, running)
+    assert not is_first_start({"launcherStatus": "Restarting"}, running)
+    assert not is_first_start({"launcherStatus": "Pending", "instances": [ENTRY]}, running)
+    assert not is_first_start({}, {"launcherStatus": "Failed"})
+
+
+def test_the_page_shows_what_was_told() -> None:
+    meters = Meters(OPERATOR)
+    measures = OperatorMeasures(meters, lambda: NOW + timedelta(seconds=7))
+    job = ipujob().build()
+    job["metadata"]["creationTimestamp"] = NOW.isoformat()
+    measures.decided(job, PatchStatus({"launcherStatus": "Running"}, (Event("IPUJobRunning", ""),)))
+    measures.acted(CreateChild(Kind.POD, {}), 0.5, ValueError("no"))
+    measures.passed("failed", 0.5)
+    text = meters.render().decode()
+    for line in (
+        "ipuhub_job_start_duration_seconds_sum 7.0",
+        'ipuhub_job_events_total{reason="IPUJobRunning"} 1.0',
+        'ipuhub_operator_action_failures_total{action="CreatePod",error="ValueError"} 1.0',
+        'ipuhub_operator_pass_duration_seconds_count{outcome="failed"} 1.0',
+        'ipuhub_operator_action_duration_seconds_sum{action="CreatePod"} 0.5',
+    ):
+        assert line in text
