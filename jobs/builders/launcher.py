@@ -83,7 +83,7 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
 def _command(context: BuildContext) -> list[str]:
     if context.spec.launcher_command is not None:
         return list(context.spec.launcher_command)
-    return sleep_command(str(context.spec.ttl_seconds))
+    return sleep_command("365d")  # the operator ends it: ttl may change while people are in it
 
 
 def _set_environment(context: BuildContext, place: PodPlace, main: Manifest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -188,3 +189,18 @@ async def test_a_stamp_that_somebody_has_spoiled_changes_nothing(text: str) -> N
     await world.run(2, launcher_exit=None)
     assert world.condition()["reason"] == "IPUJobRunning"
     await world.until(lambda: world.state() == "Completed")
+
+
+async def test_a_session_may_be_made_longer_while_people_are_in_it() -> None:
+    world = await started(ipujob().interactive(600))
+    began = world.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    for pod in world.kube.pods():
+        for container in pod["status"]["containerStatuses"]:
+            container["state"]["running"]["startedAt"] = began
+    world.kube.edit_job("sample", interactive={"ttl": 1200})
+    world.now += timedelta(seconds=660)
+    await world.run(2, launcher_exit=None)
+    assert (world.state(), world.condition()["reason"]) == ("Running", "IPUJobRunning")
+    world.now += timedelta(seconds=600)
+    await world.run(5, launcher_exit=None)
+    assert (world.state(), world.partitions.used) == ("Completed", 0)

@@ -259,9 +259,9 @@ def test_the_init_container_knows_the_job_its_attempt_and_how_many_workers_there
     assert (environment["IPUHUB_JOB"], environment["IPUHUB_ATTEMPT"]) == ("sample", "0")
 
 
-def test_the_launcher_of_an_interactive_job_sleeps_for_its_time_to_live() -> None:
+def test_the_launcher_of_an_interactive_job_sleeps_until_the_operator_ends_it() -> None:
     (main,) = launcher_of(ipujob().interactive(3600))["spec"]["containers"]
-    assert main["command"][-1] == 'trap "exit 0" TERM; sleep 3600 & wait'
+    assert main["command"][-1] == 'trap "exit 0" TERM; sleep 365d & wait'
 
 
 def test_the_usage_stamp_shares_the_ipus_exactly() -> None:
