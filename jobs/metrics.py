@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jobs.manifests import Manifest
     from jobs.operator import Operator
 
+_PENDING = JobState.PENDING.value
 _OUTCOMES = ("done", "failed", "deferred", "gone", "crashed")
 
 
@@ -115,9 +116,9 @@ def _fill_jobs(meters: Meters, jobs: Any) -> None:
     pending: Counts[tuple[str, ...]] = Counts()
     for job in jobs:
         status = job.get("status") or {}
-        state = status.get("launcherStatus") or JobState.PENDING.value
+        state = status.get("launcherStatus") or _PENDING
         states[state,] += 1
-        if state == JobState.PENDING:
+        if state == _PENDING:
             pending[_pending_reason(status),] += 1
     meters.set(table.JOBS, states)
     meters.set(table.PENDING, pending)
