@@ -162,6 +162,7 @@ def says_what_was_allocated(files: dict[str, str], uid: str, worker: int, launch
     assert float(by_pod[f"{JOB}-launcher"]["usage_hours"]) == hours(1, launcher)
     partition = by_pod[""]
     assert (partition["component"], float(partition["ipu_hours"])) == ("partition", 0)
+    assert (partition["user"], partition["user_verified"]) == (ADMIN, "Y")
     assert float(partition["partition_ipu_hours"]) >= hours(IPUS, worker) - 0.01
 
     summary = [row for row in rows(files["summary"]) if row["namespace"] == NAMESPACE]
