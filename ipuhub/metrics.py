@@ -151,8 +151,9 @@ def tell_watches(meters: Meters, informers: Mapping[str, Informer]) -> None:
 
     def fill() -> None:
         now = time.monotonic()
-        ages = {(name,): one.stale_seconds(now) for name, one in informers.items()}
-        meters.set(metrictable.WATCH_AGE, ages)
+        # What was never heard of is on /readyz; a standby, which follows nothing, is no alarm.
+        heard = {(name,): one.stale_seconds(now) for name, one in informers.items() if one.relists}
+        meters.set(metrictable.WATCH_AGE, heard)
         lists = {(name,): one.relists for name, one in informers.items()}
         meters.count_up(metrictable.WATCH_LISTS, lists)
         meters.set(metrictable.WATCH_OBJECTS, {(n,): len(one) for n, one in informers.items()})

@@ -93,7 +93,8 @@ WAITING_OLDEST = Metric(
 POLL_AGE = Metric(
     "ipuhub_proxy_poll_age_seconds",
     Kind.GAUGE,
-    "Since the V-IPU Proxy last told the operator of all partitions; +Inf: never.",
+    "Since the V-IPU Proxy last told the operator of all partitions; +Inf: never, as on a standby: "
+    "look at it where ipuhub_leader is 1.",
     "Does the operator know the partitions?",
 )
 
