@@ -71,8 +71,8 @@ KUBE_REQUESTS = Metric(
 WATCH_AGE = Metric(
     "ipuhub_watch_age_seconds",
     Kind.GAUGE,
-    "Since the last sign of life of a watch; a quiet one comes to about 70 s. None before the first "
-    "list, as on a standby.",
+    "Since the last sign of life of a watch; a quiet one comes to about 70 s. None before the "
+    "first list, as on a standby.",
     "Is a watch stale?",
     ("resource",),
 )
