@@ -21,8 +21,11 @@ demo-clean:               ## forget the demo's state
 test: $(STAMP)            ## all tests; what is missing here is skipped with a reason
 	$(BIN)/pytest tests $(ARGS)
 
-unit integration conformance e2e chaos: $(STAMP)
+unit integration conformance e2e: $(STAMP)
 	$(BIN)/pytest tests/$@ $(ARGS)
+
+chaos: $(STAMP)           ## the long form of the proof under faults; see docs/developer/chaos.md
+	CHAOS_LONG=1 $(BIN)/pytest tests/chaos $(ARGS)
 
 screenshots: $(STAMP)     ## every page, wide and narrow, light and dark, into build/screenshots
 	$(BIN)/python -m tests.e2e.screenshots

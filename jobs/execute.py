@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from jobs.measures import Measures
     from jobs.observed import Fault, Observed
     from jobs.partitionfacts import PartitionFacts
+    from jobs.partitionview import Partition
     from jobs.ports import PartitionFact, Partitions
 
 HEAD_START_SECONDS = 0.1
@@ -126,6 +127,15 @@ class Executor:
         return this.outcome
 
     async def _step(self, this: _Pass, step: Step) -> None:
+        if any(isinstance(a, CreateChild) and a.kind is Kind.POD for a in step.actions):
+            try:
+                is_late = await self._is_late(this)
+            except ApiError as error:
+                self._note_failure(this, step.actions[0], error)
+                return
+            if is_late:
+                this.outcome.failed = True
+                return
         results = await asyncio.gather(
             *(self._act(this, action) for action in step.actions), return_exceptions=True
         )
@@ -270,6 +280,10 @@ class Executor:
 
     async def _ensure(self, this: _Pass, action: EnsurePartition) -> None:
         key = this.observed.key
+        known = this.observed.partitions.get(action.instance)
+        if known is not None and not await self._may_begin(this, known, action):
+            this.outcome.failed = True
+            return
         call = self._effects.partitions.ensure(
             uid=key.uid,
             namespace=key.namespace,
@@ -278,11 +292,29 @@ class Executor:
             size=action.size,
             attempt=action.attempt,
         )
-        known = this.observed.partitions.get(action.instance)
         has_waited = known is not None and known.phase == Phase.WAITING
         fact = await (self._in_turn(call) if has_waited else call)
         self._effects.facts.note(key.uid, fact, self._effects.now())
         this.outcome.replan = True
+
+    async def _may_begin(self, this: _Pass, known: Partition, action: EnsurePartition) -> bool:
+        """Whether an attempt may take over what the instance has or had, by the API server's own
+        word: it might be reset under a living pod, or made for a job that has ended since."""
+        if known.phase == Phase.RELEASED:
+            return not await self._is_late(this)
+        return known.attempt >= action.attempt or not await self._has_live_pods(
+            this, action.instance
+        )
+
+    async def _is_late(self, this: _Pass) -> bool:
+        """Whether the job has changed since: one that has given its partition back may be over,
+        and a late copy of it must not begin it again."""
+        key = this.observed.key
+        try:
+            job = await self._effects.client.get(IPUJOBS, key.name, key.namespace)
+        except NotFound:
+            return True
+        return metadata(job).get("resourceVersion") != this.resource_version
 
     async def _in_turn(self, call: Coroutine[Any, Any, PartitionFact]) -> PartitionFact:
         """Calls of those who have waited start one after another: sent at the same time, they

@@ -209,7 +209,8 @@ class FakeKube:
     def evict_pod(self, name: str, reason: str = "Evicted") -> None:
         """What a node short of memory, or one that is gone, does to a pod."""
         pod = self._find("pods", "default", name)
-        pod["status"] = {"phase": "Failed", "reason": reason}
+        ran = _exited(pod, 137) if pod["status"]["phase"] == "Running" else {}
+        pod["status"] = ran | {"phase": "Failed", "reason": reason}
         self._bump("pods", pod)
 
     def tick(self, *, launcher_exit: Exit = 0, worker_exit: Exit = None) -> None:
