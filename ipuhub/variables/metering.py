@@ -45,6 +45,7 @@ BROKER_URL = ENV.text(
 )
 BROKER_FOLDER = ENV.text(
     "IPUHUB_BROKER_FOLDER",
-    str(BASE_DIR / ".ipuhub" / "celery"),
-    doc="Folder of the file-system broker, for web and worker alike; made when it is missing.",
-)
+    "",
+    doc="Folder of the file-system broker, for web and worker alike, made when it is missing; "
+    "empty: .ipuhub/celery beside manage.py.",
+) or str(BASE_DIR / ".ipuhub" / "celery")
