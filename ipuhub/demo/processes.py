@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import signal
+import ssl
 import sys
 import urllib.request
 from dataclasses import dataclass
@@ -108,7 +109,10 @@ class Processes:
             "IPUHUB_HEALTH_PORT": str(self.ports["webhooks health"]),
         }
         return Process(
-            "webhooks", _manage("run_webhooks"), environment, is_ready=lambda: _accepts(port)
+            "webhooks",
+            _manage("run_webhooks"),
+            environment,
+            is_ready=lambda: _accepts(port, self.pki / "ca.crt"),
         )
 
     def vipu_server(self) -> Process:
@@ -230,9 +234,14 @@ def _manage(*arguments: str) -> list[str]:
     return [sys.executable, _MANAGE, *arguments]
 
 
-async def _accepts(port: int) -> bool:
+async def _accepts(port: int, authority: Path | None = None) -> bool:
+    """Say whether somebody listens; with `authority`, one whose certificate is of that CA.
+
+    Another demo that starts at the same moment may have been given the same port.
+    """
+    context = ssl.create_default_context(cafile=authority) if authority else None
     try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     except OSError:
         return False
     writer.close()

@@ -42,13 +42,16 @@ def test_a_second_start_resumes_where_the_first_was_stopped(
     needs_kubectl: None, tmp_path: Path
 ) -> None:
     first = start_demo(tmp_path / "state")
-    first.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
-    eventually(lambda: first.status("ipujob-sample") == "Running", "Running", 30)
-    first.wait_until_recording()
-    uid, password = first.job("ipujob-sample")["metadata"]["uid"], first.password
-    children = children_of(first.process.pid)
-    assert len(children) == len(PROCESSES)
-    assert stop_demo(first) == 0
+    try:
+        first.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+        eventually(lambda: first.status("ipujob-sample") == "Running", "Running", 30)
+        first.wait_until_recording()
+        uid, password = first.job("ipujob-sample")["metadata"]["uid"], first.password
+        children = children_of(first.process.pid)
+        assert len(children) == len(PROCESSES)
+    finally:
+        ended = stop_demo(first)
+    assert ended == 0
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 
     second = start_demo(tmp_path / "state")
