@@ -139,9 +139,9 @@ class Executor:
         results = await asyncio.gather(
             *(self._act(this, action) for action in step.actions), return_exceptions=True
         )
-        for action, error in zip(step.actions, results, strict=True):
-            if error is not None:
-                self._note_failure(this, action, error)
+        for action, failure in zip(step.actions, results, strict=True):
+            if failure is not None:
+                self._note_failure(this, action, failure)
 
     async def _act(self, this: _Pass, action: Action) -> None:
         began = time.perf_counter()
