@@ -95,8 +95,10 @@ async def test_exec_in_what_does_not_run_says_so(kubectl: Kubectl) -> None:
 
 async def test_a_terminal_has_a_size_and_a_shell(kubectl: Kubectl) -> None:
     await running(kubectl)
+    # kubectl sends the size beside the command, which may begin before it arrives.
+    sized = "until stty size | grep -q 101; do sleep 0.02; done; stty size"
     command = (
-        "stty rows 33 cols 101; kubectl exec -it p -- sh -c 'test -t 0; echo tty=$?; stty size'"
+        f"stty rows 33 cols 101; kubectl exec -it p -- sh -c 'test -t 0; echo tty=$?; {sized}'"
     )
     process = await asyncio.create_subprocess_exec(
         "script", "-qec", command, "/dev/null",
