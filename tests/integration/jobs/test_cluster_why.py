@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from jobs.resources import IPUJOBS
 from tests.builders.ipujobs import ipujob
 
@@ -19,6 +21,7 @@ def with_keeper(**annotations: str) -> dict[str, Any]:
     return ipujob().with_template(containers=containers).annotated(**told).build()
 
 
+@pytest.mark.embedded_only  # the real server's stand-in nodes keep no last lines
 async def test_the_container_the_code_and_the_last_lines_are_in_the_status(
     cluster: Cluster,
 ) -> None:

@@ -18,6 +18,7 @@ from ipuhub.demo.cluster import write_account_kubeconfig
 from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import NotFound
 from ipuhub.kube.token import TokenSource
 from ipuhub.recorders import JobsAndPartitions, TrackerPlace
 from ipuhub.recording.recording import Recording, RecordingOptions
@@ -126,6 +127,19 @@ async def site(
     lab: Lab,  # noqa: F811
     tmp_path: Path,
     own_connections: None,
-) -> Site:
+) -> AsyncIterator[Site]:
     await install_crd(lab.client)
-    return Site(lab, tmp_path)
+    await remove_jobs(lab.client)  # a real server has those of other tests
+    yield Site(lab, tmp_path)
+    await remove_jobs(lab.client)
+
+
+async def remove_jobs(client: KubeClient) -> None:
+    """Delete the jobs of all namespaces, with or without an operator to let them go."""
+    for job in (await client.list(IPUJOBS)).items:
+        name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+        with contextlib.suppress(NotFound):
+            await client.delete(IPUJOBS, name, namespace)
+            await client.patch(IPUJOBS, name, {"metadata": {"finalizers": None}}, namespace)
+    while (await client.list(IPUJOBS)).items:
+        await asyncio.sleep(0.02)
