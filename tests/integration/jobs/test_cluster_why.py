@@ -44,6 +44,7 @@ async def test_out_of_memory_is_the_reason(cluster: Cluster) -> None:
     assert "OOMKilled, exit code 137 (SIGKILL)" in await cluster.until_reason("sample", "OOMKilled")
 
 
+@pytest.mark.embedded_only  # the real server's stand-in nodes pull every image
 async def test_an_image_that_cannot_be_pulled_is_named(cluster: Cluster) -> None:
     await cluster.create(ipujob().annotated(**{"sim/image-pull-error": "true"}).build())
     message = await cluster.until_reason("sample", "ImagePullFailed")
