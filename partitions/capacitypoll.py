@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 import structlog
 
+from ipuhub.recording.store import explain
 from partitions.capacityrows import capacity_changes
 from partitions.errors import PartitionsError
 
@@ -49,8 +50,10 @@ class CapacityPoll:
         while True:
             try:
                 await self.once()
-            except (PartitionsError, psycopg.Error) as error:
+            except PartitionsError as error:
                 self._note(str(error).strip() or type(error).__name__)
+            except psycopg.Error as error:
+                self._note(f"Postgres: {explain(error)}")
             else:
                 self._note("")
             await asyncio.sleep(self._poll_seconds)

@@ -12,7 +12,7 @@ import structlog
 
 from ipuhub.chance import jitter
 from ipuhub.recording import metrics
-from ipuhub.recording.store import Store
+from ipuhub.recording.store import Store, explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -110,9 +110,10 @@ class Database(Generic[Row]):
             return done
 
     async def _pause(self, failures: int, error: psycopg.Error) -> None:
-        sentence = str(error).strip().replace("\n", " ")
+        sentence = explain(error)
         if not self.problem:
-            log.warning("postgres does not answer", watch=self._name, problem=sentence)
+            event = "postgres refuses the work" if error.sqlstate else "postgres does not answer"
+            log.warning(event, watch=self._name, problem=sentence)
         self.problem = f"Postgres: {sentence}"
         await asyncio.sleep(self._backoff.delay_seconds(failures, jitter()))
 

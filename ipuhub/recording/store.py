@@ -41,6 +41,12 @@ INSERT INTO ipuhub_watchgap (watch, began_at, ended_at, cause) VALUES (%s, %s, %
 """
 # What one object brings about, and no repetition cures: data, constraints, limits of the program.
 _REFUSED: Final = ("22", "23", "54")
+# What Postgres says of statements that were written for newer tables than it has.
+_OLDER_TABLES: Final = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.InvalidColumnReference,  # ON CONFLICT without its unique index
+)
 _ROWS_AT_ONCE: Final = 2_000
 _OF_DJANGO: Final = {"assume_role", "isolation_level", "pool", "server_side_binding"}
 _SESSION: Final = {
@@ -202,6 +208,14 @@ def is_refusal(error: Exception) -> bool:
         return isinstance(error, UnicodeError | OverflowError)
     state = error.sqlstate or ""
     return state.startswith(_REFUSED) or (not state and isinstance(error, psycopg.DataError))
+
+
+def explain(error: psycopg.Error) -> str:
+    """What keeps Postgres from the work, in one line, with what to do about it where we know."""
+    if isinstance(error, _OLDER_TABLES):  # without the statement, which may be a page long
+        said = error.diag.message_primary
+        return f"the tables are older than this program, run `manage.py migrate`: {said}"
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _fenced(cursor: psycopg.Cursor[Any], sql: str, values: list[Any]) -> None:

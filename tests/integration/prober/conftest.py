@@ -80,6 +80,10 @@ class Lab:
         with psycopg.connect(**self.database, row_factory=dict_row) as connection:
             return connection.execute(sql, values).fetchall()
 
+    def execute(self, sql: str) -> None:
+        with psycopg.connect(**self.database) as connection:
+            connection.execute(sql)
+
     def rows(self) -> dict[str, dict[str, Any]]:
         """Every lifetime by UID; more rows than UIDs would fail here."""
         found = self.query("SELECT * FROM usage_podlifetime")

@@ -290,3 +290,17 @@ async def test_postgres_away_at_the_start_is_said(lab: Lab) -> None:
     await eventually(lambda: "Postgres" in " ".join(lab.health[0].not_ready()))
     lab.database = there
     assert not lab.rows()
+
+
+async def test_tables_older_than_the_program_are_said_with_what_to_do(lab: Lab) -> None:
+    lab.execute("ALTER TABLE usage_podlifetime RENAME COLUMN micro_ipus TO of_another_release")
+    emit(lab, range(1), "ADDED", "RUNNING")
+    try:
+        lab.start()
+        await eventually(lambda: "manage.py migrate" in " ".join(lab.health[0].not_ready()))
+        assert "micro_ipus" in lab.health[0].not_ready()[0]
+    finally:
+        lab.execute("ALTER TABLE usage_podlifetime RENAME COLUMN of_another_release TO micro_ipus")
+    await recorded(lab)
+    assert len(lab.rows()) == 1
+    assert not lab.health[0].not_ready()
