@@ -27,6 +27,7 @@ from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.measures import OUTPUTS, total
 from usage.selectors import chart, faults, gaps, summary, visible_lifetimes
+from usage.windows import WindowError
 from usage.zones import usage_zone
 
 if TYPE_CHECKING:
@@ -85,9 +86,11 @@ def month_chart(request: HttpRequest) -> HttpResponseBase:
     try:
         question = read_question(params, request.user, now, zone, "measure")
         output = read_output(params)
+        begins, sums = chart(question, "day", output.amount, CHART_KEYS)
     except BadFilter as error:
         return JsonResponse({"detail": " ".join(error.messages)}, status=400)
-    begins, sums = chart(question, "day", output.amount, CHART_KEYS)
+    except WindowError as error:
+        return JsonResponse({"detail": str(error)}, status=400)
     heights: dict[str | None, int] = {}
     for (_, key), amount in sums.items():
         heights[key] = heights.get(key, 0) + amount

@@ -103,6 +103,16 @@ def test_a_question_of_no_use_is_a_400_with_a_sentence(
     assert sentence in answer.content.decode()
 
 
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [("from=2010-01-01&to=2026-01-01", "more than 2000 steps"), ("by=colour", "grouped by")],
+)
+def test_a_chart_of_no_use_is_a_400_with_a_sentence(admin: User, query: str, sentence: str) -> None:
+    answer = browser(admin).get(f"/usage/chart.json?{query}")
+    assert answer.status_code == 400
+    assert sentence in answer.json()["detail"]
+
+
 def test_a_user_sees_his_namespaces_and_the_stranger_none(alice: User, charlie: User) -> None:
     pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-a", group="optics")
     pod("2026-11-20T00:00", "2026-11-20T02:00", namespace="team-b", group="acoustics")
