@@ -51,6 +51,8 @@ def do_run(
         lost.update(state=ReportRun.State.FAILED, message=_LOST, finished_at=now)
         months = [Month.parse(run.month)] if run.month else due_months(now, zone)
         run.state, run.started_at = ReportRun.State.RUNNING, now
+        # Claimed but not yet alone, it may have been taken for lost by the run before it.
+        run.message, run.finished_at = "", None
         run.months = [str(month) for month in months]
         run.save()
         return _make_all(run, months, zone, clock)

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from ipuhub.months import Month
 from tests.builders.lifetimes import at, pod
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
-from usage import makereports
+from usage import makereports, reportruns
 from usage.downloads import open_download, own_connection
 from usage.makereports import due_months, make_month
 from usage.models import MonthReport, ReportRow, ReportRun
@@ -63,6 +63,24 @@ def test_a_run_whose_process_died_is_not_at_work_for_ever():
     _run()
     lost.refresh_from_db()
     assert (lost.state, bool(lost.message)) == ("failed", True)
+
+
+def test_a_claimed_run_that_was_taken_for_lost_is_at_work_again():
+    claimed = request_run("demand", "ada", _NOW, UTC_ZONE)
+    claimed.state = ReportRun.State.RUNNING
+    claimed.save()
+    _run()  # of a worker that was quicker to the lock
+    claimed.refresh_from_db()
+    assert claimed.finished_at
+    seen = []
+
+    def look(month: Month, *_: object) -> None:
+        seen.extend(ReportRun.objects.filter(pk=claimed.pk).values_list("state", "finished_at"))
+
+    with patch.object(reportruns, "make_month", look):
+        do_run(claimed, UTC_ZONE, lambda: _NOW)
+    assert set(seen) == {("running", None)}
+    assert claimed.state == "done"
 
 
 def test_one_month_that_fails_does_not_stop_the_others():
