@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,19 @@ class Health:
         known = self._beats.get(name)
         allowed = known.max_age_seconds if known else max_age_seconds
         self._beats[name] = _Beat(self._clock(), allowed)
+
+    @contextmanager
+    def term(self) -> Iterator[None]:
+        """Forget at the end what was stated, asked for or promised within: a replica that no
+        longer leads is not to be restarted because its loops have ended."""
+        kept: tuple[dict[str, Any], ...] = (self._ready, self._asked, self._beats)
+        known = [set(checks) for checks in kept]
+        try:
+            yield
+        finally:
+            for checks, names in zip(kept, known, strict=True):
+                for name in checks.keys() - names:
+                    del checks[name]
 
     def checks(self) -> dict[str, str]:
         """What is wrong with each check, or nothing; a loop that beats is `alive <name>`."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import structlog
+
 from ipuhub.kube.errors import ConfigError
-from ipuhub.kube.lease import LeaderElection, LeaseTiming
+from ipuhub.kube.lease import LeaderElection, LeadershipLost, LeaseTiming
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ipuhub.kube.client import KubeClient
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +75,19 @@ class Leadership:
         return f"this replica stands by: {why}"
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the right to work, then run `work` for as long as it is there.
+        """Wait for the right to work, then run `work` for as long as it is there; and again.
 
-        Raises LeadershipLost, after `work` has been cancelled.
+        A replica that loses the right, to another one or because the API server was away, has its
+        `work` cancelled and stands by. `work` must begin anew each time: another replica may have
+        changed everything meanwhile. Returns when `work` does, raises what it raises.
         """
         if self._election is None:
             await work()
-        else:
-            await self._election.lead(work)
+            return
+        while True:
+            try:
+                await self._election.lead(work)
+            except LeadershipLost as lost:
+                log.warning("standing by again", problem=str(lost))
+            else:
+                return

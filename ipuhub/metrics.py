@@ -146,11 +146,11 @@ def tell_calls(meters: Meters, client: KubeClient) -> None:
     client.on_called = called
 
 
-def tell_watches(meters: Meters, informers: Mapping[str, Informer]) -> None:
-    """Fill the metrics about watches."""
+def tell_watches(meters: Meters, followed: Callable[[], Mapping[str, Informer]]) -> None:
+    """Fill the metrics about watches; `followed` are those of the present term."""
 
     def fill() -> None:
-        now = time.monotonic()
+        now, informers = time.monotonic(), followed()
         # What was never heard of is on /readyz; a standby, which follows nothing, is no alarm.
         heard = {(name,): one.stale_seconds(now) for name, one in informers.items() if one.relists}
         meters.set(metrictable.WATCH_AGE, heard)

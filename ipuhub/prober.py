@@ -128,7 +128,7 @@ async def run_prober(config: ClusterConfig, *, once: bool) -> None:
     """Record until SIGTERM or SIGINT; with `once`, one full list.
 
     Raises OSError when the health port is taken, ConfigError for settings that contradict each
-    other, LeadershipLost, and with `once` ApiError.
+    other, and with `once` ApiError.
     """
     health = Health()
     election = leadership_options(LEASE)
@@ -148,5 +148,10 @@ async def run_prober(config: ClusterConfig, *, once: bool) -> None:
         address = (settings.HEALTH_HOST, settings.HEALTH_PORT)
         runner = await health.serve(*address, [page])
         stack.push_async_callback(runner.cleanup)
-        # Made only by the one who records: its checks are about what it does.
-        await until_stopped(leadership.lead(lambda: Prober(client, proxy, health).run()))
+
+        async def record() -> None:
+            # Made only by the one who records: its checks are about what it does.
+            with health.term():
+                await Prober(client, proxy, health).run()
+
+        await until_stopped(leadership.lead(record))

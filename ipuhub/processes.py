@@ -7,33 +7,19 @@ import contextlib
 import secrets
 import signal
 import socket
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import structlog
 from django.conf import settings
 
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
-from ipuhub.kube.lease import LeadershipLost, LeaseTiming
+from ipuhub.kube.lease import LeaseTiming
 from ipuhub.leading import LeadershipOptions
 from ipuhub.metricspage import Guard
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Coroutine
-
-log = structlog.get_logger(__name__)
-
-
-def run(process: Coroutine[Any, Any, None]) -> None:
-    """Run a process to its end. One that may no longer lead ends with 1: somebody starts it again,
-    and it stands by."""
-    try:
-        asyncio.run(process)
-    except LeadershipLost as error:
-        log.error("stopped: another replica may lead by now", problem=str(error))  # noqa: TRY400
-        sys.exit(1)
+    from collections.abc import AsyncIterator, Awaitable
 
 
 async def until_stopped(work: Awaitable[None]) -> None:

@@ -13,7 +13,7 @@ from jobs.measures import Measures
 from jobs.partitionview import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from ipuhub.metrics import Meters
@@ -91,10 +91,12 @@ def is_first_start(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     )
 
 
-def tell_operator(meters: Meters, operator: Operator) -> None:
-    """Fill what the queue, the caches and the facts say at the time of a scrape."""
+def tell_operator(meters: Meters, present: Callable[[], Operator]) -> None:
+    """Fill what the queue, the caches and the facts of the `present` operator say at the time of a
+    scrape."""
 
     def fill() -> None:
+        operator = present()
         _fill_queue(meters, operator)
         _fill_jobs(meters, operator.caches.jobs.all())
         _fill_waiting(meters, operator)

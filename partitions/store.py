@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 LABEL: Final = "ipuhub.io/tracker"
 _T = TypeVar("_T")
 _BACKOFF: Final = Backoff(first_seconds=0.2, max_seconds=5.0)
+_NOT_READ: Final = "not read yet"
 
 
 class ConfigMaps(Protocol):
@@ -94,7 +95,7 @@ class TrackerStore:
         self._queue: list[_Waiting[Any]] = []
         self._wakeup = asyncio.Event()
         self._stale = True
-        self._problem = "not read yet"
+        self._problem = _NOT_READ
         self._has_said = False
 
     @property
@@ -131,8 +132,10 @@ class TrackerStore:
         await self.write(lambda _: None)
 
     async def run(self) -> None:
-        """Load the tracker, then write what comes; until cancelled."""
+        """Load the tracker, then write what comes; until cancelled. Begun again, it forgets what it
+        knew: another proxy may have written meanwhile."""
         failures = 0
+        self._tracker, self._stale, self._problem = None, True, _NOT_READ
         self._wakeup.set()
         while True:
             await self._wakeup.wait()

@@ -132,7 +132,7 @@ class ProxyProcess:
         meters = metrics.of_process(*common, PROXY, health=self.health)
         metrics.tell_leadership(meters, self.leadership)
         metrics.tell_calls(meters, self.client)
-        metrics.tell_watches(meters, {"nodes": self.nodes.informer})
+        metrics.tell_watches(meters, lambda: {"nodes": self.nodes.informer})
         tell_proxy(meters, self.store, self.fleet, self.sweep)
         self.store.measures = ProxyMeasures(meters)
         return meters

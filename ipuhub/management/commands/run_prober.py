@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import logs, processes
+from ipuhub import logs
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.prober import run_prober
@@ -31,7 +32,7 @@ class Command(BaseCommand):
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
             config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
-            processes.run(run_prober(config, once=options["once"]))
+            asyncio.run(run_prober(config, once=options["once"]))
         except (ApiError, ConfigError) as error:
             raise CommandError(str(error)) from error
         except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **_options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
-            processes.run(run_operator())
+            asyncio.run(run_operator())
         except ConfigError as error:
             raise CommandError(str(error)) from error
 
@@ -49,8 +50,7 @@ class Command(BaseCommand):
 async def run_operator() -> None:
     """Wire the operator with the settings and run it until SIGTERM or SIGINT.
 
-    Raises ConfigError without credentials, CommandError when the health port is taken, and
-    LeadershipLost.
+    Raises ConfigError without credentials and CommandError when the health port is taken.
     """
     health = Health()
     config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
@@ -70,19 +70,35 @@ async def run_operator() -> None:
         stack.push_async_callback(proxy.close)
         recorder = EventRecorder(client, COMPONENT, utc_now)
         measures = OperatorMeasures(meters, utc_now)
-        operator = Operator(client, proxy, recorder, health, operator_options(), measures)
+        options = operator_options()
+        terms = Terms(lambda: Operator(client, proxy, recorder, health, options, measures), health)
         leadership = Leadership(client, election)
-        tell(meters, client, leadership, operator)
+        tell(meters, client, leadership, terms)
         health.ask("leader election", lambda: leadership.problem)
-        await processes.until_stopped(leadership.lead(operator.run))
+        await processes.until_stopped(leadership.lead(terms.run))
 
 
-def tell(meters: Meters, client: KubeClient, leader: Leadership, operator: Operator) -> None:
+class Terms:
+    """A new operator for each term of leadership: what an earlier one has cached is old."""
+
+    def __init__(self, make: Callable[[], Operator], health: Health) -> None:
+        self.present = make()
+        self._make = make
+        self._health = health
+
+    async def run(self) -> None:
+        """Work for one term."""
+        self.present = self._make()
+        with self._health.term():
+            await self.present.run()
+
+
+def tell(meters: Meters, client: KubeClient, leader: Leadership, terms: Terms) -> None:
     """Have the metrics filled by those who know."""
     metrics.tell_leadership(meters, leader)
     metrics.tell_calls(meters, client)
-    metrics.tell_watches(meters, operator.informers)
-    tell_operator(meters, operator)
+    metrics.tell_watches(meters, lambda: terms.present.informers)
+    tell_operator(meters, lambda: terms.present)
 
 
 async def serve_health(health: Health, *more: RouteDef) -> AppRunner:

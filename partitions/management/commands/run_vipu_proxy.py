@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -37,7 +38,7 @@ class Command(BaseCommand):
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
             proxy = _options(options["host"], options["port"])
-            processes.run(sweep_once(proxy) if options["once"] else serve(proxy))
+            asyncio.run(sweep_once(proxy) if options["once"] else serve(proxy))
         except (ConfigError, InvalidControllers, ListenError, TrackerUnavailable) as error:
             raise CommandError(str(error)) from error
 

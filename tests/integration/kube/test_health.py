@@ -79,3 +79,26 @@ async def test_the_first_beat_is_a_promise_too(clock: Clock) -> None:
     health.beat("loop", max_age_seconds=10)
     clock.now = 11
     assert health.not_alive() == ["loop: silent for 11 s, allowed are 10"]
+
+
+async def test_who_no_longer_leads_is_neither_unready_nor_restarted_for_what_he_did(
+    clock: Clock,
+) -> None:
+    health = Health(clock)
+    health.expect_beat("lease", 1_000)
+    health.ask("leader election", lambda: "")
+
+    def work() -> None:
+        health.expect_beat("loop", 10)
+        health.set("cache", False, "not listed yet")
+        health.ask("proxy", lambda: "does not answer")
+        clock.now = 100
+        health.beat("lease")
+        raise ValueError("the term ends")
+
+    with pytest.raises(ValueError, match="the term ends"), health.term():
+        work()
+    clock.now = 500
+    assert await pages(health) == {"healthz": (200, "ok"), "readyz": (200, "ok")}
+    clock.now = 1_101
+    assert health.not_alive() == ["lease: silent for 1001 s, allowed are 1000"]

@@ -37,6 +37,7 @@ class Parts:
         self.directory = directory
         self.kubeconfig = directory / "kubeconfig"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment: dict[str, str] = {}
 
     def command(self, name: str) -> list[str]:
         manage = [sys.executable, str(ROOT / "manage.py")]
@@ -60,7 +61,11 @@ class Parts:
             "IPUHUB_PROXY_URL": f"http://127.0.0.1:{self.proxy}",
             "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{self.vipu}:{LABEL}",
             "IPUHUB_HEALTH_PORT": str(self.health),
-            "IPUHUB_LEADER_ELECTION": "off",  # nobody here starts again who loses his Lease
+            "IPUHUB_IDENTITY": name,
+            "IPUHUB_LEASE_DURATION_SECONDS": "3",
+            "IPUHUB_LEASE_RENEW_SECONDS": "2",
+            "IPUHUB_LEASE_RETRY_SECONDS": "0.2",
+            **self.environment,
         }
         self.running[name] = subprocess.Popen(
             self.command(name), env=environment, stdout=log, stderr=log
@@ -137,15 +142,22 @@ def count_warnings(log: str, words: str) -> int:
     return sum("[warning" in line and words in line for line in log.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("election", "lacks", "lost"),
+    [
+        ("on", ["leader election:"], "leader election:"),
+        ("off", ["api-server:", "proxy:"], "api-server:"),
+    ],
+)
 def test_operator_and_proxy_wait_for_what_is_absent_and_go_on_when_it_is_back(
-    parts: Parts,
+    parts: Parts, election: str, lacks: list[str], lost: str
 ) -> None:
+    parts.environment["IPUHUB_LEADER_ELECTION"] = election
     parts.start("operator")
     parts.start("proxy")
-    parts.until(
-        parts.says(parts.health, "api-server:", "proxy:"), "the operator says what it lacks"
-    )
-    parts.until(parts.says(parts.proxy, "API server:", "V-IPU"), "the proxy says what it lacks")
+    parts.until(parts.says(parts.health, *lacks), "the operator says what it lacks")
+    server = "leader election:" if election == "on" else "API server:"
+    parts.until(parts.says(parts.proxy, server, "V-IPU"), "the proxy says what it lacks")
     assert set(parts.running) == {"operator", "proxy"}
     assert all(process.poll() is None for process in parts.running.values())
 
@@ -167,13 +179,17 @@ def test_operator_and_proxy_wait_for_what_is_absent_and_go_on_when_it_is_back(
     assert count_warnings(parts.log("operator"), "V-IPU Proxy does not answer") == before + 1
 
     parts.kill("api")
-    parts.until(parts.says(parts.health, "api-server:"), "the operator misses the API server")
+    parts.until(parts.says(parts.health, lost), "the operator misses the API server")
+    if election == "on":  # away for longer than a Lease is held
+        for name in ("operator", "proxy"):
+            parts.until(lambda name=name: "standing by again" in parts.log(name), "it stands by")
     parts.start("api")
     parts.until(lambda: parts.readyz(parts.health) == "ok", "the operator goes on")
     parts.until(lambda: parts.readyz(parts.proxy) == "ok", "the proxy goes on")
     for name in ("operator", "proxy"):
         assert "Traceback" not in parts.log(name)
         assert parts.running[name].poll() is None
+        assert count_warnings(parts.log(name), "standing by again") == (election == "on")
 
 
 def test_an_operator_without_credentials_says_what_to_do(tmp_path: Path) -> None:

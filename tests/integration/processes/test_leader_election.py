@@ -170,18 +170,26 @@ async def test_a_restarted_process_takes_its_own_lease_back_at_once(replicas: Re
     assert time.monotonic() - began < 30
 
 
-async def test_who_loses_the_lease_ends_with_one_line_and_code_1(replicas: Replicas) -> None:
+async def test_who_loses_the_lease_stands_by_and_leads_again_when_it_is_free(
+    replicas: Replicas,
+) -> None:
     process = await replicas.start("a")
     await eventually(lambda: "caches are complete" in replicas.log("a"))
-    usurped = {"spec": {"holderIdentity": "somebody"}}
+    usurped = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 6}}
     await replicas.client.patch(LEASES, "ipu-operator", usurped, SYSTEM)
-    assert await asyncio.wait_for(process.wait(), 20) == 1
-    lines = replicas.log("a").splitlines()
-    lost = [line for line in lines if "another replica may lead" in line]
-    assert len(lost) == 1
-    assert "somebody holds it now" in lost[0]
-    assert "Traceback" not in replicas.log("a")
+    await eventually(lambda: "standing by again" in replicas.log("a"))
+    await replicas.submit("waits")
+    assert await replicas.page("a", "/readyz") == (200, "ok")
     assert await replicas.holder() == "somebody"
+    assert not await replicas.is_looked_after("waits")
+
+    await replicas.until_leads("a")  # somebody has been silent for 6 s
+    await eventually(lambda: replicas.is_looked_after("waits"))
+    lines = replicas.log("a").splitlines()
+    (lost,) = [line for line in lines if "standing by again" in line]
+    assert "somebody holds it now" in lost
+    assert "Traceback" not in replicas.log("a")
+    assert process.returncode is None
 
 
 async def test_without_the_namespace_it_says_so_and_goes_on_trying(replicas: Replicas) -> None:
