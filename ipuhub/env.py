@@ -8,12 +8,16 @@ every variable, so that a secret can come from a mounted file. Every read is rem
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
+from ipuhub.labelkeys import is_label_key
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from ipaddress import IPv4Network, IPv6Network
 
 
 class SettingError(ValueError):
@@ -87,6 +91,26 @@ class Env:
             return [part.strip() for part in text.split(",") if part.strip()]
 
         return self._read(name, [*default], doc, "comma-separated list", parse)
+
+    def label_keys(self, name: str, *, doc: str) -> list[str]:
+        """Comma-separated keys of labels, each as Kubernetes takes it; none by default."""
+
+        def parse(text: str) -> list[str]:
+            keys = [part.strip() for part in text.split(",") if part.strip()]
+            if not all(is_label_key(key) for key in keys):
+                raise ValueError(text)
+            return keys
+
+        kind = "comma-separated label keys, such as a.example/team"
+        return self._read(name, [], doc, kind, parse)
+
+    def networks(self, name: str, *, doc: str) -> list[IPv4Network | IPv6Network]:
+        """Comma-separated networks or single addresses; none by default."""
+
+        def parse(text: str) -> list[IPv4Network | IPv6Network]:
+            return [ip_network(part.strip()) for part in text.split(",") if part.strip()]
+
+        return self._read(name, [], doc, "comma-separated networks, such as 10.0.0.0/8", parse)
 
     def zone(self, name: str, default: str, *, doc: str) -> ZoneInfo:
         """A time zone by its IANA name."""

@@ -67,6 +67,7 @@ def pod_selection() -> PodSelection:
         frozenset(settings.USAGE_NAMESPACES),
         settings.USAGE_ALL_PODS,
         tuple(settings.USAGE_GPU_RESOURCES),
+        tuple(settings.USAGE_LABELS),
     )
 
 

@@ -1,7 +1,7 @@
 """domain: by what usage is grouped and filtered, declared once for page, API and SQL.
 
-A partition has no annotation: its component is `ipujob`, its component name the job's, its
-instance type `ipu-<size>`, as the operator stamps them on the job's pods.
+A partition has no annotation: its component is `partition`, as in the files of month reports, its
+component name the job's, its instance type `ipu-<size>`, as on the job's pods.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALL: Final = (
     Dimension("namespace", "Namespace", "namespace", "namespace"),
     Dimension("group", "Group", '"group"', '"group"'),
     Dimension("user", "User", '"user"', '"user"'),
-    Dimension("component", "Component", "component", "'ipujob'"),
+    Dimension("component", "Component", "component", "'partition'"),
     Dimension("component_name", "Component name", "component_name", "job_name", rolled=False),
     Dimension("instance_type", "Instance type", "instance_type", "'ipu-' || size"),
     Dimension("job", "Job", "job_uid", "job_uid", rolled=False),

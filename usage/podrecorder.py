@@ -13,6 +13,7 @@ from ipuhub.kube.watch import Scope
 from ipuhub.recording.recorder import Fault, Subject
 from usage.annotations import InvalidAnnotation, annotation_of, by_namespace, claim_of
 from usage.lifetimes import BY_LIST, lifetime_of
+from usage.podlabels import kept_labels
 from usage.podrows import CLAIMED, END, FIXED, merged, row_of
 from usage.podshape import Pod
 from usage.resources import GPU_RESOURCES, wish_of
@@ -35,7 +36,7 @@ _TYPES: Final = {
     **dict.fromkeys(("instance", "attempt", "exit_code"), "integer"),
     **dict.fromkeys(("cpu_millicores", "memory_bytes", "gpus", "micro_ipus"), "bigint"),
     "uncertainty_seconds": "bigint",
-    "accelerators": "jsonb",
+    **dict.fromkeys(("accelerators", "labels"), "jsonb"),
     **dict.fromkeys(("estimated", "user_verified"), "boolean"),
     **dict.fromkeys(("created_at", "scheduled_at", "started_at", "finished_at"), "timestamptz"),
 }
@@ -109,11 +110,15 @@ WHERE finished_at IS NULL AND cluster_uid = %(cluster_uid)s
 
 @dataclass(frozen=True, slots=True)
 class PodSelection:
-    """Which pods are recorded: of `namespaces` (none: all), annotated ones or all of them."""
+    """Which pods are recorded: of `namespaces` (none: all), annotated ones or all of them.
+
+    `labels`: the keys of the labels that are kept of them.
+    """
 
     namespaces: frozenset[str] = frozenset()
     all_pods: bool = False
     gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    labels: tuple[str, ...] = ()
 
 
 class PodRecorder:
@@ -150,6 +155,7 @@ class PodRecorder:
         wish = wish_of(bytes(manifest.spec), selected.gpu_resources)
         row = row_of(meta, claim, wish, lifetime, at, self._authors)
         row.is_known_only = is_known_only
+        row.labels = kept_labels(meta.labels, selected.labels)
         if wish.problems and not is_known_only:
             faults.append(Fault(self.subject(row), "quantity", "; ".join(wish.problems)))
         return row

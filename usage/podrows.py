@@ -62,6 +62,7 @@ class PodRow(msgspec.Struct, gc=False):
     end_source: str
     estimated: bool
     uncertainty_seconds: int
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     is_known_only: bool = False
 
 
@@ -82,8 +83,11 @@ CLAIMED: Final = (
 )
 """Columns that a claim brings with it."""
 
-FIXED: Final = PodRow.__struct_fields__[:21]
+FIXED: Final = (*PodRow.__struct_fields__[:21], "labels")
 """Columns of the first sight."""
+
+COLUMNS: Final = PodRow.__struct_fields__[:-1]
+"""All that is recorded of a pod: what the API shows of it."""
 
 
 def row_of(

@@ -20,6 +20,11 @@ USAGE_GPU_RESOURCES = ENV.words(
     ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/*"],
     doc="Resources counted as accelerators; a * at the end stands for anything.",
 )
+USAGE_LABELS = ENV.label_keys(
+    "USAGE_LABELS",
+    doc="Keys of pod labels to record, such as app.kubernetes.io/part-of; usage can be grouped by "
+    "them (label:<key>) from then on.",
+)
 TRUST_CREATED_BY = ENV.switch(
     "IPUHUB_TRUST_CREATED_BY",
     False,

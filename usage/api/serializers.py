@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from ipuhub.models import RecordFault, WatchGap
 from usage.models import PodLifetime
+from usage.podrows import COLUMNS
 
 
 class ExactSerializer(serializers.Serializer[object]):
@@ -70,45 +71,15 @@ class SeriesSerializer(serializers.Serializer[object]):
 
 class LifetimeSerializer(serializers.ModelSerializer[PodLifetime]):
     """One pod: PodScheduled to the last container's end. `estimated`: its end is off by at most
-    `uncertainty_seconds`; `claim`: who said what it is; `accelerators` by resource name."""
+    `uncertainty_seconds`; `claim`: who said what it is; `accelerators` by resource name; `labels`:
+    those that USAGE_LABELS named when the pod was first seen."""
 
     accelerators = serializers.DictField(child=serializers.IntegerField(), read_only=True)
+    labels = serializers.DictField(child=serializers.CharField(), read_only=True)
 
     class Meta:
         model = PodLifetime
-        fields: ClassVar = [
-            "uid",
-            "namespace",
-            "pod_name",
-            "node",
-            "claim",
-            "component",
-            "component_name",
-            "group",
-            "user",
-            "user_verified",
-            "instance_type",
-            "job_uid",
-            "role",
-            "instance",
-            "attempt",
-            "partition",
-            "cpu_millicores",
-            "memory_bytes",
-            "gpus",
-            "accelerators",
-            "micro_ipus",
-            "phase",
-            "reason",
-            "exit_code",
-            "created_at",
-            "scheduled_at",
-            "started_at",
-            "finished_at",
-            "end_source",
-            "estimated",
-            "uncertainty_seconds",
-        ]
+        fields: ClassVar = list(COLUMNS)
 
 
 class FaultSerializer(serializers.ModelSerializer[RecordFault]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
 
 from ipuhub.spans import long_lifetimes
 
@@ -18,7 +18,8 @@ class PodLifetime(models.Model):
     `estimated` ends are off by at most `uncertainty_seconds`; `end_source` says who closed the row
     (`event`, `deleted`, `relist`, `monitor`; empty: not ended). Without a usable annotation
     `claim` is `namespace` and the pod counts for its namespace; `annotation` is a claim by whoever
-    made the pod, `operator` a stamp of the IPU Operator. `user_verified`: an admission webhook
+    made the pod, `operator` a stamp of the IPU Operator. `labels` has those labels of the pod that
+    USAGE_LABELS named when it was first seen. `user_verified`: an admission webhook
     saw who made it.
     """
 
@@ -44,6 +45,7 @@ class PodLifetime(models.Model):
     gpus = models.BigIntegerField(default=0)
     accelerators = models.JSONField(default=dict)
     micro_ipus = models.BigIntegerField(default=0)
+    labels = models.JSONField(default=dict, db_default=Value({}, models.JSONField()))
     phase = models.TextField(default="")
     reason = models.TextField(default="")
     exit_code = models.IntegerField(null=True)

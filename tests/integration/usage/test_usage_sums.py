@@ -111,7 +111,7 @@ def test_pods_and_partitions_stand_apart() -> None:
         ("namespace", {"team-a"}),
         ("group", {"vision"}),
         ("user", {"ann"}),
-        ("component", {"ipujob"}),
+        ("component", {"ipujob", "partition"}),  # as in the files of the month
         ("component_name", {"train"}),
         ("instance_type", {"ipu-4"}),
         ("job", {"uid-1"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +32,34 @@ def test_a_setting_that_is_not_there_has_its_default() -> None:
 def test_each_reader_parses_its_kind(read: str, text: str, want: object) -> None:
     default = {"integer": 1, "number": 1.0, "switch": True, "words": [], "text": "x"}[read]
     assert getattr(Env({"A": text}), read)("A", default, doc="x") == want
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "want"),
+    [
+        ("label_keys", "team, a.example/Cost_Centre,", ["team", "a.example/Cost_Centre"]),
+        ("networks", "10.0.0.0/8, ::1", [ip_network("10.0.0.0/8"), ip_network("::1/128")]),
+    ],
+)
+def test_lists_are_empty_by_default_and_checked(read: str, text: str, want: object) -> None:
+    assert getattr(Env({}), read)("A", doc="x") == []
+    assert getattr(Env({"A": text}), read)("A", doc="x") == want
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        ("label_keys", "team's"),
+        ("label_keys", "a/b/c"),
+        ("label_keys", "/team"),
+        ("label_keys", "t" * 64),
+        ("networks", "10.0.0.1/8"),
+        ("networks", "everybody"),
+    ],
+)
+def test_what_is_no_key_or_network_is_refused(read: str, text: str) -> None:
+    with pytest.raises(SettingError, match="A must be comma-separated"):
+        getattr(Env({"A": text}), read)("A", doc="x")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ T0 = datetime(2026, 10, 1, tzinfo=UTC)
 def row(**changes: Any) -> PodRow:
     nothing = ("instance", "attempt", "exit_code", "started_at", "finished_at")
     numbers = ("cpu_millicores", "memory_bytes", "gpus", "micro_ipus")
-    empty = {**dict.fromkeys(nothing), **dict.fromkeys(numbers, 0), "accelerators": {}}
+    empty = {**dict.fromkeys(nothing), **dict.fromkeys(numbers, 0)}
+    empty |= {"accelerators": {}, "labels": {}}
     given: dict[str, Any] = dict.fromkeys(PodRow.__struct_fields__, "") | empty
     given |= {"claim": "annotation", "created_at": T0, "scheduled_at": T0}
     return PodRow(
