@@ -13,6 +13,9 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser("demo", help="start, second start, and memory of the demo")
     start.add_argument("--rounds", type=int, default=3)
+    memory = commands.add_parser("load-memory", help="memory of the demo under demo-load")
+    memory.add_argument("--minutes", type=int, default=30)
+    memory.add_argument("--load-options", default="", help="of run_demo_load, in one word")
     commands.add_parser("pass", help="plan() and a no-op pass of the operator")
     size = commands.add_parser("burst", help="a first burst of jobs beside a floor program")
     size.add_argument("--kubeconfig", type=Path, help="a real cluster; default: the embedded API")
@@ -35,6 +38,10 @@ def main() -> None:
         from tests.bench import demo_figures
 
         demo_figures.run(options.rounds)
+    elif options.command == "load-memory":
+        from tests.bench import load_memory
+
+        load_memory.run(options)
     elif options.command == "usage-ingest":
         from tests.bench import usage_ingest
 
