@@ -70,7 +70,7 @@ def in_force_of_invalid(observed: Observed, written: Manifest) -> JobSpec | None
         return None
     records = records_of(observed.status())
     wanted = [record for record in records if record.state != JobState.SUSPENDED]
-    return kept_of_invalid(written, stamps[0][1], len(wanted) or 1)
+    return kept_of_invalid(written, stamps[0][1], len(wanted) or 1, observed.limits)
 
 
 def strays_of(observed: Observed) -> list[PodView]:

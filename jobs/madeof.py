@@ -19,6 +19,7 @@ from jobs.validation import problems
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jobs.sessionlimits import SessionLimits
     from jobs.spec import JobSpec
 
 ANNOTATION_MADE_OF = "ipuhub.io/made-of"
@@ -114,9 +115,12 @@ def kept(written: JobSpec, old: MadeOf) -> JobSpec:
     )
 
 
-def kept_of_invalid(written: Mapping[str, Any], old: MadeOf, instances: int) -> JobSpec:
+def kept_of_invalid(
+    written: Mapping[str, Any], old: MadeOf, instances: int, limits: SessionLimits
+) -> JobSpec:
     """By what a job is judged whose spec was changed to one that breaks a rule: what its pods were
-    made of, and those of its policies that are valid."""
+    made of, and those of its policies that are valid. A session that is to last for longer than
+    it may ends at the limit, or with the ttl it began with."""
     spec: dict[str, Any] = {field: written[field] for field in _POLICIES if field in written}
     spec |= {
         "ipusPerJobInstance": old.size,
@@ -125,12 +129,20 @@ def kept_of_invalid(written: Mapping[str, Any], old: MadeOf, instances: int) -> 
         "workers": {"template": _STUB},
     }
     if old.launcher == INTERACTIVE:
-        spec["interactive"] = {"ttl": old.ttl or 1}
+        spec["interactive"] = {"ttl": _session_seconds(written, old.ttl or 1, limits)}
     elif old.launcher:
         spec["launcher"] = {"command": ["kept"]}
     for problem in problems("kept", spec):
         spec.pop(problem.field.split(".")[1], None)
     return kept(parse_spec(spec), old)
+
+
+def _session_seconds(written: Mapping[str, Any], begun_with: int, limits: SessionLimits) -> int:
+    interactive = written.get("interactive")
+    wanted = whole_number(interactive.get("ttl")) if isinstance(interactive, dict) else None
+    if wanted is None or wanted < 1:
+        return begun_with
+    return min(wanted, max(limits.allowed(wanted), begun_with))
 
 
 def _digest(value: Any) -> str:

@@ -18,6 +18,7 @@ from jobs.manifests import (
 from jobs.names import LABEL_JOB_NAME, LABEL_JOB_UID, JobKey, launcher_name
 from jobs.observed import Child, Observed
 from jobs.partitionview import Phase
+from jobs.sessionlimits import UNLIMITED
 
 if TYPE_CHECKING:
     from jobs.builders.context import PodOptions
@@ -27,15 +28,23 @@ if TYPE_CHECKING:
     )
     from jobs.observed import Fault
     from jobs.partitionfacts import PartitionFacts
+    from jobs.sessionlimits import SessionLimits
 
 
 class Observer:
     """Makes an `Observed` of the caches; asks nobody."""
 
-    def __init__(self, caches: Caches, facts: PartitionFacts, options: PodOptions) -> None:
+    def __init__(
+        self,
+        caches: Caches,
+        facts: PartitionFacts,
+        options: PodOptions,
+        limits: SessionLimits = UNLIMITED,
+    ) -> None:
         self._caches = caches
         self._facts = facts
         self._options = options
+        self._limits = limits
 
     def observe(self, uid: str, fault: Fault | None = None) -> Observed | None:
         """The job of this UID; None: nothing is left of it."""
@@ -59,6 +68,7 @@ class Observer:
             is_namespace_ending=self._caches.is_ending(key.namespace),
             fault=fault,
             options=self._options,
+            limits=self._limits,
         )
 
     def _key(self, uid: str, job: Manifest | None) -> JobKey | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.builders.context import PodOptions
 from jobs.conditions import FINISHED, JobState
 from jobs.names import ROLE_LAUNCHER, ROLE_WORKER
+from jobs.sessionlimits import SessionLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +64,7 @@ class Observed:
     is_namespace_ending: bool = False
     fault: Fault | None = None
     options: PodOptions = field(default_factory=PodOptions)
+    limits: SessionLimits = field(default_factory=SessionLimits)
 
     def status(self) -> Manifest:
         """The job's stored status."""

@@ -24,12 +24,14 @@ from jobs.names import LABEL_JOB_UID
 from jobs.observe import Observer
 from jobs.partitionfacts import PartitionFacts
 from jobs.resources import IPUJOBS, RESOURCE_OF
+from jobs.sessionlimits import UNLIMITED
 
 if TYPE_CHECKING:
     from ipuhub.kube.client import KubeClient
     from jobs.execute import Recorder
     from jobs.measures import Measures
     from jobs.ports import Partitions
+    from jobs.sessionlimits import SessionLimits
 
 log = structlog.get_logger(__name__)
 RESYNC_SECONDS = 600.0
@@ -58,6 +60,7 @@ class OperatorOptions:
     concurrency: int = 16
     poll_seconds: float = 2.0
     pods: PodOptions = field(default_factory=PodOptions)
+    limits: SessionLimits = UNLIMITED
 
 
 def utc_now() -> datetime:
@@ -99,7 +102,7 @@ class Operator:
         )
         self.controller = Controller(
             queue=WorkQueue(max_seconds=LONGEST_BACKOFF_SECONDS),
-            observer=Observer(self.caches, self.facts, options.pods),
+            observer=Observer(self.caches, self.facts, options.pods, options.limits),
             executor=Executor(effects),
             effects=effects,
         )

@@ -61,11 +61,11 @@ def plan(observed: Observed, now: datetime) -> Plan:
 
 
 def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
-    found = problems(observed.key.name, spec)
+    found = problems(observed.key.name, spec, observed.limits)
     if found or not isinstance(spec, dict):
         message = "; ".join(str(problem) for problem in found)
         return _plan_invalid(observed, spec if isinstance(spec, dict) else {}, message, now)
-    force = in_force(observed, parse_spec(spec))
+    force = in_force(observed, parse_spec(spec, observed.limits))
     parsed = force.spec
     instances = instances_of(observed, parsed, now)
     records = decision.ended(observed, parsed, instances, now)
@@ -107,8 +107,10 @@ def _plan_invalid(observed: Observed, spec: Manifest, message: str, now: datetim
     if parsed.is_suspended:
         return _plan_suspension(observed, instances, now)
     state = JobState.RUNNING if any(i.has_started for i in instances) else state
-    verdict = Verdict(state, Reason.INVALID_SPEC, message)
-    planned = with_status(observed, next_status(observed, verdict, instances, {}, now), now, ())
+    warning = session.warning(instances[0], parsed, now) if state is JobState.RUNNING else ""
+    said = f"{warning}. {message}" if warning else message
+    status = next_status(observed, Verdict(state, Reason.INVALID_SPEC, said), instances, {}, now)
+    planned = with_status(observed, status, now, (), tuple(_session_news(observed, warning)))
     for seconds in _waits(observed, parsed, instances, now):
         planned = planned.requeued(seconds)
     return planned
@@ -195,12 +197,16 @@ def _plan_way_up(
 def _news(observed: Observed, spec: JobSpec, warning: str) -> Iterator[Event]:
     """What is told beside the transitions, each once: of a session's end, and, with the first
     status of a generation of the spec, what of its template is not used."""
-    if warning and observed.status().get("lastMessage") != warning:
-        yield Event(Reason.SESSION_ENDING, warning, is_warning=True)
+    yield from _session_news(observed, warning)
     generation = metadata(observed.job or {}).get("generation", 0)
     said = overrides(spec) if observed.status().get("observedGeneration") != generation else ""
     if said:
         yield Event(Reason.SPEC_OVERRIDDEN, said)
+
+
+def _session_news(observed: Observed, warning: str) -> Iterator[Event]:
+    if warning and not str(observed.status().get("lastMessage")).startswith(warning):
+        yield Event(Reason.SESSION_ENDING, warning, is_warning=True)
 
 
 def _waits(

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.defaults import BACK_OFF_LIMIT, with_defaults
+from jobs.sessionlimits import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobs.manifests import Manifest
+    from jobs.sessionlimits import SessionLimits
 
 LARGEST_PARTITION = 64  # IPUs: the published limit of a partition
 ALPHA_FIELDS = ("modelReplicas", "ipusPerModelReplica")
@@ -95,9 +97,10 @@ class JobSpec:
         return range(first, first + self.workers_per_instance)
 
 
-def parse_spec(written: Mapping[str, Any]) -> JobSpec:
-    """The spec as the operator acts on it. `written` must have passed `validation.problems`."""
-    spec = with_defaults(written)
+def parse_spec(written: Mapping[str, Any], limits: SessionLimits = UNLIMITED) -> JobSpec:
+    """The spec as the operator acts on it. `written` must have passed `validation.problems` with
+    the same `limits`."""
+    spec = with_defaults(written, limits)
     workers = spec["workers"]
     replicas = whole_number(spec.get("modelReplicas"))
     per_replica = whole_number(spec.get("ipusPerModelReplica"))

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.defaults import with_defaults
 from jobs.names import LONGEST_JOB_NAME
+from jobs.sessionlimits import UNLIMITED
 from jobs.spec import ALPHA_FIELDS, CURRENT_FIELDS, LARGEST_PARTITION, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from jobs.sessionlimits import SessionLimits
 
 CLEAN_POD_POLICIES = ("None", "Workers", "All")
 RESTART_TYPES = ("Never", "OnFailure", "Always", "ExitCode")
@@ -39,15 +42,16 @@ Problems = Iterator[Problem]
 Spec = dict[str, Any]
 
 
-def problems(name: str, spec: object) -> list[Problem]:
-    """Every broken rule of the IPUJob called `name`; empty: it is valid."""
+def problems(name: str, spec: object, limits: SessionLimits = UNLIMITED) -> list[Problem]:
+    """Every broken rule of the IPUJob called `name`, the administrator's `limits` among them;
+    empty: it is valid."""
     found = [*_name(name)]
     if not isinstance(spec, dict) or not spec:
         return [*found, Problem("spec", "is missing: write workers.template and a partition size")]
-    filled = with_defaults(spec)
+    filled = with_defaults(spec, limits)
     for rule in RULES:
         found += rule(filled)
-    return found
+    return [*found, *_session(filled, limits)]
 
 
 def _shown(value: object) -> str:
@@ -216,6 +220,17 @@ def _interactive(spec: Spec) -> Problems:
     yield from _at_least(spec, "interactive.ttl", 1, required=True)
     if (whole_number(spec.get("jobInstances")) or 1) > 1:
         yield Problem("spec.jobInstances", "must be 1 for an interactive job: write 1")
+
+
+def _session(spec: Spec, limits: SessionLimits) -> Problems:
+    interactive = spec.get("interactive")
+    ttl = whole_number(interactive.get("ttl")) if isinstance(interactive, dict) else None
+    if ttl is not None and ttl > limits.allowed(ttl):
+        most = limits.allowed(ttl)
+        yield Problem(
+            "spec.interactive.ttl",
+            f"{_shown(ttl)} s are longer than may be here: write {most} or less",
+        )
 
 
 def _policies(spec: Spec) -> Problems:

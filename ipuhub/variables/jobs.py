@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipuhub.env import SettingError
 from ipuhub.variables.environment import ENV
 
 PROXY_URL = ENV.text(
@@ -48,7 +49,23 @@ LAUNCHER_WAIT_SECONDS = ENV.number(
 VIPU_TIMEOUT_SECONDS = ENV.integer(
     "IPUHUB_VIPU_TIMEOUT_SECONDS", 120, minimum=1, doc="IPUOF_VIPU_API_TIMEOUT of job pods."
 )
-
+SESSION_DEFAULT_SECONDS = ENV.integer(
+    "IPUHUB_SESSION_DEFAULT_SECONDS",
+    0,
+    minimum=0,
+    doc="interactive.ttl of jobs that give none; 0: they must. Same for operator and webhooks.",
+)
+SESSION_MAXIMUM_SECONDS = ENV.integer(
+    "IPUHUB_SESSION_MAXIMUM_SECONDS",
+    0,
+    minimum=0,
+    doc="Longest interactive.ttl; 0: no limit. Same for operator and webhooks.",
+)
+if 0 < SESSION_MAXIMUM_SECONDS < SESSION_DEFAULT_SECONDS:
+    raise SettingError(
+        f"IPUHUB_SESSION_DEFAULT_SECONDS is {SESSION_DEFAULT_SECONDS}, more than "
+        f"IPUHUB_SESSION_MAXIMUM_SECONDS: make it {SESSION_MAXIMUM_SECONDS} or less"
+    )
 
 WEBHOOK_HOST = ENV.text("IPUHUB_WEBHOOK_HOST", "127.0.0.1", doc="Address of the webhooks.")
 WEBHOOK_PORT = ENV.integer("IPUHUB_WEBHOOK_PORT", 9443, minimum=0, doc="Port of the webhooks.")

@@ -174,7 +174,12 @@ def _interactive() -> Schema:
         "type": "object",
         "description": "Makes this an interactive job: the launcher runs nothing and waits for "
         "people (kubectl exec).",
-        "properties": {"ttl": _number("How long the session lasts, in seconds.")},
+        "properties": {
+            "ttl": _number(
+                "How long the session lasts, in seconds; the administrator may have set a default "
+                "and a maximum."
+            )
+        },
     }
 
 

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 from jobs.defaults import with_defaults
 from jobs.manifests import annotations_of, is_being_deleted, metadata
 from jobs.names import ANNOTATION_CREATED_BY, FINALIZER
+from jobs.sessionlimits import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jobs.sessionlimits import SessionLimits
     from jobs.webhooks.review import Review
 
 Operations = list[dict[str, Any]]
 
 
-def operations(review: Review) -> Operations:
+def operations(review: Review, limits: SessionLimits = UNLIMITED) -> Operations:
     """RFC 6902 operations on the reviewed IPUJob.
 
     `ipuhub.io/created-by` is who made the job, whatever the object claims; only CREATE knows it,
@@ -25,7 +27,7 @@ def operations(review: Review) -> Operations:
     """
     if review.subresource or review.operation not in {"CREATE", "UPDATE"}:
         return []
-    return [*_created_by(review), *_finalizer(review), *_defaults(review)]
+    return [*_created_by(review), *_finalizer(review), *_defaults(review, limits)]
 
 
 def _created_by(review: Review) -> Operations:
@@ -53,11 +55,11 @@ def _finalizer(review: Review) -> Operations:
     return [{"op": "add", "path": "/metadata/finalizers", "value": value}]
 
 
-def _defaults(review: Review) -> Operations:
+def _defaults(review: Review, limits: SessionLimits) -> Operations:
     spec = review.manifest.get("spec")
     if not isinstance(spec, dict) or is_being_deleted(review.manifest):
         return []
-    return _difference("/spec", spec, with_defaults(spec))
+    return _difference("/spec", spec, with_defaults(spec, limits))
 
 
 def _difference(path: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Operations:

@@ -5,20 +5,27 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from jobs.sessionlimits import UNLIMITED
 from jobs.spec import parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from jobs.sessionlimits import SessionLimits
     from jobs.spec import JobSpec
 
 _PROCESSES = re.compile(r"(?:^|\s)(?:-np|--np|-n|-c)\s+(\d{1,6})(?=\s|$)")
 _MOST_FIELDS = 10
 
 
-def hints(spec: Mapping[str, Any], template_schema: Mapping[str, Any]) -> list[str]:
-    """Sentences for the user of a valid spec; `template_schema` is the CRD's of a pod template."""
-    parsed = parse_spec(spec)
+def hints(
+    spec: Mapping[str, Any],
+    template_schema: Mapping[str, Any],
+    limits: SessionLimits = UNLIMITED,
+) -> list[str]:
+    """Sentences for the user of a spec that is valid by `limits`; `template_schema` is the CRD's
+    of a pod template."""
+    parsed = parse_spec(spec, limits)
     return [*_mpi(parsed), *_unknown_fields(parsed.template, template_schema)]
 
 

@@ -10,6 +10,7 @@ from jobs.conditions import FINISHED, JobState
 from jobs.defaults import with_defaults
 from jobs.manifests import is_being_deleted, name_of, namespace_of
 from jobs.partitionview import Phase
+from jobs.sessionlimits import UNLIMITED
 from jobs.spec import whole_number
 from jobs.validation import Problem, problems
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobs.manifests import Manifest
+    from jobs.sessionlimits import SessionLimits
     from jobs.webhooks.review import Review
 
 WHILE_RUNNING = frozenset(
@@ -46,7 +48,9 @@ class Privileges:
     privileged: bool = False
 
 
-def judge(review: Review, privileges: Privileges) -> list[Problem]:
+def judge(
+    review: Review, privileges: Privileges, limits: SessionLimits = UNLIMITED
+) -> list[Problem]:
     """Everything that is wrong with the reviewed change; empty: it may happen.
 
     What is being deleted, and a change that leaves the spec alone, always may: an object that
@@ -59,9 +63,9 @@ def judge(review: Review, privileges: Privileges) -> list[Problem]:
         return []
     if review.operation == "UPDATE" and new.get("spec") == review.old.get("spec"):
         return []
-    found = problems(name_of(new), new.get("spec"))
+    found = problems(name_of(new), new.get("spec"), limits)
     if isinstance(new.get("spec"), dict):
-        found += _frozen(review.old, new)
+        found += _frozen(review.old, new, limits)
         found += _privileges(new, namespace_of(new) or review.namespace, privileges)
     return found
 
@@ -79,9 +83,9 @@ def _scale(review: Review) -> Iterator[Problem]:
         yield Problem("spec.replicas", "write 1 or more, or suspend: true to hold the job back")
 
 
-def _frozen(old: Manifest, new: Manifest) -> Iterator[Problem]:
+def _frozen(old: Manifest, new: Manifest, limits: SessionLimits) -> Iterator[Problem]:
     may_change = _may_change(old)
-    before, after = _filled(old), _filled(new)
+    before, after = _filled(old, limits), _filled(new, limits)
     if may_change is None:
         return
     for field in sorted({*before, *after}):
@@ -114,9 +118,9 @@ def _may_change(old: Manifest) -> frozenset[str] | None:
     return None
 
 
-def _filled(job: Manifest) -> dict[str, Any]:
+def _filled(job: Manifest, limits: SessionLimits) -> dict[str, Any]:
     spec = job.get("spec")
-    return with_defaults(spec) if isinstance(spec, dict) else {}
+    return with_defaults(spec, limits) if isinstance(spec, dict) else {}
 
 
 def _privileges(new: Manifest, namespace: str, privileges: Privileges) -> Iterator[Problem]:

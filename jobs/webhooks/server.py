@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
+from jobs.sessionlimits import UNLIMITED
 from jobs.webhooks.defaulting import operations
 from jobs.webhooks.hints import hints
 from jobs.webhooks.judging import Privileges, judge
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from jobs.sessionlimits import SessionLimits
     from jobs.webhooks.metrics import WebhookMeasures
     from jobs.webhooks.review import Review
 
@@ -45,6 +47,7 @@ class WebhookRules:
 
     privileges: Privileges = field(default_factory=Privileges)
     template_schema: Mapping[str, Any] = field(default_factory=dict)
+    limits: SessionLimits = UNLIMITED
 
 
 def build_app(rules: WebhookRules, measures: WebhookMeasures | None = None) -> web.Application:
@@ -80,16 +83,16 @@ def _respond(path: str, data: bytes, rules: WebhookRules) -> tuple[str, dict[str
         return "", unreadable(str(error))
     except (ValueError, RecursionError):
         return "", unreadable("the body is no JSON")
-    answer = _mutate(review) if path == MUTATE_PATH else _validate(review, rules)
+    answer = _mutate(review, rules) if path == MUTATE_PATH else _validate(review, rules)
     return review.operation, answer
 
 
-def _mutate(review: Review) -> dict[str, Any]:
-    return patched(review.uid, operations(review))
+def _mutate(review: Review, rules: WebhookRules) -> dict[str, Any]:
+    return patched(review.uid, operations(review, rules.limits))
 
 
 def _validate(review: Review, rules: WebhookRules) -> dict[str, Any]:
-    problems = judge(review, rules.privileges)
+    problems = judge(review, rules.privileges, rules.limits)
     if problems:
         return refused(review, problems)
     return allowed(review.uid, warnings=_warnings(review, rules))
@@ -103,7 +106,7 @@ def _warnings(review: Review, rules: WebhookRules) -> list[str]:
         return []
     if review.manifest.get("metadata", {}).get("deletionTimestamp"):
         return []
-    return hints(spec, rules.template_schema)
+    return hints(spec, rules.template_schema, rules.limits)
 
 
 class Certificate:

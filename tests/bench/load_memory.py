@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench.demo_figures import command_of, process_tree, short_name
-from tests.e2e.running_demo import ROOT, RunningDemo, start_demo, stop_demo
+from tests.e2e.running_demo import ROOT, start_demo, stop_demo
 
 if TYPE_CHECKING:
     import argparse
+
+    from tests.e2e.running_demo import RunningDemo
 
 MIB = 2**20
 # The first minutes fill caches; what grows after them grows for ever.

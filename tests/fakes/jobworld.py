@@ -15,6 +15,7 @@ from jobs.manifests import uid_of
 from jobs.names import LABEL_JOB_UID
 from jobs.observe import Observer
 from jobs.partitionfacts import PartitionFacts
+from jobs.sessionlimits import UNLIMITED
 from tests.fakes.kube import FakeKube
 from tests.fakes.partitions import FakePartitions
 
@@ -75,6 +76,7 @@ class JobWorld:
         self.kube = FakeKube()
         self.partitions = WatchfulPartitions(self.kube, ipus=ipus)
         self.events = Events()
+        self.limits = UNLIMITED
         self.now = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
         self.start()
 
@@ -93,7 +95,7 @@ class JobWorld:
         )
         self.controller = Controller(
             queue=WorkQueue(),
-            observer=Observer(caches, self.facts, PodOptions()),
+            observer=Observer(caches, self.facts, PodOptions(), self.limits),
             executor=Executor(effects),
             effects=effects,
         )

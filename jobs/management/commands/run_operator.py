@@ -22,6 +22,7 @@ from jobs.builders.context import PodOptions
 from jobs.metrics import OperatorMeasures, tell_operator
 from jobs.metrictable import OPERATOR
 from jobs.operator import Operator, OperatorOptions, utc_now
+from jobs.sessionlimits import SessionLimits
 from partitions.proxyclient import ProxyClient
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def operator_options() -> OperatorOptions:
     return OperatorOptions(
         concurrency=settings.OPERATOR_CONCURRENCY,
         poll_seconds=settings.PARTITION_POLL_SECONDS,
+        limits=SessionLimits(settings.SESSION_DEFAULT_SECONDS, settings.SESSION_MAXIMUM_SECONDS),
         pods=PodOptions(
             host_network=settings.HOST_NETWORK,
             profile=settings.POD_PROFILE,

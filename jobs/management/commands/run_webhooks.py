@@ -19,6 +19,7 @@ from ipuhub.processes import lonely_metrics_guard, until_stopped
 from jobs.crd.document import template_schema
 from jobs.management.commands.run_operator import serve_health
 from jobs.metrictable import WEBHOOKS
+from jobs.sessionlimits import SessionLimits
 from jobs.webhooks.judging import Privileges
 from jobs.webhooks.metrics import WebhookMeasures, tell_certificate
 from jobs.webhooks.server import Certificate, WebhookRules, build_app
@@ -78,4 +79,5 @@ def webhook_rules() -> WebhookRules:
         host_network=settings.HOST_NETWORK,
         privileged=settings.POD_PROFILE == "seed",
     )
-    return WebhookRules(privileges, template_schema())
+    limits = SessionLimits(settings.SESSION_DEFAULT_SECONDS, settings.SESSION_MAXIMUM_SECONDS)
+    return WebhookRules(privileges, template_schema(), limits)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jobs.sessionlimits import SessionLimits
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld
@@ -202,5 +203,24 @@ async def test_a_session_may_be_made_longer_while_people_are_in_it() -> None:
     await world.run(2, launcher_exit=None)
     assert (world.state(), world.condition()["reason"]) == ("Running", "IPUJobRunning")
     world.now += timedelta(seconds=600)
+    await world.run(5, launcher_exit=None)
+    assert (world.state(), world.partitions.used) == ("Completed", 0)
+
+
+async def test_a_session_made_too_long_past_the_webhooks_ends_at_the_maximum() -> None:
+    world = JobWorld()
+    world.limits = SessionLimits(maximum_seconds=900)
+    world.start()
+    world.kube.add_job(ipujob().without_finalizer().interactive(600).build())
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    began = world.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    for pod in world.kube.pods():
+        for container in pod["status"]["containerStatuses"]:
+            container["state"]["running"]["startedAt"] = began
+    world.kube.edit_job("sample", interactive={"ttl": 10**9})
+    world.now += timedelta(seconds=800)
+    await world.run(2, launcher_exit=None)
+    assert (world.state(), world.condition()["reason"]) == ("Running", "InvalidSpec")
+    world.now += timedelta(seconds=100)
     await world.run(5, launcher_exit=None)
     assert (world.state(), world.partitions.used) == ("Completed", 0)
