@@ -107,7 +107,9 @@ def _end(
         return End(_not_before(latest, scheduled_at), BY_EVENT)
     is_over = status.phase in _ENDED
     if scheduled_at is None:  # it held nothing: no estimate can be wrong
-        return End(pod.metadata.deletion_timestamp or _changed_at(status) or at, BY_EVENT)
+        # One that is deleted waited until then, whenever it was found unschedulable.
+        ended = _changed_at(status) if is_over else None
+        return End(ended or pod.metadata.deletion_timestamp or at, BY_EVENT)
     if is_over and (changed_at := _changed_at(status)):
         guess = max(changed_at, latest) if latest else changed_at
         guess = _not_before(guess, scheduled_at)

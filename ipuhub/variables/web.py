@@ -25,7 +25,14 @@ DATABASE_URL = ENV.text(
 WEB_HOST = ENV.text("IPUHUB_WEB_HOST", "127.0.0.1", doc="Address the dashboard listens on.")
 WEB_PORT = ENV.integer("IPUHUB_WEB_PORT", 8000, minimum=0, doc="Port the dashboard listens on.")
 WEB_THREADS = ENV.integer(
-    "IPUHUB_WEB_THREADS", 4, minimum=1, doc="Requests the web process serves at the same time."
+    "IPUHUB_WEB_THREADS", 8, minimum=1, doc="Requests the web process serves at the same time."
+)
+WEB_DOWNLOADS = ENV.integer(
+    "IPUHUB_WEB_DOWNLOADS",
+    3,
+    minimum=1,
+    doc="Files the web process streams at the same time, at most one less than "
+    "IPUHUB_WEB_THREADS; who asks for one more is told to come again (503, Retry-After).",
 )
 HTTPS = ENV.switch(
     "IPUHUB_HTTPS",

@@ -48,6 +48,13 @@ def _is_database_away(error: BaseException | None) -> bool:
     return state is None or state.startswith(("08", "57P"))
 
 
+def busy(request: HttpRequest, sentence: str) -> HttpResponseBase:
+    """Say that there is too much of this going on now (503)."""
+    if _is_program(request):
+        return problem_answer(503, sentence)
+    return render(request, "busy.html", {"sentence": sentence}, status=503)
+
+
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponseBase:
     """Say what to do about a form without its token."""
     del reason

@@ -33,6 +33,12 @@ def main() -> None:
     reports = commands.add_parser("usage-reports", help="month reports beside COPY")
     reports.add_argument("--lifetimes", type=int, default=1_000_000, help="of the last 60 days")
     reports.add_argument("--rounds", type=int, default=5)
+    reports.add_argument("--summaries-only", action="store_true")
+    crowd = commands.add_parser("usage-downloads", help="the API while many download")
+    crowd.add_argument("--lifetimes", type=int, default=1_000_000, help="of the last 60 days")
+    crowd.add_argument("--clients", type=int, default=50)
+    crowd.add_argument("--seconds", type=float, default=20, help="of each round")
+    crowd.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     if options.command == "demo":
         from tests.bench import demo_figures
@@ -50,6 +56,10 @@ def main() -> None:
         from tests.bench import usage_reports
 
         usage_reports.run(options)
+    elif options.command == "usage-downloads":
+        from tests.bench import usage_downloads
+
+        usage_downloads.run(options)
     elif options.command == "pages":
         from tests.bench import pages
 

@@ -8,75 +8,29 @@ under those of the download. PostgreSQL has fsync on.
 
 from __future__ import annotations
 
-import os
-import signal
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from ipuhub.demo.ports import choose_port
-from ipuhub.demo.postgres import EmbeddedPostgres, find_binaries
+from ipuhub.demo.postgres import find_binaries
+from tests.bench.metered import NOW, admin_token, history, peak_mib, web
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
-
-_NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
-_ENVIRONMENT = {
-    "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
-    "IPUHUB_SECRET_KEY": "only for the bench " * 4,
-    "IPUHUB_HTTPS": "off",
-    "IPUHUB_LOG_LEVEL": "warning",
-}
+    from pathlib import Path
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure and print."""
-    os.environ.update(_ENVIRONMENT)
-    with tempfile.TemporaryDirectory(prefix="ipuhub-bench-") as folder, _postgres(folder) as url:
-        os.environ["DATABASE_URL"] = url
-        _prepare(options.lifetimes)
-        _summaries(options.rounds, url, Path(folder))
-        with _web() as (address, process):
-            _details(options.rounds, url, Path(folder), address, process)
-
-
-@contextmanager
-def _postgres(folder: str) -> Iterator[str]:
-    port = choose_port("PostgreSQL of the bench", 25632, set()).number
-    server = EmbeddedPostgres(Path(folder), port)
-    server.prepare()
-    process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
-    try:
-        while not server.is_ready():
-            time.sleep(0.05)
-        yield server.url
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
-
-
-def _prepare(lifetimes: int) -> None:
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-    from django.db import connection
-
-    from tests.bench.pagesdata import fill
-
-    call_command("migrate", verbosity=0)
-    with connection.cursor() as cursor:
-        fill(cursor, pods=lifetimes, jobs=lifetimes // 20, now=_NOW)
-        cursor.execute("VACUUM ANALYZE")
+    with history(options.lifetimes) as (url, folder):
+        _summaries(options.rounds, url, folder)
+        if options.summaries_only:
+            return
+        with web() as (address, process):
+            _details(options.rounds, url, folder, address, process)
 
 
 def _summaries(rounds: int, url: str, folder: Path) -> None:
@@ -89,7 +43,7 @@ def _summaries(rounds: int, url: str, folder: Path) -> None:
     ours, floors, hashed = [], [], []
     for _ in range(rounds):
         began = time.perf_counter()
-        reports = [make_month(month, _NOW, ZoneInfo("UTC")) for month in months]
+        reports = [make_month(month, NOW, ZoneInfo("UTC")) for month in months]
         ours.append(time.perf_counter() - began)
         target = folder / "floor.csv"
         floors.append(sum(_timed_psql(url, "", query, target) for query in queries))
@@ -108,12 +62,12 @@ def _details(
     from usage.csvreport import IN_ORDER
     from usage.monthly import DEFAULT, PRIMEHUB, details_sql
 
-    headers = {"Authorization": f"Bearer {_token()}"}
+    headers = {"Authorization": f"Bearer {admin_token()}"}
     for profile in (DEFAULT, PRIMEHUB):
         query = _interpolated(details_sql(profile), _covers(Month(2026, 10)))
         target = f"{address}/api/v1/usage/reports/2026-10/details.csv?profile={profile.name}"
         request = urllib.request.Request(target, headers=headers)
-        before = _peak_mib(web.pid)
+        before = peak_mib(web.pid)
         ours, firsts, floors, ordered = [], [], [], []
         for _ in range(rounds):
             began = time.perf_counter()
@@ -128,7 +82,7 @@ def _details(
         _print("over HTTP", ours, floors)
         _print("  beside COPY in order", ours, ordered)
         print(f"  first data row {statistics.median(firsts):.3f} s, at most {max(firsts):.3f} s")
-        print(f"  peak RSS of web {before:.0f} -> {_peak_mib(web.pid):.0f} MiB")
+        print(f"  peak RSS of web {before:.0f} -> {peak_mib(web.pid):.0f} MiB")
 
 
 def _print(name: str, ours: list[float], floors: list[float]) -> None:
@@ -141,7 +95,7 @@ def _covers(month: Any) -> dict[str, Any]:
     from usage.monthly import Range
 
     zone = ZoneInfo("UTC")
-    return Range(str(month), "UTC", month.first(zone), month.end(zone), _NOW).parameters
+    return Range(str(month), "UTC", month.first(zone), month.end(zone), NOW).parameters
 
 
 def _interpolated(query: str, parameters: dict[str, Any]) -> str:
@@ -180,49 +134,3 @@ def _download(request: urllib.request.Request, target: Path, began: float) -> fl
                 if head.count(b"\n") > 1:
                     first = time.perf_counter() - began
     return first
-
-
-def _token() -> str:
-    from django.contrib.auth import get_user_model
-    from django.utils import timezone
-
-    from ipuhub.tokens import make_token
-
-    user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)
-    return make_token(user, "bench", timezone.now())[1]
-
-
-@contextmanager
-def _web() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    port = choose_port("web of the bench", 25700, set()).number
-    command = [sys.executable, "manage.py", "run_web", "--port", str(port)]
-    process = subprocess.Popen(command)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + 60
-        while not _serves(address):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        yield address, process
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _serves(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{address}/healthz", timeout=2):
-            return True
-    except OSError:
-        return False
-
-
-def _peak_mib(pid: int) -> float:
-    """Peak memory of the process and of its children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    peak = 0
-    for each in (str(pid), *children):
-        for line in Path(f"/proc/{each}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                peak += int(line.split()[1])
-    return peak / 1024

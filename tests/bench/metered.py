@@ -1,0 +1,117 @@
+"""PostgreSQL with fsync on and a history in it, and the web process on that: for figures."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipuhub.demo.ports import choose_port
+from ipuhub.demo.postgres import EmbeddedPostgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
+_ENVIRONMENT = {
+    "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
+    "IPUHUB_SECRET_KEY": "only for the bench " * 4,
+    "IPUHUB_HTTPS": "off",
+    "IPUHUB_LOG_LEVEL": "warning",
+}
+
+
+@contextmanager
+def history(lifetimes: int) -> Iterator[tuple[str, Path]]:
+    """Yield the URL of a database with so many lifetimes in the 60 days to NOW, and a folder."""
+    os.environ.update(_ENVIRONMENT)
+    with tempfile.TemporaryDirectory(prefix="ipuhub-bench-") as folder, _postgres(folder) as url:
+        os.environ["DATABASE_URL"] = url
+        _prepare(lifetimes)
+        yield url, Path(folder)
+
+
+@contextmanager
+def web(*, seconds: float = 60) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Yield the address of a web process with the demo's settings, and the process."""
+    port = choose_port("web of the bench", 25700, set()).number
+    command = [sys.executable, "manage.py", "run_web", "--port", str(port)]
+    process = subprocess.Popen(command)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + seconds
+        while not _serves(address):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield address, process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def admin_token() -> str:
+    """Return an administrator's API token."""
+    from django.contrib.auth import get_user_model
+    from django.utils import timezone
+
+    from ipuhub.tokens import make_token
+
+    user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)
+    return make_token(user, "bench", timezone.now())[1]
+
+
+def peak_mib(pid: int) -> float:
+    """Peak memory (VmHWM) of the process and of its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    peak = 0
+    for each in (str(pid), *children):
+        for line in Path(f"/proc/{each}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                peak += int(line.split()[1])
+    return peak / 1024
+
+
+@contextmanager
+def _postgres(folder: str) -> Iterator[str]:
+    port = choose_port("PostgreSQL of the bench", 25632, set()).number
+    server = EmbeddedPostgres(Path(folder), port)
+    server.prepare()
+    process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
+    try:
+        while not server.is_ready():
+            time.sleep(0.05)
+        yield server.url
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+def _prepare(lifetimes: int) -> None:
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connection
+
+    from tests.bench.pagesdata import fill
+
+    call_command("migrate", verbosity=0)
+    with connection.cursor() as cursor:
+        fill(cursor, pods=lifetimes, jobs=lifetimes // 20, now=NOW)
+        cursor.execute("VACUUM ANALYZE")
+
+
+def _serves(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/healthz", timeout=2):
+            return True
+    except OSError:
+        return False

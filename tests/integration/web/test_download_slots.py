@@ -1,0 +1,68 @@
+"""Downloads have a bound: who comes beyond it is told when to come again, and nobody waits."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.utils import timezone
+
+from ipuhub.web.downloads import slots
+from tests.builders.clients import browser
+from tests.builders.lifetimes import at, pod
+from tests.integration.usage.reading import make
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.test import Client
+    from pytest_django.fixtures import SettingsWrapper
+
+pytestmark = pytest.mark.django_db(transaction=True)
+FILE = "/api/v1/usage/reports/2026-10/details.csv"
+
+
+@pytest.fixture
+def client(admin: User, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """An administrator's browser on a server that streams two files at once, of October."""
+    monkeypatch.setattr(timezone, "now", lambda: at("2026-11-21T12:00"))
+    settings.WEB_DOWNLOADS, settings.WEB_THREADS = 2, 8
+    pod("2026-10-01T00:00", "2026-10-02T00:00")
+    make("2026-10", "2026-11-03T00:00")
+    return browser(admin)
+
+
+def test_one_more_download_is_refused_with_when_to_come_again(client: Client) -> None:
+    with ExitStack() as open_files:
+        for _ in range(2):
+            open_files.callback(client.get(FILE).close)
+        refused = client.get(FILE)
+        assert (refused.status_code, refused["Retry-After"]) == (503, "5")
+        assert "Try again in 5 seconds" in refused.json()["detail"]
+        page = client.get("/usage/pods/?format=csv", headers={"Accept": "text/html"})
+        assert (page.status_code, page["Retry-After"]) == (503, "5")
+        assert "Too many downloads now" in page.content.decode()
+        assert client.get("/usage/").status_code == 200
+        assert client.get("/api/v1/usage/reports").status_code == 200
+    again: Any = client.get(FILE)
+    assert again.status_code == 200
+    again.close()
+
+
+def test_a_file_that_was_read_and_closed_twice_frees_one_place(client: Client) -> None:
+    whole = client.get(FILE)
+    assert whole.getvalue().count(b"\n") == 2
+    whole.close()
+    whole.close()
+    with ExitStack() as open_files:
+        for want in (200, 200, 503):
+            answer: Any = client.get(FILE)
+            open_files.callback(answer.close)
+            assert answer.status_code == want
+
+
+@pytest.mark.parametrize(
+    ("downloads", "threads", "want"), [(3, 8, 3), (3, 4, 3), (3, 3, 2), (9, 4, 3), (3, 1, 1)]
+)
+def test_a_thread_always_stays_for_the_rest(downloads: int, threads: int, want: int) -> None:
+    assert slots(downloads, threads) == want
