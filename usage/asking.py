@@ -1,39 +1,62 @@
 """glue: reads what is asked for from a query string, alike for page, chart, files and API.
 
 What is not understood is refused with a sentence (BadFilter: 400), and a namespace one may not
-see with PermissionDenied (403).
+see with PermissionDenied (403). A filter that is repeated means any of its values; what can only
+have one value is refused when it is repeated.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django.core.exceptions import ValidationError
+from django.conf import settings
 
 from ipuhub.months import Month, MonthError
 from ipuhub.web.access import require_namespace, scope_of
-from ipuhub.web.filters import BadFilter, InstantField
-from usage.dimensions import DIMENSIONS, UnknownDimensionError, dimension
+from ipuhub.web.filters import BadFilter
+from usage.dimensions import DIMENSIONS, LABEL, UnknownDimensionError, dimension, dimensions
 from usage.measures import OUTPUTS
+from usage.ranges import read_instant, read_window
 from usage.selectors import Question
 from usage.windows import Window, WindowError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from django.contrib.auth.base_user import AbstractBaseUser
     from django.contrib.auth.models import AnonymousUser
+    from django.http import QueryDict
 
+    from usage.dimensions import Dimension
     from usage.measures import Output
 
+    Params = Mapping[str, Sequence[str]]
+
 LONGEST_VALUE = 500
-_OWN = frozenset({"month", "from", "to", "by", "format", *DIMENSIONS})
+LONGEST_CURSOR = 16_000
+MOST_VALUES = 100
+MOST_DIMENSIONS = 10
+_OWN = frozenset({"month", "from", "to", "window", "by", "format"})
+
+
+def given(query: QueryDict) -> dict[str, list[str]]:
+    """Return the parameters that have a value."""
+    listed = {name: [text for text in query.getlist(name) if text] for name in query}
+    return {name: texts for name, texts in listed.items() if texts}
+
+
+def one(params: Params, name: str) -> str:
+    """Return the only value of a parameter, empty without one. Raises BadFilter for several."""
+    values = params.get(name, ())
+    if len(values) > 1:
+        raise BadFilter([f"{name}: give it once."])
+    return values[0] if values else ""
 
 
 def read_question(
-    params: Mapping[str, str],
+    params: Params,
     user: AbstractBaseUser | AnonymousUser,
     now: datetime,
     zone: ZoneInfo,
@@ -43,66 +66,101 @@ def read_question(
 
     Without `by` everything is one sum. Raises BadFilter and PermissionDenied.
     """
-    _refuse_unknown(params, _OWN | set(also))
-    equals = {name: params[name] for name in DIMENSIONS if params.get(name)}
-    if "namespace" in equals:
-        require_namespace(user, equals["namespace"])
+    _refuse_unknown(params, [*_OWN, *also])
+    labels = settings.USAGE_LABELS
     try:
-        window = _window(params, now, zone)
-        by = dimension(params["by"]) if params.get("by") else None
+        window = read_range(params, now, zone)
+        by = dimensions(_names(params.get("by", ())), labels)
+        equals = tuple(
+            (dimension(name, labels), tuple(values))
+            for name, values in params.items()
+            if _is_filter(name)
+        )
     except (MonthError, WindowError, UnknownDimensionError) as error:
         raise BadFilter([str(error)]) from error
+    for namespace in params.get("namespace", ()):
+        require_namespace(user, namespace)
     return Question(scope_of(user), window, zone, by, equals)
 
 
-def read_output(params: Mapping[str, str]) -> Output:
+def read_output(params: Params) -> Output:
     """Return the measure asked for, IPU-hours of pods by default. Raises BadFilter."""
-    name = params.get("measure") or "ipu_hours"
+    name = one(params, "measure") or "ipu_hours"
     if name not in OUTPUTS:
         raise BadFilter([f"measure: {name!r} is not measured. Known: {', '.join(OUTPUTS)}."])
     return OUTPUTS[name]
 
 
-def read_month(params: Mapping[str, str], now: datetime, zone: ZoneInfo) -> Month:
-    """Return the month asked for, this one by default. Raises MonthError."""
+def read_month(params: Params, now: datetime, zone: ZoneInfo) -> Month:
+    """Return the month asked for, this one by default. Raises MonthError and BadFilter."""
     this = Month.of(now, zone)
-    month = Month.parse(params["month"]) if params.get("month") else this
+    text = one(params, "month")
+    month = Month.parse(text) if text else this
     if month > this:
         raise MonthError(f"{month} has not begun yet: there is usage up to {this}.")
     return month
 
 
-def _window(params: Mapping[str, str], now: datetime, zone: ZoneInfo) -> Window:
-    begin, end = _instant(params, "from"), _instant(params, "to")
-    if begin is None and end is None:
+def read_range(params: Params, now: datetime, zone: ZoneInfo) -> Window:
+    """Return the range asked for by month, by window, or by from and to; this month by default.
+
+    Raises BadFilter, MonthError and WindowError.
+    """
+    begin, end, name = (one(params, each) for each in ("from", "to", "window"))
+    ways = [bool(one(params, "month")), bool(name), bool(begin or end)]
+    if sum(ways) > 1:
+        raise WindowError("Give either month, or window, or from and to.")
+    if name:
+        return Window.of(*read_window(name, now, zone), now)
+    if not begin and not end:
         month = read_month(params, now, zone)
         return Window.of(month.first(zone), month.end(zone), now)
-    if params.get("month"):
-        raise WindowError("Give either month, or from and to.")
-    if begin is None:
+    if not begin:
         raise WindowError("from: a range needs its beginning, for example from=2026-11-01.")
-    return Window.of(begin, end or now, now)
+    last = _bound("to", end, zone) if end else now
+    return Window.of(_bound("from", begin, zone), last, now)
 
 
-def _instant(params: Mapping[str, str], name: str) -> datetime | None:
+def _bound(name: str, text: str, zone: ZoneInfo) -> datetime:
     try:
-        found: datetime | None = InstantField(end=name == "to", required=False).clean(
-            params.get(name, "")
-        )
-    except ValidationError as error:
-        raise BadFilter([f"{name}: {text}" for text in error.messages]) from error
-    return found
+        return read_instant(text, zone, end=name == "to")
+    except WindowError as error:
+        raise WindowError(f"{name}: {error}") from error
 
 
-def _refuse_unknown(params: Mapping[str, str], known: set[str] | frozenset[str]) -> None:
+def _names(values: Sequence[str]) -> list[str]:
+    """Return the names of `by=group,user` or of `by=group&by=user`."""
+    names = [name for text in values for name in text.split(",") if name]
+    if values and not names:
+        raise BadFilter(["by: name at least one dimension, or leave it out."])
+    if len(names) > MOST_DIMENSIONS:
+        raise BadFilter([f"by: at most {MOST_DIMENSIONS} dimensions at once."])
+    return names
+
+
+def _is_filter(name: str) -> bool:
+    return name in DIMENSIONS or name.startswith(LABEL)
+
+
+def _refuse_unknown(params: Params, known: Sequence[str]) -> None:
+    listed = ", ".join(sorted([*known, *DIMENSIONS]))
     sentences = [
-        f"{name}: there is no such parameter. Known: {', '.join(sorted(known))}."
-        for name in sorted(set(params) - known)
+        f"{name[:80]!r}: there is no such parameter. Known: {listed}."
+        for name in sorted(params)
+        if name not in known and not _is_filter(name)
     ]
-    sentences += [
-        f"{name}: at most {LONGEST_VALUE} characters, none of them a zero byte."
-        for name, value in params.items()
-        if "\0" in value or len(value) > LONGEST_VALUE
-    ]
+    for name, values in params.items():
+        longest = LONGEST_CURSOR if name == "cursor" else LONGEST_VALUE
+        if any("\0" in value or len(value) > longest for value in values):
+            sentences.append(
+                f"{name[:80]}: at most {longest} characters, none of them a zero byte."
+            )
+        if len(values) > MOST_VALUES:
+            sentences.append(f"{name[:80]}: at most {MOST_VALUES} values at once.")
     if sentences:
         raise BadFilter(sentences)
+
+
+def names_of(by: Sequence[Dimension]) -> list[str]:
+    """Return the names of dimensions, as they stand in URLs and files."""
+    return [each.name for each in by]

@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.web.lists import Column
 from usage.measures import OUTPUTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from usage.measures import Measures, Output
+    from usage.selectors import SumRow
 
 EXACT = ("pods", "partitions")
 
 
-def sums_columns(by: str) -> tuple[Column, ...]:
-    """Return the columns of (value, Measures) rows; hours are text with five decimals."""
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A row of a series with the times of its step."""
+
+    key: tuple[str, ...]
+    measures: Measures
+    begin: datetime
+    end: datetime
+
+
+def sums_columns(by: Sequence[str]) -> tuple[Column, ...]:
+    """Return the columns of SumRows by these dimensions; hours are text with five decimals."""
     return (
-        *([Column(by, by, lambda row: row[0])] if by else []),
+        *(Column(name, name, _value(number)) for number, name in enumerate(by)),
         *(Column(name, name, _count(name)) for name in EXACT),
         *(Column(o.name, o.label, _hours(o), kind="number") for o in OUTPUTS.values()),
-        Column("estimated_percent", "Estimated", lambda row: str(row[1].estimated_percent)),
-        Column("unverified_percent", "Unverified", lambda row: str(row[1].unverified_percent)),
+        Column("estimated_percent", "Estimated", lambda row: str(row.measures.estimated_percent)),
+        Column(
+            "unverified_percent", "Unverified", lambda row: str(row.measures.unverified_percent)
+        ),
     )
 
 
-def step_columns(by: str) -> tuple[Column, ...]:
-    """Return the columns of (value, Measures, begin, end) rows: a series."""
+def step_columns(by: Sequence[str]) -> tuple[Column, ...]:
+    """Return the columns of StepRows: a series."""
     return (
-        Column("begin", "From", lambda row: row[2]),
-        Column("end", "Until", lambda row: row[3]),
+        Column("begin", "From", lambda row: row.begin),
+        Column("end", "Until", lambda row: row.end),
         *sums_columns(by),
     )
 
@@ -46,22 +60,22 @@ def measures_record(measures: Measures) -> dict[str, Any]:
     return record | {"exact": {name: getattr(measures, name) for name in amounts}}
 
 
-def ranked(sums: Mapping[str, Measures], output: Output) -> list[tuple[str, Measures]]:
-    """Return the rows with most of `output` first; equal ones by name."""
-    return sorted(sums.items(), key=lambda row: (-getattr(row[1], output.amount), row[0]))
-
-
 def step_rows(
-    begins: list[datetime], end: datetime, sums: Mapping[tuple[int, str], Measures]
-) -> list[tuple[str, Measures, datetime, datetime]]:
-    """Return a series as rows, in order of time and value."""
+    rows: Iterable[SumRow], begins: Sequence[datetime], end: datetime
+) -> Iterator[StepRow]:
+    """Yield the rows of a series with the times of their steps."""
     ends = [*begins[1:], end]
-    return [(key, found, begins[n], ends[n]) for (n, key), found in sorted(sums.items())]
+    for row in rows:
+        yield StepRow(row.key, row.measures, begins[row.step], ends[row.step])
+
+
+def _value(number: int) -> Callable[[Any], object]:
+    return lambda row: row.key[number]
 
 
 def _count(name: str) -> Callable[[Any], object]:
-    return lambda row: getattr(row[1], name)
+    return lambda row: getattr(row.measures, name)
 
 
 def _hours(output: Output) -> Callable[[Any], object]:
-    return lambda row: str(output.of(row[1]))
+    return lambda row: str(output.of(row.measures))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from ipuhub.web.lists import Column
 from usage.measures import GIB
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from usage.models import PodLifetime
 
 
@@ -19,6 +22,10 @@ def _end(pod: PodLifetime) -> str:
     if pod.finished_at is None:
         return "running" if pod.scheduled_at else "not scheduled"
     return f"estimated, ± {pod.uncertainty_seconds} s" if pod.estimated else "exact"
+
+
+def _json(values: Mapping[str, object]) -> str:
+    return json.dumps(values, sort_keys=True, ensure_ascii=False)
 
 
 def _export(*names: str) -> tuple[Column, ...]:
@@ -49,6 +56,8 @@ LIFETIME_COLUMNS = (
         "user_verified",
         "job_uid",
         "role",
+        "instance",
+        "attempt",
         "partition",
         "node",
         "cpu_millicores",
@@ -64,6 +73,8 @@ LIFETIME_COLUMNS = (
         "estimated",
         "uncertainty_seconds",
     ),
+    Column("accelerators", "", lambda pod: _json(pod.accelerators), kind="export"),
+    Column("labels", "", lambda pod: _json(pod.labels), kind="export"),
 )
 FAULT_COLUMNS = (
     Column("code", "Fault", lambda fault: fault.code, kind="code"),

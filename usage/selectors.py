@@ -1,24 +1,24 @@
-"""glue: usage over any window: who held what, by any dimension, in steps or in one sum."""
+"""glue: usage over any window: who held what, by any dimensions, in steps or in one sum."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.db import connection
 
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.months import Month
-from usage.dimensions import DIMENSIONS
-from usage.measures import POD_SUMS, Measures, total
+from usage.measures import POD_SUMS, Measures
 from usage.models import PodLifetime
 from usage.parts import Coverage, Stretch, split
 from usage.rollups import read_coverage
+from usage.sumsql import Shape, joined, key_sql, page_sql, rows_sql
 from usage.usagesql import fold, partition_sums, pod_sums
 from usage.windows import Window, step_begins
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
@@ -27,52 +27,112 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
     from usage.dimensions import Dimension
 
+_CHUNK_ROWS = 2000
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: whose usage, of what (`equals`: values by dimension name), by what."""
+    """What is asked: whose usage, by what, of what (`equals`: any of these values of each)."""
 
     scope: Scope
     window: Window
     zone: ZoneInfo
-    by: Dimension | None = None
-    equals: Mapping[str, str] = field(default_factory=dict)
+    by: tuple[Dimension, ...] = ()
+    equals: tuple[tuple[Dimension, tuple[str, ...]], ...] = ()
 
     @property
     def rolled(self) -> bool:
         """Whether the day sums know all dimensions in question."""
-        names = [*self.equals, *([self.by.name] if self.by else [])]
-        return all(DIMENSIONS[name].rolled for name in names)
+        asked = [*self.by, *(each for each, _ in self.equals)]
+        return all(each.rolled for each in asked)
+
+
+@dataclass(frozen=True, slots=True)
+class SumRow:
+    """What was held in one step (0 in a summary) under one value of each dimension."""
+
+    step: int
+    key: tuple[str, ...]
+    measures: Measures
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a list of sums: after the row of this rank (sum or step) and key."""
+
+    rank: int
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Some rows in order, how many there are in all, and the sum of all."""
+
+    rows: Sequence[SumRow]
+    count: int
+    total: Measures
 
 
 def month_to_date(scope: Scope, now: datetime, zone: ZoneInfo) -> Measures:
     """Return what was held since the month of `zone` began."""
     month = Month.of(now, zone)
     window = Window.of(month.first(zone), month.end(zone), now)
-    return total(summary(Question(scope, window, zone)).values())
+    return read_sums(Question(scope, window, zone), [window.begin], "pods", 1).total
 
 
-def summary(question: Question) -> dict[str, Measures]:
-    """Return the sums by value of the dimension asked for (by none: under the empty text)."""
-    sums = _ask(question, [question.window.begin])
-    return {key: measures for (_, key), measures in sums.items()}
+def read_sums(
+    question: Question,
+    begins: Sequence[datetime],
+    order: str,
+    limit: int,
+    after: Place | None = None,
+) -> Sums:
+    """Return at most `limit` rows of the steps that begin at `begins`, after a place.
 
-
-def series(question: Question, step: str) -> tuple[list[datetime], dict[tuple[int, str], Measures]]:
-    """Return when the steps begin, and the sums by number of step and by value.
-
-    Raises WindowError. What has not happened yet is in no step.
+    `order` is a sum, largest first, or STEP. What has not happened yet is in no step; in a total
+    over steps a lifetime counts in each of its steps.
     """
-    begins = step_begins(question.window, step, question.zone)
-    return begins, _ask(question, begins)
+    shape = Shape(len(question.by), order, after is not None, limited=True)
+    found = _sums_sql(question, begins)
+    if found is None:
+        return Sums([], 0, Measures())
+    sums, parameters = found
+    parameters |= {"limit": limit} | _after(after)
+    rows = _run(page_sql(sums, shape), parameters)
+    count, _, *totals = next(row for row in rows if row[1] is None)
+    shown = [_row(row) for row in rows if row[1] is not None]
+    return Sums(shown, count, Measures(*map(int, totals)))
+
+
+def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iterator[SumRow]:
+    """Yield all rows in order, however many. The query is run before the first is asked for."""
+    found = _sums_sql(question, begins)
+    if found is None:
+        return iter(())
+    # Kept by the server and fetched in chunks: nobody holds all of them in memory.
+    cursor = connection.chunked_cursor()
+    cursor.execute(rows_sql(found[0], Shape(len(question.by), order)), found[1])
+    return _fetched(cursor)
+
+
+def _fetched(cursor: Any) -> Iterator[SumRow]:
+    with cursor:
+        while rows := cursor.fetchmany(_CHUNK_ROWS):
+            yield from map(_row, rows)
+
+
+def series_begins(question: Question, step: str) -> list[datetime]:
+    """Return when the steps of a series begin. Raises WindowError."""
+    return step_begins(question.window, step, question.zone)
 
 
 def chart(
     question: Question, step: str, amount: str, top: int
-) -> tuple[list[datetime], dict[tuple[int, str | None], int]]:
+) -> tuple[list[datetime], dict[tuple[int, str | tuple[str, ...] | None], int]]:
     """Return when the steps begin, and one exact sum by number of step and by value.
 
-    Only the `top` values with most of it stand apart; all others are under None.
+    Only the `top` values with most of it stand apart; all others are under None. Raises
+    WindowError.
     """
     begins = step_begins(question.window, step, question.zone)
     passed = [instant for instant in begins if instant < question.window.until]
@@ -83,7 +143,7 @@ def chart(
     else:
         statement, parameters = _pod_sql(question, passed, (amount,))
     rows = _run(fold(statement, amount), parameters | {"top": top})
-    return begins, {(bucket, key): int(held) for bucket, key, held in rows}
+    return begins, {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
 
 
 def visible_lifetimes(scope: Scope) -> QuerySet[PodLifetime]:
@@ -102,18 +162,26 @@ def gaps(_scope: Scope) -> QuerySet[WatchGap]:
     return WatchGap.objects.all()
 
 
-def _ask(question: Question, begins: Sequence[datetime]) -> dict[tuple[int, str], Measures]:
+def _sums_sql(question: Question, begins: Sequence[datetime]) -> tuple[str, dict[str, Any]] | None:
     until = question.window.until
-    if until <= begins[0]:
-        return {}
     passed = [instant for instant in begins if instant < until]
-    found: dict[tuple[int, str], Measures] = {}
-    for bucket, key, *sums in _run(*_pod_sql(question, passed)):
-        found[bucket, key] = Measures(*map(int, sums))
-    for bucket, key, count, held in _run(*_partition_sql(question, passed)):
-        more = Measures(partitions=int(count), partition_ipu_seconds=int(held))
-        found[bucket, key] = found.get((bucket, key), Measures()) + more
-    return dict(sorted(found.items()))
+    if not passed:
+        return None
+    pods, parameters = _pod_sql(question, passed)
+    partitions, more = _partition_sql(question, passed)
+    return joined(pods, partitions), parameters | more
+
+
+def _after(place: Place | None) -> dict[str, Any]:
+    if place is None:
+        return {}
+    key = list(place.key) if len(place.key) > 1 else "".join(place.key)
+    return {"after_rank": place.rank, "after_key": key}
+
+
+def _row(row: Sequence[Any]) -> SumRow:
+    step, key, *sums = row
+    return SumRow(step, tuple(key), Measures(*map(int, sums)))
 
 
 def _pod_sql(
@@ -121,7 +189,7 @@ def _pod_sql(
 ) -> tuple[str, dict[str, Any]]:
     cover = read_coverage() if question.rolled else Coverage()
     parts = split(begins, question.window.until, question.zone, cover)
-    key = question.by.pods if question.by else "''::text"
+    key = key_sql([each.pods for each in question.by])
     where, parameters = _conditions(question, "pods")
     statement, own = pod_sums(key, where, parts, names)
     return statement, parameters | own
@@ -130,7 +198,7 @@ def _pod_sql(
 def _partition_sql(question: Question, begins: Sequence[datetime]) -> tuple[str, dict[str, Any]]:
     count = len(begins)
     stretch = Stretch((*begins, question.window.until), tuple(range(count)), (True,) * count)
-    key = question.by.partitions if question.by else "''::text"
+    key = key_sql([each.partitions for each in question.by])
     where, parameters = _conditions(question, "partitions")
     statement, own = partition_sums(key, where, stretch)
     return statement, parameters | own
@@ -140,9 +208,9 @@ def _conditions(question: Question, source: str) -> tuple[str, dict[str, Any]]:
     """Return the condition on rows of `source` and its parameters."""
     texts = ["true"]
     parameters: dict[str, Any] = {}
-    for name, value in question.equals.items():
-        texts.append(f"{getattr(DIMENSIONS[name], source)} = %(equals_{name})s")
-        parameters[f"equals_{name}"] = value
+    for number, (dimension, values) in enumerate(question.equals):
+        texts.append(f"{getattr(dimension, source)} = ANY(%(equals_{number})s)")
+        parameters[f"equals_{number}"] = list(values)
     if question.scope.namespaces is not None:
         texts.append("namespace = ANY(%(namespaces)s)")
         parameters["namespaces"] = sorted(question.scope.namespaces)

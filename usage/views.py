@@ -6,6 +6,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.http import JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -19,29 +20,30 @@ from ipuhub.web.filters import BadFilter
 from ipuhub.web.freshness import freshness
 from ipuhub.web.htmx import signed_in
 from ipuhub.web.lists import ListPage
-from usage.asking import read_month, read_output, read_question
-from usage.columns import ranked, sums_columns
-from usage.dimensions import DIMENSIONS
+from usage.asking import given, names_of, one, read_month, read_output, read_question
+from usage.columns import sums_columns
+from usage.dimensions import DIMENSIONS, LABEL, dimension
 from usage.facts import POD_WATCH, month_facts
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
-from usage.measures import OUTPUTS, total
-from usage.selectors import chart, faults, gaps, summary, visible_lifetimes
+from usage.measures import OUTPUTS
+from usage.selectors import all_sums, chart, faults, gaps, read_sums, visible_lifetimes
 from usage.windows import WindowError
 from usage.zones import usage_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
     from ipuhub.months import Month
-    from usage.measures import Measures
-    from usage.selectors import Question
+    from usage.asking import Params
+    from usage.selectors import Question, SumRow, Sums
 
 SHOWN_ROWS = 50  # the files have all
 CHART_KEYS = 8
+_NAMES = ("CSV", "JSON", "JSON lines")
 _CARDS = (
     ("ipu_hours", "IPU-hours, pods"),
     ("partition_ipu_hours", "IPU-hours, partitions"),
@@ -56,7 +58,7 @@ _CARDS = (
 def month_page(request: HttpRequest) -> HttpResponseBase:
     """Show a month by group, user or the like, or hand out its twin. Raises PermissionDenied."""
     now, zone = timezone.now(), usage_zone()
-    params = {"by": "group", **_given(request)}
+    params = {"by": ["group"], **given(request.GET)}
     try:
         month = read_month(params, now, zone)
         question = read_question(params, request.user, now, zone, "measure")
@@ -67,10 +69,11 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
         return _refuse(request, [f"month: {error}"])
     except BadFilter as error:
         return _refuse(request, error.messages)
-    sums = summary(question)
+    begins, by = [question.window.begin], names_of(question.by)
     if kind:
-        by = params["by"]
-        return export(kind, sums_columns(by), ranked(sums, output), f"usage-{month}-by-{by}")
+        rows = all_sums(question, begins, output.amount)
+        return export(kind, sums_columns(by), rows, f"usage-{month}-by-{_file_part(by)}")
+    sums = read_sums(question, begins, output.amount, SHOWN_ROWS)
     facts = month_facts(month, question.window, now, zone)
     context = _context(month, question, params, sums) | {"facts": facts, "now": now}
     context |= _neighbours(params, month, question, facts.earliest)
@@ -82,7 +85,7 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
 def month_chart(request: HttpRequest) -> HttpResponseBase:
     """Return what each day held, as the chart of the month page draws it."""
     now, zone = timezone.now(), usage_zone()
-    params = {"by": "group", **_given(request)}
+    params = {"by": ["group"], **given(request.GET)}
     try:
         question = read_question(params, request.user, now, zone, "measure")
         output = read_output(params)
@@ -91,7 +94,7 @@ def month_chart(request: HttpRequest) -> HttpResponseBase:
         return JsonResponse({"detail": " ".join(error.messages)}, status=400)
     except WindowError as error:
         return JsonResponse({"detail": str(error)}, status=400)
-    heights: dict[str | None, int] = {}
+    heights: dict[Any, int] = {}
     for (_, key), amount in sums.items():
         heights[key] = heights.get(key, 0) + amount
     order = sorted(heights, key=lambda key: (key is None, -heights[key], key or ""))
@@ -155,19 +158,15 @@ def fault_list(request: HttpRequest) -> Any:
     return _fault_list(request)
 
 
-def _given(request: HttpRequest) -> dict[str, str]:
-    return {name: str(value) for name, value in request.GET.items() if value}
-
-
-def _format(params: Mapping[str, str]) -> str:
-    kind = params.get("format", "")
+def _format(params: Params) -> str:
+    kind = one(params, "format")
     if kind and kind not in FORMATS:
         raise BadFilter([f"format: {kind!r} is none of {', '.join(FORMATS)}."])
     return kind
 
 
-def _refuse_range(params: Mapping[str, str]) -> None:
-    if "from" in params or "to" in params:
+def _refuse_range(params: Params) -> None:
+    if {"from", "to", "window"} & set(params):
         raise BadFilter(["This page shows months; for other ranges use /api/v1/usage/summary."])
 
 
@@ -175,55 +174,55 @@ def _refuse(request: HttpRequest, sentences: list[str]) -> HttpResponseBase:
     return render(request, "usage/refused.html", {"problems": sentences}, status=400)
 
 
-def _context(
-    month: Month,
-    question: Question,
-    params: Mapping[str, str],
-    sums: Mapping[str, Measures],
-) -> dict[str, Any]:
+def _context(month: Month, question: Question, params: Params, sums: Sums) -> dict[str, Any]:
     output = read_output(params)
-    rows = ranked(sums, output)
-    most = max((getattr(found, output.amount) for found in sums.values()), default=0)
-    everything = total(sums.values())
+    # The first row has most: rows are in the order of the measure.
+    most = getattr(sums.rows[0].measures, output.amount) if sums.rows else 0
+    everything = sums.total
+    known = [*DIMENSIONS.values(), *(dimension(f"{LABEL}{k}", [k]) for k in settings.USAGE_LABELS)]
     return {
         "month": month,
         # A day, not an instant: templates show instants in UTC, where it may be the month before.
         "name": dt.date(month.year, month.number, 1),
         "zone": question.zone.key,
         "is_open": question.window.until < question.window.end,
-        "by": question.by,
-        "filters": question.equals,
+        "by": names_of(question.by),
+        "by_label": ", ".join(each.label for each in question.by),
+        "filters": [(each.name, text) for each, texts in question.equals for text in texts],
         "output": output,
         "total": everything,
         "cards": [(OUTPUTS[name].of(everything), label) for name, label in _CARDS],
         "columns": OUTPUTS.values(),
-        "rows": [_row(key, found, output.amount, most) for key, found in rows[:SHOWN_ROWS]],
-        "hidden": max(0, len(rows) - SHOWN_ROWS),
-        "row_count": len(rows),
-        "dimensions": [(d, _address(params, by=d.name)) for d in DIMENSIONS.values()],
+        "rows": [_row(row, output.amount, most) for row in sums.rows],
+        "hidden": max(0, sums.count - SHOWN_ROWS),
+        "row_count": sums.count,
+        "dimensions": [(d, _address(params, by=d.name)) for d in known],
         "outputs": [(o, _address(params, measure=o.name)) for o in OUTPUTS.values()],
         "chart": f"{reverse('usage:chart')}?{_query(params)}",
+        "files": [
+            (name, _address(params, format=kind))
+            for kind, name in zip(FORMATS, _NAMES, strict=True)
+        ],
         "csv": _address(params, format="csv"),
-        "json": _address(params, format="json"),
-        "unfiltered": _address({k: v for k, v in params.items() if k not in DIMENSIONS}),
+        "unfiltered": _address(_without_filters(params)),
         "scope": question.scope,
         "seen": sorted(question.scope.namespaces or ()),
         "reports": _reports(month) if question.scope.sees_all else None,
     }
 
 
-def _row(key: str, measures: Measures, amount: str, most: int) -> dict[str, Any]:
-    share = 100 * getattr(measures, amount) // most if most else 0
+def _row(row: SumRow, amount: str, most: int) -> dict[str, Any]:
+    share = 100 * getattr(row.measures, amount) // most if most else 0
     return {
-        "key": key,
-        "measures": measures,
-        "hours": [output.of(measures) for output in OUTPUTS.values()],
+        "key": row.key,
+        "measures": row.measures,
+        "hours": [output.of(row.measures) for output in OUTPUTS.values()],
         "share": share,
     }
 
 
 def _neighbours(
-    params: Mapping[str, str], month: Month, question: Question, earliest: Month
+    params: Params, month: Month, question: Question, earliest: Month
 ) -> dict[str, Any]:
     ended = question.window.until >= question.window.end
     return {
@@ -232,13 +231,22 @@ def _neighbours(
     }
 
 
-def _query(params: Mapping[str, str], **others: str) -> str:
-    kept = {name: value for name, value in params.items() if name != "format"}
-    return urlencode(kept | others)
+def _query(params: Params, **others: str) -> str:
+    kept = {name: list(texts) for name, texts in params.items() if name != "format"}
+    return urlencode(kept | {name: [text] for name, text in others.items()}, doseq=True)
 
 
-def _address(params: Mapping[str, str], **others: str) -> str:
+def _address(params: Params, **others: str) -> str:
     return f"{reverse('usage:month')}?{_query(params, **others)}"
+
+
+def _without_filters(params: Params) -> Params:
+    return {k: v for k, v in params.items() if k not in DIMENSIONS and not k.startswith(LABEL)}
+
+
+def _file_part(by: Sequence[str]) -> str:
+    """Return the dimensions as a part of a file's name."""
+    return "-".join(name.removeprefix(LABEL).replace("/", "-") for name in by)
 
 
 def _reports(month: Month) -> dict[str, str]:
@@ -248,5 +256,8 @@ def _reports(month: Month) -> dict[str, str]:
     return files | {"page": reverse("usage:reports")}
 
 
-def _shown_name(key: str | None) -> str:
-    return "Other" if key is None else key or "(none)"
+def _shown_name(key: str | tuple[str, ...] | None) -> str:
+    if key is None:
+        return "Other"
+    parts = (key,) if isinstance(key, str) else key
+    return " · ".join(part or "(none)" for part in parts)

@@ -1,4 +1,4 @@
-"""glue: CSV and JSON twins of a table, streamed: all rows of the filters, not just the page."""
+"""glue: CSV, JSON and JSON lines of a table, streamed: all rows of the filters, not the page's."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from django.http import StreamingHttpResponse
 from ipuhub.csvsafe import safe_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
-FORMATS = ("csv", "json")
+FORMATS = ("csv", "json", "jsonl")
 
 
 class ExportColumn(Protocol):
@@ -42,12 +42,24 @@ class _Line:
 def export(
     kind: str, columns: Sequence[ExportColumn], rows: Iterable[Any], file_name: str
 ) -> StreamingHttpResponse:
-    """Return the rows as a download (`kind` csv) or as a JSON array (`kind` json)."""
+    """Return the rows as CSV or JSON lines (downloads), or as a JSON array, by `kind`."""
     if kind == "csv":
         answer = StreamingHttpResponse(csv_lines(columns, rows), content_type="text/csv")
         answer["Content-Disposition"] = f'attachment; filename="{file_name}.csv"'
         return answer
-    return StreamingHttpResponse(json_lines(columns, rows), content_type="application/json")
+    if kind == "jsonl":
+        records = ({column.key: column.value(row) for column in columns} for row in rows)
+        return lines_download(records, file_name)
+    return StreamingHttpResponse(json_array(columns, rows), content_type="application/json")
+
+
+def lines_download(
+    records: Iterable[Mapping[str, object]], file_name: str
+) -> StreamingHttpResponse:
+    """Return records as a download of JSON lines."""
+    answer = StreamingHttpResponse(json_lines(records), content_type="application/x-ndjson")
+    answer["Content-Disposition"] = f'attachment; filename="{file_name}.jsonl"'
+    return answer
 
 
 def csv_lines(columns: Sequence[ExportColumn], rows: Iterable[Any]) -> Iterator[str]:
@@ -58,7 +70,14 @@ def csv_lines(columns: Sequence[ExportColumn], rows: Iterable[Any]) -> Iterator[
         yield writer.writerow([_csv_cell(column.value(row)) for column in columns])
 
 
-def json_lines(columns: Sequence[ExportColumn], rows: Iterable[Any]) -> Iterator[str]:
+def json_lines(records: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    """Yield one JSON object a line."""
+    for record in records:
+        plain = {name: _plain(value) for name, value in record.items()}
+        yield json.dumps(plain, ensure_ascii=False) + "\n"
+
+
+def json_array(columns: Sequence[ExportColumn], rows: Iterable[Any]) -> Iterator[str]:
     """Yield the table as a JSON array with one object in each line."""
     before = "[\n"
     for row in rows:

@@ -13,20 +13,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import django_filters
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.safestring import mark_safe
 
 from ipuhub.web.access import require_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from django.contrib.auth.base_user import AbstractBaseUser
     from django.contrib.auth.models import AnonymousUser
     from django.db.models import Model, QuerySet
     from django.http import QueryDict
+    from django.utils.safestring import SafeString
 
     _M = TypeVar("_M", bound=Model)
 
 _YES_NO = {None: None, "": None, "true": True, "false": False}
+MOST_VALUES = 100
 OF_THE_LIST = frozenset({"cursor", "page_size", "format"})  # parameters that are no filters
 
 
@@ -35,14 +38,19 @@ class BadFilter(ValidationError):  # noqa: N818  # as Http404: the answer, not a
 
 
 class InstantField(forms.CharField):
-    """A day (2026-11-21) or an instant (2026-11-21T10:00:00Z); UTC where no zone is given.
+    """A day (2026-11-21) or an instant (2026-11-21T10:00:00Z).
+
+    Without an offset they are of `zone` (called at each use), UTC by default.
 
     With `end` a day means its end, so that a range of days includes the last one.
     """
 
-    def __init__(self, *, end: bool = False, **options: Any) -> None:
+    def __init__(
+        self, *, end: bool = False, zone: Callable[[], dt.tzinfo] | None = None, **options: Any
+    ) -> None:
         super().__init__(**options)
         self._end = end
+        self._zone = zone
 
     def clean(self, value: Any) -> Any:
         """Return an aware instant, or None. Raises ValidationError."""
@@ -57,12 +65,13 @@ class InstantField(forms.CharField):
             ) from None
 
     def _read(self, text: str) -> dt.datetime:
+        zone = self._zone() if self._zone else dt.UTC
         if len(text) == len("2026-11-21"):
-            day = dt.datetime.combine(dt.date.fromisoformat(text), dt.time(), dt.UTC)
-            return day + dt.timedelta(days=1) if self._end else day
+            day = dt.date.fromisoformat(text) + dt.timedelta(days=self._end)
+            return dt.datetime.combine(day, dt.time(), zone).astimezone(dt.UTC)
         instant = dt.datetime.fromisoformat(text)
         if instant.tzinfo is None:
-            return instant.replace(tzinfo=dt.UTC)
+            instant = instant.replace(tzinfo=zone)
         return instant.astimezone(dt.UTC)
 
 
@@ -75,6 +84,51 @@ class InstantFilter(django_filters.Filter):  # type: ignore[misc]
         kind = "date" if options.pop("date_input", True) else "text"
         widget = forms.TextInput(attrs={"type": kind})
         super().__init__(*arguments, **{"widget": widget, **options})
+
+
+class AnyOfWidget(forms.TextInput):
+    """One input for each value."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str]:
+        """Return all values of the parameter."""
+        del files
+        listed = data.getlist(name) if hasattr(data, "getlist") else [data.get(name)]
+        return [text for text in listed if text]
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        """Return the inputs; only the first has the label's id."""
+        first, *others = value or [""]
+        inputs = [super().render(name, first, attrs, renderer)]
+        bare = {key: text for key, text in (attrs or {}).items() if key != "id"}
+        for text in others:
+            own = forms.TextInput({**self.attrs, "id": None, "aria-label": f"{name}, or"})
+            inputs.append(own.render(name, text, bare, renderer))
+        return mark_safe("".join(inputs))  # noqa: S308  # each is escaped by Django
+
+
+class AnyOfField(forms.Field):
+    """Some texts; none of them is checked but for what no database can hold."""
+
+    widget = AnyOfWidget
+
+    def clean(self, value: Any) -> list[str]:
+        """Return the texts. Raises ValidationError."""
+        texts: list[str] = value or []
+        if len(texts) > MOST_VALUES:
+            raise ValidationError(f"at most {MOST_VALUES} values at once.")
+        if any("\0" in text for text in texts):
+            raise ValidationError("Null characters are not allowed.")
+        return texts
+
+
+class AnyOfFilter(django_filters.Filter):  # type: ignore[misc]
+    """Rows with exactly this value; repeated in the URL: with any of them."""
+
+    field_class = AnyOfField
+
+    def filter(self, rows: QuerySet[_M], value: list[str]) -> QuerySet[_M]:
+        """Return the rows that pass."""
+        return rows.filter(**{f"{self.field_name}__in": value}) if value else rows
 
 
 class YesNoField(forms.NullBooleanField):
@@ -103,10 +157,17 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        for name, each in self.more_filters().items():
+            each.parent, each.model = self, self._meta.model
+            self.filters[name] = each
         for name, field in self.form.fields.items():
             select = isinstance(field.widget, forms.Select)
             field.widget.attrs["class"] = "form-select" if select else "form-control"
             field.widget.attrs["id"] = f"filter-{name}"
+
+    def more_filters(self) -> dict[str, django_filters.Filter]:
+        """Return filters that settings bring, or whose names Python has for itself."""
+        return {}
 
     @property
     def is_filtered(self) -> bool:
@@ -137,8 +198,8 @@ def bind_filters(
     bound = kind(params, queryset=rows)
     if sentences := bound.sentences:
         raise BadFilter(sentences)
-    namespace = bound.form.cleaned_data.get("namespace")
-    if namespace:
+    named = bound.form.cleaned_data.get("namespace") or []
+    for namespace in [named] if isinstance(named, str) else named:
         require_namespace(user, namespace)
     return bound
 

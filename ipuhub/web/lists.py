@@ -21,8 +21,8 @@ Kinds: text, number, time, second (a time to the second), age, badge (colour by
 `ipuhub.web.colours`), code, note, log, export. Rows are newest first by `order`, a time and a
 unique number with an index. Filters stand in the URL; a filter that is not understood is a 400
 and a foreign namespace a 403, each with a sentence. `template` may extend `lists/page.html`;
-`more(request)` adds to its context. Twins: `?format=csv` and `?format=json`, all rows of the
-filters, the columns' `value` as it is.
+`more(request)` adds to its context. Twins: `?format=csv`, `json` and `jsonl` (an object a
+line), all rows of the filters, the columns' `value` as it is.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ class ListPage:
             "older": _with(request, cursor=content.page.next_cursor),
             "csv": _with(request, format="csv"),
             "json": _with(request, format="json"),
+            "jsonl": _with(request, format="jsonl"),
             "etag": tag,
             **extra,
         }

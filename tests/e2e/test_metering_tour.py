@@ -197,7 +197,7 @@ def says_the_same_to_a_tool(
             assert row[name] == new[row["k8s_uid"]][name]
     assert f"{year}/{int(number)}" in json.loads(curl(demo, "/report/monthly", token))
     sums = json.loads(curl(demo, f"/api/v1/usage/summary?month={month}&by=group", token))
-    group = next(one for one in sums["results"] if one["value"] == GROUP)
+    group = next(one for one in sums["results"] if one["key"] == {"group": GROUP})
     job = next(
         row
         for row in rows(files["summary"])

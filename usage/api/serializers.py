@@ -24,9 +24,9 @@ class ExactSerializer(serializers.Serializer[object]):
 
 class SumsSerializer(serializers.Serializer[object]):
     """What was held. Hours have five decimals; those of pods and of partitions overlap, so they
-    are never to be added. `value`: of the dimension in `by`; empty without `by`."""
+    are never to be added. `key`: the value of each dimension in `by`."""
 
-    value = serializers.CharField()
+    key = serializers.DictField(child=serializers.CharField())
     pods = serializers.IntegerField()
     partitions = serializers.IntegerField()
     ipu_hours = serializers.CharField()
@@ -46,7 +46,9 @@ class SummarySerializer(serializers.Serializer[object]):
     begin = serializers.DateTimeField()
     end = serializers.DateTimeField()
     until = serializers.DateTimeField()
-    by = serializers.CharField()
+    by = serializers.ListField(child=serializers.CharField())
+    next = serializers.URLField(allow_null=True, help_text="The next page.")
+    count = serializers.IntegerField(help_text="Results of all pages.")
     total = SumsSerializer()
     results = SumsSerializer(many=True)
 
@@ -64,8 +66,10 @@ class SeriesSerializer(serializers.Serializer[object]):
     begin = serializers.DateTimeField()
     end = serializers.DateTimeField()
     until = serializers.DateTimeField()
-    by = serializers.CharField()
+    by = serializers.ListField(child=serializers.CharField())
     step = serializers.CharField()
+    next = serializers.URLField(allow_null=True, help_text="The next page.")
+    count = serializers.IntegerField(help_text="Results of all pages.")
     results = StepSerializer(many=True)
 
 

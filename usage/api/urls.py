@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from django.urls import path
 
-from usage.api.views import FaultList, GapList, LifetimeList, SeriesView, SummaryView
+from usage.api.sums import SeriesView, SummaryView
+from usage.api.views import FaultList, GapList, LifetimeList
 from usage.reporturls import API
 
 if TYPE_CHECKING:

@@ -14,12 +14,21 @@ from hypothesis import strategies as st
 from ipuhub.web.access import Scope
 from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
-from usage.dimensions import dimension
+from usage.dimensions import dimension, dimensions
 from usage.intervals import clip
 from usage.measures import Measures
 from usage.models import PodLifetime, RollupDirt, UsageDay
 from usage.rollups import read_coverage, refresh
-from usage.selectors import Question, chart, month_to_date, series, summary
+from usage.selectors import (
+    Place,
+    Question,
+    all_sums,
+    chart,
+    month_to_date,
+    read_sums,
+    series_begins,
+)
+from usage.sumsql import STEP
 from usage.windows import Window, step_begins
 
 if TYPE_CHECKING:
@@ -33,9 +42,36 @@ pytestmark = pytest.mark.django_db
 
 def ask(begin: str, end: str, by: str | None = "group", now: datetime = NOW, **rest) -> Question:
     window = Window.of(at(begin), at(end), now)
-    return Question(
-        rest.pop("scope", ALL), window, rest.pop("zone", UTC_ZONE), by and dimension(by), rest
-    )
+    scope, zone = rest.pop("scope", ALL), rest.pop("zone", UTC_ZONE)
+    equals = tuple((dimension(name), (value,)) for name, value in rest.items())
+    return Question(scope, window, zone, (dimension(by),) if by else (), equals)
+
+
+def series(question: Question, step: str) -> tuple[list[datetime], dict]:
+    """The sums by step and value, all rows of them, and the same in pages of three."""
+    begins = series_begins(question, step)
+    rows = list(all_sums(question, begins, STEP))
+    assert paged(question, begins, STEP) == rows
+    return begins, {(row.step, "".join(row.key)): row.measures for row in rows}
+
+
+def summary(question: Question, order: str = "micro_ipu_seconds") -> dict:
+    begins = [question.window.begin]
+    rows = list(all_sums(question, begins, order))
+    assert paged(question, begins, order) == rows
+    return {"".join(row.key): row.measures for row in rows}
+
+
+def paged(question: Question, begins: list[datetime], order: str) -> list:
+    found, after = [], None
+    while True:
+        sums = read_sums(question, begins, order, 3, after)
+        found += sums.rows
+        if len(found) >= sums.count:
+            return found
+        last = sums.rows[-1]
+        rank = last.step if order == STEP else getattr(last.measures, order)
+        after = Place(rank, last.key)
 
 
 def oracle(question: Question, begins: list[datetime]) -> dict[tuple[int, str], Measures]:
@@ -43,8 +79,8 @@ def oracle(question: Question, begins: list[datetime]) -> dict[tuple[int, str], 
     found: dict[tuple[int, str], Measures] = {}
     names = {"job": "job_uid"}
     ends = [*begins[1:], question.window.end]
-    key_of: Callable[[object], str] = lambda row: (  # noqa: E731
-        getattr(row, names.get(question.by.name, question.by.name)) if question.by else ""
+    key_of: Callable[[object], str] = lambda row: "".join(  # noqa: E731
+        getattr(row, names.get(each.name, each.name)) for each in question.by
     )
     for n, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         until = min(end, question.window.until)
@@ -191,7 +227,7 @@ lifetimes = st.lists(
     length=st.integers(1, 10 * 86_400),
     step=st.sampled_from(["hour", "day", "week", "month"]),
     zone=st.sampled_from([UTC_ZONE, KOLKATA]),
-    by=st.sampled_from(["group", "namespace", "job"]),
+    by=st.sampled_from([(), ("group",), ("namespace",), ("job",), ("job", "group", "namespace")]),
     now=times,
 )
 def test_sums_equal_a_plain_loop_whatever_is_summed_by_day(
@@ -207,7 +243,7 @@ def test_sums_equal_a_plain_loop_whatever_is_summed_by_day(
         changed.save()
     PodLifetime.objects.filter(group="b").update(gpus=3)
     question = Question(
-        ALL, Window.of(begin, begin + timedelta(seconds=length), now), zone, dimension(by)
+        ALL, Window.of(begin, begin + timedelta(seconds=length), now), zone, dimensions(by)
     )
     begins = step_begins(question.window, step, zone)
     assert series(question, step)[1] == oracle(question, begins)

@@ -35,7 +35,7 @@ def test_a_range_is_summed_exactly_and_in_hours(admin: User) -> None:
     query = "from=2026-11-20T01:00:00Z&to=2026-11-20T01:30:00Z&by=group"
     answer = tool(admin).get(f"{API}/summary?{query}").json()
     row = answer["results"][0]
-    assert row["value"] == "vision"
+    assert row["key"] == {"group": "vision"}
     assert row["ipu_hours"] == row["partition_ipu_hours"] == "2.00000"
     assert row["exact"]["micro_ipu_seconds"] == 4 * 10**6 * 1800
     assert answer["total"]["ipu_hours"] == "2.00000"
@@ -53,7 +53,7 @@ def test_the_csv_says_what_the_json_says(admin: User) -> None:
     client = tool(admin)
     row = client.get(f"{API}/summary?by=group").json()["results"][0]
     line = lines(client.get(f"{API}/summary?by=group&format=csv"))[0]
-    assert line.pop("group") == "'" + row.pop("value")
+    assert line.pop("group") == "'" + row.pop("key")["group"]
     assert line == {key: str(row[key]) for key in line}
 
 
@@ -80,16 +80,16 @@ def test_a_series_adds_up_to_the_summary(admin: User) -> None:
         ("summary?from=2026-11-05&to=2026-11-01", "before or when it begins"),
         ("summary?to=2026-11-01", "needs its beginning"),
         ("summary?from=soon", "is no date"),
-        ("summary?month=2026-11&from=2026-11-01", "either month, or from and to"),
+        ("summary?month=2026-11&from=2026-11-01", "either month, or window, or from and to"),
         ("summary?month=2026-11&colour=red", "no such parameter"),
         ("summary?from=9998-01-01&to=9999-12-30", "between the years"),
         ("summary?group=%00", "zero byte"),
-        ("summary?format=xml", "is none of csv, json"),
+        ("summary?format=xml", "is none of json, csv, jsonl"),
         ("series?from=2020-01-01&step=hour", "more than 2000 steps"),
         ("series?step=second", "is no step"),
         ("lifetimes?colour=red", "there is no such filter"),
         ("lifetimes?cursor=x", "no cursor of this list"),
-        ("lifetimes?format=xml", "is none of csv, json"),
+        ("lifetimes?format=xml", "is none of json, csv, jsonl"),
         ("gaps?since=soon", "is no date"),
     ],
 )

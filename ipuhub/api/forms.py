@@ -1,0 +1,33 @@
+"""glue: in which form an answer of the API goes out: JSON, CSV or JSON lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ipuhub.web.filters import BadFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rest_framework.request import Request
+
+JSON, CSV, LINES = "json", "csv", "jsonl"
+FORMS = (JSON, CSV, LINES)
+_TYPES = {
+    "application/json": JSON,
+    "text/csv": CSV,
+    "application/x-ndjson": LINES,
+    "application/jsonl": LINES,
+}
+
+
+def form_of(request: Request, forms: Sequence[str] = FORMS) -> str:
+    """Return what `format` asks for, else what `Accept` likes best, else json. Raises BadFilter."""
+    asked = request.query_params.get("format")
+    if asked:
+        if asked not in forms:
+            raise BadFilter([f"format: {asked[:50]!r} is none of {', '.join(forms)}."])
+        return asked
+    offered = [kind for kind, form in _TYPES.items() if form in forms]
+    liked = request._request.get_preferred_type(offered)  # noqa: SLF001  # DRF hides Django's
+    return _TYPES[liked] if liked else JSON

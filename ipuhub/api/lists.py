@@ -1,0 +1,61 @@
+"""glue: a list of the API that also goes out whole, as CSV or as JSON lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from django.db.models import Model
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.generics import ListAPIView
+
+from ipuhub.api.filtering import PageFilterBackend
+from ipuhub.api.forms import CSV, FORMS, JSON, form_of
+from ipuhub.api.negotiation import AnyAccept
+from ipuhub.web.exports import export, lines_download
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rest_framework.request import Request
+
+    from ipuhub.web.lists import Column
+
+_M = TypeVar("_M", bound=Model)
+_CHUNK_ROWS = 2000
+FORMAT = OpenApiParameter(
+    "format",
+    str,
+    enum=list(FORMS),
+    description="json by default, in pages; csv and jsonl: everything in one file. Accept: "
+    "text/csv or application/x-ndjson does the same.",
+)
+
+
+class FileList(ListAPIView[_M], Generic[_M]):
+    """Pages as JSON; everything that passes the filters as CSV (`columns`) or as JSON lines.
+
+    A line of JSON has the fields of a row of a page.
+    """
+
+    content_negotiation_class = AnyAccept
+    formats = FORMS
+    columns: ClassVar[Sequence[Column]] = ()
+    file_name: ClassVar[str] = "rows"
+    ordering: ClassVar[tuple[str, str]] = ("created_at", "id")
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        """Return a page, or the file. Raises BadFilter and PermissionDenied."""
+        form = form_of(request)
+        if form == JSON:
+            return super().list(request, *args, **kwargs)
+        rows = PageFilterBackend().filter_queryset(request, self.get_queryset(), self)
+        ordered = rows.order_by(*(f"-{name}" for name in self.ordering))
+        found = ordered.iterator(chunk_size=_CHUNK_ROWS)
+        if form == CSV:
+            return export("csv", self.columns, found, self.file_name)
+        return lines_download(self._records(found), self.file_name)
+
+    def _records(self, rows: Iterator[_M]) -> Iterator[dict[str, Any]]:
+        serializer = self.get_serializer()
+        for row in rows:
+            yield serializer.to_representation(row)

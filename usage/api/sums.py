@@ -1,0 +1,183 @@
+"""glue: usage of any range in the API: in one sum or in steps, by any dimensions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
+from rest_framework.views import APIView
+
+from ipuhub.api.forms import CSV, JSON, form_of
+from ipuhub.api.lists import FORMAT
+from ipuhub.api.negotiation import AnyAccept
+from ipuhub.web.exports import export
+from ipuhub.web.filters import BadFilter
+from usage.api.serializers import SeriesSerializer, SummarySerializer
+from usage.asking import given, names_of, one, read_output, read_question
+from usage.columns import measures_record, step_columns, step_rows, sums_columns
+from usage.cursors import Cursor, read_cursor, write_cursor
+from usage.dimensions import DIMENSIONS
+from usage.measures import OUTPUTS
+from usage.ranges import NAMED
+from usage.selectors import Place, all_sums, read_sums, series_begins
+from usage.sumsql import STEP
+from usage.windows import STEPS, Window, WindowError
+from usage.zones import usage_zone
+
+if TYPE_CHECKING:
+    from django.http.response import HttpResponseBase
+    from rest_framework.request import Request
+
+    from usage.selectors import Question, SumRow, Sums
+
+PAGE_ROWS, MOST_ROWS = 1000, 10_000
+_FILES = {(200, "text/csv"): OpenApiTypes.STR, (200, "application/x-ndjson"): OpenApiTypes.STR}
+_ROWS = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": PAGE_ROWS}
+PARAMETERS = [
+    OpenApiParameter("month", str, description="YYYY-MM; this month by default."),
+    OpenApiParameter(
+        "window",
+        str,
+        description=f"Instead of month: {', '.join(NAMED)}, a length up to now (12h, 7d, 4w), or "
+        "two instants with a comma between them.",
+    ),
+    OpenApiParameter(
+        "from",
+        str,
+        description="Instead of month: the first day (of the report zone) or instant (RFC 3339).",
+    ),
+    OpenApiParameter("to", str, description="The last day, or an instant; now by default."),
+    OpenApiParameter(
+        "by",
+        str,
+        description=f"Any of {', '.join(DIMENSIONS)} and label:<key>, with commas between them.",
+    ),
+    *(
+        OpenApiParameter(
+            name, str, many=True, description=f"Only this {each.label.lower()}; repeated: any."
+        )
+        for name, each in DIMENSIONS.items()
+    ),
+    OpenApiParameter("cursor", str, description="Where to go on: from `next`."),
+    OpenApiParameter("page_size", _ROWS, description="Rows of a page."),
+    FORMAT,
+]
+_STEP = OpenApiParameter("step", str, enum=list(STEPS), description="day by default.")
+_ORDER = OpenApiParameter(
+    "measure", str, enum=list(OUTPUTS), description="Most of it first; ipu_hours by default."
+)
+
+
+class SummaryView(APIView):
+    """Usage of a range, in all and by any dimensions."""
+
+    content_negotiation_class = AnyAccept
+
+    @extend_schema(
+        operation_id="usage_summary",
+        summary="Usage of a month or any range",
+        tags=["usage"],
+        parameters=[*PARAMETERS, _ORDER],
+        responses={(200, "application/json"): SummarySerializer, **_FILES},
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """Return the sums, largest first. Raises BadFilter and PermissionDenied."""
+        form, params = form_of(request), given(request.query_params)
+        question = _question(request, "measure", "cursor", "page_size")
+        order = read_output(params).amount
+        by = names_of(question.by)
+        if form != JSON:
+            rows = all_sums(question, [question.window.begin], order)
+            return export(form, sums_columns(by), rows, "usage")
+        question, after = _later(question, one(params, "cursor"))
+        size = _size(one(params, "page_size"))
+        sums = read_sums(question, [question.window.begin], order, size + 1, after)
+        total = {"key": {}, **measures_record(sums.total)}
+        results = [_record(by, row) for row in sums.rows[:size]]
+        listed = {"next": _next(request, question, sums, size, order), "count": sums.count}
+        return Response({**_range_record(question), **listed, "total": total, "results": results})
+
+
+class SeriesView(APIView):
+    """Usage of a range, step by step."""
+
+    content_negotiation_class = AnyAccept
+
+    @extend_schema(
+        operation_id="usage_series",
+        summary="Usage by hour, day, week or month",
+        tags=["usage"],
+        parameters=[*PARAMETERS, _STEP],
+        responses={(200, "application/json"): SeriesSerializer, **_FILES},
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """Return the steps in order. Raises BadFilter and PermissionDenied."""
+        form, params = form_of(request), given(request.query_params)
+        question = _question(request, "step", "cursor", "page_size")
+        step = one(params, "step") or "day"
+        try:
+            begins = series_begins(question, step)
+        except WindowError as error:
+            raise BadFilter([str(error)]) from error
+        by, end = names_of(question.by), question.window.end
+        if form != JSON:
+            rows = step_rows(all_sums(question, begins, STEP), begins, end)
+            columns = step_columns(by)
+            return export("csv" if form == CSV else form, columns, rows, "usage-series")
+        question, after = _later(question, one(params, "cursor"))
+        size = _size(one(params, "page_size"))
+        sums = read_sums(question, begins, STEP, size + 1, after)
+        shown = sums.rows[:size]
+        results = [
+            _record(by, row) | {"begin": each.begin, "end": each.end}
+            for row, each in zip(shown, step_rows(shown, begins, end), strict=True)
+        ]
+        listed = {"next": _next(request, question, sums, size, STEP), "count": sums.count}
+        return Response({**_range_record(question), "step": step, **listed, "results": results})
+
+
+def _question(request: Request, *also: str) -> Question:
+    params = given(request.query_params)
+    return read_question(params, request.user, timezone.now(), usage_zone(), *also)
+
+
+def _later(question: Question, text: str) -> tuple[Question, Place | None]:
+    """Return the question of a further page, which counts up to when the first one did."""
+    if not text:
+        return question, None
+    window = question.window
+    cursor = read_cursor(text, len(question.by), window.until)
+    then = Window.of(window.begin, window.end, cursor.until)
+    return dataclasses.replace(question, window=then), cursor.place
+
+
+def _next(request: Request, question: Question, sums: Sums, size: int, order: str) -> str | None:
+    if len(sums.rows) <= size:
+        return None
+    last = sums.rows[size - 1]
+    rank = last.step if order == STEP else getattr(last.measures, order)
+    text = write_cursor(Cursor(question.window.until, Place(rank, last.key)))
+    return replace_query_param(request.build_absolute_uri(), "cursor", text)
+
+
+def _size(text: str) -> int:
+    if not text:
+        return PAGE_ROWS
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MOST_ROWS):
+        raise BadFilter([f"page_size: must be a whole number from 1 to {MOST_ROWS}."])
+    return int(text)
+
+
+def _range_record(question: Question) -> dict[str, Any]:
+    window = question.window
+    by = names_of(question.by)
+    return {"begin": window.begin, "end": window.end, "until": window.until, "by": by}
+
+
+def _record(by: list[str], row: SumRow) -> dict[str, Any]:
+    return {"key": dict(zip(by, row.key, strict=True)), **measures_record(row.measures)}
