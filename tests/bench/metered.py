@@ -68,11 +68,11 @@ def admin_token() -> str:
     return make_token(user, "bench", timezone.now())[1]
 
 
-def peak_mib(pid: int) -> float:
+def peak_mib(pid: int, *, with_children: bool = True) -> float:
     """Peak memory (VmHWM) of the process and of its children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     peak = 0
-    for each in (str(pid), *children):
+    for each in (str(pid), *(children if with_children else ())):
         for line in Path(f"/proc/{each}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 peak += int(line.split()[1])

@@ -8,6 +8,7 @@ under those of the download. PostgreSQL has fsync on.
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import time
@@ -51,6 +52,8 @@ def _summaries(rounds: int, url: str, folder: Path) -> None:
     rows = sum(report.rows.count() for report in reports)
     known = " + ".join(f"{report.lifetimes:,}" for report in reports)
     print(f"summaries of both months, {known} lifetimes, {rows:,} rows")
+    peak = peak_mib(os.getpid(), with_children=False)
+    print(f"  peak RSS of the process that makes them {peak:.0f} MiB")
     _print("make and store", ours, floors)
     _print("  beside COPY with as much memory", ours, hashed)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError
 
@@ -28,10 +29,7 @@ class Command(BaseCommand):
         from granian.server import Server
 
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
-        if not settings.SECRET_KEY:
-            raise CommandError(
-                "set IPUHUB_SECRET_KEY or IPUHUB_SECRET_KEY_FILE: 50 random characters"
-            )
+        _require_secret_key()
         try:
             migrate()
             _ensure_admin(settings.ADMIN_PASSWORD)
@@ -45,6 +43,16 @@ class Command(BaseCommand):
             blocking_threads=settings.WEB_THREADS,
             log_access=False,
         ).serve()
+
+
+def _require_secret_key() -> None:
+    """Raise CommandError without one; Django itself raises as soon as an empty one is read."""
+    try:
+        _ = settings.SECRET_KEY
+    except ImproperlyConfigured as error:
+        raise CommandError(
+            "set IPUHUB_SECRET_KEY or IPUHUB_SECRET_KEY_FILE: 50 random characters"
+        ) from error
 
 
 def _ensure_admin(password: str) -> None:
