@@ -36,12 +36,13 @@ _EXPIRED: Final = (
 
 def render(api: Api, request: ApiRequest, item: Item) -> bytes:
     """Return one object as the client wants it: itself, its metadata, or a Table of one row."""
-    body = to_version(request.kind, item.body)
     if request.table:
         return orjson.dumps(make_table(api, request, [item]))
+    stored = item.body
+    body = to_version(request.kind, stored)
     if request.metadata_only:
         return orjson.dumps(_partial(body))
-    return item.data if body is item.body else orjson.dumps(body)
+    return item.data if body is stored else orjson.dumps(body)
 
 
 def make_table(api: Api, request: ApiRequest, items: list[Item]) -> dict[str, Any]:

@@ -21,18 +21,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+# Changes of which watches in step read both versions.
+RECENT = 500
 Key = tuple[str, str]
 """(namespace or "", name)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Item:
-    """One version of one object; `body` must not be changed, `data` is its JSON."""
+    """One version of one object; `body` must not be changed, `data` is its JSON.
+
+    Decoded, an object takes five times the memory of its JSON: of versions that nobody has asked
+    for in a while only the JSON is kept.
+    """
 
     key: Key
     revision: int
-    body: dict[str, Any]
+    decoded: dict[str, Any] | None
     data: bytes
+    is_past: bool = False
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The object."""
+        if self.decoded is not None:
+            return self.decoded
+        body: dict[str, Any] = orjson.loads(self.data)
+        if not self.is_past:
+            self.decoded = body
+        return body
 
     def copy(self) -> dict[str, Any]:
         """A body of one's own."""
@@ -73,6 +90,7 @@ class Store:
         self.listeners: list[Callable[[Change], None]] = []
         self._history = history
         self._past: deque[str] = deque()
+        self._recent: deque[Change] = deque()
         self._buckets: dict[str, _Bucket] = {}
         self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         # NORMAL: a commit is handed to the kernel before the answer, which is what outliving a
@@ -178,7 +196,7 @@ class Store:
         for bucket, namespace, name, data in rows:
             body = orjson.loads(data)
             revision = int(body["metadata"]["resourceVersion"])
-            item = Item((namespace, name), revision, body, data)
+            item = Item((namespace, name), revision, None, data)
             self._bucket(bucket).items[item.key] = item
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> None:
@@ -196,11 +214,21 @@ class Store:
     def _publish(self, change: Change) -> None:
         self._buckets[change.bucket].changes.append(change)
         self._past.append(change.bucket)
+        self._recent.append(change)
+        if len(self._recent) > RECENT:
+            self._shrink(self._recent.popleft())
         if len(self._past) > self._history:
             oldest = self._buckets[self._past.popleft()]
             oldest.floor = oldest.changes.popleft().revision
         for listener in tuple(self.listeners):
             listener(change)
+
+    def _shrink(self, change: Change) -> None:
+        items = self._buckets[change.bucket].items
+        for item in (change.item, change.previous):
+            if item is not None:
+                item.decoded = None
+                item.is_past = items.get(item.key) is not item
 
     def _check_known(self, found: _Bucket, revision: int) -> None:
         if revision < found.floor:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from ipuhub.devcluster.status import StatusError, expired
+from ipuhub.devcluster.store import Item
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Any
 
     from ipuhub.devcluster.kinds import Kind
-    from ipuhub.devcluster.store import Change, Item, Store
+    from ipuhub.devcluster.store import Change, Store
 
 BOOKMARK_SECONDS: Final = 60.0
 _BACKLOG: Final = 20_000
@@ -141,9 +142,10 @@ def event(change: Change, request: WatchRequest) -> list[bytes]:
         return [_line("MODIFIED" if was_in else "ADDED", request.render(item))]
     if previous is None or not was_in:
         return []
-    metadata = {**previous.body["metadata"], "resourceVersion": str(change.revision)}
-    body = {**previous.body, "metadata": metadata}
-    last = replace(previous, revision=change.revision, body=body, data=orjson.dumps(body))
+    before = previous.body
+    metadata = {**before["metadata"], "resourceVersion": str(change.revision)}
+    body = {**before, "metadata": metadata}
+    last = Item(previous.key, change.revision, body, orjson.dumps(body))
     return [_line("DELETED", request.render(last))]
 
 
