@@ -92,6 +92,12 @@ class EventRecorder:
         metadata = created["metadata"]
         fresh = _Seen(metadata["namespace"], metadata["name"], 1, now, now)
         _remember(self._seen, key, fresh)
+        self._forget_old(now)
+
+    def _forget_old(self, now: datetime) -> None:
+        """Drop what would not be counted up any more; the oldest stand first."""
+        while now - next(iter(self._seen.values())).last_at >= _SAME_FOR:
+            del self._seen[next(iter(self._seen))]
 
     def _may_write(self, identity: str, now: datetime) -> bool:
         budget = self._budgets.pop(identity, None) or _Budget(_BURST, now)
