@@ -14,7 +14,13 @@ from ipuhub.namespacegroups import NamespaceGroups
 from jobs.recorder import JobRecorder
 from partitions.acknowledge import Acknowledger
 from partitions.capacitypoll import CapacityPoll
-from partitions.recorder import Owner, PartitionRecorder, recorded_of, store_capacity
+from partitions.recorder import (
+    Owner,
+    PartitionRecorder,
+    note_capacity_seen,
+    recorded_of,
+    store_capacity,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
+_SILENCE_SECONDS = 60.0
 _OWNERS = 'SELECT uid, "group", "user", user_verified FROM jobs_jobrecord WHERE uid = ANY(%s)'
 
 
@@ -63,6 +70,8 @@ class JobsAndPartitions:
         authors: AuthorTrust | None = None,
     ) -> None:
         self._database = dict(database)
+        # A poll or two that fail are no gap: nothing much happens in so short a time.
+        self._silence_seconds = max(_SILENCE_SECONDS, 3 * place.capacity_seconds)
         self.groups = NamespaceGroups(client)
         self.jobs = JobRecorder(self.groups.group_of, authors)
         self.partitions = PartitionRecorder(place.namespace, place.name, self._owners_of)
@@ -96,7 +105,12 @@ class JobsAndPartitions:
         return await self._in_transaction(lambda cursor: recorded_of(cursor, keys))
 
     async def _store_capacity(self, changes: Changes, at: datetime) -> int:
-        return await self._in_transaction(lambda cursor: store_capacity(cursor, changes, at))
+        def store(cursor: psycopg.Cursor[Any]) -> int:
+            written = store_capacity(cursor, changes, at)
+            note_capacity_seen(cursor, at, self._silence_seconds)
+            return written
+
+        return await self._in_transaction(store)
 
     async def _in_transaction(self, work: Callable[[psycopg.Cursor[Any]], T]) -> T:
         """Run one short transaction beside the recordings, on a connection of its own."""

@@ -13,6 +13,7 @@ from ipuhub.web.metrics import metrics
 from ipuhub.web.overview import overview
 from ipuhub.web.probes import healthz, readyz
 from jobs.urls import urlpatterns as job_pages
+from usage.utilizationpage import utilization_chart, utilization_page
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
@@ -21,6 +22,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview, name="overview"),
     path("jobs/", include(([*job_pages, path("<str:uid>/", job_page, name="detail")], "jobs"))),
     path("partitions/", include("partitions.urls")),
+    path("utilization/", utilization_page, name="utilization"),
+    path("utilization/chart.json", utilization_chart, name="utilization-chart"),
     path("", include("usage.urls")),  # /usage/... and, as its old readers expect, /report/...
     path("api/v1/", include("ipuhub.api.urls")),
     path("account/tokens/", tokens, name="account-tokens"),

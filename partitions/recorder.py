@@ -104,6 +104,19 @@ INSERT INTO partitions_capacitychange (controller, at, total, free, cordoned, fa
 VALUES (%(controller)s, %(at)s, %(total)s, %(free)s, %(cordoned)s, %(faulty)s, %(reachable)s)
 ON CONFLICT (controller, at) DO NOTHING
 """
+CAPACITY_WATCH = "capacity"
+_CAPACITY_GAP = """
+INSERT INTO ipuhub_watchgap (watch, began_at, ended_at, cause)
+SELECT name, position_at, %(now)s, %(cause)s FROM ipuhub_watchcheckpoint
+WHERE name = %(watch)s AND position_at < %(now)s - make_interval(secs => %(silence)s)
+"""
+_CAPACITY_SEEN = """
+INSERT INTO ipuhub_watchcheckpoint AS known
+  (name, cluster_uid, resource_version, selection, epoch, position_at)
+VALUES (%(watch)s, '', '', '', 0, %(now)s)
+ON CONFLICT (name) DO UPDATE SET position_at = GREATEST(known.position_at, excluded.position_at)
+"""
+_SILENT = "The V-IPU controllers were not asked for their IPUs: prober, proxy or Postgres was away."
 
 
 def store_shards(
@@ -156,6 +169,13 @@ def store_capacity(
     for one in changes:
         cursor.execute(_CAPACITY, asdict(one) | {"at": now})
     return len(changes)
+
+
+def note_capacity_seen(cursor: Cursor[Any], now: datetime, silence_seconds: float) -> None:
+    """Remember that the controllers were asked at `now`; a longer silence before it is a gap."""
+    values = {"watch": CAPACITY_WATCH, "now": now, "cause": _SILENT, "silence": silence_seconds}
+    cursor.execute(_CAPACITY_GAP, values)
+    cursor.execute(_CAPACITY_SEEN, values)
 
 
 def _closing(cluster_uid: str, since: datetime | None, now: datetime) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class KeysetPagination(BasePagination):
         self, queryset: QuerySet[Any], request: Request, view: APIView | None = None
     ) -> list[Any]:
         """Return one page of rows. Raises ValidationError for a cursor or size of no use."""
-        size = _size(request.query_params.get("page_size"))
+        size = page_size(request.query_params.get("page_size"))
         order = getattr(view, "ordering", ("created_at", "id"))
         try:
             page = read_page(queryset, order, request.query_params.get("cursor", ""), size)
@@ -71,7 +71,8 @@ def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str,
     }
 
 
-def _size(text: str | None) -> int:
+def page_size(text: str | None) -> int:
+    """Return the rows of a page. Raises ValidationError."""
     if text is None:
         return PAGE_SIZE
     if not (

@@ -8,6 +8,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
 from ipuhub.web.jobapi import JobPods, JobUsageSoFar
+from ipuhub.web.partitionusage import PartitionUsage
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
@@ -17,6 +18,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<str:uid>/pods", JobPods.as_view(), name="job-pods"),
     path("jobs/<str:uid>/usage", JobUsageSoFar.as_view(), name="job-usage"),
     path("", include("partitions.api.urls")),
+    path("usage/partitions", PartitionUsage.as_view(), name="usage-partitions"),
     path("usage/", include("usage.api.urls")),
     path("schema/", SpectacularJSONAPIView.as_view(), name="api-schema"),
 ]

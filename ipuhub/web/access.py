@@ -33,11 +33,16 @@ class Scope:
         return self.namespaces is None or namespace in self.namespaces
 
 
+def is_admin(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Whether `user` sees everything; asks no database."""
+    return user.is_authenticated and user.is_active and bool(getattr(user, "is_staff", False))
+
+
 def scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
     """What `user` may see; nobody signed in sees nothing."""
     if not user.is_authenticated or not user.is_active:
         return Scope(frozenset())
-    if getattr(user, "is_staff", False):
+    if is_admin(user):
         return Scope(None)
     granted = NamespaceGrant.objects.filter(user_id=user.pk).values_list("namespace", flat=True)
     return Scope(frozenset(granted))

@@ -21,7 +21,9 @@ _COUNTED_TO: Final = 1000
 _FRESHNESS: Final = """
 SELECT (SELECT count(*) FROM (SELECT 1 FROM ipuhub_recordfault LIMIT %(counted_to)s) AS faults),
   coalesce(array_agg(name ORDER BY name), '{}'),
-  coalesce(array_agg(position_at ORDER BY name), '{}')
+  coalesce(array_agg(position_at ORDER BY name), '{}'),
+  (SELECT count(*) FROM ipuhub_watchgap WHERE ended_at > %(since)s),
+  (SELECT min(began_at) FROM ipuhub_watchgap WHERE ended_at > %(since)s)
 FROM ipuhub_watchcheckpoint
 """
 
@@ -31,22 +33,25 @@ class Freshness:
     """`complete_until`: all recorders have committed what happened before; None: not all have.
 
     `recorders` names the watches with a checkpoint; without any, nothing was ever recorded.
-    `faults` counts what the recorders could not take, at most 1000: beyond, nobody counts.
+    `faults` counts what the recorders could not take, at most 1000: beyond, nobody counts. `gaps`
+    since a given time, in which nobody watched, the first of them from `first_gap` on.
     """
 
     recorders: tuple[str, ...]
     complete_until: dt.datetime | None
     faults: int
+    gaps: int
+    first_gap: dt.datetime | None
 
 
-def read_freshness() -> Freshness:
-    """How far the history goes, and what it could not take."""
+def read_freshness(since: dt.datetime) -> Freshness:
+    """How far the history goes, what it could not take, and its gaps `since` then."""
     with connection.cursor() as cursor:
-        cursor.execute(_FRESHNESS, {"counted_to": _COUNTED_TO})
-        faults, names, positions = cursor.fetchone()
+        cursor.execute(_FRESHNESS, {"counted_to": _COUNTED_TO, "since": since})
+        faults, names, positions, gaps, first_gap = cursor.fetchone()
     known = [position for position in positions if position is not None]
     whole = bool(names) and len(known) == len(names)
-    return Freshness(tuple(names), min(known) if whole else None, faults)
+    return Freshness(tuple(names), min(known) if whole else None, faults, gaps, first_gap)
 
 
 def ended_jobs(scope: Scope, limit: int) -> Sequence[JobRecord]:

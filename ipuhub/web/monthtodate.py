@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from django.conf import settings
 
+from ipuhub.months import Month
 from usage.selectors import month_to_date
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ def ipu_hours(scope: Scope, now: datetime) -> str:
     text = f"{Decimal(amount) / _MICRO_IPU_HOUR:,.1f}" if amount else ""
     _kept[scope.namespaces] = (now, text)
     return text
+
+
+def month_begin(now: datetime) -> datetime:
+    """The 1st, as the reports' zone has it."""
+    return Month.of(now, settings.REPORT_ZONE).first(settings.REPORT_ZONE)
 
 
 def forget() -> None:

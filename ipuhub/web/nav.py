@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
 
+from ipuhub.web.access import is_admin
+
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
@@ -18,6 +20,7 @@ class Entry:
     label: str
     url_name: str
     covers: tuple[str, ...]
+    admins_only: bool = False
 
     def is_active(self, page: str) -> bool:
         """Whether the page of this URL name belongs to the item."""
@@ -32,6 +35,7 @@ ENTRIES = (
     Entry("Partitions", "partitions:list", ("partitions:list", "partitions:stats")),
     Entry("Query", "partitions:query", ("partitions:query",)),
     Entry("Usage", "usage:month", ("usage:",)),
+    Entry("Utilization", "utilization", ("utilization",), admins_only=True),
 )
 
 
@@ -39,4 +43,11 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
     """Context processor: `nav`, the items with address and whether they are active."""
     match = request.resolver_match
     page = match.view_name if match else ""
-    return {"nav": [(each.label, reverse(each.url_name), each.is_active(page)) for each in ENTRIES]}
+    admin = is_admin(request.user)
+    return {
+        "nav": [
+            (each.label, reverse(each.url_name), each.is_active(page))
+            for each in ENTRIES
+            if admin or not each.admins_only
+        ]
+    }

@@ -15,7 +15,7 @@ from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.freshness import STALE_SECONDS
 from ipuhub.web.history import ended_and_unfinished_jobs, ended_jobs, read_freshness
 from ipuhub.web.htmx import signed_in, wants_fragment
-from ipuhub.web.monthtodate import ipu_hours
+from ipuhub.web.monthtodate import ipu_hours, month_begin
 from ipuhub.web.overviewrows import (
     active_rows,
     count_states,
@@ -56,7 +56,7 @@ class Notice:
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the page, or just its changing part when htmx asks."""
     now, scope = timezone.now(), scope_of(request.user)
-    freshness = read_freshness()
+    freshness = read_freshness(month_begin(now))
     state = live_reader().read(now)
     active, ended = _jobs(state, scope)
     shown = {"ended": ended} | _present(state, active, scope, now) | _past(scope, freshness, now)
@@ -116,6 +116,8 @@ def _past(scope: Scope, freshness: Freshness, now: dt.datetime) -> dict[str, Any
         "faults": freshness.faults if scope.sees_all else 0,
         "faults_url": _address("usage:faults") or _address("usage:month"),
         "usage_url": _address("usage:month"),
+        "gaps": freshness.gaps,
+        "first_gap": freshness.first_gap,
         "month": ipu_hours(scope, now),
         "recorders": freshness.recorders,
         "complete_until": until and until.replace(second=0, microsecond=0),

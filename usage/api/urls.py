@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.urls import path
 
+from usage.api.capacity import CapacityView
 from usage.api.sums import SeriesView, SummaryView
 from usage.api.views import FaultList, GapList, LifetimeList
 from usage.reporturls import API
@@ -17,6 +18,7 @@ app_name = "usage-api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("summary", SummaryView.as_view(), name="summary"),
     path("series", SeriesView.as_view(), name="series"),
+    path("capacity", CapacityView.as_view(), name="capacity"),
     path("lifetimes", LifetimeList.as_view(), name="lifetimes"),
     path("faults", FaultList.as_view(), name="faults"),
     path("gaps", GapList.as_view(), name="gaps"),

@@ -6,7 +6,8 @@
   const OTHER = "#97979f";
   const amount = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 0 });
   const sum = (values) => values.reduce((all, value) => all + value, 0);
-  const colour = (series, n) => (series.other ? OTHER : COLOURS[n % COLOURS.length]);
+  const colour = (series, n) => series.colour ?? (series.other ? OTHER : COLOURS[n % COLOURS.length]);
+  const short = (day) => (day.length === 10 ? String(Number(day.slice(8))) : day.slice(5));
 
   // The theme's colours may be written in ways the library cannot read: let the browser resolve them.
   const pixel = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -25,7 +26,7 @@
       animation: false,
       textStyle: { fontFamily: style.fontFamily },
       grid: { left: 4, right: 4, top: 12, bottom: 4, containLabel: true },
-      xAxis: { type: "category", data: data.days, axisTick: { show: false }, axisLine: { lineStyle: { color: faint } }, axisLabel: { color: ink, hideOverlap: true, formatter: (day) => String(Number(day.slice(8))) } },
+      xAxis: { type: "category", data: data.days, axisTick: { show: false }, axisLine: { lineStyle: { color: faint } }, axisLabel: { color: ink, hideOverlap: true, formatter: short } },
       yAxis: { type: "value", axisLabel: { color: ink, formatter: amount }, splitLine: { lineStyle: { color: faint } } },
       series: data.series.map((series, n) => ({ name: series.name, type: "bar", stack: "all", barMaxWidth: 28, data: series.values, itemStyle: { color: colour(series, n) } })),
     };
@@ -45,7 +46,7 @@
       list.append(pair);
       return (day) => {
         value.textContent = amount(day === null ? sum(series.values) : series.values[day]);
-        if (!n) term.textContent = day === null ? "Month" : data.days[day];
+        if (!n) term.textContent = day === null ? (data.whole ?? "Month") : data.days[day];
       };
     });
     place.after(list);
@@ -56,7 +57,7 @@
     const answer = await fetch(place.dataset.chart, { headers: { Accept: "application/json" } });
     if (!answer.ok) throw new Error(String(answer.status));
     const data = await answer.json();
-    if (!data.series.length) { place.textContent = `No ${data.label} in this month.`; place.classList.add("usage-chart-empty"); return; }
+    if (!data.series.length) { place.textContent = data.whole ? `No ${data.label} in this range.` : `No ${data.label} in this month.`; place.classList.add("usage-chart-empty"); return; }
     place.textContent = "";
     const chart = window.echarts.init(place);
     const update = makeLegend(data, place);

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.urls import reverse
 
-from ipuhub.models import RecordFault
+from ipuhub.models import RecordFault, WatchGap
 from tests.builders.fleetrows import NOON, checkpoint, job_row, partition_row
 from usage.models import PodLifetime
 
@@ -122,6 +122,24 @@ def test_the_history_says_how_far_it_goes(admin: Client) -> None:
     checkpoint("pods", NOON + dt.timedelta(hours=3))
     checkpoint("ipujobs", NOON)
     assert "2026-11-20 12:00 UTC" in shown(admin)
+
+
+def test_gaps_of_this_month_stand_beside_how_far_the_history_goes(
+    admin: Client, clock: Clock
+) -> None:
+    began = clock.now() - dt.timedelta(minutes=5)
+    checkpoint("pods", clock.now())
+    WatchGap.objects.create(
+        watch="pods",
+        began_at=NOON.replace(year=2020),
+        ended_at=NOON.replace(year=2020),
+        cause="old",
+    )
+    assert "gap</a>" not in shown(admin)
+    WatchGap.objects.create(watch="pods", began_at=began, ended_at=clock.now(), cause="away")
+    text = shown(admin)
+    assert "1 gap</a> this month" in text
+    assert f"{began:%Y-%m-%d %H:%M} UTC" in text
 
 
 def test_ipu_hours_of_the_month_are_those_of_the_namespaces_one_may_see(

@@ -11,7 +11,7 @@ from ipuhub.demo.cluster import write_account_kubeconfig
 from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
-from ipuhub.models import WatchCheckpoint
+from ipuhub.models import WatchCheckpoint, WatchGap
 from ipuhub.prober import Prober, build_proxy, run_prober
 from jobs.models import JobRecord
 from partitions.models import CapacityChange, PartitionLifetime
@@ -59,8 +59,9 @@ async def test_it_records_all_kinds_side_by_side(site: Site, settings: SettingsW
             with contextlib.suppress(asyncio.CancelledError):
                 await task
     names = set(WatchCheckpoint.objects.values_list("name", flat=True))
-    assert names >= {"ipujobs", "tracker"}
-    assert len(names) == 3
+    assert names >= {"ipujobs", "tracker", "capacity"}
+    assert len(names) == 4
+    assert not WatchGap.objects.exists()
 
 
 async def test_once_commits_one_full_list_of_each_without_a_proxy(

@@ -1,0 +1,189 @@
+"""Utilization on its page, in its files and in the API: for administrators, exact, in pages."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from django.utils import timezone
+
+from ipuhub.models import WatchCheckpoint, WatchGap
+from partitions.models import CapacityChange
+from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import at, held, pod
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db
+NOW = at("2026-11-21T12:00:00")
+API = "/api/v1/usage/capacity"
+PARTITIONS = "/api/v1/usage/partitions"
+RANGE = "from=2026-11-02&to=2026-11-03"
+
+
+@pytest.fixture(autouse=True)
+def _rows(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    for name, total in (("v1:8090", 16), ("=v2", 64)):
+        CapacityChange.objects.create(
+            controller=name, at=at("2026-11-01T00:00"), total=total, free=total
+        )
+    job = {"job_uid": "uid-1", "partition": "p-1"}
+    held("2026-11-02T00:00", "2026-11-02T02:00", controller="v1:8090", **job)
+    held("2026-11-03T00:00", "2026-11-03T01:00", controller="v1:8090", namespace="team-b")
+    pod("2026-11-02T00:00", "2026-11-02T01:00", ipus=4, **job)
+    WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
+
+
+def asked(user: User, address: str, status: int = 200) -> dict:
+    answer = tool(user).get(address)
+    assert answer.status_code == status, answer.content
+    return answer.json()
+
+
+def test_the_sums_add_up_for_each_controller_and_in_all(admin: User) -> None:
+    got = asked(admin, f"{API}?{RANGE}")
+    assert [(r["controller"], r["begin"]) for r in got["results"]] == [
+        (name, f"2026-11-0{day}T00:00:00Z") for day in (2, 3) for name in ("=v2", "v1:8090")
+    ]
+    first = got["results"][1]
+    assert first["held_idle_ipu_hours"] == "4.00000"
+    assert first["exact"] == {
+        "capacity_ipu_seconds": 16 * 86_400,
+        "reserved_ipu_seconds": 4 * 7200,
+        "pod_micro_ipu_seconds": 4 * 3600 * 10**6,
+        "held_idle_ipu_seconds": 4 * 3600,
+        "by_others_ipu_seconds": 0,
+        "idle_ipu_seconds": 16 * 86_400 - 4 * 7200,
+        "down_ipu_seconds": 0,
+        "unknown_ipu_seconds": 0,
+    }
+    for name in first["exact"]:
+        assert got["total"]["exact"][name] == sum(r["exact"][name] for r in got["results"])
+
+
+@pytest.mark.parametrize("step", ["hour", "day", "week", "month", "all"])
+def test_steps_of_any_length_have_one_total(admin: User, step: str) -> None:
+    got = asked(admin, f"{API}?{RANGE}&step={step}&by=total&page_size=1000")
+    assert len(got["results"]) == {"hour": 48, "day": 2}.get(step, 1)
+    assert got["total"]["capacity_ipu_hours"] == f"{80 * 48}.00000"
+    assert {r["controller"] for r in got["results"]} == {""}
+
+
+def test_pages_follow_each_other_without_a_hole(admin: User) -> None:
+    seen, address = [], f"{API}?{RANGE}&step=hour&page_size=7"
+    while address:
+        got = asked(admin, address)
+        seen += [(r["begin"], r["controller"]) for r in got["results"]]
+        address = got["next"]
+    assert len(seen) == len(set(seen)) == 96
+    assert seen == sorted(seen)
+
+
+def test_time_that_nobody_asked_is_told(admin: User) -> None:
+    WatchGap.objects.create(
+        watch="capacity", began_at=at("2026-11-02T05:00"), ended_at=at("2026-11-02T06:00"), cause=""
+    )
+    WatchCheckpoint.objects.update(position_at=at("2026-11-03T12:00"))
+    got = asked(admin, f"{API}?{RANGE}&step=all&controller=v1:8090")
+    assert got["silent_seconds"] == 13 * 3600
+    assert got["known_until"] == "2026-11-03T12:00:00Z"
+    assert got["total"]["unknown_ipu_hours"] == f"{16 * 13}.00000"
+    page = browser(admin).get(f"/utilization/?{RANGE}").content.decode()
+    assert "2026-11-03 12:00:00 UTC" in page
+    assert "Nobody asked for 13.0 hours" in page
+
+
+def test_the_csv_can_be_opened_in_a_spreadsheet(admin: User) -> None:
+    for answer in (
+        tool(admin).get(f"{API}?{RANGE}&format=csv"),
+        browser(admin).get(f"/utilization/?{RANGE}&format=csv"),
+    ):
+        rows = list(csv.DictReader(io.StringIO(answer.getvalue().decode(), newline="")))
+        assert [row["controller"] for row in rows] == ["'=v2", "v1:8090"] * 2
+        assert rows[1]["held_idle_ipu_hours"] == "4.00000"
+    twin = browser(admin).get(f"/utilization/?{RANGE}&format=json")
+    assert json.loads(twin.getvalue())[1]["idle_ipu_seconds"] == 16 * 86_400 - 4 * 7200
+
+
+def test_the_page_shows_each_controller_and_its_chart_the_bands(admin: User) -> None:
+    page = browser(admin).get(f"/utilization/?{RANGE}").content.decode()
+    assert "=v2" in page
+    assert "All controllers" in page
+    chart = browser(admin).get(f"/utilization/chart.json?{RANGE}").json()
+    assert chart["days"] == ["2026-11-02", "2026-11-03"]
+    assert {s["name"]: s["values"] for s in chart["series"]} == {
+        "Running pods": [4.0, 0.0],
+        "Held idle": [4.0, 4.0],
+        "Idle": [80 * 24 - 8.0, 80 * 24 - 4.0],
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "want"),
+    [
+        ("step=minute", "step: 'minute' is no step"),
+        ("by=planet", "by: 'planet' is none of controller, total"),
+        ("from=2026-11-03&to=2026-11-02", "The range ends"),
+        ("from=2020-01-01&to=2026-01-01&step=hour", "more than 2000 steps"),
+        ("month=2027-01", "has not begun yet"),
+        ("colour=red", "'colour': there is no such parameter"),
+        ("format=xml", "format: 'xml' is none of"),
+        ("cursor=%F0%9F", "this is no cursor"),
+        ("page_size=0", "must be a whole number"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_sentence(admin: User, query: str, want: str) -> None:
+    assert want in json.dumps(asked(admin, f"{API}?{query}", 400))
+    if "cursor" not in query and "page_size" not in query:
+        assert browser(admin).get(f"/utilization/?{query}").status_code == 400
+
+
+def test_only_administrators_see_controllers(alice: User, charlie: User) -> None:
+    for user in (alice, charlie):
+        asked(user, API, 403)
+        for address in ("/utilization/", "/utilization/chart.json"):
+            assert browser(user).get(address).status_code == 403
+        assert "/utilization/" not in browser(user).get("/usage/").content.decode()
+
+
+def test_nobody_signed_in_sees_nothing(client) -> None:
+    assert client.get(API).status_code == 401
+    assert client.get(PARTITIONS).status_code == 401
+    assert client.get("/utilization/").status_code == 302
+
+
+def test_partitions_tell_what_they_held_in_the_range_and_how_much_of_it_idle(admin: User) -> None:
+    got = asked(admin, f"{PARTITIONS}?from=2026-11-02T00:30:00Z&to=2026-11-02T01:30:00Z")
+    (one,) = got["results"]
+    assert (one["partition"], one["start"], one["stop"]) == (
+        "p-1",
+        "2026-11-02T00:30:00Z",
+        "2026-11-02T01:30:00Z",
+    )
+    assert one["partition_ipu_seconds"] == 4 * 3600
+    assert one["held_idle_ipu_seconds"] == 4 * 1800
+    assert one["pod_micro_ipu_seconds"] == 4 * 1800 * 10**6
+    assert one["held_idle_ipu_hours"] == "2.00000"
+
+
+def test_partitions_come_in_pages_and_as_a_file(admin: User) -> None:
+    first = asked(admin, f"{PARTITIONS}?{RANGE}&page_size=1")
+    second = asked(admin, first["next"])
+    assert [r["namespace"] for r in first["results"] + second["results"]] == ["team-b", "team-a"]
+    assert second["next"] is None
+    answer = tool(admin).get(f"{PARTITIONS}?{RANGE}&format=csv")
+    rows = list(csv.DictReader(io.StringIO(answer.getvalue().decode(), newline="")))
+    assert [r["held_idle_ipu_seconds"] for r in rows] == [str(4 * 3600), str(4 * 3600)]
+
+
+def test_a_user_sees_partitions_of_granted_namespaces_only(alice: User, charlie: User) -> None:
+    assert {r["namespace"] for r in asked(alice, PARTITIONS)["results"]} == {"team-a"}
+    asked(alice, f"{PARTITIONS}?namespace=team-b", 403)
+    assert asked(charlie, PARTITIONS)["results"] == []
+    asked(alice, f"{PARTITIONS}?planet=mars", 400)
+    asked(alice, f"{PARTITIONS}?month=13", 400)

@@ -1,0 +1,175 @@
+"""glue: utilization of IPUs in the API: any range, step by step, for each V-IPU controller."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
+from rest_framework.views import APIView
+
+from ipuhub.api.negotiation import AnyAccept
+from ipuhub.api.paging import page_size
+from ipuhub.api.permissions import IsAdmin, IsSignedIn
+from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.filters import BadFilter
+from usage.asking import given, one
+from usage.capacityasking import (
+    OUTPUTS,
+    WHOLE,
+    amounts_record,
+    answer_capacity,
+    capacity_columns,
+    exact_name,
+)
+from usage.windows import STEPS
+from usage.zones import usage_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from django.http.response import HttpResponseBase
+    from rest_framework.request import Request
+
+    from usage.asking import given, one
+from usage.capacityasking import CapacityRow
+
+_PARAMETERS = [
+    OpenApiParameter("month", str, description="YYYY-MM; this month by default."),
+    OpenApiParameter("from", str, description="First day or instant, instead of month."),
+    OpenApiParameter("to", str, description="Last day, or instant; now by default."),
+    OpenApiParameter("window", str, description="A named range instead: today, lastweek, 7d ..."),
+    OpenApiParameter("step", str, enum=[*STEPS, WHOLE], description="day by default."),
+    OpenApiParameter("by", str, enum=["controller", "total"], description="controller by default."),
+    OpenApiParameter("controller", str, description="Only this V-IPU controller."),
+    OpenApiParameter("cursor", str, description="Where to go on: from `next`."),
+    OpenApiParameter("page_size", int, description="Rows of a page, 100 by default."),
+    OpenApiParameter("format", str, enum=list(FORMATS), description="json by default."),
+]
+
+
+class _Amounts(serializers.Serializer[Any]):
+    """capacity = reserved + idle + down + unknown, in hours and as exact whole numbers."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Name the sums."""
+        found: dict[str, serializers.Field[Any, Any, Any, Any]] = {
+            f"{o.name}_ipu_hours": serializers.CharField() for o in OUTPUTS
+        }
+        return found | {"exact": _Exact()}
+
+
+class _Exact(serializers.Serializer[Any]):
+    """The sums as whole numbers."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Name the sums."""
+        return {exact_name(o): serializers.IntegerField() for o in OUTPUTS}
+
+
+class UtilizationAmountsSerializer(_Amounts):
+    """What became of IPUs: capacity = reserved + idle + down + unknown. `by_others` (partitions no
+    job holds) and `held_idle` (no pod of the job ran on it) are parts of reserved; `pod` is what
+    pods were allocated."""
+
+
+class UtilizationStepSerializer(_Amounts):
+    """One V-IPU controller (empty: all) in one step."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Name them."""
+        head: dict[str, serializers.Field[Any, Any, Any, Any]] = {
+            "begin": serializers.DateTimeField(),
+            "end": serializers.DateTimeField(),
+            "controller": serializers.CharField(),
+        }
+        return head | super().get_fields()
+
+
+class UtilizationSerializer(serializers.Serializer[Any]):
+    """Utilization of a range. `known_until`: when the controllers were last asked, null: never;
+    `silent_seconds`: for how long nobody asked; `total` is of the whole range."""
+
+    begin = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    step = serializers.CharField()
+    known_until = serializers.DateTimeField(allow_null=True)
+    silent_seconds = serializers.IntegerField()
+    total = UtilizationAmountsSerializer()
+    next = serializers.URLField(allow_null=True)
+    results = UtilizationStepSerializer(many=True)
+
+
+class CapacityView(APIView):
+    """What became of the IPUs of each V-IPU controller."""
+
+    permission_classes = (IsSignedIn, IsAdmin)
+    content_negotiation_class = AnyAccept
+
+    @extend_schema(
+        operation_id="usage_capacity",
+        summary="Utilization: capacity, reserved, held idle, idle, down, unknown",
+        tags=["usage"],
+        parameters=_PARAMETERS,
+        responses={(200, "application/json"): UtilizationSerializer, (200, "text/csv"): str},
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """Return the steps in order, for administrators. Raises BadFilter."""
+        params = given(request.query_params)
+        kind = one(params, "format") or "json"
+        if kind not in FORMATS:
+            raise BadFilter([f"format: {kind!r} is none of {', '.join(FORMATS)}."])
+        answer = answer_capacity(params, timezone.now(), usage_zone(), "cursor", "page_size")
+        if kind != "json":
+            return export(kind, capacity_columns(), answer.rows, "utilization")
+        size = page_size(one(params, "page_size") or None)
+        rows = _after(answer.rows, one(params, "cursor"))
+        following = None
+        if len(rows) > size:
+            here = request.build_absolute_uri()
+            following = replace_query_param(here, "cursor", _cursor(rows[size - 1]))
+        window = answer.window
+        return Response(
+            {
+                "begin": window.begin,
+                "end": window.end,
+                "until": window.until,
+                "step": answer.step,
+                "known_until": answer.known_until,
+                "silent_seconds": answer.silent_seconds,
+                "total": amounts_record(answer.total),
+                "next": following,
+                "results": [
+                    {"begin": row.begin, "end": row.end, "controller": row.controller}
+                    | amounts_record(row.amounts)
+                    for row in rows[:size]
+                ],
+            }
+        )
+
+
+def _position(row: CapacityRow) -> str:
+    return f"{int(row.begin.timestamp()):012} {row.controller}"
+
+
+def _cursor(row: CapacityRow) -> str:
+    return base64.urlsafe_b64encode(_position(row).encode()).decode().rstrip("=")
+
+
+def _after(rows: Sequence[CapacityRow], cursor: str) -> list[CapacityRow]:
+    if not cursor:
+        return list(rows)
+    try:
+        position = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        int(position[:12])
+    except (binascii.Error, ValueError):
+        why = "this is no cursor of this list. Start again without it."
+        raise ValidationError({"cursor": [why]}) from None
+    return [row for row in rows if _position(row) > position]

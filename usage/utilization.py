@@ -1,0 +1,220 @@
+"""domain: what became of the IPUs of a V-IPU controller: exact sums over time that add up.
+
+capacity = reserved + idle + down + unknown, at every instant and so in every sum. What jobs hold
+is known exactly, by the tracker; all else only as often as the controller was asked. So where the
+two disagree for a moment the jobs' partitions count, and the rest shares what is left. Instants
+are cut to whole seconds, as in usage/intervals.py, so that sums are integers and pieces of a range
+add up to the whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, fields, replace
+from heapq import merge
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_MICRO: Final = 10**6
+_Event = tuple[int, "int | State | _Silence"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The IPUs of a controller as it told them at `at` (microseconds of the epoch).
+
+    `down`: cordoned or faulty; `known` false: it did not answer and keeps its total.
+    """
+
+    at: int
+    total: int
+    free: int
+    down: int
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """`size` IPUs held by a job from `start` to `stop`, in microseconds of the epoch."""
+
+    start: int
+    stop: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is recorded of one controller.
+
+    `states` in order of time, with the one in force as the range begins, of whose time `held_then`
+    says what jobs held. `silences`: from and to when nobody asked it, in microseconds.
+    """
+
+    states: tuple[State, ...] = ()
+    held_then: int = 0
+    holdings: tuple[Holding, ...] = ()
+    silences: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """IPU-seconds of one step. capacity = reserved + idle + down + unknown.
+
+    `reserved` by partitions, `by_others` of it by such as no job holds (made by hand), and
+    `held_idle` of it by jobs no pod of which ran on them; `pod_micro` is what pods were allocated,
+    in micro-IPU-seconds. `down`: cordoned or faulty and not held by a job; `unknown`: nobody
+    asked, or the controller did not answer.
+    """
+
+    capacity: int = 0
+    reserved: int = 0
+    by_others: int = 0
+    held_idle: int = 0
+    idle: int = 0
+    down: int = 0
+    unknown: int = 0
+    pod_micro: int = 0
+
+    def __add__(self, other: Utilization) -> Utilization:
+        """Return both together."""
+        return Utilization(*(getattr(self, n) + getattr(other, n) for n in NAMES))
+
+    @property
+    def by_jobs(self) -> int:
+        """What jobs' partitions reserved."""
+        return self.reserved - self.by_others
+
+    @property
+    def busy(self) -> int:
+        """What jobs' partitions reserved while a pod of the job ran on them."""
+        return self.by_jobs - self.held_idle
+
+    def with_pods(self, busy: int, pod_micro: int) -> Utilization:
+        """Return it with what is known of pods: `busy` IPU-seconds of the partitions."""
+        return replace(self, held_idle=max(0, self.by_jobs - busy), pod_micro=pod_micro)
+
+
+NAMES: Final = tuple(field.name for field in fields(Utilization))
+
+
+@dataclass(frozen=True, slots=True)
+class _Silence:
+    """A silence that begins (1) or ends (-1)."""
+
+    step: int
+
+
+@dataclass(slots=True)
+class _Now:
+    """What holds at the moment that a sweep has come to."""
+
+    total: int = 0
+    down: int = 0
+    others: int = 0
+    held: int = 0
+    answers: bool = True
+    silences: int = 0
+
+    def take(self, event: int | State | _Silence) -> None:
+        """Change by what happens."""
+        if isinstance(event, State):
+            self._hear(event, self.held)
+        elif isinstance(event, _Silence):
+            self.silences += event.step
+        else:
+            self.held += event
+
+    def _hear(self, state: State, held: int) -> None:
+        self.total, self.answers = state.total, state.known
+        if not state.known:
+            return
+        # A faulty IPU in a job's partition is told as faulty and not as used: it is the job's.
+        used = state.total - state.free - state.down
+        self.others = max(0, used - held)
+        self.down = max(0, min(state.down, used + state.down - held))
+
+    def hear_before(self, state: State, held: int) -> None:
+        """Begin with a state from when jobs held `held`."""
+        self._hear(state, held)
+
+    def shares(self) -> tuple[int, int, int, int, int, int]:
+        """Return capacity, reserved, by_others, idle, down and unknown IPUs."""
+        capacity = max(self.total, self.held)
+        rest = capacity - self.held
+        if self.silences or not self.answers:
+            return capacity, self.held, 0, 0, 0, rest
+        down = min(self.down, rest)
+        others = min(self.others, rest - down)
+        return capacity, self.held + others, others, rest - down - others, down, 0
+
+
+def sweep(story: Story, bounds: Sequence[int]) -> list[Utilization]:
+    """Return one for each [bounds[i], bounds[i + 1]), in whole seconds of the epoch.
+
+    Nothing is known of pods here: see `Utilization.with_pods`.
+    """
+    sums = [[0] * 6 for _ in bounds[1:]]
+    now, at, step = _Now(), bounds[0], 0
+    begin = bounds[0] * _MICRO
+    earlier = [state for state in story.states if state.at < begin]
+    if earlier:
+        now.hear_before(earlier[-1], story.held_then)
+    for instant, event in _events(story, begin):
+        second = min(max(instant // _MICRO, at), bounds[-1])
+        while at < second:
+            until = min(second, bounds[step + 1])
+            for n, share in enumerate(now.shares()):
+                sums[step][n] += share * (until - at)
+            at = until
+            step += at == bounds[step + 1]
+        now.take(event)
+    return [_utilization(*each) for each in _finish(sums, now, at, bounds)]
+
+
+def total_by_step(rows: Mapping[str, Sequence[Utilization]], count: int) -> list[Utilization]:
+    """Return all controllers together, step by step."""
+    return [sum((steps[n] for steps in rows.values()), Utilization()) for n in range(count)]
+
+
+def _finish(
+    sums: list[list[int]], now: _Now, at: int, bounds: Sequence[int]
+) -> Iterable[list[int]]:
+    for n, (begin, end) in enumerate(itertools.pairwise(bounds)):
+        for share_number, share in enumerate(now.shares()):
+            sums[n][share_number] += share * max(0, end - max(begin, at))
+    return sums
+
+
+def _utilization(
+    capacity: int, reserved: int, by_others: int, idle: int, down: int, unknown: int
+) -> Utilization:
+    return Utilization(
+        capacity=capacity,
+        reserved=reserved,
+        by_others=by_others,
+        held_idle=reserved - by_others,  # until pods are known
+        idle=idle,
+        down=down,
+        unknown=unknown,
+    )
+
+
+def _events(story: Story, begin: int) -> Iterator[_Event]:
+    """Yield what happens, in order; at one instant what jobs hold changes first."""
+    held = sorted(
+        [(one.start, one.size) for one in story.holdings]
+        + [(one.stop, -one.size) for one in story.holdings]
+    )
+    silent = sorted(
+        [(start, 1) for start, stop in story.silences if stop > start]
+        + [(stop, -1) for start, stop in story.silences if stop > start]
+    )
+    told = [(state.at, state) for state in story.states if state.at >= begin]
+    streams: list[list[_Event]] = [
+        list(held),
+        [(at, _Silence(step)) for at, step in silent],
+        list(told),
+    ]
+    yield from merge(*streams, key=lambda event: event[0])
