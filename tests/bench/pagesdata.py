@@ -44,7 +44,7 @@ SELECT 'k' || n, 'bench', '', md5('job' || n)::uuid::text, 'ns-' || u %% 40, 'wo
   'p-work-' || n, 'vipu-' || n %% 4, (ARRAY[1, 2, 4, 8, 16])[n %% 5 + 1], 'released', '', '',
   'group-' || u %% 20, 'user-' || u, true, began, began,
   least(began + interval '1 second' * (n %% 7200), %(now)s), false, 0, %(now)s
-FROM (SELECT n, n * 7919 %% 500 AS u,
+FROM (SELECT n, n %% 500 * 7919 %% 500 AS u,
         date_trunc('second', %(now)s - n * (interval '60 days' / %(rows)s)) AS began
       FROM generate_series(1, %(rows)s) AS n) AS held
 """
@@ -59,7 +59,7 @@ SELECT md5('job' || n)::uuid::text, 'bench', 'ns-' || u %% 40, 'work-' || n, 'gr
   'IPUJobCompleted', 'IPUJob work-' || n || ' ended.', 0, '[]', '{"workers": {"replicas": 9}}',
   '[]', '{}', began, began, CASE WHEN n >= 50 THEN least(began + interval '1 hour', %(now)s) END,
   false, %(now)s
-FROM (SELECT n, n * 7919 %% 500 AS u,
+FROM (SELECT n, n %% 500 * 7919 %% 500 AS u,
         date_trunc('second', %(now)s - n * (interval '60 days' / %(rows)s)) AS began
       FROM generate_series(1, %(rows)s) AS n) AS jobs
 """
