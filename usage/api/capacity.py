@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
-    from usage.asking import given, one
-from usage.capacityasking import CapacityRow
+    from usage.capacityasking import CapacityRow
 
 _PARAMETERS = [
     OpenApiParameter("month", str, description="YYYY-MM; this month by default."),
