@@ -10,6 +10,7 @@ from ipuhub.database import database_settings
 from ipuhub.variables.environment import BASE_DIR, ENV
 from ipuhub.variables.jobs import *  # noqa: F403
 from ipuhub.variables.metering import *  # noqa: F403
+from ipuhub.variables.metering import USAGE_OPEN_PRIMEHUB_PATHS
 from ipuhub.variables.partitions import *  # noqa: F403
 from ipuhub.variables.processes import *  # noqa: F403
 from ipuhub.variables.web import *  # noqa: F403
@@ -96,7 +97,9 @@ CSRF_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_HTTPONLY = True
 SECURE_SSL_REDIRECT = HTTPS
 CSRF_FAILURE_VIEW = "ipuhub.web.problems.csrf_failure"
-SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
+SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$", "^health$"]
+if USAGE_OPEN_PRIMEHUB_PATHS:
+    SECURE_REDIRECT_EXEMPT.append("^report/monthly")  # its reader carries no secret over the wire
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS

@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING
 
 from django.urls import path, re_path
 
-from usage.api.reports import (
-    PrimeHubFile,
-    PrimeHubMonths,
-    ReportFile,
-    ReportList,
-    RunDetail,
-    RunList,
-)
+from usage.api.primehub import OpenDetails, OpenMonths, OpenSummary, health
+from usage.api.reports import ReportFile, ReportList, RunDetail, RunList
 from usage.reportpages import make_reports, reports
 
 if TYPE_CHECKING:
@@ -22,13 +16,14 @@ if TYPE_CHECKING:
 PAGES: list[URLPattern | URLResolver] = [
     path("usage/reports/", reports, name="reports"),
     path("usage/reports/make/", make_reports, name="make-reports"),
-    path("report/monthly", PrimeHubMonths.as_view(), name="primehub-months"),
-    path("report/monthly/<int:year>/<int:number>", PrimeHubFile.as_view(), name="primehub-summary"),
+    path("report/monthly", OpenMonths.as_view(), name="primehub-months"),
+    path("report/monthly/<int:year>/<int:number>", OpenSummary.as_view(), name="primehub-summary"),
     path(
         "report/monthly/details/<int:year>/<int:number>",
-        PrimeHubFile.as_view(kind="details"),
+        OpenDetails.as_view(),
         name="primehub-details",
     ),
+    path("health", health, name="primehub-health"),
 ]
 API: list[URLPattern | URLResolver] = [
     path("reports", ReportList.as_view(), name="reports"),

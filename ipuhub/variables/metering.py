@@ -38,6 +38,11 @@ PROBER_BATCH_EVENTS = ENV.integer(
 )
 
 
+USAGE_OPEN_PRIMEHUB_PATHS = ENV.networks(
+    "USAGE_OPEN_PRIMEHUB_PATHS",
+    doc="Networks that may read /report/monthly* without a token, by plain HTTP too: those of "
+    "PrimeHub's console, which sends none. Everybody there sees every namespace.",
+)
 REPORT_ZONE = ENV.zone(
     "IPUHUB_REPORT_ZONE",
     "UTC",

@@ -44,6 +44,10 @@ TRUST_FORWARDED_PROTO = ENV.switch(
     False,
     doc="A proxy in front sets X-Forwarded-Proto and removes the one of clients.",
 )
+TRUSTED_PROXIES = ENV.networks(
+    "IPUHUB_TRUSTED_PROXIES",
+    doc="Networks of the proxies in front whose X-Forwarded-For is believed.",
+)
 ADMIN_PASSWORD = ENV.text(
     "IPUHUB_ADMIN_PASSWORD", "", doc="Creates the user admin with this password if there is none."
 )

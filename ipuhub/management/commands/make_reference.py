@@ -11,6 +11,7 @@ from ipuhub import metrictable
 from ipuhub.api.document import openapi_text
 from ipuhub.recording.metrictable import TABLE as RECORDINGS
 from ipuhub.reference import metrics_page, reasons_page, settings_page
+from ipuhub.web.metrictable import WEB
 from jobs.conditions import SENTENCES
 from jobs.metrictable import OPERATOR, WEBHOOKS
 from partitions.metrictable import PROXY
@@ -29,6 +30,7 @@ METRICS = (
     ("Webhooks", WEBHOOKS),
     ("V-IPU Proxy", PROXY),
     ("Prober", RECORDINGS),
+    ("Dashboard", WEB),
 )
 
 

@@ -1,0 +1,89 @@
+"""glue: PrimeHub Usage's own paths, for that product's console, which sends no token.
+
+Its answers, but for: a month without a report is a 404 with a sentence (there: a bare header, or
+a 500), CSV is text/csv and a download, each line ends with a newline, and a text that a
+spreadsheet would run has an apostrophe before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.http import HttpResponse
+from django.views.decorators.http import require_safe
+from drf_spectacular.utils import extend_schema
+from prometheus_client import Counter
+from rest_framework.views import APIView
+
+from ipuhub.web.clients import client_address, lies_in
+from ipuhub.web.metrictable import OPEN_READS
+from usage.api.reports import PrimeHubFile, PrimeHubMonths
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+    from rest_framework.request import Request
+
+log = structlog.get_logger(__name__)
+_reads = Counter(OPEN_READS.name, OPEN_READS.help, OPEN_READS.labels)
+
+
+class OpenToNetworks(APIView):
+    """Lets those networks read that USAGE_OPEN_PRIMEHUB_PATHS lists; others as the view has it.
+
+    A token is heeded wherever it comes from: a wrong one is refused.
+    """
+
+    open_name = ""
+
+    def check_permissions(self, request: Request) -> None:
+        """Raise NotAuthenticated or PermissionDenied for who may not read."""
+        if not request.user.is_authenticated and self._is_open_to(request):
+            return
+        super().check_permissions(request)
+
+    def _is_open_to(self, request: Request) -> bool:
+        networks = settings.USAGE_OPEN_PRIMEHUB_PATHS
+        if not networks or request.method not in {"GET", "HEAD"}:
+            return False
+        address = client_address(request._request, settings.TRUSTED_PROXIES)  # noqa: SLF001  # Django's
+        if address is None or not lies_in(address, networks):
+            return False
+        _reads.labels(self.open_name).inc()
+        log.info("report read without a token", address=str(address), path=request.path)
+        return True
+
+
+@extend_schema(exclude=True)
+class OpenMonths(OpenToNetworks, PrimeHubMonths):
+    """`/report/monthly`."""
+
+    open_name = "months"
+
+
+@extend_schema(exclude=True)
+class OpenSummary(OpenToNetworks, PrimeHubFile):
+    """`/report/monthly/<year>/<month>`."""
+
+    open_name = "summary"
+
+
+@extend_schema(exclude=True)
+class OpenDetails(OpenToNetworks, PrimeHubFile):
+    """`/report/monthly/details/<year>/<month>`."""
+
+    open_name = "details"
+    kind = "details"
+
+
+@require_safe
+def health(_request: HttpRequest) -> HttpResponse:
+    """Answer HEALTH while reports can be read, 500 while the database does not answer."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        return HttpResponse("postgres: does not answer\n", status=500, content_type="text/plain")
+    return HttpResponse("HEALTH", content_type="text/plain")
