@@ -10,6 +10,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.core.management.base import CommandError
 
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.client import KubeClient
@@ -21,6 +22,10 @@ from ipuhub.metricspage import Guard
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
 
+    from aiohttp.web import AppRunner, RouteDef
+
+    from ipuhub.health import Health
+
 
 async def until_stopped(work: Awaitable[None]) -> None:
     """Run `work` until it ends or the process is asked to stop; then cancel it."""
@@ -30,6 +35,20 @@ async def until_stopped(work: Awaitable[None]) -> None:
         loop.add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+async def serve_health(health: Health, *more: RouteDef) -> AppRunner:
+    """Serve `/healthz`, `/readyz` and `more`; the caller calls `cleanup`.
+
+    Raises CommandError when the port is taken.
+    """
+    host, port = settings.HEALTH_HOST, settings.HEALTH_PORT
+    try:
+        return await health.serve(host, port, more)
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen on {host}:{port} (set IPUHUB_HEALTH_PORT): {error.strerror}"
+        ) from error
 
 
 def leadership_options(lease: str) -> LeadershipOptions | None:

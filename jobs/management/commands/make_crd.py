@@ -1,4 +1,4 @@
-"""glue: `manage.py make_crd`, which writes the CustomResourceDefinition into the chart."""
+"""glue: `manage.py make_crd`: the CustomResourceDefinition, and of it what the webhooks need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import yaml
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from jobs.crd.document import build_crd
+from jobs.crd.document import build_crd, template_schema
+from jobs.crd.podtemplate import FILE as POD_TEMPLATE
+from jobs.crd.podtemplate import pod_template_text
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -26,14 +28,16 @@ class Command(BaseCommand):
         parser.add_argument("--check", action="store_true", help="only say whether it is current")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        path = Path(settings.BASE_DIR) / FILE
-        text = crd_text()
-        if options["check"]:
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
-                raise CommandError(f"{FILE} is out of date: run manage.py make_crd")
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        files = {
+            Path(settings.BASE_DIR) / FILE: crd_text(),
+            POD_TEMPLATE: pod_template_text(template_schema()),
+        }
+        for path, text in files.items():
+            if not options["check"]:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            elif not path.exists() or path.read_text(encoding="utf-8") != text:
+                raise CommandError(f"{path.name} is out of date: run manage.py make_crd")
 
 
 class _Dumper(yaml.SafeDumper):

@@ -28,8 +28,6 @@ from partitions.proxyclient import ProxyClient
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aiohttp.web import AppRunner, RouteDef
-
     from ipuhub.metrics import Meters
 
 COMPONENT = "ipu-operator"
@@ -66,7 +64,7 @@ async def run_operator() -> None:
             health=health,
         )
         page = metrics_route(meters, processes.metrics_guard(client))
-        stack.push_async_callback((await serve_health(health, page)).cleanup)
+        stack.push_async_callback((await processes.serve_health(health, page)).cleanup)
         proxy = ProxyClient(settings.PROXY_URL, proxy_token(client))
         stack.push_async_callback(proxy.close)
         recorder = EventRecorder(client, COMPONENT, utc_now)
@@ -100,17 +98,6 @@ def tell(meters: Meters, client: KubeClient, leader: Leadership, terms: Terms) -
     metrics.tell_calls(meters, client)
     metrics.tell_watches(meters, lambda: terms.present.informers)
     tell_operator(meters, lambda: terms.present)
-
-
-async def serve_health(health: Health, *more: RouteDef) -> AppRunner:
-    """Serve `/healthz`, `/readyz` and `more`; the caller calls `cleanup`."""
-    host, port = settings.HEALTH_HOST, settings.HEALTH_PORT
-    try:
-        return await health.serve(host, port, more)
-    except OSError as error:
-        raise CommandError(
-            f"cannot listen on {host}:{port} (set IPUHUB_HEALTH_PORT): {error.strerror}"
-        ) from error
 
 
 def operator_options() -> OperatorOptions:

@@ -15,9 +15,8 @@ from ipuhub import logs
 from ipuhub.health import Health
 from ipuhub.metrics import of_process
 from ipuhub.metricspage import metrics_route
-from ipuhub.processes import lonely_metrics_guard, until_stopped
-from jobs.crd.document import template_schema
-from jobs.management.commands.run_operator import serve_health
+from ipuhub.processes import lonely_metrics_guard, serve_health, until_stopped
+from jobs.crd.podtemplate import read_pod_template
 from jobs.metrictable import WEBHOOKS
 from jobs.sessionlimits import SessionLimits
 from jobs.webhooks.judging import Privileges
@@ -80,4 +79,4 @@ def webhook_rules() -> WebhookRules:
         privileged=settings.POD_PROFILE == "seed",
     )
     limits = SessionLimits(settings.SESSION_DEFAULT_SECONDS, settings.SESSION_MAXIMUM_SECONDS)
-    return WebhookRules(privileges, template_schema(), limits)
+    return WebhookRules(privileges, read_pod_template(), limits)

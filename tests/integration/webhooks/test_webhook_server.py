@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipuhub.devcluster.certificates import Authority
-from jobs.crd.document import template_schema
+from jobs.crd.podtemplate import read_pod_template
 from jobs.webhooks.server import (
     MUTATE_PATH,
     VALIDATE_PATH,
@@ -27,6 +27,8 @@ from tests.builders.ipujobs import ipujob
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+SCHEMA = read_pod_template()
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def write(authority: Authority, folder: Path) -> bytes:
 
 @asynccontextmanager
 async def serving(certificate: Certificate) -> AsyncIterator[str]:
-    runner = web.AppRunner(build_app(WebhookRules(template_schema=template_schema())))
+    runner = web.AppRunner(build_app(WebhookRules(template_schema=SCHEMA)))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate.context)
     await site.start()
@@ -164,7 +166,7 @@ def test_any_review_gets_a_well_formed_answer(
 ) -> None:
     from jobs.webhooks.server import respond
 
-    rules = WebhookRules(template_schema=template_schema_once())
+    rules = WebhookRules(template_schema=SCHEMA)
     shaped = ipujob().build()
     if isinstance(spec, dict):
         shaped["spec"] |= spec
@@ -191,12 +193,3 @@ def test_what_is_no_json_gets_a_well_formed_answer(data: bytes) -> None:
 
     answer = respond(VALIDATE_PATH, data, WebhookRules())
     assert answer["response"]["allowed"] is False
-
-
-_SCHEMA: list[Any] = []
-
-
-def template_schema_once() -> Any:
-    if not _SCHEMA:
-        _SCHEMA.append(template_schema())
-    return _SCHEMA[0]

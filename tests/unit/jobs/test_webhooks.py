@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ipuhub.devcluster.patch import json_patch
-from jobs.crd.document import template_schema
+from jobs.crd.podtemplate import read_pod_template
 from jobs.names import ANNOTATION_CREATED_BY, FINALIZER
 from jobs.webhooks.defaulting import operations
 from jobs.webhooks.hints import hints
@@ -20,7 +20,7 @@ from tests.builders.ipujobs import ipujob
 if TYPE_CHECKING:
     from tests.builders.ipujobs import IPUJobBuilder
 
-SCHEMA = template_schema()
+SCHEMA = read_pod_template()
 
 
 def review(
