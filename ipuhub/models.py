@@ -14,6 +14,8 @@ class WatchCheckpoint(models.Model):
     `position_at` is when the API server last showed us that position (event, bookmark or list).
     `selection` says what of the watch is recorded. `epoch` grows by one with each recorder that
     takes the watch over; a commit of an older one changes no row and must be rolled back.
+    `holder` is the process that took it last, `namespace` the only one that is watched (empty:
+    all), `lag_seconds` how long the last batch's first change waited for its commit.
     """
 
     name = models.TextField(unique=True)
@@ -23,6 +25,10 @@ class WatchCheckpoint(models.Model):
     epoch = models.BigIntegerField(default=0)
     listed_at = models.DateTimeField(null=True)
     position_at = models.DateTimeField(null=True)
+    # Defaults of the database: the recorders write SQL of their own.
+    holder = models.TextField(default="", db_default="")
+    namespace = models.TextField(default="", db_default="")
+    lag_seconds = models.FloatField(null=True)
 
     def __str__(self) -> str:
         return f"{self.name} at {self.resource_version}"

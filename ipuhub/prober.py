@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -121,7 +122,9 @@ def database() -> dict[str, Any]:
 def recording_options() -> RecordingOptions:
     """The settings about batches."""
     return RecordingOptions(
-        batch_events=settings.PROBER_BATCH_EVENTS, batch_seconds=settings.PROBER_BATCH_SECONDS
+        batch_events=settings.PROBER_BATCH_EVENTS,
+        batch_seconds=settings.PROBER_BATCH_SECONDS,
+        holder=settings.IDENTITY or socket.gethostname(),
     )
 
 

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from ipuhub.env import Declared
     from ipuhub.metrictable import Metric
 
-_SCRAPING = """Each process answers `/metrics` beside `/healthz`: operator, webhooks and prober on
-`IPUHUB_HEALTH_PORT`, the V-IPU Proxy on `PROXY_PORT`, the dashboard on its own port (HTTP metrics
-of django-prometheus). A bearer token is needed: 401 without one, 403 for who may not.
+_SCRAPING = """Each process answers `/metrics` beside `/healthz`: operator, webhooks, prober and
+monitor on `IPUHUB_HEALTH_PORT`, the V-IPU Proxy on `PROXY_PORT`, the dashboard on its own port
+(HTTP metrics of django-prometheus). A bearer token is needed: 401 without one, 403 for who may not.
 
 - On Kubernetes: bind the ClusterRole `ipuhub-metrics-reader` (the URL `/metrics`, verb `get`) to
   the account that Prometheus runs as, and give the scrape `authorization: {credentials_file:

@@ -22,15 +22,23 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _NOTICED: Final = timedelta(minutes=5)
 """How late a control plane with its usual timeouts notes that a node was lost."""
 
+_CLOCKS_DIFFER: Final = timedelta(seconds=2)
+"""What clocks that are kept right may differ by, and times are cut to whole seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """When a pod ended. An `estimated` one is off by at most `uncertainty_seconds`."""
+    """When a pod ended. An `estimated` one is off by at most `uncertainty_seconds`.
+
+    `skew_seconds`: the node's clock gave an end before the pod's beginning, or one that had not
+    come when it was heard; `at` is the nearest possible time, that many seconds away.
+    """
 
     at: datetime
     source: str
     estimated: bool = False
     uncertainty_seconds: int = 0
+    skew_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,8 @@ def _end(
     finished = [one for one in _finished_at(status) if one]
     latest = max(finished) if finished else None
     if latest is not None and _is_complete(status):
-        return End(_not_before(latest, scheduled_at), BY_EVENT)
+        possible = _possible(latest, scheduled_at, at)
+        return End(possible, BY_EVENT, skew_seconds=_seconds(abs(possible - latest)))
     is_over = status.phase in _ENDED
     if scheduled_at is None:  # it held nothing: no estimate can be wrong
         # One that is deleted waited until then, whenever it was found unschedulable.
@@ -156,6 +165,13 @@ def _changed_at(status: PodStatus) -> datetime | None:
     """When the pod's conditions last changed."""
     times = [one.last_transition_time for one in status.conditions or ()]
     return max((one for one in times if one), default=None)
+
+
+def _possible(end: datetime, start: datetime | None, at: datetime) -> datetime:
+    """The nearest time to a node's `end` that is neither before `start` nor after it was heard."""
+    if end - at > _CLOCKS_DIFFER:
+        end = at
+    return _not_before(end, start)
 
 
 def _not_before(end: datetime, start: datetime | None) -> datetime:

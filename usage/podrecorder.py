@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,6 +16,7 @@ from usage.podlabels import kept_labels
 from usage.podrows import CLAIMED, END, FIXED, merged, row_of
 from usage.podshape import Pod
 from usage.resources import GPU_RESOURCES, wish_of
+from usage.sightings import last_seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ _FOLLOWED: Final = ("node", "scheduled_at", "started_at", *_STATE)
 _TYPES: Final = {
     **dict.fromkeys(("instance", "attempt", "exit_code"), "integer"),
     **dict.fromkeys(("cpu_millicores", "memory_bytes", "gpus", "micro_ipus"), "bigint"),
-    "uncertainty_seconds": "bigint",
+    **dict.fromkeys(("uncertainty_seconds", "skew_seconds"), "bigint"),
     **dict.fromkeys(("accelerators", "labels"), "jsonb"),
     **dict.fromkeys(("estimated", "user_verified"), "boolean"),
     **dict.fromkeys(("created_at", "scheduled_at", "started_at", "finished_at"), "timestamptz"),
@@ -98,14 +98,16 @@ UPDATE usage_podlifetime AS known SET {_becomes("new", with_claim=False)}
 FROM jsonb_to_recordset(%(rows)s::jsonb) AS new ({_GIVEN})
 WHERE known.uid = new.uid AND {_STATE_DIFFERS}
 """  # noqa: S608  # names of columns only
-_VANISHED: Final = """
-UPDATE usage_podlifetime SET
-    finished_at = GREATEST(scheduled_at, %(seen_until)s), end_source = %(source)s,
-    estimated = true, uncertainty_seconds = %(uncertainty)s, updated_at = %(now)s
+_SEEN: Final = last_seen("%(seen_until)s", "%(watched)s")
+_VANISHED: Final = f"""
+UPDATE usage_podlifetime AS known SET
+    finished_at = GREATEST(scheduled_at, {_SEEN}), end_source = %(source)s,
+    estimated = true, updated_at = %(now)s,
+    uncertainty_seconds = GREATEST(0, ceil(extract(epoch FROM %(now)s - {_SEEN})))
 WHERE finished_at IS NULL AND cluster_uid = %(cluster_uid)s
   AND uid NOT IN (SELECT unnest(%(present)s::text[]))
-  AND (%(namespaces)s::text[] IS NULL OR namespace = ANY(%(namespaces)s::text[]))
-"""
+  AND %(listed)s IN ('', namespace)
+"""  # noqa: S608  # text of this program
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,10 @@ class PodSelection:
     all_pods: bool = False
     gpu_resources: tuple[str, ...] = GPU_RESOURCES
     labels: tuple[str, ...] = ()
+
+    def covers(self, namespace: str) -> bool:
+        """Whether new pods of `namespace` are recorded."""
+        return not self.namespaces or namespace in self.namespaces
 
 
 class PodRecorder:
@@ -144,10 +150,11 @@ class PodRecorder:
         meta, selected = manifest.metadata, self._selected
         if not meta.uid:
             raise ValueError("the pod has no uid")
-        if selected.namespaces and meta.namespace not in selected.namespaces:
-            return None
         text = annotation_of(meta)
-        is_known_only = text is None and not selected.all_pods
+        # What was recorded once is followed to its end, whatever is selected since.
+        is_known_only = not selected.covers(meta.namespace) or (
+            text is None and not selected.all_pods
+        )
         lifetime = lifetime_of(manifest, is_deleted=kind == "DELETED", at=at)
         if is_known_only and lifetime.end is None:
             return None
@@ -179,15 +186,15 @@ class PodRecorder:
 
     def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
         """End pods that are gone, at their last sighting: estimated."""
-        length = absence.now - absence.seen_until
         values = {
             "present": [*absence.present],
             "cluster_uid": absence.cluster_uid,
             "seen_until": absence.seen_until,
             "now": absence.now,
             "source": BY_LIST,
-            "uncertainty": max(0, ceil(length.total_seconds())),
-            "namespaces": [*self._selected.namespaces] or None,
+            "watched": absence.watched,
+            # A list of all namespaces shows every pod, whatever of it is recorded.
+            "listed": self.scope.namespace or "",
         }
         cursor.execute(_VANISHED, values)
         return cursor.rowcount

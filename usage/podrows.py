@@ -62,6 +62,7 @@ class PodRow(msgspec.Struct, gc=False):
     end_source: str
     estimated: bool
     uncertainty_seconds: int
+    skew_seconds: int = 0
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     is_known_only: bool = False
 
@@ -141,6 +142,7 @@ def row_of(
         end.source if end else "",
         end.estimated if end else False,
         end.uncertainty_seconds if end else 0,
+        end.skew_seconds if end else 0,
     )
 
 
@@ -180,7 +182,13 @@ def _followed(known: PodRow, new: PodRow) -> PodRow:
     return known
 
 
-END: Final = ("finished_at", "end_source", "estimated", "uncertainty_seconds")
+END: Final = (
+    "finished_at",
+    "end_source",
+    "estimated",
+    "uncertainty_seconds",
+    "skew_seconds",
+)
 
 
 def takes_end(known: PodRow, new: PodRow) -> bool:

@@ -30,9 +30,11 @@ PORTS: Final = {
     "prober health": 8082,
     "webhooks": 9443,
     "webhooks health": 8083,
+    "monitor health": 8084,
 }
 ACCOUNTS: Final = (
     "ipuhub-kubelet",
+    "ipuhub-monitor",
     "ipuhub-operator",
     "ipuhub-prober",
     "ipuhub-proxy",
@@ -180,6 +182,20 @@ class Processes:
         return Process(
             "prober",
             _manage("run_prober"),
+            environment,
+            is_ready=lambda: answers(f"http://127.0.0.1:{port}/readyz"),
+        )
+
+    def monitor(self, database_url: str) -> Process:
+        """What ends the lifetimes of pods that the prober did not see go."""
+        port = self.ports["monitor health"]
+        environment = self._environment("ipuhub-monitor") | {
+            "DATABASE_URL": database_url,
+            "IPUHUB_HEALTH_PORT": str(port),
+        }
+        return Process(
+            "monitor",
+            _manage("run_monitor"),
             environment,
             is_ready=lambda: answers(f"http://127.0.0.1:{port}/readyz"),
         )

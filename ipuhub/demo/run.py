@@ -103,6 +103,7 @@ class Demo:
         """Start what records and reports; a job and a page do without them meanwhile."""
         url = self.postgres.url
         self.supervisor.start(self.processes.prober(url))
+        self.supervisor.start(self.processes.monitor(url))
         self.supervisor.start(self.processes.worker(url))
         try:
             await self.supervisor.wait_ready("prober")

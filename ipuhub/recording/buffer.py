@@ -25,6 +25,7 @@ class Batch(Generic[Row]):
     faults: list[Fault] = field(default_factory=list)
     events: int = 0
     began_at: float = 0.0
+    lag_seconds: float | None = None
 
     def append(self, more: Batch[Row]) -> None:
         """Take up what came next."""

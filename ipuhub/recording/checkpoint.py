@@ -18,6 +18,8 @@ class Checkpoint:
     resource_version: str = ""
     selection: str = ""
     position_at: datetime | None = None
+    namespace: str = ""
+    """The only one that was watched; empty: all of them."""
 
     @property
     def is_fresh(self) -> bool:

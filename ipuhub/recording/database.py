@@ -39,8 +39,9 @@ class Database(Generic[Row]):
         recorder: Recorder[Row],
         backoff: Backoff,
         beat: Callable[[], None],
+        holder: str = "",
     ) -> None:
-        self._store = Store(arguments, recorder)
+        self._store = Store(arguments, recorder, holder)
         self._name = recorder.name
         self._backoff, self._beat = backoff, beat
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"record-{recorder.name}")

@@ -28,13 +28,15 @@ Row = TypeVar("Row")
 class Absence:
     """What a full list showed: rows of `cluster_uid` that are not `present` have vanished.
 
-    They were last known at `seen_until`; they went some time between then and `now`.
+    They were last known at `seen_until`; they went some time between then and `now`. Until then
+    only the namespace `watched` was (empty: all of them).
     """
 
     present: Collection[str]
     cluster_uid: str
     seen_until: datetime
     now: datetime
+    watched: str = ""
 
 
 class Recorder(Protocol[Row]):

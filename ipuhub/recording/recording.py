@@ -38,12 +38,16 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """How much is written at once, how old it gets, and how much waits while Postgres is away."""
+    """How much is written at once, how old it gets, and how much waits while Postgres is away.
+
+    `holder` names the process in the checkpoint.
+    """
 
     batch_events: int = 1_000
     batch_seconds: float = 0.2
     buffer_events: int = 5_000
     list_limit: int = 500
+    holder: str = ""
     pace: Pace = field(default_factory=Pace)
     backoff: Backoff = field(default_factory=lambda: Backoff(0.2, 10.0))
 
@@ -78,7 +82,11 @@ class Recording(Generic[Row]):
         self._name = recorder.name
         self._beat = f"record {recorder.name}"
         self._database: Database[Row] = Database(
-            database, recorder, self._options.backoff, lambda: health.beat(self._beat)
+            database,
+            recorder,
+            self._options.backoff,
+            lambda: health.beat(self._beat),
+            self._options.holder,
         )
         health.ask(self._beat, lambda: self.problem)
 
@@ -214,9 +222,11 @@ class Recording(Generic[Row]):
                     return await buffer.take()
 
     async def _commit(self, batch: Batch[Row]) -> None:
+        now = asyncio.get_running_loop().time
+        batch.lag_seconds = now() - batch.began_at
         await self._database.commit(batch)
         self._count(batch)
-        metrics.LAG.labels(self._name).set(asyncio.get_running_loop().time() - batch.began_at)
+        metrics.LAG.labels(self._name).set(now() - batch.began_at)
         await self._recorder.committed(batch.rows)
 
     def _count(self, batch: Batch[Row]) -> None:

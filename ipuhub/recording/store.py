@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import psycopg
@@ -19,21 +20,22 @@ if TYPE_CHECKING:
     from ipuhub.recording.recorder import Recorder
 
 Row = TypeVar("Row")
-_COLUMNS: Final = "epoch, cluster_uid, resource_version, selection, position_at"
+_COLUMNS: Final = "epoch, cluster_uid, resource_version, selection, position_at, namespace"
 _TAKE_OVER: Final = f"""
-INSERT INTO ipuhub_watchcheckpoint AS known (name, cluster_uid, resource_version, epoch, selection)
-VALUES (%s, '', '', 1, '')
-ON CONFLICT (name) DO UPDATE SET epoch = known.epoch + 1
+INSERT INTO ipuhub_watchcheckpoint AS known
+    (name, cluster_uid, resource_version, epoch, selection, namespace, holder)
+VALUES (%s, '', '', 1, '', '', %s)
+ON CONFLICT (name) DO UPDATE SET epoch = known.epoch + 1, holder = excluded.holder
 RETURNING {_COLUMNS}
 """  # noqa: S608  # no value is pasted in
 _READ: Final = f"SELECT {_COLUMNS} FROM ipuhub_watchcheckpoint WHERE name = %s"  # noqa: S608
 _MOVE: Final = """
-UPDATE ipuhub_watchcheckpoint SET resource_version = %s, position_at = %s
+UPDATE ipuhub_watchcheckpoint SET resource_version = %s, position_at = %s, lag_seconds = %s
 WHERE name = %s AND epoch = %s
 """
 _LISTED: Final = """
 UPDATE ipuhub_watchcheckpoint SET resource_version = %s, position_at = %s, listed_at = %s,
-    cluster_uid = %s, selection = %s
+    cluster_uid = %s, selection = %s, namespace = %s
 WHERE name = %s AND epoch = %s
 """
 _GAP: Final = """
@@ -88,16 +90,19 @@ class Store(Generic[Row]):
     Every method may raise psycopg.Error, after which `reopen` comes first.
     """
 
-    def __init__(self, arguments: Mapping[str, Any], recorder: Recorder[Row]) -> None:
+    def __init__(
+        self, arguments: Mapping[str, Any], recorder: Recorder[Row], holder: str = ""
+    ) -> None:
         self._arguments = dict(arguments)
         self._recorder = recorder
+        self._holder = holder
         self._connection: psycopg.Connection[Any] | None = None
         self.checkpoint = Checkpoint(0)
 
     def take_over(self) -> Checkpoint:
         """Become the only recorder of this watch, and say how far it was recorded."""
         with self._connected().transaction(), self._connected().cursor() as cursor:
-            cursor.execute(_TAKE_OVER, [self._recorder.name])
+            cursor.execute(_TAKE_OVER, [self._recorder.name, self._holder])
             self.checkpoint = Checkpoint(*(cursor.fetchone() or ()))
         return self.checkpoint
 
@@ -111,13 +116,11 @@ class Store(Generic[Row]):
         connection = self._connected()
         with connection.transaction(), connection.cursor() as cursor:
             # First, so that a take-over waits for this transaction or this one for it.
-            values = [batch.resource_version, at, recorder.name, known.epoch]
+            values = [batch.resource_version, at, batch.lag_seconds, recorder.name, known.epoch]
             _fenced(cursor, _MOVE, values)
             refused = self._write(cursor, batch.rows, known.cluster_uid, at)
             fault_table.store(cursor, recorder.name, [*batch.faults, *refused], at)
-        self.checkpoint = Checkpoint(
-            known.epoch, known.cluster_uid, batch.resource_version, known.selection, at
-        )
+        self.checkpoint = replace(known, resource_version=batch.resource_version, position_at=at)
         return refused
 
     def replace(
@@ -131,24 +134,27 @@ class Store(Generic[Row]):
         connection = self._connected()
         name, selection = recorder.name, recorder.selection
         with connection.transaction(), connection.cursor() as cursor:
-            values = [batch.resource_version, now, now, cluster_uid, selection, name, known.epoch]
+            values = [batch.resource_version, now, now, cluster_uid, selection]
+            values += [recorder.scope.namespace or "", name, known.epoch]
             _fenced(cursor, _LISTED, values)
             refused: list[Fault] = []
             for first in range(0, len(batch.rows), _ROWS_AT_ONCE):
                 part = batch.rows[first : first + _ROWS_AT_ONCE]
                 refused += self._write(cursor, part, cluster_uid, now)
-            seen_until = known.position_at or now
+            seen_until, watched = known.position_at or now, known.namespace
             vanished = 0
             if known.cluster_uid and known.cluster_uid != cluster_uid:
                 # The other cluster's objects are out of sight: their rows end, estimated.
-                absence = Absence((), known.cluster_uid, seen_until, now)
+                absence = Absence((), known.cluster_uid, seen_until, now, watched)
                 vanished += recorder.vanish(cursor, absence)
-            vanished += recorder.vanish(cursor, Absence(present, cluster_uid, seen_until, now))
+            absence = Absence(present, cluster_uid, seen_until, now, watched)
+            vanished += recorder.vanish(cursor, absence)
             if known.position_at is not None:
                 cursor.execute(_GAP, [name, known.position_at, now, cause])
             fault_table.store(cursor, name, [*batch.faults, *refused], now)
         version = batch.resource_version
-        self.checkpoint = Checkpoint(known.epoch, cluster_uid, version, selection, now)
+        namespace = recorder.scope.namespace or ""
+        self.checkpoint = Checkpoint(known.epoch, cluster_uid, version, selection, now, namespace)
         return vanished, refused
 
     def reopen(self, unsure: str = "") -> None:

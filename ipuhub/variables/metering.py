@@ -30,6 +30,16 @@ TRUST_CREATED_BY = ENV.switch(
     False,
     doc="Usage counts as verified: on only where the admission webhooks stamp who makes a job.",
 )
+MONITOR_STALE_SECONDS = ENV.number(
+    "MONITOR_STALE_SECONDS",
+    300.0,
+    minimum=1.0,
+    doc="The monitor asks the API server about running pods of which nothing was recorded for this "
+    "long.",
+)
+MONITOR_ROUND_SECONDS = ENV.number(
+    "MONITOR_ROUND_SECONDS", 60.0, minimum=1.0, doc="Time between two rounds of the monitor."
+)
 PROBER_BATCH_SECONDS = ENV.number(
     "IPUHUB_PROBER_BATCH_SECONDS", 0.2, doc="How old a change gets before it is committed."
 )

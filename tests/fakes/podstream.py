@@ -94,6 +94,7 @@ class PodStream:
         self.log: list[tuple[int, bytes]] = []
         self.objects: dict[str, bytes] = {}
         self.lists = self.watches = 0
+        self.refuses_lists = self.is_hidden = False
         self._news = asyncio.Condition()
         self._snapshots: dict[str, tuple[int, list[bytes]]] = {}
         self._runner: web.AppRunner | None = None
@@ -113,6 +114,8 @@ class PodStream:
         app = web.Application()
         app.router.add_get("/api/v1/namespaces/kube-system", self._identity)
         app.router.add_get("/api/v1/pods", self._pods)
+        app.router.add_get("/api/v1/namespaces/{namespace}/pods", self._pods)
+        app.router.add_get("/api/v1/namespaces/{namespace}/pods/{name}", self._pod)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
@@ -173,12 +176,16 @@ class PodStream:
         return await (self._watch if "watch" in request.query else self._list)(request)
 
     async def _list(self, request: web.Request) -> web.Response:
+        if self.refuses_lists:
+            raise web.HTTPServiceUnavailable
         limit, token = int(request.query.get("limit", "0")), request.query.get("continue")
         if limit != 1:
             self.lists += 1
         name, offset = token.split(":") if token else (str(self.revision), "0")
         version, items = self._snapshots.get(name) or (self.revision, [*self.objects.values()])
         self._snapshots = {name: (version, items)}
+        if namespace := request.match_info.get("namespace"):
+            items = [one for one in items if _place(one)[0] == namespace]
         first = int(offset)
         last = first + limit if limit else len(items)
         meta = {"resourceVersion": str(version)}
@@ -187,6 +194,18 @@ class PodStream:
         body = b'{"kind":"PodList","apiVersion":"v1","metadata":%s,"items":[%s]}'
         content = body % (orjson.dumps(meta), b",".join(items[first:last]))
         return web.Response(body=content, content_type="application/json")
+
+    async def _pod(self, request: web.Request) -> web.Response:
+        if self.is_hidden:  # behind a gateway that knows no such path
+            raise web.HTTPNotFound
+        place = (request.match_info["namespace"], request.match_info["name"])
+        for content in self.objects.values():
+            if _place(content) == place:
+                body = {"apiVersion": "v1", "kind": "Pod", **orjson.loads(content)}
+                return web.json_response(body)
+        status = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}
+        status |= {"details": {"kind": "pods", "name": place[1]}}
+        return web.json_response(status, status=404)
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         self.watches += 1
@@ -214,3 +233,8 @@ class PodStream:
                     await self._news.wait()
             if self._runner is None:
                 return
+
+
+def _place(content: bytes) -> tuple[str, str]:
+    meta = orjson.loads(content)["metadata"]
+    return meta["namespace"], meta["name"]

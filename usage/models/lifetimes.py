@@ -20,7 +20,8 @@ class PodLifetime(models.Model):
     `claim` is `namespace` and the pod counts for its namespace; `annotation` is a claim by whoever
     made the pod, `operator` a stamp of the IPU Operator. `labels` has those labels of the pod that
     USAGE_LABELS named when it was first seen. `user_verified`: an admission webhook
-    saw who made it.
+    saw who made it. `skew_seconds`: the clock of the pod's node was off by at least that, and the
+    end was moved to where it is possible. `seen_at`: when the monitor last found the pod there.
     """
 
     uid = models.TextField(unique=True)
@@ -56,6 +57,8 @@ class PodLifetime(models.Model):
     end_source = models.TextField(default="")
     estimated = models.BooleanField(default=False)
     uncertainty_seconds = models.BigIntegerField(default=0)
+    skew_seconds = models.BigIntegerField(default=0, db_default=0)
+    seen_at = models.DateTimeField(null=True)
     updated_at = models.DateTimeField()
 
     class Meta:

@@ -15,6 +15,7 @@ from ipuhub.web.metrictable import WEB
 from jobs.conditions import SENTENCES
 from jobs.metrictable import OPERATOR, WEBHOOKS
 from partitions.metrictable import PROXY
+from usage.monitormetrictable import MONITOR
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 METRICS = (
     ("Every process", metrictable.EVERY_PROCESS),
     ("Operator, V-IPU Proxy and prober: who leads", metrictable.WITH_LEASE),
-    ("Operator, V-IPU Proxy and prober: calls to the API server", metrictable.WITH_API),
+    ("Operator, V-IPU Proxy, prober and monitor: calls to the API server", metrictable.WITH_API),
     ("Operator and V-IPU Proxy: watches", metrictable.WITH_WATCHES),
     ("Operator", OPERATOR),
     ("Webhooks", WEBHOOKS),
     ("V-IPU Proxy", PROXY),
     ("Prober", RECORDINGS),
     ("Dashboard", WEB),
+    ("Monitor", MONITOR),
 )
 
 

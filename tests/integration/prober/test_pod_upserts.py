@@ -35,6 +35,7 @@ def random_row(uid: str, choose: random.Random) -> PodRow:
     given |= {"started_at": choose.choice((None, moment)), "end_source": source}
     given |= {"finished_at": moment if source else None, "estimated": estimated}
     given |= {"uncertainty_seconds": choose.randrange(9) if estimated else 0}
+    given |= {"skew_seconds": choose.randrange(3) if source else 0}
     given |= {"is_known_only": claim == "namespace" and choose.random() < 0.3}
     return PodRow(**given)
 

@@ -75,7 +75,16 @@ def deleting(minutes: int, grace: int = 30) -> dict[str, Any]:
             id="a failed init container",
         ),
         pytest.param(
-            pod("Failed", ended(-5)), False, End(at(0), "event"), id="clocks: never before start"
+            pod("Failed", ended(-5)),
+            False,
+            End(at(0), "event", skew_seconds=300),
+            id="clocks: never before start, and flagged",
+        ),
+        pytest.param(
+            pod("Succeeded", ended(181)),
+            False,
+            End(HEARD, "event", skew_seconds=60),
+            id="clocks: never after it was heard, and flagged",
         ),
         pytest.param(
             pod("Failed", reason="Evicted", conditions=(SCHEDULED, condition("Ready", 8, "False"))),

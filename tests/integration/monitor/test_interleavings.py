@@ -1,0 +1,157 @@
+"""Prober, second prober and monitor on one pod's row: every order of their statements ends right.
+
+The pod ended a while ago. The first prober is about to commit its exact end; a second one takes
+the watch over and lists; the monitor has found the pod gone and ends it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from ipuhub.recording.buffer import Batch
+from ipuhub.recording.decoding import Decoder
+from ipuhub.recording.reading import Reader
+from ipuhub.recording.store import Fenced, Store
+from tests.fakes.podstream import truth_of
+from tests.integration.monitor.conftest import ago
+from tests.integration.monitor.interleaving import run_in_order
+from usage.monitorplan import Answer, Question
+from usage.monitorstore import MonitorStore
+from usage.podrecorder import PodRecorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tests.integration.monitor.conftest import Lookout
+
+STALE = 300
+PROBER, SECOND, MONITOR = 0, 1, 2
+STOPS = (5, 9, 9)  # of each: statements and commits
+ENDED = ago(1_000)
+POSITION = ago(1_200)  # of the last commit, before the end
+LISTED = ago(2)
+# All orders of two actors are up to 48,620: by default these many of them, at random.
+MOST = 100_000 if os.environ.get("CHAOS_LONG") else 25
+
+
+def first_prober(lookout: Lookout) -> Callable[[dict[str, Any]], Any]:
+    """Commits the DELETED event that it has read."""
+    reader: Reader[Any] = Reader(PodRecorder())
+    line = lookout.server.log[-1][1]
+    change = Decoder(PodRecorder.manifest).line(line)
+
+    def work(database: dict[str, Any]) -> Any:
+        store: Store[Any] = Store(database, PodRecorder())
+        store.checkpoint = lookout_checkpoint(lookout)
+        batch = reader.read([change], ago(990))
+        with closing(store):
+            return store.commit(batch)
+
+    return work
+
+
+def lookout_checkpoint(lookout: Lookout) -> Any:
+    from ipuhub.recording.checkpoint import Checkpoint
+
+    return Checkpoint(1, "cluster-1", "101", "all", POSITION)
+
+
+def second_prober(_: Lookout) -> Callable[[dict[str, Any]], Any]:
+    """Takes over, and lists: the pod is no longer there."""
+
+    def work(database: dict[str, Any]) -> Any:
+        store: Store[Any] = Store(database, PodRecorder())
+        with closing(store):
+            store.take_over()
+            batch: Batch[Any] = Batch("104", LISTED)
+            return store.replace(batch, [], "cluster-1", "a test")
+
+    return work
+
+
+def monitor(_: Lookout) -> Callable[[dict[str, Any]], Any]:
+    """Finds the pod gone at version 104."""
+
+    def work(database: dict[str, Any]) -> Any:
+        with closing(MonitorStore(database, STALE)) as store:
+            watch = store.watch()
+            suspects = store.suspects("cluster-1", ago(STALE), 10)
+            if not suspects:
+                return None
+            answer = Answer(Question("team-0", tuple(suspects)), frozenset(), "104", ago(1))
+            return store.settle(answer, "cluster-1", watch.epoch)
+
+    return work
+
+
+def orders(numbers: tuple[int, ...], most: int) -> Iterable[list[int]]:
+    """Every order of the statements of these actors, or `most` of them, always the same."""
+    steps = [index for index, number in enumerate(numbers) for _ in range(STOPS[number])]
+    if len(numbers) == 2:
+        first = STOPS[numbers[0]]
+        places = [*itertools.combinations(range(len(steps)), first)]
+        if len(places) > most:
+            places = random.Random(5).sample(places, most)
+        for chosen in places:
+            yield [0 if place in chosen else 1 for place in range(len(steps))]
+        return
+    choose = random.Random(5)
+    for _ in range(most):
+        yield choose.sample(steps, len(steps))
+
+
+def check_all(lookout: Lookout, numbers: tuple[int, ...], most: int) -> None:
+    makers = (first_prober, second_prober, monitor)
+    truth = truth_of(0)
+    lookout.server.step(0, "ADDED")
+    lookout.server.step(0, "DELETED")
+    outcomes = set()
+    for order in orders(numbers, most):
+        lookout.execute("DELETE FROM usage_podlifetime; DELETE FROM ipuhub_watchcheckpoint")
+        lookout.remember(0, ago(5_000))
+        lookout.watched(101, POSITION)
+        works = [makers[number](lookout) for number in numbers]
+        results = dict(zip(numbers, run_in_order(lookout.database, works, order), strict=True))
+        errors = [one for one in results.values() if isinstance(one, Exception)]
+        assert all(isinstance(one, Fenced) for one in errors), (order, results)
+        row = lookout.row(0)
+        is_exact = PROBER in numbers and not isinstance(results[PROBER], Fenced)
+        outcomes.add((is_exact, row["end_source"]))
+        if is_exact:
+            want = (truth.finished_at, False, "event")
+            assert (row["finished_at"], row["estimated"], row["end_source"]) == want, order
+        else:
+            assert row["estimated"], order
+            off = abs((row["finished_at"] - ENDED).total_seconds())
+            assert off <= row["uncertainty_seconds"], (order, row)
+    print(numbers, sorted(outcomes))
+
+
+async def test_the_prober_and_the_monitor(lookout: Lookout) -> None:
+    check_all(lookout, (PROBER, MONITOR), MOST)
+
+
+async def test_two_probers(lookout: Lookout) -> None:
+    check_all(lookout, (PROBER, SECOND), MOST)
+
+
+async def test_the_second_prober_and_the_monitor(lookout: Lookout) -> None:
+    check_all(lookout, (SECOND, MONITOR), MOST)
+
+
+async def test_all_three(lookout: Lookout) -> None:
+    check_all(lookout, (PROBER, SECOND, MONITOR), MOST)
+
+
+async def test_two_monitors_end_a_row_once(lookout: Lookout) -> None:
+    for order in orders((MONITOR, MONITOR), MOST):
+        lookout.execute("DELETE FROM usage_podlifetime; DELETE FROM ipuhub_watchcheckpoint")
+        lookout.remember(0, ago(5_000))
+        lookout.watched(101, POSITION)
+        works = [monitor(lookout), monitor(lookout)]
+        results = run_in_order(lookout.database, works, order)
+        assert sum(closed for one in results if one for closed in [one[1]]) == 1, (order, results)
