@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -131,15 +131,20 @@ async def namespace(api: Api) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def pod_namespace(api: Api, namespace: str, server: servers.Server) -> str:
-    """A namespace in which pods can be made: its default service account is complete."""
+    """A namespace in which pods can be made: admission knows its default service account."""
     if not server.is_embedded and not servers.real_has_controllers():
         return namespace
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe"},
+        "spec": {"containers": [{"name": "main", "image": "probe:1"}]},
+    }
 
-    async def has_account() -> Any:
-        answer = await api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
-        # Before 1.24 pods are refused until the account has its token secret.
-        needs_secret = not server.is_embedded and _real_version() < (1, 24)
-        return answer.status == 200 and (not needs_secret or answer.body.get("secrets"))
+    async def takes_pods() -> bool:
+        # The account, before 1.24 with its token, is there a while before admission has seen it.
+        made = await api.create(f"/api/v1/namespaces/{namespace}/pods", pod, dryRun="All")
+        return made.status == 201
 
-    await eventually(has_account)
+    await eventually(takes_pods)
     return namespace

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
+from tests.conformance import servers
 from tests.conformance.api import eventually, unique
 from tests.conformance.webhookserver import WebhookServer
 
@@ -99,13 +100,23 @@ class Registrar:
 
 
 @pytest.fixture
-async def registrar(api: Api, hooks: WebhookServer, namespace: str) -> AsyncIterator[Registrar]:
+async def registrar(
+    api: Api, hooks: WebhookServer, namespace: str, server: servers.Server
+) -> AsyncIterator[Registrar]:
+    if not server.is_embedded and servers.real_has_controllers():
+        # A controller's ConfigMap that comes late would be one more request.
+        root = f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt"
+        await eventually(lambda: _is_there(api, root))
     label = {"metadata": {"labels": {"hooked": namespace}}}
     (await api.patch(f"/api/v1/namespaces/{namespace}", label)).ok()
     registrar = Registrar(api, hooks, namespace)
     yield registrar
     for path in registrar.made:
         await api.delete(path)
+
+
+async def _is_there(api: Api, path: str) -> bool:
+    return (await api.get(path)).status == 200
 
 
 def config_map(name: str, data: Json | None = None, **metadata: Any) -> Json:
