@@ -1,7 +1,8 @@
 """domain: which days of a window are taken from the day sums and which are added up from pods.
 
-A day sum is used where the whole day lies in the window, is over, and no pod of it has changed
-since. All else is added up from the lifetimes themselves: exact, but dearer.
+A day sum is used where the whole day lies in the window, is over, and no lifetime of it has
+changed since; of the day that is not over likewise the sums of its hours. All else is added up
+from the lifetimes themselves: exact, but dearer.
 """
 
 from __future__ import annotations
@@ -19,24 +20,36 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 MAX_STRETCHES: Final = 8  # each is one more SELECT of the query
+HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What is summed: days of `zone` before `until`, but for the UTC days of `dirt`."""
+    """What is summed: days of `zone` before `until`, then the hours of UTC in `hours` (from and
+    to; none where both are equal), but for those that touch `dirt`: first and last hour that
+    changed since (no last: all up to now).
+    """
 
     zone: str = ""
     until: date = date.min
-    dirt: tuple[tuple[date, date | None], ...] = ()
+    dirt: tuple[tuple[datetime, datetime | None], ...] = ()
+    hours: tuple[datetime, datetime] | None = None
 
     def has(self, day: date, zone: ZoneInfo) -> bool:
         """Whether the sum of `day` stands and is right."""
         if zone.key != self.zone or day >= self.until:
             return False
-        first = day_begin(day, zone).date()
-        last = (day_begin(day + _DAY, zone) - timedelta(seconds=1)).date()
-        return all(last < a or (b is not None and first > b) for a, b in self.dirt)
+        return self._is_clean(day_begin(day, zone), day_begin(day + _DAY, zone))
+
+    def has_hour(self, hour: datetime) -> bool:
+        """Whether the sum of the hour that begins then stands and is right."""
+        if self.hours is None or not self.hours[0] <= hour < self.hours[1]:
+            return False
+        return self._is_clean(hour, hour + HOUR)
+
+    def _is_clean(self, begin: datetime, end: datetime) -> bool:
+        return all(end <= a or (b is not None and b + HOUR <= begin) for a, b in self.dirt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,34 +62,48 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class RolledDay:
-    """A day whose sum counts for one step of a series; `opens`: the step begins with it."""
+class Rolled:
+    """A day or an hour whose sum counts for one step of a series; `opens`: the step begins with
+    it. Of a day `day` is set, of an hour not."""
 
-    day: date
+    begin: datetime
+    end: datetime
     bucket: int
     opens: bool
+    day: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """A window in parts that overlap nowhere and leave nothing out."""
 
-    days: tuple[RolledDay, ...]
+    days: tuple[Rolled, ...]
+    hours: tuple[Rolled, ...]
     stretches: tuple[Stretch, ...]
 
 
 def split(begins: Sequence[datetime], until: datetime, zone: ZoneInfo, cover: Coverage) -> Parts:
     """Return the parts of [begins[0], until) whose steps begin at `begins`."""
     if until <= begins[0]:
-        return Parts((), ())
-    days = _summed_days(begins, until, zone, cover)
-    gaps = list(_gaps([(a, b) for _, a, b in days], begins[0], until))
+        return Parts((), (), ())
+    opening = set(begins)
+
+    def rolled(begin: datetime, end: datetime, day: date | None = None) -> Rolled:
+        return Rolled(begin, end, bisect_right(begins, begin) - 1, begin in opening, day)
+
+    taken = [rolled(a, b, day) for day, a, b in _summed_days(begins, until, zone, cover)]
+    if cover.zone == zone.key:
+        hours = _summed_hours(begins, until, cover)
+        taken += [rolled(a, a + HOUR) for a in hours if not taken or a >= taken[-1].end]
+    gaps = list(_gaps([(each.begin, each.end) for each in taken], begins[0], until))
     if len(gaps) > MAX_STRETCHES:
         gaps = [*gaps[: MAX_STRETCHES - 1], (gaps[MAX_STRETCHES - 1][0], gaps[-1][1])]
-        days = [each for each in days if not any(a <= each[1] < b for a, b in gaps)]
-    opening = set(begins)
-    rolled = [RolledDay(d, bisect_right(begins, a) - 1, a in opening) for d, a, _ in days]
-    return Parts(tuple(rolled), tuple(_stretch(a, b, begins) for a, b in gaps))
+        taken = [each for each in taken if not any(a <= each.begin < b for a, b in gaps)]
+    return Parts(
+        tuple(each for each in taken if each.day is not None),
+        tuple(each for each in taken if each.day is None),
+        tuple(_stretch(a, b, begins) for a, b in gaps),
+    )
 
 
 def _summed_days(
@@ -87,12 +114,35 @@ def _summed_days(
     last = min(local_day(until, zone), cover.until)
     while day <= last:
         begin, end = day_begin(day, zone), day_begin(day + _DAY, zone)
-        inside = begin >= begins[0] and end <= until
-        whole = inside and bisect_right(begins, begin) == bisect_right(begins, end - _SECOND)
-        if whole and cover.has(day, zone):
+        if _is_whole(begins, until, begin, end) and cover.has(day, zone):
             found.append((day, begin, end))
         day += _DAY
     return found
+
+
+def _summed_hours(begins: Sequence[datetime], until: datetime, cover: Coverage) -> list[datetime]:
+    if cover.hours is None:
+        return []
+    hours = whole_hours(max(cover.hours[0], begins[0]), min(cover.hours[1], until))
+    return [
+        hour
+        for hour in hours
+        if _is_whole(begins, until, hour, hour + HOUR) and cover.has_hour(hour)
+    ]
+
+
+def _is_whole(begins: Sequence[datetime], until: datetime, begin: datetime, end: datetime) -> bool:
+    """Whether [begin, end) lies in the window and in one of its steps."""
+    inside = begin >= begins[0] and end <= until
+    return inside and bisect_right(begins, begin) == bisect_right(begins, end - _SECOND)
+
+
+def whole_hours(begin: datetime, end: datetime) -> list[datetime]:
+    """Return when the hours of UTC begin that lie in [begin, end) as a whole."""
+    first = begin.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    if first < begin:
+        first += HOUR
+    return [first + HOUR * n for n in range(max(0, (end - first) // HOUR))]
 
 
 _SECOND: Final = timedelta(seconds=1)
@@ -120,9 +170,15 @@ def _stretch(begin: datetime, end: datetime, begins: Sequence[datetime]) -> Stre
 def days_to_sum(cover: Coverage, earliest: date, now: datetime, zone: ZoneInfo) -> list[date]:
     """Return the days before today's of `zone` that are not summed, or no longer right."""
     today = local_day(now.astimezone(UTC), zone)
-    first = min([earliest, *(a - _DAY for a, _ in cover.dirt)])
+    first = min([earliest, *(local_day(a, zone) for a, _ in cover.dirt)])
     every = (first + _DAY * n for n in range((today - first).days))
     return [day for day in every if not cover.has(day, zone)]
+
+
+def hours_to_sum(cover: Coverage, now: datetime, zone: ZoneInfo) -> list[datetime]:
+    """Return the hours of today in `zone` that are over and not summed, or no longer right."""
+    begin = day_begin(local_day(now, zone), zone)
+    return [hour for hour in whole_hours(begin, now) if not cover.has_hour(hour)]
 
 
 def runs(days: Sequence[date]) -> list[tuple[date, date]]:

@@ -1,8 +1,8 @@
-"""io: keeps the day sums of pods, and says which of them can be used.
+"""io: keeps the sums by day and by hour, and says which of them can be used.
 
-Triggers note the days of every change (usage/rollupsql.py) in the transaction that makes it, so a
-reader never takes a sum that lacks a committed change: those days are added up from the pods
-until `refresh` has summed them anew.
+Triggers note the hours of every change (usage/dirtsql.py) in the transaction that makes it, so a
+reader never takes a sum that lacks a committed change: those days and hours are added up from the
+lifetimes until `refresh` has summed them anew.
 """
 
 from __future__ import annotations
@@ -12,67 +12,132 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.db import connection, transaction
 
-from usage.parts import Coverage, Stretch, days_to_sum, runs
-from usage.usagesql import REFILL, stretch_parameters
+from usage.parts import HOUR, Coverage, Stretch, days_to_sum, hours_to_sum, runs
+from usage.usagesql import REFILL, TABLES, stretch_parameters
 from usage.windows import day_begin, local_day
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
+    Dirt = tuple[tuple[datetime, datetime | None], ...]
+    Tell = Callable[[int, int], None]
+
 _LOCK: Final = 0x75736167  # only one refresh at a time
 _DAY: Final = timedelta(days=1)
-_RUN_DAYS: Final = 62  # of one statement
+_RUN_DAYS: Final = 31  # of one statement
 _COVERAGE: Final = """
-SELECT s.zone, s.until, d.first_day, d.last_day FROM usage_rollupstate s
-LEFT JOIN (SELECT DISTINCT first_day, last_day FROM usage_rollupdirt) d
-  ON d.first_day <= s.until + 1"""
+SELECT s.zone, s.until, s.hours_from, s.hours_until, d.first_hour, d.last_hour
+FROM usage_rollupstate s
+LEFT JOIN (SELECT DISTINCT first_hour, last_hour FROM usage_rollupdirt) d ON true"""
+
+
+class RefreshBusy(Exception):  # noqa: N818  # it is an answer, with a sentence for people
+    """Somebody else sums the days now."""
 
 
 def read_coverage() -> Coverage:
-    """Return which day sums stand now."""
+    """Return which sums stand now."""
     with connection.cursor() as cursor:
         cursor.execute(_COVERAGE)
         return _coverage(cursor.fetchall())
 
 
 def refresh(now: datetime, zone: ZoneInfo) -> int:
-    """Sum all days of `zone` before today's that are new or changed; return how many.
+    """Sum all days of `zone` before today's and hours of today that are new or changed.
 
-    Cheap when there are none. Where another refresh is at work this one leaves it to it.
+    Return how many days. Cheap when there are none. Where another refresh is at work this one
+    leaves it to it.
     """
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_LOCK])
-        if not cursor.fetchone()[0]:
+        if not _has_lock(cursor):
             return 0
-        # The dirt first: a change that commits after this statement keeps its own for next time,
-        # and whether the sums below already have it does not matter then.
-        cursor.execute("DELETE FROM usage_rollupdirt RETURNING first_day, last_day")
-        dirt = tuple({(first, last) for first, last in cursor.fetchall()})
-        days = _stale_days(cursor, dirt, now, zone)
-        cursor.execute("DELETE FROM usage_usageday WHERE day = ANY(%s)", [days])
-        for chunk in _chunks(days):
-            cursor.execute(REFILL, _refill_parameters(chunk, zone))
-        _write_state(cursor, zone, local_day(now, zone))
-        return len(days)
+        return _refresh(cursor, now, zone, lambda *_: None)
 
 
-def _stale_days(
-    cursor: Any, dirt: tuple[tuple[date, date | None], ...], now: datetime, zone: ZoneInfo
-) -> list[date]:
-    cursor.execute("SELECT zone, until FROM usage_rollupstate")
+def rebuild(now: datetime, zone: ZoneInfo, tell: Tell) -> int:
+    """Sum everything anew, in one transaction; readers see the old sums until it is done.
+
+    Writers do not wait. `tell` is called with how many days are done, of how many. Raises
+    RefreshBusy.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not _has_lock(cursor):
+            raise RefreshBusy("The days are being summed by somebody else: try again in a minute.")
+        cursor.execute("DELETE FROM usage_rollupstate")
+        return _refresh(cursor, now, zone, tell)
+
+
+def _has_lock(cursor: Any) -> bool:
+    cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_LOCK])
+    return bool(cursor.fetchone()[0])
+
+
+def _refresh(cursor: Any, now: datetime, zone: ZoneInfo, tell: Tell) -> int:
+    # The dirt first: a change that commits after this statement keeps its own for next time,
+    # and whether the sums below already have it does not matter then.
+    cursor.execute("DELETE FROM usage_rollupdirt RETURNING first_hour, last_hour")
+    dirt = tuple(set(cursor.fetchall()))
+    cover = _known(cursor, dirt, zone)
+    days = _stale_days(cursor, cover, now, zone)
+    _delete(cursor, "day", days)
+    done = 0
+    for chunk in _chunks(days):
+        tell(done, len(days))
+        edges = [day_begin(day, zone) for day in (*chunk, chunk[-1] + _DAY)]
+        _refill(cursor, "day", chunk, edges)
+        done += len(chunk)
+    tell(done, len(days))
+    begin = day_begin(local_day(now, zone), zone)
+    _delete_hours_before(cursor, begin)
+    hours = hours_to_sum(cover, now, zone)
+    _delete(cursor, "hour", hours)
+    for run in _hour_runs(hours):
+        _refill(cursor, "hour", run, [*run, run[-1] + HOUR])
+    _write_state(cursor, zone, now)
+    return len(days)
+
+
+def _known(
+    cursor: Any, dirt: tuple[tuple[datetime, datetime | None], ...], zone: ZoneInfo
+) -> Coverage:
+    cursor.execute("SELECT zone, until, hours_from, hours_until FROM usage_rollupstate")
     state = cursor.fetchone()
-    cover = Coverage(state[0], state[1], dirt) if state else Coverage()
-    if cover.zone != zone.key:
-        cursor.execute("DELETE FROM usage_usageday")
-        cover = Coverage()
-    cursor.execute("SELECT min(scheduled_at) FROM usage_podlifetime")
+    if state is None or state[0] != zone.key:
+        for table in (*TABLES["day"], *TABLES["hour"]):
+            cursor.execute(f"DELETE FROM {table}")  # noqa: S608  # our own name
+        return Coverage(dirt=dirt)
+    hours = None if state[2] is None else (state[2], state[3])
+    return Coverage(state[0], state[1], dirt, hours)
+
+
+def _stale_days(cursor: Any, cover: Coverage, now: datetime, zone: ZoneInfo) -> list[date]:
+    cursor.execute(
+        "SELECT least((SELECT min(scheduled_at) FROM usage_podlifetime),"
+        " (SELECT min(reserved_at) FROM partitions_partitionlifetime))"
+    )
     earliest = cursor.fetchone()[0]
-    if earliest is None and not dirt:
+    if earliest is None and not cover.dirt:
         return []
-    first = local_day(earliest or now, zone)
-    return days_to_sum(cover, first, now, zone)
+    return days_to_sum(cover, local_day(earliest or now, zone), now, zone)
+
+
+def _delete(cursor: Any, grain: str, times: Sequence[date]) -> None:
+    for table in TABLES[grain] if times else ():
+        cursor.execute(f"DELETE FROM {table} WHERE {grain} = ANY(%s)", [list(times)])  # noqa: S608
+
+
+def _delete_hours_before(cursor: Any, begin: datetime) -> None:
+    for table in TABLES["hour"]:
+        cursor.execute(f"DELETE FROM {table} WHERE hour < %s", [begin])  # noqa: S608
+
+
+def _refill(cursor: Any, grain: str, times: Sequence[date], edges: Sequence[datetime]) -> None:
+    stretch = Stretch(tuple(edges), tuple(range(len(times))), (True,) * len(times))
+    parameters = {"times": list(times), **stretch_parameters("s", stretch)}
+    for statement in REFILL[grain]:
+        cursor.execute(statement, parameters)
 
 
 def _chunks(days: Sequence[date]) -> Iterable[list[date]]:
@@ -82,19 +147,31 @@ def _chunks(days: Sequence[date]) -> Iterable[list[date]]:
             yield run[start : start + _RUN_DAYS]
 
 
-def _refill_parameters(days: Sequence[date], zone: ZoneInfo) -> dict[str, Any]:
-    bounds = [day_begin(day, zone) for day in (*days, days[-1] + _DAY)]
-    stretch = Stretch(tuple(bounds), tuple(range(len(days))), (True,) * len(days))
-    return {"days": list(days), **stretch_parameters("s", stretch)}
+def _hour_runs(hours: Sequence[datetime]) -> list[list[datetime]]:
+    found: list[list[datetime]] = []
+    for hour in hours:
+        if found and found[-1][-1] + HOUR == hour:
+            found[-1].append(hour)
+        else:
+            found.append([hour])
+    return found
 
 
-def _write_state(cursor: Any, zone: ZoneInfo, until: date) -> None:
+def _write_state(cursor: Any, zone: ZoneInfo, now: datetime) -> None:
+    begin = day_begin(local_day(now, zone), zone)
+    until = now.replace(minute=0, second=0, microsecond=0)
     cursor.execute("DELETE FROM usage_rollupstate")
-    cursor.execute("INSERT INTO usage_rollupstate (zone, until) VALUES (%s, %s)", [zone.key, until])
+    cursor.execute(
+        "INSERT INTO usage_rollupstate (zone, until, hours_from, hours_until)"
+        " VALUES (%s, %s, %s, %s)",
+        [zone.key, local_day(now, zone), begin, max(begin, until)],
+    )
 
 
 def _coverage(rows: Sequence[tuple[Any, ...]]) -> Coverage:
     if not rows:
         return Coverage()
-    dirt = tuple((first, last) for _, _, first, last in rows if first is not None)
-    return Coverage(rows[0][0], rows[0][1], dirt)
+    zone, until, hours_from, hours_until = rows[0][:4]
+    dirt = tuple((first, last) for *_, first, last in rows if first is not None)
+    hours = None if hours_from is None else (hours_from, hours_until)
+    return Coverage(zone, until, dirt, hours)

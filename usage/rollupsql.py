@@ -1,4 +1,4 @@
-"""domain: the triggers that remember which days of a rollup went stale.
+"""domain: the triggers of migration 0003, which noted days; usage/dirtsql.py has those of now.
 
 Statement triggers with transition tables: one row of dirt for each different pair of days in a
 batch, whatever its size. A change of the end touches the days between old and new end; a change

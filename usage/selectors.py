@@ -11,7 +11,7 @@ from ipuhub.models import RecordFault, WatchGap
 from ipuhub.months import Month
 from usage.measures import POD_SUMS, Measures
 from usage.models import PodLifetime
-from usage.parts import Coverage, Stretch, split
+from usage.parts import Coverage, split
 from usage.rollups import read_coverage
 from usage.sumsql import Shape, joined, key_sql, page_sql, rows_sql
 from usage.usagesql import fold, partition_sums, pod_sums
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ipuhub.web.access import Scope
     from usage.dimensions import Dimension
+    from usage.parts import Parts
 
 _CHUNK_ROWS = 2000
 
@@ -139,9 +140,9 @@ def chart(
     if not passed:
         return begins, {}
     if amount == "partition_ipu_seconds":
-        statement, parameters = _partition_sql(question, passed)
+        statement, parameters = _partition_sql(question, _parts(question, passed))
     else:
-        statement, parameters = _pod_sql(question, passed, (amount,))
+        statement, parameters = _pod_sql(question, _parts(question, passed), (amount,))
     rows = _run(fold(statement, amount), parameters | {"top": top})
     return begins, {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
 
@@ -167,8 +168,9 @@ def _sums_sql(question: Question, begins: Sequence[datetime]) -> tuple[str, dict
     passed = [instant for instant in begins if instant < until]
     if not passed:
         return None
-    pods, parameters = _pod_sql(question, passed)
-    partitions, more = _partition_sql(question, passed)
+    parts = _parts(question, passed)
+    pods, parameters = _pod_sql(question, parts)
+    partitions, more = _partition_sql(question, parts)
     return joined(pods, partitions), parameters | more
 
 
@@ -185,23 +187,24 @@ def _row(row: Sequence[Any]) -> SumRow:
 
 
 def _pod_sql(
-    question: Question, begins: Sequence[datetime], names: Sequence[str] = POD_SUMS
+    question: Question, parts: Parts, names: Sequence[str] = POD_SUMS
 ) -> tuple[str, dict[str, Any]]:
-    cover = read_coverage() if question.rolled else Coverage()
-    parts = split(begins, question.window.until, question.zone, cover)
     key = key_sql([each.pods for each in question.by])
     where, parameters = _conditions(question, "pods")
     statement, own = pod_sums(key, where, parts, names)
     return statement, parameters | own
 
 
-def _partition_sql(question: Question, begins: Sequence[datetime]) -> tuple[str, dict[str, Any]]:
-    count = len(begins)
-    stretch = Stretch((*begins, question.window.until), tuple(range(count)), (True,) * count)
+def _partition_sql(question: Question, parts: Parts) -> tuple[str, dict[str, Any]]:
     key = key_sql([each.partitions for each in question.by])
     where, parameters = _conditions(question, "partitions")
-    statement, own = partition_sums(key, where, stretch)
+    statement, own = partition_sums(key, where, parts)
     return statement, parameters | own
+
+
+def _parts(question: Question, begins: Sequence[datetime]) -> Parts:
+    cover = read_coverage() if question.rolled else Coverage()
+    return split(begins, question.window.until, question.zone, cover)
 
 
 def _conditions(question: Question, source: str) -> tuple[str, dict[str, Any]]:

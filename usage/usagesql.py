@@ -84,14 +84,7 @@ def pod_sums(
     key: str, where: str, parts: Parts, names: Sequence[str] = POD_SUMS
 ) -> tuple[str, dict[str, Any]]:
     """Return the SELECT of bucket, key, pods and the sums called for, and its parameters."""
-    selects, parameters = [], {}
-    if parts.days:
-        selects.append(_rolled(key, where, names))
-        parameters = {
-            "days": [each.day for each in parts.days],
-            "day_buckets": [each.bucket for each in parts.days],
-            "day_opens": [each.opens for each in parts.days],
-        }
+    selects, parameters = _rolled_sums("usage_usage", key, where, parts, ("pods", *names))
     for number, stretch in enumerate(parts.stretches):
         name = f"s{number}"
         columns = (
@@ -108,27 +101,50 @@ def pod_sums(
     return _together(selects, ("pods", *names)), parameters
 
 
-def partition_sums(key: str, where: str, stretch: Stretch) -> tuple[str, dict[str, Any]]:
+def partition_sums(key: str, where: str, parts: Parts) -> tuple[str, dict[str, Any]]:
     """Return the SELECT of bucket, key, partitions and their IPU-seconds, and its parameters."""
-    many = len(stretch.buckets) > 1
-    source = pieces(PARTITION_PIECES, f"{key} AS key, size", where, "h", many=many)
-    statement = (
-        "SELECT bucket, key, count(*) FILTER (WHERE counts) AS partitions,"  # noqa: S608
-        " sum(size * secs) AS partition_ipu_seconds"
-        f" FROM ({source}) AS pieces GROUP BY 1, 2"
-    )
-    return statement, stretch_parameters("h", stretch)
+    names = ("partitions", "partition_ipu_seconds")
+    selects, parameters = _rolled_sums("usage_partition", key, where, parts, names)
+    for number, stretch in enumerate(parts.stretches):
+        name = f"h{number}"
+        many = len(stretch.buckets) > 1
+        source = pieces(PARTITION_PIECES, f"{key} AS key, size", where, name, many=many)
+        selects.append(
+            "SELECT bucket, key, count(*) FILTER (WHERE counts) AS partitions,"  # noqa: S608
+            " sum(size * secs) AS partition_ipu_seconds"
+            f" FROM ({source}) AS pieces GROUP BY 1, 2"
+        )
+        parameters |= stretch_parameters(name, stretch)
+    return _together(selects, names), parameters
 
 
-def _rolled(key: str, where: str, names: Sequence[str]) -> str:
-    sums = ", ".join(f"sum({name}) AS {name}" for name in names)
-    return (
-        f"SELECT d.bucket, {key} AS key,"  # noqa: S608
-        f" sum(CASE WHEN d.opens THEN pods ELSE begun END)::bigint AS pods, {sums}"
-        " FROM unnest(%(days)s::date[], %(day_buckets)s::int[], %(day_opens)s::bool[])"
-        " AS d (day, bucket, opens) JOIN usage_usageday USING (day)"
-        f" WHERE {where} GROUP BY 1, 2"
-    )
+def _rolled_sums(
+    tables: str, key: str, where: str, parts: Parts, names: Sequence[str]
+) -> tuple[list[str], dict[str, Any]]:
+    """Return SELECTs from the day and the hour sums, and their parameters.
+
+    The first of `names` counts lifetimes, the others are sums.
+    """
+    count, *sums = names
+    listed = "".join(f", sum({name}) AS {name}" for name in sums)
+    selects: list[str] = []
+    parameters: dict[str, Any] = {}
+    for grain, kind, rolled in (("day", "date", parts.days), ("hour", "timestamptz", parts.hours)):
+        if not rolled:
+            continue
+        selects.append(
+            f"SELECT d.bucket, {key} AS key,"  # noqa: S608
+            f" sum(CASE WHEN d.opens THEN {count} ELSE begun END)::bigint AS {count}{listed}"
+            f" FROM unnest(%({grain}s)s::{kind}[], %({grain}_buckets)s::int[],"
+            f" %({grain}_opens)s::bool[]) AS d ({grain}, bucket, opens)"
+            f" JOIN {tables}{grain} USING ({grain}) WHERE {where} GROUP BY 1, 2"
+        )
+        parameters |= {
+            f"{grain}s": [each.day or each.begin for each in rolled],
+            f"{grain}_buckets": [each.bucket for each in rolled],
+            f"{grain}_opens": [each.opens for each in rolled],
+        }
+    return selects, parameters
 
 
 def _together(selects: Sequence[str], names: Sequence[str]) -> str:
@@ -156,19 +172,40 @@ def fold(sums: str, amount: str) -> str:
     )
 
 
-REFILL: Final = (
-    'INSERT INTO usage_usageday (day, namespace, "group", "user", component, instance_type,'  # noqa: S608
-    f" pods, begun, {', '.join(POD_SUMS)})"
-    ' SELECT (%(days)s::date[])[bucket + 1], namespace, "group", "user", component,'
-    f" instance_type, count(*), count(*) FILTER (WHERE begun), {', '.join(_PIECE_SUMS.values())}"
-    " FROM ("
-    + pieces(
-        POD_PIECES,
-        'namespace, "group", "user", component, instance_type, estimated, user_verified, '
-        "cpu_millicores, memory_bytes, gpus, micro_ipus",
-        "true",
-        "s",
+def _refill_pods(grain: str, kind: str) -> str:
+    return (
+        f"INSERT INTO usage_usage{grain} ({grain}, namespace,"  # noqa: S608
+        f' "group", "user", component, instance_type, pods, begun, {", ".join(POD_SUMS)})'
+        f' SELECT (%(times)s::{kind}[])[bucket + 1], namespace, "group", "user", component,'
+        " instance_type, count(*), count(*) FILTER (WHERE begun),"
+        f" {', '.join(_PIECE_SUMS.values())} FROM ("
+        + pieces(
+            POD_PIECES,
+            'namespace, "group", "user", component, instance_type, estimated, user_verified, '
+            "cpu_millicores, memory_bytes, gpus, micro_ipus",
+            "true",
+            "s",
+        )
+        + ") AS pieces GROUP BY 1, 2, 3, 4, 5, 6"
     )
-    + ") AS pieces GROUP BY 1, 2, 3, 4, 5, 6"
-)
-"""Sums one unbroken run of days anew: a stretch `s` with one bucket a day, and those `days`."""
+
+
+def _refill_partitions(grain: str, kind: str) -> str:
+    columns = 'namespace, "group", "user", size'
+    return (
+        f"INSERT INTO usage_partition{grain} ({grain}, {columns}, partitions, begun,"  # noqa: S608
+        f" partition_ipu_seconds) SELECT (%(times)s::{kind}[])[bucket + 1], {columns}, count(*),"
+        " count(*) FILTER (WHERE begun), sum(size::numeric * secs)"
+        f" FROM ({pieces(PARTITION_PIECES, columns, 'true', 's')}) AS pieces GROUP BY 1, 2, 3, 4, 5"
+    )
+
+
+REFILL: Final = {
+    "day": (_refill_pods("day", "date"), _refill_partitions("day", "date")),
+    "hour": (_refill_pods("hour", "timestamptz"), _refill_partitions("hour", "timestamptz")),
+}
+"""Sums an unbroken run of days or hours anew: a stretch `s`, a bucket for each of `times`."""
+TABLES: Final = {
+    grain: (f"usage_usage{grain}", f"usage_partition{grain}") for grain in ("day", "hour")
+}
+"""The tables that these fill."""

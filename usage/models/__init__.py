@@ -5,11 +5,20 @@ from __future__ import annotations
 from usage.models.lifetimes import PodLifetime
 from usage.models.monitor import MonitorRound
 from usage.models.reports import MonthReport, ReportChunk, ReportRow, ReportRun, ReportState
-from usage.models.rollups import RollupDirt, RollupState, UsageDay
+from usage.models.rollups import (
+    PartitionDay,
+    PartitionHour,
+    RollupDirt,
+    RollupState,
+    UsageDay,
+    UsageHour,
+)
 
 __all__ = [
     "MonitorRound",
     "MonthReport",
+    "PartitionDay",
+    "PartitionHour",
     "PodLifetime",
     "ReportChunk",
     "ReportRow",
@@ -18,4 +27,5 @@ __all__ = [
     "RollupDirt",
     "RollupState",
     "UsageDay",
+    "UsageHour",
 ]

@@ -1,4 +1,4 @@
-"""glue: pod lifetimes summed by day, so that a page need not add up a month of pods."""
+"""glue: lifetimes summed by day and by hour, so that a page need not add up a month of them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from typing import ClassVar
 
 from django.db import models
 
+_POD_KEY = ("namespace", "group", "user", "component", "instance_type")
+_PARTITION_KEY = ("namespace", "group", "user", "size")
 
-class UsageDay(models.Model):
-    """What the pods of one namespace, group, user, component and instance type held on one day.
 
-    A day of the zone in `RollupState`. Exact whole numbers: amount x seconds, cut as in
-    usage/intervals.py. `pods` were there on that day, `begun` of them began on it;
-    `estimated_seconds` are those of pods with an estimated end, `unverified_seconds` those of
-    pods whose user nobody verified.
+class PodSums(models.Model):
+    """What the pods of one namespace, group, user, component and instance type held in a time.
+
+    Exact whole numbers: amount x seconds, cut as in usage/intervals.py. `pods` were there in that
+    time, `begun` of them began in it; `estimated_seconds` are those of pods with an estimated end,
+    `unverified_seconds` those of pods whose user nobody verified.
     """
 
-    day = models.DateField()
     namespace = models.TextField()
     group = models.TextField()
     user = models.TextField()
@@ -33,36 +34,105 @@ class UsageDay(models.Model):
     micro_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
 
     class Meta:
+        abstract = True
+
+
+class UsageDay(PodSums):
+    """One day of the zone in `RollupState`."""
+
+    day = models.DateField()
+
+    class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(
-                fields=["day", "namespace", "group", "user", "component", "instance_type"],
-                name="usage_day_once",
-            )
+            models.UniqueConstraint(fields=["day", *_POD_KEY], name="usage_day_once")
         ]
 
     def __str__(self) -> str:
         return f"{self.day} {self.namespace}/{self.group}/{self.user}"
 
 
+class UsageHour(PodSums):
+    """One hour of UTC that no day sum has yet: today's, so far."""
+
+    hour = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["hour", *_POD_KEY], name="usage_hour_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.hour} {self.namespace}/{self.group}/{self.user}"
+
+
+class PartitionSums(models.Model):
+    """What partitions of one size held in a time, for one namespace, group and user.
+
+    `partitions` were held in it, `begun` of them were reserved in it.
+    """
+
+    namespace = models.TextField()
+    group = models.TextField()
+    user = models.TextField()
+    size = models.IntegerField()
+    partitions = models.BigIntegerField()
+    begun = models.BigIntegerField()
+    partition_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+
+    class Meta:
+        abstract = True
+
+
+class PartitionDay(PartitionSums):
+    """One day of the zone in `RollupState`."""
+
+    day = models.DateField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["day", *_PARTITION_KEY], name="partition_day_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.day} {self.namespace}/{self.group}/{self.user}"
+
+
+class PartitionHour(PartitionSums):
+    """One hour of UTC that no day sum has yet."""
+
+    hour = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["hour", *_PARTITION_KEY], name="partition_hour_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.hour} {self.namespace}/{self.group}/{self.user}"
+
+
 class RollupState(models.Model):
-    """Which days are summed: all before `until`, in the days of `zone`. At most one row."""
+    """What is summed: all days before `until`, in the days of `zone`, and after them the hours
+    from `hours_from` to `hours_until`. At most one row."""
 
     zone = models.TextField()
     until = models.DateField()
+    hours_from = models.DateTimeField(null=True)
+    hours_until = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return f"{self.zone} until {self.until}"
 
 
 class RollupDirt(models.Model):
-    """UTC days whose pods changed after they were summed; `last_day` empty: up to now.
+    """Hours whose lifetimes changed after they were summed; `last_hour` empty: up to now.
 
     Written by triggers on the lifetimes, in the transaction of the change, whoever makes it. Rows
     are only added, so a recorder never waits for a refresh.
     """
 
-    first_day = models.DateField()
-    last_day = models.DateField(null=True)
+    first_hour = models.DateTimeField()
+    last_hour = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
-        return f"{self.first_day} to {self.last_day or 'now'}"
+        return f"{self.first_hour} to {self.last_hour or 'now'}"

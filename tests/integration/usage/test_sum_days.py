@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from io import StringIO
 
+import psycopg
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
+from django.db import connection
 
 from ipuhub.celery import app
+from ipuhub.recording.store import connection_arguments
 from tests.builders.lifetimes import pod
 from usage.models import UsageDay
 from usage.tasks import sum_days
@@ -31,3 +34,21 @@ def test_the_command_says_how_many_days_it_summed() -> None:
     again = StringIO()
     call_command("sum_usage_days", stdout=again)
     assert again.getvalue() == "0 days summed\n"
+
+
+def test_a_rebuild_sums_everything_anew() -> None:
+    pod("2026-01-05T12:00", "2026-01-06T12:00")
+    call_command("sum_usage_days", stdout=StringIO())
+    UsageDay.objects.update(seconds=1)  # as if somebody had meddled
+    said = StringIO()
+    call_command("sum_usage_days", "--rebuild", stdout=said, stderr=StringIO())
+    assert said.getvalue().endswith("days summed\n")
+    assert [day.seconds for day in UsageDay.objects.order_by("day")] == [12 * 3600] * 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_rebuild_beside_another_says_so(database_url: str) -> None:
+    with psycopg.connect(**connection_arguments(connection.settings_dict)) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [0x75736167])
+        with pytest.raises(CommandError, match="try again"):
+            call_command("sum_usage_days", "--rebuild", stdout=StringIO(), stderr=StringIO())

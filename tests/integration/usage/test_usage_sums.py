@@ -223,6 +223,7 @@ lifetimes = st.lists(
 @given(
     rows=lifetimes,
     later=lifetimes,
+    again=st.none() | times,
     begin=times,
     length=st.integers(1, 10 * 86_400),
     step=st.sampled_from(["hour", "day", "week", "month"]),
@@ -231,17 +232,21 @@ lifetimes = st.lists(
     now=times,
 )
 def test_sums_equal_a_plain_loop_whatever_is_summed_by_day(
-    rows, later, begin, length, step, zone, by, now
+    rows, later, again, begin, length, step, zone, by, now
 ) -> None:
     for model in (PodLifetime, PartitionLifetime):
         model.objects.all().delete()
     _store(rows)
     refresh(now, zone)
     _store(later)  # changes after the refresh: their days are spoilt until the next one
+    if again is not None:
+        refresh(again, zone)  # perhaps with a clock that was put back
     for changed in PodLifetime.objects.filter(finished_at=None)[:2]:
         changed.finished_at = changed.scheduled_at + timedelta(hours=30)
         changed.save()
     PodLifetime.objects.filter(group="b").update(gpus=3)
+    PartitionLifetime.objects.filter(group="a").update(size=2)
+    PartitionLifetime.objects.filter(released_at=None, group="").delete()
     question = Question(
         ALL, Window.of(begin, begin + timedelta(seconds=length), now), zone, dimensions(by)
     )

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.parts import Coverage, days_to_sum, runs, split
+from usage.parts import Coverage, days_to_sum, hours_to_sum, runs, split
 from usage.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
@@ -39,19 +39,21 @@ def test_whole_days_are_taken_from_their_sums_and_the_edges_are_not() -> None:
 
 
 def test_a_day_with_a_change_is_added_up_from_its_pods() -> None:
-    cover = Coverage("UTC", date(2026, 11, 21), ((date(2026, 11, 2), date(2026, 11, 3)),))
+    cover = Coverage("UTC", date(2026, 11, 21), ((at("2026-11-02"), at("2026-11-03T23:00")),))
     parts = split([at("2026-11-01")], at("2026-11-05"), UTC_ZONE, cover)
     assert summed_days(parts) == [date(2026, 11, 1), date(2026, 11, 4)]
 
 
 def test_a_change_without_an_end_spoils_all_later_days() -> None:
-    cover = Coverage("UTC", date(2026, 11, 21), ((date(2026, 11, 3), None),))
+    cover = Coverage("UTC", date(2026, 11, 21), ((at("2026-11-03"), None),))
     parts = split([at("2026-11-01")], at("2026-11-05"), UTC_ZONE, cover)
     assert summed_days(parts) == [date(2026, 11, 1), date(2026, 11, 2)]
 
 
 def test_a_utc_day_of_change_spoils_both_local_days_it_lies_in() -> None:
-    cover = Coverage("Asia/Kolkata", date(2026, 11, 21), ((date(2026, 11, 2), date(2026, 11, 2)),))
+    cover = Coverage(
+        "Asia/Kolkata", date(2026, 11, 21), ((at("2026-11-02"), at("2026-11-02T23:00")),)
+    )
     zone = ZoneInfo("Asia/Kolkata")
     good = [day for day in range(1, 5) if cover.has(date(2026, 11, day), zone)]
     assert good == [1, 4]
@@ -70,16 +72,41 @@ def test_hours_are_never_taken_from_days() -> None:
 
 
 def test_days_to_sum_are_those_before_today_that_are_new_or_changed() -> None:
-    cover = Coverage("UTC", date(2026, 11, 3), ((date(2026, 11, 1), date(2026, 11, 1)),))
+    cover = Coverage("UTC", date(2026, 11, 3), ((at("2026-11-01"), at("2026-11-01T05:00")),))
     days = days_to_sum(cover, date(2026, 11, 1), at("2026-11-05T01:00"), UTC_ZONE)
     assert days == [date(2026, 11, n) for n in (1, 3, 4)]
     assert runs(days) == [(days[0], days[0]), (days[1], days[2])]
 
 
-dirt_pairs = st.tuples(st.integers(-3, 45), st.none() | st.integers(0, 5)).map(
+def test_of_the_day_that_is_not_over_whole_clean_hours_are_taken() -> None:
+    today = (at("2026-11-21"), at("2026-11-21T10:00"))
+    dirt = ((at("2026-11-21T07:00"), at("2026-11-21T07:00")), (at("2026-11-21T09:00"), None))
+    cover = Coverage("UTC", date(2026, 11, 21), dirt, today)
+    parts = split(
+        [at("2026-11-20"), at("2026-11-21T00:30")], at("2026-11-21T10:20"), UTC_ZONE, cover
+    )
+    assert [each.begin.hour for each in parts.hours] == [1, 2, 3, 4, 5, 6, 8]
+    assert [(s.bounds[0], s.bounds[-1]) for s in parts.stretches] == [
+        (at("2026-11-21"), at("2026-11-21T01:00")),
+        (at("2026-11-21T07:00"), at("2026-11-21T08:00")),
+        (at("2026-11-21T09:00"), at("2026-11-21T10:20")),
+    ]
+
+
+def test_hours_to_sum_are_those_of_today_that_are_over_and_new_or_changed() -> None:
+    dirt = ((at("2026-11-21T01:00"), at("2026-11-21T01:00")),)
+    cover = Coverage("UTC", date(2026, 11, 21), dirt, (at("2026-11-21"), at("2026-11-21T03:00")))
+    hours = hours_to_sum(cover, at("2026-11-21T05:59"), UTC_ZONE)
+    assert [hour.hour for hour in hours] == [1, 3, 4]
+    begins_at_half = hours_to_sum(cover, at("2026-11-21T20:10"), ZoneInfo("Asia/Kolkata"))
+    assert begins_at_half == [at("2026-11-21T19:00")]
+
+
+START = at("2026-10-01")
+dirt_pairs = st.tuples(st.integers(-80, 1100), st.none() | st.integers(0, 120)).map(
     lambda pair: (
-        date(2026, 10, 1) + timedelta(days=pair[0]),
-        None if pair[1] is None else date(2026, 10, 1) + timedelta(days=pair[0] + pair[1]),
+        START + timedelta(hours=pair[0]),
+        None if pair[1] is None else START + timedelta(hours=pair[0] + pair[1]),
     )
 )
 
@@ -88,6 +115,7 @@ dirt_pairs = st.tuples(st.integers(-3, 45), st.none() | st.integers(0, 5)).map(
     zone=st.sampled_from(ZONES),
     same_zone=st.booleans(),
     dirt=st.lists(dirt_pairs, max_size=12),
+    hours=st.integers(0, 24),
     begin=st.integers(0, 20 * 86_400),
     length=st.integers(1, 30 * 86_400),
     step=st.sampled_from(["hour", "day", "week", "month"]),
@@ -95,12 +123,16 @@ dirt_pairs = st.tuples(st.integers(-3, 45), st.none() | st.integers(0, 5)).map(
 def test_the_parts_cover_each_second_once_and_in_its_own_step(
     zone: ZoneInfo,
     same_zone: bool,
-    dirt: list[tuple[date, date | None]],
+    dirt: list[tuple[datetime, datetime | None]],
+    hours: int,
     begin: int,
     length: int,
     step: str,
 ) -> None:
-    cover = Coverage(zone.key if same_zone else "Asia/Tokyo", date(2026, 10, 25), tuple(dirt))
+    today = date(2026, 10, 25)
+    start = day_begin(today, zone)
+    summed = (start, start + timedelta(hours=hours))
+    cover = Coverage(zone.key if same_zone else "Asia/Tokyo", today, tuple(dirt), summed)
     first = at("2026-10-01") + timedelta(seconds=begin)
     window = Window.of(first, first + timedelta(seconds=length), at("2027-01-01"))
     begins = step_begins(window, step, zone)
@@ -109,6 +141,7 @@ def test_the_parts_cover_each_second_once_and_in_its_own_step(
         (day_begin(d.day, zone), day_begin(d.day + timedelta(days=1), zone), d.bucket, d.opens)
         for d in parts.days
     ]
+    found += [(h.begin, h.end, h.bucket, h.opens) for h in parts.hours]
     for stretch in parts.stretches:
         ends = stretch.bounds[1:]
         found += list(zip(stretch.bounds, ends, stretch.buckets, stretch.opens, strict=False))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from usage.rollups import refresh
+from ipuhub.progress import ProgressBar
+from usage.rollups import RefreshBusy, rebuild, refresh
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
 
 
 class Command(BaseCommand):
@@ -16,6 +20,17 @@ class Command(BaseCommand):
         "Sum the days of usage that are over or have changed; pages are fast where it runs often."
     )
 
-    def handle(self, **_options: Any) -> None:
-        days = refresh(timezone.now(), settings.REPORT_ZONE)
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--rebuild", action="store_true", help="sum all days anew")
+
+    def handle(self, **options: Any) -> None:
+        now, zone = timezone.now(), settings.REPORT_ZONE
+        if options["rebuild"]:
+            with ProgressBar(self.stderr, "days") as bar:
+                try:
+                    days = rebuild(now, zone, bar.show)
+                except RefreshBusy as error:
+                    raise CommandError(str(error)) from None
+        else:
+            days = refresh(now, zone)
         self.stdout.write(f"{days} day{'' if days == 1 else 's'} summed")
