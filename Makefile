@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo demo-load demo-history screenshots demo-clean test unit integration conformance e2e chaos bench lint type fmt reference proto constraints
+.PHONY: demo demo-load demo-history screenshots demo-clean test unit integration conformance e2e chaos chaos-sample bench lint type fmt reference proto constraints
 
 demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
 	@exec $(BIN)/python manage.py demo $(ARGS)
@@ -26,6 +26,9 @@ unit integration conformance e2e: $(STAMP)
 
 chaos: $(STAMP)           ## the long form of the proof under faults; see docs/developer/chaos.md
 	CHAOS_LONG=1 $(BIN)/pytest tests/chaos $(ARGS)
+
+chaos-sample: $(STAMP)    ## some of it on an API server: the embedded one, or IPUHUB_TEST_KUBECONFIG
+	$(BIN)/pytest tests/chaos/test_on_servers.py $(ARGS)
 
 screenshots: $(STAMP)     ## every page, wide and narrow, light and dark, into build/screenshots
 	$(BIN)/python -m tests.e2e.screenshots

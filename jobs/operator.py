@@ -27,6 +27,8 @@ from jobs.resources import IPUJOBS, RESOURCE_OF
 from jobs.sessionlimits import UNLIMITED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipuhub.kube.client import KubeClient
     from jobs.execute import Recorder
     from jobs.measures import Measures
@@ -53,19 +55,21 @@ class HealthSink(Protocol):
         ...
 
 
+def utc_now() -> datetime:
+    """The time of day."""
+    return datetime.now(UTC)
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorOptions:
-    """How the operator works."""
+    """How the operator works. `now` gives the time of day, `monotonic` seconds that only grow."""
 
     concurrency: int = 16
     poll_seconds: float = 2.0
     pods: PodOptions = field(default_factory=PodOptions)
     limits: SessionLimits = UNLIMITED
-
-
-def utc_now() -> datetime:
-    """The time of day."""
-    return datetime.now(UTC)
+    now: Callable[[], datetime] = utc_now
+    monotonic: Callable[[], float] = time.monotonic
 
 
 class Operator:
@@ -86,7 +90,7 @@ class Operator:
     ) -> None:
         self._options = options
         self._health = health
-        self.now = utc_now
+        self.now = options.now
         self.informers = _informers(client)
         self.caches = _caches(self.informers)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
@@ -96,12 +100,12 @@ class Operator:
             recorder=recorder,
             caches=self.caches,
             facts=self.facts,
-            expectations=Expectations(time.monotonic),
+            expectations=Expectations(options.monotonic),
             now=self.now,
             measures=measures,
         )
         self.controller = Controller(
-            queue=WorkQueue(max_seconds=LONGEST_BACKOFF_SECONDS),
+            queue=WorkQueue(clock=options.monotonic, max_seconds=LONGEST_BACKOFF_SECONDS),
             observer=Observer(self.caches, self.facts, options.pods, options.limits),
             executor=Executor(effects),
             effects=effects,
@@ -134,7 +138,7 @@ class Operator:
         """
         while True:
             before = self.facts.problem
-            changed = await self.facts.poll(utc_now())
+            changed = await self.facts.poll(self.now())
             if bool(before) != bool(self.facts.problem):
                 self.controller.enqueue_all()  # all who wait for the proxy, or may have to
             for uid in changed:

@@ -324,9 +324,6 @@ async def deleted_and_made_again(world: ChaosWorld) -> None:
     await world.settle()
 
 
-NAMES = {one.name: one for one in STORIES}
-
-
 def check_end(world: ChaosWorld, story: Story) -> None:
     """The end that the story must come to, and nothing left over."""
     assert world.state() == story.want_state

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.stories import STORIES
+from tests.chaos.losses import STORIES
 from tests.chaos.test_every_write import LONG, told
 from tests.fakes.chaosworld import Faults
 from tests.fakes.logcache import Feed

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.stories import STORIES, check_end, check_rest
+from tests.chaos.losses import STORIES
+from tests.chaos.stories import check_end, check_rest
 from tests.chaos.test_every_write import LONG
 from tests.fakes.chaosworld import ChaosWorld, Faults
 from tests.fakes.wire import Mischief

@@ -135,10 +135,15 @@ class Replica:
 class ChaosWorld:
     """Everything a story happens in. One step is two seconds."""
 
-    def __init__(self, faults: Faults | None = None, *, ipus: int = 32) -> None:
+    QUIET_STEPS = 1  # in a row without a change: it has settled
+
+    def __init__(
+        self, faults: Faults | None = None, *, ipus: int = 32, kube: FakeKube | None = None
+    ) -> None:
         self.faults = faults or Faults()
-        self.now: datetime = NOON + timedelta(seconds=1)
-        self.kube = FakeKube()
+        self.kube = kube or FakeKube()
+        self.began = NOON if kube is None else kube.now()
+        self.now: datetime = self.began + timedelta(seconds=1)
         self.kube.now = lambda: self.now
         self.partitions = WatchfulPartitions(self.kube, ipus=ipus)
         self.events = Events()
@@ -147,8 +152,16 @@ class ChaosWorld:
         self.writes = 0
         self.steps = 0
         self._starts_at: datetime | None = None
-        self.replicas = [Replica(self, self.faults.feed)]
-        self._rival: Replica | None = None
+        self.replicas: list[Any] = [self.make_replica(self.faults.feed)]
+        self._rival: Any = None
+
+    def make_replica(self, feed: Feed) -> Any:
+        """One more operator."""
+        return Replica(self, feed)
+
+    def retire(self, replica: Any) -> None:
+        """An operator is gone."""
+        self.replicas.remove(replica)
 
     def clock(self) -> float:
         return self.now.timestamp()
@@ -164,38 +177,44 @@ class ChaosWorld:
         self.steps += 1
         if self._starts_at is not None and self.now >= self._starts_at:
             self._starts_at = None
-            self.replicas.append(Replica(self, self.faults.feed_after or Feed()))
+            self.replicas.append(self.make_replica(self.faults.feed_after or Feed()))
         self._see_to_rival()
         await asyncio.gather(*map(self._work, list(self.replicas)))
         self.partitions.tick()
         self.kube.tick(**pods)
+        self.check()
+
+    def check(self) -> None:
+        """Nothing forbidden has happened so far."""
         self.invariants.check()
 
     def _see_to_rival(self) -> None:
-        plan, age = self.faults.rival, (self.now - NOON).total_seconds()
+        plan, age = self.faults.rival, (self.now - self.began).total_seconds()
         if plan is None or age < plan.since:
             return
         if self._rival is None:
-            self._rival = Replica(self, plan.feed)
+            self._rival = self.make_replica(plan.feed)
             self.replicas.insert(0, self._rival)
         elif age >= plan.since + plan.seconds and self._rival in self.replicas:
-            self.replicas.remove(self._rival)
+            self.retire(self._rival)
             self.faults.rival = None
 
-    async def _work(self, replica: Replica) -> None:
+    async def _work(self, replica: Any) -> None:
         try:
             await replica.work()
         except Killed:
-            self.replicas.remove(replica)
+            self.retire(replica)
             self._starts_at = self.now + timedelta(seconds=self.faults.downtime)
 
     async def settle(self, **pods: Any) -> None:
         """Steps until nothing is under way any more."""
+        quiet = 0
         for _ in range(MOST_STEPS):
             before = len(self.kube.changes), len(self.partitions.history)
             await self.step(**pods)
             after = len(self.kube.changes), len(self.partitions.history)
-            if before == after and self.is_idle:
+            quiet = quiet + 1 if before == after and self.is_idle else 0
+            if quiet == self.QUIET_STEPS:
                 return
         raise AssertionError(f"not settled: {self.state()}")
 

@@ -47,7 +47,7 @@ class WatchfulPartitions(FakePartitions):
         return await super().release(uid, instance)
 
     def _check_unused(self, uid: str, instance: int) -> None:
-        for pod in self._kube.pods():
+        for pod in self._kube.present_pods():
             labels = pod["metadata"]["labels"]
             mine = (labels[LABEL_JOB_UID], labels["graphcore.ai/instance"]) == (uid, str(instance))
             assert not mine or pod["status"]["phase"] in {"Succeeded", "Failed"}, (

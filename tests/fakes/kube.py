@@ -15,6 +15,7 @@ from jobs.launcher.gate import awaited, closed_because
 from jobs.manifests import format_time
 from jobs.names import LABEL_ATTEMPT, LABEL_ROLE, worker_name
 from jobs.resources import IPUJOBS, RESOURCE_OF
+from tests.fakes.refusing import Refusing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     Exit = int | Callable[[int], int | None] | None
 
 Manifest = dict[str, Any]
-
-
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
@@ -90,7 +89,10 @@ class FakeKube:
         self.is_fast = False
         self.is_full = False
         self.changes: list[Change] = []
-        self.taken: set[str] = set()  # UIDs of pods that users have deleted
+        self.taken: set[str] = set()  # UIDs of pods that others than the operator have ended
+        self.lost: set[str] = set()  # UIDs of pods whose node hears nothing any more
+        self.refusing = Refusing()
+        self.namespace = "default"  # where the stories' jobs are
         self.now: Callable[[], datetime] = lambda: NOON
         self._uids = 0
 
@@ -122,6 +124,7 @@ class FakeKube:
 
     async def create(self, resource: Any, body: Manifest) -> Manifest:
         self._count("create", resource.plural)
+        self.refusing.judge_create(resource.plural, body["metadata"]["name"], len(self.pods()))
         return self.put(resource.plural, body)
 
     async def patch(
@@ -134,6 +137,7 @@ class FakeKube:
         subresource: str | None = None,
     ) -> Manifest:
         self._count("patch", resource.plural)
+        self.refusing.judge_patch(resource.plural, subresource)
         found = self._find(resource.plural, namespace or "", name)
         meta = body.get("metadata", {})
         for field in ("resourceVersion", "uid"):
@@ -179,13 +183,17 @@ class FakeKube:
         return str(self.put("ipujobs", job)["metadata"]["uid"])
 
     def job(self, name: str) -> Manifest | None:
-        return self.objects.get(("ipujobs", "default", name))
+        return self.objects.get(("ipujobs", self.namespace, name))
 
     def delete_job(self, name: str) -> None:
-        self.mark_deleted("ipujobs", self._find("ipujobs", "default", name))
+        self.mark_deleted("ipujobs", self._find("ipujobs", self.namespace, name))
 
     def pods(self) -> list[Manifest]:
         return [m for (plural, _, _), m in self.objects.items() if plural == "pods"]
+
+    def present_pods(self) -> list[Manifest]:
+        """The pods that exist at this moment."""
+        return self.pods()
 
     def mark_deleted(self, plural: str, found: Manifest) -> None:
         if not found["metadata"].get("deletionTimestamp"):
@@ -195,20 +203,55 @@ class FakeKube:
 
     def edit_job(self, name: str, **fields: Any) -> None:
         """Change the spec as `kubectl edit` does."""
-        found = self._find("ipujobs", "default", name)
+        found = self._find("ipujobs", self.namespace, name)
         found["spec"].update(fields)
         found["metadata"]["generation"] = found["metadata"].get("generation", 1) + 1
         self._bump("ipujobs", found)
 
     def delete_pod(self, name: str) -> None:
         """What a user's `kubectl delete pod` does."""
-        pod = self._find("pods", "default", name)
+        pod = self._find("pods", self.namespace, name)
         self.taken.add(pod["metadata"]["uid"])
         self.mark_deleted("pods", pod)
 
+    def lose_pod(self, name: str) -> None:
+        """Its node is lost: the node controller deletes the pod, and nobody ends it."""
+        self.lost.add(self._find("pods", self.namespace, name)["metadata"]["uid"])
+        self.delete_pod(name)
+
+    def force_delete_pod(self, name: str) -> None:
+        """What `kubectl delete pod --force` does, or the deletion of a lost node."""
+        self._remove("pods", self._find("pods", self.namespace, name))
+
+    def put_foreign(self, plural: str, name: str) -> None:
+        """Somebody else's object."""
+        self.put(plural, {"metadata": {"name": name, "namespace": self.namespace}})
+
+    def remove_foreign(self, plural: str, name: str) -> None:
+        """Its owner deletes it."""
+        self.mark_deleted(plural, self._find(plural, self.namespace, name))
+
+    def set_quota(self, most_pods: int | None) -> None:
+        """An administrator sets how many pods there may be, or lifts that."""
+        self.refusing.most_pods = most_pods
+
+    def set_webhook_away(self, *, away: bool) -> None:
+        """The webhooks die, or come back."""
+        self.refusing.is_webhook_away = away
+
+    def end_namespace(self) -> None:
+        """What `kubectl delete namespace` does: everything in it is deleted, in no order."""
+        self.refusing.is_ending = True
+        meta = {"name": self.namespace, "deletionTimestamp": format_time(self.now())}
+        self.put("namespaces", {"metadata": meta})
+        for (plural, where, _), manifest in list(self.objects.items()):
+            if where == self.namespace:
+                self.taken.add(manifest["metadata"]["uid"])
+                self.mark_deleted(plural, manifest)
+
     def evict_pod(self, name: str, reason: str = "Evicted") -> None:
         """What a node short of memory, or one that is gone, does to a pod."""
-        pod = self._find("pods", "default", name)
+        pod = self._find("pods", self.namespace, name)
         ran = _exited(pod, 137) if pod["status"]["phase"] == "Running" else {}
         pod["status"] = ran | {"phase": "Failed", "reason": reason}
         self._bump("pods", pod)
@@ -249,6 +292,8 @@ class FakeKube:
         attempt = pod["metadata"]["labels"][LABEL_ATTEMPT]
         if callable(code):
             code = code(int(attempt))
+        if pod["metadata"]["uid"] in self.lost:
+            return
         if pod["metadata"].get("deletionTimestamp"):
             self._remove("pods", pod)
             return
@@ -277,8 +322,6 @@ class FakeKube:
             "conditions": [{"type": "Ready", "status": "True"}],
             "containerStatuses": states,
         }
-
-    # --- inside --------------------------------------------------------------------------------
 
     def _count(self, verb: str, plural: str) -> None:
         self.calls[verb, plural] += 1

@@ -1,0 +1,129 @@
+"""Lives in which something is lost or in the way: nodes, room, namespaces, webhooks, names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.chaos.stories import STORIES, ends_from, new, running, story
+
+if TYPE_CHECKING:
+    from tests.fakes.chaosworld import ChaosWorld
+
+AGAIN = {"type": "OnFailure", "backOffLimit": 0}
+
+
+def reason(world: ChaosWorld) -> str:
+    """Why the job is in the state it is in."""
+    conditions = world.status().get("conditions") or ()
+    return next((c["reason"] for c in conditions if c["status"] == "True"), "")
+
+
+def said(world: ChaosWorld) -> str:
+    return str(world.status().get("lastMessage", ""))
+
+
+@story("Completed", 2)
+async def node_that_never_comes_back(world: ChaosWorld) -> None:
+    """The next attempt waits for the last pod of this one, however long, and says so."""
+    await running(world, new().with_spec(restartPolicy=AGAIN))
+    world.kube.lose_pod("sample-worker-1")
+    await world.until(lambda: reason(world) == "PodsStuck", launcher_exit=None)
+    assert [verb for verb, *_ in world.partitions.history] == ["create"]
+    world.kube.force_delete_pod("sample-worker-1")
+    await world.settle(launcher_exit=ends_from(1))
+
+
+@story("Failed", 1)
+async def node_that_never_comes_back_under_never(world: ChaosWorld) -> None:
+    """The job fails at once; its IPUs stay its own until nothing can use them any more."""
+    await running(world, new())
+    world.kube.lose_pod("sample-worker-1")
+    await world.until(lambda: world.state() == "Failed", launcher_exit=None)
+    await world.run(20, launcher_exit=None)
+    assert len(world.partitions.held()) == 1
+    world.kube.force_delete_pod("sample-worker-1")
+    await world.settle(launcher_exit=None)
+
+
+@story(None)
+async def deleted_while_a_node_is_lost(world: ChaosWorld) -> None:
+    await running(world, new())
+    world.kube.lose_pod("sample-worker-1")
+    world.kube.delete_job("sample")
+    waits = "waiting for pod sample-worker-1"
+    await world.until(lambda: waits in said(world), launcher_exit=None)
+    assert len(world.partitions.held()) == 1
+    world.kube.force_delete_pod("sample-worker-1")
+    await world.settle(launcher_exit=None)
+
+
+@story("Completed", 1)
+async def quota_that_leaves_no_room_for_a_while(world: ChaosWorld) -> None:
+    world.kube.set_quota(1)
+    world.kube.add_job(new().build())
+    await world.until(lambda: reason(world) == "QuotaExceeded")
+    assert world.state() == "Pending"
+    world.kube.set_quota(None)
+    await world.settle()
+
+
+@story(None)
+async def namespace_deleted_while_running(world: ChaosWorld) -> None:
+    await running(world, new())
+    world.kube.end_namespace()
+    await world.settle(launcher_exit=None)
+
+
+@story(None)
+async def namespace_deleted_while_restarting(world: ChaosWorld) -> None:
+    world.kube.add_job(new().with_spec(restartPolicy={"type": "OnFailure"}).build())
+    await world.until(lambda: world.state() == "Restarting", launcher_exit=7)
+    world.kube.end_namespace()
+    await world.settle(launcher_exit=7)
+
+
+@story(None)
+async def namespace_deleted_while_it_waits_for_ipus(world: ChaosWorld) -> None:
+    world.partitions.ipus = 2
+    world.kube.add_job(new().build())
+    await world.until(lambda: world.state() == "Pending")
+    world.kube.end_namespace()
+    await world.settle()
+
+
+@story("Completed", 1)
+async def webhooks_away_at_the_start(world: ChaosWorld) -> None:
+    """Without its finalizer no job gets a partition."""
+    world.kube.set_webhook_away(away=True)
+    world.kube.add_job(new().build())
+    await world.until(lambda: reason(world) == "WebhookUnavailable")
+    assert world.partitions.held() == []
+    world.kube.set_webhook_away(away=False)
+    await world.settle()
+
+
+@story(None)
+async def webhooks_away_while_running(world: ChaosWorld) -> None:
+    """What runs goes on to its end; only a deletion waits, and says for what."""
+    await running(world, new())
+    world.kube.set_webhook_away(away=True)
+    await world.until(lambda: world.state() == "Completed")
+    world.kube.delete_job("sample")
+    await world.until(lambda: "failed calling webhook" in said(world))
+    assert world.partitions.held() == []
+    world.kube.set_webhook_away(away=False)
+    await world.settle()
+
+
+@story("Completed", 1)
+async def name_taken_by_something_else(world: ChaosWorld) -> None:
+    """It is left alone, and the job goes on when it has gone."""
+    world.kube.put_foreign("configmaps", "sample-launcher")
+    world.kube.add_job(new().build())
+    await world.until(lambda: reason(world) == "NameConflict")
+    assert world.kube.pods() == []
+    world.kube.remove_foreign("configmaps", "sample-launcher")
+    await world.settle()
+
+
+NAMES = {one.name: one for one in STORIES}

@@ -1,0 +1,193 @@
+"""Some of the lives on API servers: the embedded one, or the one of IPUHUB_TEST_KUBECONFIG."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from ipuhub.devcluster.server import DevCluster
+from ipuhub.kube.blocking import BlockingKubeClient
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
+from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES
+from jobs.resources import IPUJOBS
+from tests.chaos.losses import NAMES
+from tests.chaos.stories import check_end, check_rest
+from tests.chaos.test_every_write import LATE_SECONDS, LONG
+from tests.conformance.servers import LoopThread
+from tests.fakes.chaosworld import Faults, Rival
+from tests.fakes.logcache import Feed
+from tests.fakes.serverkube import (
+    NODE,
+    Observer,
+    ServerKube,
+    is_complete,
+    make_namespace,
+    make_node,
+    remove,
+)
+from tests.fakes.serverworld import ServerWorld
+from tests.fakes.waiting import eventually
+from tests.fakes.wire import Mischief
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.chaos.stories import Story
+
+CRD = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml")
+GIVEN = os.environ.get("IPUHUB_TEST_KUBECONFIG")
+EVERY_LIFE = tuple(name for name in NAMES if "quota" not in name)
+LIVES = (
+    "success",
+    "on_failure_until_it_succeeds",
+    "partition_under_onfailure",
+    "worker_deleted_under_onfailure",
+    "suspended_and_resumed",
+    "scaled_down_and_up",
+    "ended_by_its_deadline",
+    "deleted_while_running",
+)
+LOSSES = (
+    "node_that_never_comes_back",
+    "deleted_while_a_node_is_lost",
+    "namespace_deleted_while_running",
+    "namespace_deleted_while_restarting",
+    "webhooks_away_at_the_start",
+    "webhooks_away_while_running",
+    "name_taken_by_something_else",
+    *(("quota_that_leaves_no_room_for_a_while",) if GIVEN else ()),  # the embedded API counts none
+)
+STRIDE = 2 if GIVEN and not LONG else 1
+STORIES = [NAMES[name] for name in (EVERY_LIFE if LONG else LIVES)]
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An API server whose pods nobody runs but the world."""
+    if GIVEN:
+        yield GIVEN
+        return
+    thread = LoopThread()
+    cluster = DevCluster(tmp_path_factory.mktemp("chaos") / "cluster")
+    thread.run(cluster.start())
+    try:
+        yield str(cluster.kubeconfig)
+    finally:
+        thread.run(cluster.stop())
+        thread.close()
+
+
+@pytest.fixture(scope="module")
+def client(kubeconfig: str) -> Iterator[BlockingKubeClient]:
+    """What users, the scheduler and the kubelet write with."""
+    with BlockingKubeClient(load_config(kubeconfig)) as made:
+        with contextlib.suppress(AlreadyExists):
+            made.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(CRD.read_text()))
+        yield made
+        with contextlib.suppress(NotFound):
+            made.delete(NODES, NODE)
+
+
+@dataclass
+class Stage:
+    """Tells stories on one server, each in a namespace of its own."""
+
+    kubeconfig: str
+    client: BlockingKubeClient
+    observer: Observer
+
+    async def tell(self, story: Story, faults: Faults) -> ServerWorld:
+        """From the beginning to the end, and until nothing is left of it."""
+        namespace = f"chaos-{uuid4().hex[:8]}"
+        make_node(self.client)
+        make_namespace(self.client, namespace)
+        await eventually(lambda: is_complete(self.client, namespace, needs_secret=bool(GIVEN)))
+        kube = ServerKube(self.client, namespace)
+        world = ServerWorld(kube, self.observer, load_config(self.kubeconfig), faults)
+        try:
+            await story.tell(world)
+            if faults.mischief is not None:
+                faults.mischief.share = 0.0
+                await world.settle()
+            check_end(world, story)
+            await check_rest(world)
+            await world.clear()
+            world.judge()
+        finally:
+            await world.close()
+            remove(self.client, namespace)
+        return world
+
+
+@pytest.fixture
+async def stage(kubeconfig: str, client: BlockingKubeClient) -> AsyncIterator[Stage]:
+    async with KubeClient(load_config(kubeconfig)) as watching:
+        await eventually(lambda: is_served(client))
+        observer = Observer(watching)
+        await observer.start()
+        yield Stage(kubeconfig, client, observer)
+        await observer.stop()
+
+
+def is_served(client: BlockingKubeClient) -> bool:
+    try:
+        client.list(IPUJOBS)
+    except ApiError:
+        return False
+    return True
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_every_write_may_be_the_last(stage: Stage, story: Story) -> None:
+    calm = await stage.tell(story, Faults())
+    assert calm.writes > 3
+    for write in range(1, calm.writes + 1, STRIDE):
+        late = (0.0, LATE_SECONDS)[write // STRIDE % 2]
+        await stage.tell(story, Faults(kill_at=write, downtime=late))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+async def test_what_is_lost_or_in_the_way(stage: Stage, name: str) -> None:
+    calm = await stage.tell(NAMES[name], Faults())
+    for share in (1, 2):  # and the operator dies in the middle of it
+        await stage.tell(NAMES[name], Faults(kill_at=calm.writes * share // 3))
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_events_may_be_lost(stage: Stage, story: Story) -> None:
+    calm = await stage.tell(story, Faults())
+    (operator,) = calm.replicas
+    for number in range(0, operator.events, 1 if LONG else max(operator.events // 3, 1)):
+        await stage.tell(story, Faults(feed=Feed(drop=number)))
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_a_fifth_of_all_calls_goes_wrong(stage: Stage, story: Story) -> None:
+    for seed in range(20 if LONG else 2):
+        chance = random.Random(f"{story.name} {seed}")
+        kill_at = chance.randint(1, 12) if seed % 2 else None
+        await stage.tell(story, Faults(mischief=Mischief(chance), kill_at=kill_at))
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_two_operators_do_not_tread_on_each_other(stage: Stage, story: Story) -> None:
+    for seed in range(20 if LONG else 2):
+        chance = random.Random(f"{story.name} {seed}")
+        late = {name: chance.choice([0.0, 4.0, 14.0, 40.0]) for name in ("ipujobs", "pods")}
+        feed = Feed(lag=lambda plural, _now, late=late: late.get(plural, 0.0))
+        rival = Rival(chance.choice([0.0, 4.0, 8.0, 14.0]), feed)
+        await stage.tell(story, Faults(rival=rival))
