@@ -12,6 +12,7 @@ from ipuhub.web.jobpage import job_page
 from ipuhub.web.metrics import metrics
 from ipuhub.web.overview import overview
 from ipuhub.web.probes import healthz, readyz
+from ipuhub.web.system import system
 from jobs.urls import urlpatterns as job_pages
 from usage.utilizationpage import utilization_chart, utilization_page
 
@@ -26,6 +27,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("utilization/chart.json", utilization_chart, name="utilization-chart"),
     path("", include("usage.urls")),  # /usage/... and, as its old readers expect, /report/...
     path("api/v1/", include("ipuhub.api.urls")),
+    path("system/", system, name="system"),
     path("account/tokens/", tokens, name="account-tokens"),
     path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),
     path("healthz", healthz, name="healthz"),

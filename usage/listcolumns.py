@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from ipuhub.ages import human_duration
 from ipuhub.web.lists import Column
 from usage.measures import GIB
 
@@ -21,7 +22,24 @@ def _user(pod: PodLifetime) -> str:
 def _end(pod: PodLifetime) -> str:
     if pod.finished_at is None:
         return "running" if pod.scheduled_at else "not scheduled"
-    return f"estimated, ± {pod.uncertainty_seconds} s" if pod.estimated else "exact"
+    if pod.scheduled_at is None:
+        return "never scheduled"
+    end = f"estimated, ± {pod.uncertainty_seconds} s" if pod.estimated else "exact"
+    return f"{end}, node's clock off by {pod.skew_seconds} s" if pod.skew_seconds else end
+
+
+def waited_seconds(pod: PodLifetime) -> int | None:
+    """How long a pod waited for a node, in whole seconds; None: it still waits.
+
+    One that never got a node waited until it went; that is no allocation.
+    """
+    until = pod.scheduled_at or pod.finished_at
+    return max(0, int((until - pod.created_at).total_seconds())) if until else None
+
+
+def _waited(pod: PodLifetime) -> str:
+    seconds = waited_seconds(pod)
+    return "still waiting" if seconds is None else human_duration(seconds)
 
 
 def _json(values: Mapping[str, object]) -> str:
@@ -45,6 +63,7 @@ LIFETIME_COLUMNS = (
     Column("ipus", "IPUs", lambda pod: f"{pod.micro_ipus / 10**6:g}", kind="number"),
     Column("cpus", "CPUs", lambda pod: f"{pod.cpu_millicores / 1000:g}", kind="number"),
     Column("memory_gib", "GiB", lambda pod: f"{pod.memory_bytes / GIB:.4g}", kind="number"),
+    Column("waited", "Waited", _waited),
     Column("scheduled_at", "Scheduled", lambda pod: pod.scheduled_at, kind="time"),
     Column("finished_at", "Finished", lambda pod: pod.finished_at, kind="time"),
     Column("end", "End", _end),
@@ -72,7 +91,10 @@ LIFETIME_COLUMNS = (
         "end_source",
         "estimated",
         "uncertainty_seconds",
+        "skew_seconds",
+        "seen_at",
     ),
+    Column("waited_seconds", "", waited_seconds, kind="export"),
     Column("accelerators", "", lambda pod: _json(pod.accelerators), kind="export"),
     Column("labels", "", lambda pod: _json(pod.labels), kind="export"),
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from usage.podshape import Amounts, Container, Resources
 
-GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/*")
+GPU_RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/mig-*", "amd.com/gpu", "gpu.intel.com/*")
 IPU_PREFIX: Final = "graphcore.ai/ipu"
 MICRO_IPUS: Final = 1_000_000
 _MOST_IPUS: Final = LARGEST // MICRO_IPUS

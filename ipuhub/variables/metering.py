@@ -17,8 +17,9 @@ USAGE_ALL_PODS = ENV.switch(
 )
 USAGE_GPU_RESOURCES = ENV.words(
     "USAGE_GPU_RESOURCES",
-    ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/*"],
-    doc="Resources counted as accelerators; a * at the end stands for anything.",
+    ["nvidia.com/gpu", "nvidia.com/mig-*", "amd.com/gpu", "gpu.intel.com/*"],
+    doc="Resources counted as accelerators, each by its name and all together as GPUs (a MIG slice "
+    "as one); a * at the end stands for anything. `graphcore.ai/ipu` counts as IPUs, always.",
 )
 USAGE_LABELS = ENV.label_keys(
     "USAGE_LABELS",

@@ -36,6 +36,7 @@ ENTRIES = (
     Entry("Query", "partitions:query", ("partitions:query",)),
     Entry("Usage", "usage:month", ("usage:",)),
     Entry("Utilization", "utilization", ("utilization",), admins_only=True),
+    Entry("System", "system", ("system",), admins_only=True),
 )
 
 

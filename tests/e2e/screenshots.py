@@ -35,6 +35,7 @@ PAGES = (
     "partitions:query",
     "usage:month",
     "usage:reports",
+    "system",
     "account-tokens",
 )
 

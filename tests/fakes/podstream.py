@@ -42,9 +42,11 @@ def truth_of(number: int) -> Truth:
     return Truth(uid_of(number), scheduled, scheduled + timedelta(seconds=60 + number % 977))
 
 
-def pod_of(number: int, step: str, *, padding: int = 0) -> dict[str, Any]:
+def pod_of(
+    number: int, step: str, *, padding: int = 0, truth: Truth | None = None
+) -> dict[str, Any]:
     """The manifest of pod `number` after `step`; `padding` bytes of what nobody reads."""
-    truth, group = truth_of(number), f"group-{number % 7}"
+    truth, group = truth or truth_of(number), f"group-{number % 7}"
     usage = {"component": "job", "component_name": f"job-{number}", "group": group}
     usage |= {"instance_type": "small", "user": f"user-{number % 50}"}
     meta = {

@@ -97,3 +97,10 @@ def test_a_sum_beyond_64_bits_is_told() -> None:
     held = held_by(spec(asks(memory="7Ei"), asks(memory="7Ei")), problems)
     assert held.memory_bytes == 0
     assert problems == ["memory: the sum does not fit 64 bits"]
+
+
+def test_slices_of_a_gpu_count_by_their_own_name() -> None:
+    wish = spec(asks(**{"nvidia.com/mig-1g.5gb": "3", "nvidia.com/gpu": "1", "nvidia.com/x": "9"}))
+    held = held_by(wish, [])
+    assert held.accelerators == {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.5gb": 3}
+    assert held.gpus == 4

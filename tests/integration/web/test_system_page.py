@@ -1,0 +1,115 @@
+"""The system page: what it shows of watches, monitor and faults, and to whom."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from django.utils import timezone
+
+from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
+from tests.builders.clients import browser
+from tests.builders.lifetimes import at, pod
+from usage.models import MonitorRound
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+
+def page(client: Client, query: str = "") -> str:
+    return page_at(client, f"/system/{query}")
+
+
+def page_at(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200
+    content = b"".join(answer) if answer.streaming else answer.content  # type: ignore[arg-type]
+    return content.decode()
+
+
+@pytest.fixture
+def record(db: None) -> None:
+    now = timezone.now()
+    ages = {"pods": 5, "jobs": 600}
+    for name, age in ages.items():
+        WatchCheckpoint.objects.create(
+            name=name,
+            cluster_uid="c",
+            resource_version="77",
+            epoch=4,
+            holder="=prober-1",
+            lag_seconds=0.25,
+            selection="all <pods>",
+            position_at=now - timedelta(seconds=age),
+        )
+    WatchGap.objects.create(watch="pods", began_at=now, ended_at=now, cause="a test")
+    for uid in "ab":
+        RecordFault.objects.create(
+            watch="pods", uid=uid, code="quantity", message="m", count=3, first_at=now, last_at=now
+        )
+    MonitorRound.objects.create(
+        cluster_uid="c",
+        began_at=now,
+        ended_at=now,
+        checked=7,
+        present=4,
+        closed=2,
+        left=1,
+        problem="namespace team-a: no answer",
+    )
+    pod("2026-01-05T12:00")
+    pod(None)
+
+
+@pytest.mark.usefixtures("record")
+def test_it_shows_watches_monitor_faults_and_gaps(admin: User) -> None:
+    shown = page(browser(admin))
+    assert shown.count(">stale<") == 1
+    for part in ("epoch 4", "=prober-1", "0.25 s", "all &lt;pods&gt;", "7 pods asked about"):
+        assert part in shown
+    assert "2 gone and ended" in shown
+    assert "namespace team-a: no answer" in shown
+    assert "?code=quantity&amp;watch=pods" in shown
+    assert "1 pod</a> running, 1 waiting for a node" in shown
+    assert 'aria-current="page" href="/system/"' in shown
+
+
+@pytest.mark.usefixtures("record")
+def test_its_twins_have_every_watch_and_no_formula(admin: User) -> None:
+    found = json.loads(page(browser(admin), "?format=json"))
+    assert [one["name"] for one in found] == ["jobs", "pods"]
+    assert found[1]["epoch"] == 4
+    assert "'=prober-1" in page(browser(admin), "?format=csv")
+
+
+def test_an_empty_record_says_what_to_start(admin: User) -> None:
+    shown = page(browser(admin))
+    assert "run_prober" in shown
+    assert "run_monitor" in shown
+
+
+def test_nobody_but_administrators_sees_it(alice: User, charlie: User) -> None:
+    for user in (alice, charlie):
+        client = browser(user)
+        assert client.get("/system/").status_code == 403
+        assert client.get("/system/?format=csv").status_code == 403
+        assert 'href="/system/"' not in client.get("/").content.decode()
+
+
+def test_the_list_of_pods_shows_how_long_each_waited(admin: User) -> None:
+    began = timezone.now() - timedelta(hours=1)
+    pod("2026-01-05T12:01", created_at=at("2026-01-05T12:00"))
+    pod(None, created_at=began, finished_at=began + timedelta(minutes=2))
+    found = json.loads(page_at(browser(admin), "/usage/pods/?format=json"))
+    assert [one["waited_seconds"] for one in found] == [120, 60]
+    shown = page_at(browser(admin), "/usage/pods/")
+    assert "never scheduled" in shown
+
+
+def test_a_clock_that_was_off_is_shown(admin: User) -> None:
+    pod("2026-01-05T12:01", "2026-01-05T12:01", skew_seconds=300)
+    shown = page_at(browser(admin), "/usage/pods/")
+    assert "clock off by 300 s" in shown
