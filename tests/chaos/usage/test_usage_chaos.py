@@ -1,0 +1,228 @@
+"""kill -9 of prober and monitor 200 times in a stream of pods, Postgres and API server restarting.
+
+Afterwards every pod of the generator is there once, with its very seconds. Where the server's
+watch history was kept, nothing is estimated; where it was cut, what is estimated is off by no
+more than its stored uncertainty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from tests.fakes.ownpostgres import OwnPostgres, ddl_of
+from tests.fakes.podstream import STEPS, PodStream, Truth, pod_of, uid_of
+from tests.fakes.waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IS_LONG = bool(os.environ.get("CHAOS_LONG"))
+PODS = 20_000 if IS_LONG else 3_000
+TABLES = (
+    "usage_podlifetime",
+    "usage_monitorround",
+    "ipuhub_watchcheckpoint",
+    "ipuhub_watchgap",
+    "ipuhub_recordfault",
+)
+SEED = int(os.environ.get("CHAOS_SEED", "1"))
+pytestmark = pytest.mark.timeout(3_600 if IS_LONG else 600)
+
+
+@dataclass
+class Stream:
+    """Lets pods live and go in real time, and remembers when they did."""
+
+    server: PodStream
+    scheduled: dict[int, datetime] = field(default_factory=dict)
+    ended: dict[int, datetime] = field(default_factory=dict)
+    added: dict[int, datetime] = field(default_factory=dict)
+    deleted: dict[int, datetime] = field(default_factory=dict)
+
+    def step(self, number: int, step: str) -> None:
+        now = datetime.now(UTC)
+        if step == "ADDED":
+            self.added[number] = now
+        elif step == "DELETED":
+            self.deleted[number] = now
+        elif step == "RUNNING":
+            self.scheduled[number] = now
+        elif step == "ENDED":
+            self.ended[number] = now
+        begun = self.scheduled.get(number, now).replace(microsecond=0)
+        ended = self.ended.get(number, now).replace(microsecond=0)  # as Kubernetes cuts it
+        manifest = pod_of(number, step, truth=Truth(uid_of(number), begun, ended))
+        self.server.put(step if step in {"ADDED", "DELETED"} else "MODIFIED", manifest)
+
+    async def run(self, pods: range, steps: int, gate: asyncio.Semaphore) -> None:
+        """`steps` portions, each when `gate` lets it pass."""
+        work = [
+            (number, step)
+            for first in range(pods.start, pods.stop, 100)
+            for step in STEPS
+            for number in range(first, min(first + 100, pods.stop))
+        ]
+        size = -(-len(work) // steps)
+        for first in range(0, len(work), size):
+            await gate.acquire()
+            for number, step in work[first : first + size]:
+                self.step(number, step)
+            await self.server.tell()
+
+
+@dataclass
+class Mortals:
+    """One prober and one monitor, each made anew as soon as it is dead."""
+
+    maker: asyncio.subprocess.Process
+    pids: dict[str, int] = field(default_factory=dict)
+    deaths: Counter[str] = field(default_factory=Counter)
+
+    async def make(self, name: str) -> None:
+        assert self.maker.stdin is not None
+        assert self.maker.stdout is not None
+        self.maker.stdin.write(name.encode() + b"\n")
+        self.pids[name] = int(await self.maker.stdout.readline())
+
+    def kill(self, name: str) -> None:
+        os.kill(self.pids.pop(name), signal.SIGKILL)
+        self.deaths[name] += 1
+
+
+@dataclass
+class World:
+    """All that runs, and all that is there afterwards."""
+
+    server: PodStream
+    postgres: OwnPostgres
+    mortals: Mortals
+    stream: Stream
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        with psycopg.connect(self.postgres.server.url, row_factory=dict_row) as connection:
+            return connection.execute(sql).fetchall()
+
+    def is_recorded(self) -> bool:
+        found = self.query("SELECT resource_version FROM ipuhub_watchcheckpoint")
+        return bool(found) and found[0]["resource_version"] == str(self.server.revision)
+
+    async def restart_postgres(self, choose: random.Random) -> None:
+        await self.postgres.stop(choose.choice((signal.SIGINT, signal.SIGQUIT)))
+        await self.postgres.start()
+
+    async def restart_api(self, *, cuts_history: bool) -> None:
+        await self.server.stop()
+        if cuts_history:
+            await asyncio.sleep(0.3)
+            self.server.forget()
+        await self.server.start()
+
+
+async def kill_many(world: World, pods: range, deaths: int, *, cuts_history: bool) -> None:
+    """Kill `deaths` times at random while `pods` live and go, then wait until all is recorded."""
+    choose = random.Random(SEED)
+    gate = asyncio.Semaphore(0)
+    feeding = asyncio.create_task(world.stream.run(pods, deaths, gate))
+    for death in range(deaths):
+        gate.release()
+        victim = choose.choice(("prober", "prober", "monitor"))
+        # From death in the first statement to death in the middle of a stream.
+        await asyncio.sleep(choose.random() ** 2 * 0.5)
+        world.mortals.kill(victim)
+        if death % 25 == 24:
+            await world.restart_postgres(choose)
+        if death % 20 == 19:
+            await world.restart_api(cuts_history=cuts_history)
+        if death % 40 == 30 and victim == "prober":
+            # Long enough for the monitor to judge alone; shorter than the history.
+            gate.release()
+            await asyncio.sleep(1.5)
+        await world.mortals.make(victim)
+    for _ in range(deaths):
+        gate.release()
+    await feeding
+    await eventually(world.is_recorded, seconds=120)
+
+
+def compare(world: World, pods: range) -> Counter[str]:
+    """Check every row against the generator; count the sources of their ends.
+
+    Only a pod whose whole life lies in a stored gap may have no row.
+    """
+    rows = {row["uid"]: row for row in world.query("SELECT * FROM usage_podlifetime")}
+    gaps = world.query("SELECT * FROM ipuhub_watchgap")
+    found: Counter[str] = Counter()
+    for number in pods:
+        row = rows.get(uid_of(number))
+        if row is None:
+            life = (world.stream.added[number], world.stream.deleted[number])
+            assert any(g["began_at"] <= life[0] and life[1] <= g["ended_at"] for g in gaps), number
+            found["inside a gap"] += 1
+            continue
+        ended = world.stream.ended[number]
+        assert row["finished_at"] is not None, number
+        begun = world.stream.scheduled[number].replace(microsecond=0)
+        assert row["scheduled_at"] in {begun, None}, number
+        if row["estimated"]:
+            off = abs((row["finished_at"] - ended).total_seconds())
+            assert off <= row["uncertainty_seconds"], (number, off, row)
+        else:
+            assert row["scheduled_at"] == begun
+            assert row["finished_at"] == ended.replace(microsecond=0), number
+        found[f"{row['end_source']}{' estimated' if row['estimated'] else ''}"] += 1
+    return found
+
+
+@pytest.fixture
+def ddl(transactional_db: None) -> str:
+    """The tables as the migrations make them."""
+    return "; ".join(ddl_of(table) for table in TABLES)
+
+
+async def test_deaths_of_prober_and_monitor_lose_double_and_bend_nothing(
+    ddl: str, tmp_path: Path
+) -> None:
+    postgres = OwnPostgres(tmp_path / "postgres")
+    await postgres.start()
+    with psycopg.connect(postgres.server.url) as connection:
+        connection.execute(ddl)
+    command = (sys.executable, "-m", "tests.chaos.usage.mortals")
+    async with PodStream() as server:
+        pipe = asyncio.subprocess.PIPE
+        with (tmp_path / "log").open("wb") as log:
+            maker = await asyncio.create_subprocess_exec(
+                *command, server.url, postgres.server.url, stdin=pipe, stdout=pipe, stderr=log
+            )
+        world = World(server, postgres, Mortals(maker), Stream(server))
+        try:
+            for name in ("prober", "monitor"):
+                await world.mortals.make(name)
+            await eventually(world.is_recorded)
+            kept, cut = range(PODS * 3 // 4), range(PODS * 3 // 4, PODS)
+            await kill_many(world, kept, 150, cuts_history=False)
+            assert compare(world, kept) == Counter({"event": len(kept)})
+            assert world.query("SELECT * FROM ipuhub_watchgap") == []
+            await kill_many(world, cut, 50, cuts_history=True)
+            sources = compare(world, range(PODS))
+            (count,) = world.query("SELECT count(*) AS rows FROM usage_podlifetime")
+            assert count["rows"] == PODS - sources["inside a gap"]
+            print(f"{PODS} pods, deaths {dict(world.mortals.deaths)}, ends {dict(sources)}")
+            assert sum(world.mortals.deaths.values()) == 200
+        finally:
+            for name in [*world.mortals.pids]:
+                world.mortals.kill(name)
+            maker.kill()
+            await maker.wait()
+            await postgres.stop()
