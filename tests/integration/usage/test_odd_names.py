@@ -1,0 +1,166 @@
+"""Odd names from a pod's annotation to files, API, pages and the log: as they were, and inert."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+
+from ipuhub.csvsafe import GUARDED, plain_text
+from tests.builders.clients import browser
+from tests.builders.lifetimes import at
+from tests.builders.oddnames import ODD_NAMES
+from tests.fakes.background import Background
+from tests.fakes.meter import Meter, spans, usage
+from tests.integration.usage.reading import make
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from django.test import Client
+    from pytest_django.fixtures import SettingsWrapper
+
+pytestmark = [pytest.mark.embedded_only, pytest.mark.django_db(transaction=True)]
+REPORT = "/api/v1/usage/reports/2026-10"
+TEXTS = {"group", "user", "component", "component_name", "instance_type"}
+_NOT_THERE: dict[str, Any] = {"keep_default_na": False, "dtype": str}
+
+
+@pytest.fixture
+def _recorded(transactional_db: None, tmp_path: Path, settings: SettingsWrapper) -> Iterator[None]:
+    """A pod for each odd name, which is its group, user and all else, read by a real prober."""
+    settings.SECURE_SSL_REDIRECT = False
+    background = Background()
+    meter = Meter(background, tmp_path / "cluster")
+    try:
+        ran = spans("2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z")
+        for number, name in enumerate(ODD_NAMES.values()):
+            said = usage(**dict.fromkeys(TEXTS, name))
+            meter.pod(f"odd-{number:02}", ran, said=said, requests={"cpu": "1"})
+        with meter.probing():
+            pass
+        make("2026-10", "2026-11-03T00:00")
+        yield
+    finally:
+        meter.close()
+        background.close()
+
+
+@pytest.fixture
+def client(_recorded: None, monkeypatch: pytest.MonkeyPatch) -> Client:
+    monkeypatch.setattr(timezone, "now", lambda: at("2026-11-21T12:00"))
+    return browser(get_user_model().objects.create_user("ann", password="x", is_staff=True))
+
+
+def body(client: Client, path: str) -> bytes:
+    answer: Any = client.get(path)
+    assert answer.status_code == 200, path
+    text: bytes = answer.getvalue()
+    answer.close()
+    return text
+
+
+class Shown(HTMLParser):
+    """What a page shows, and what of it could run."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.texts: list[str] = []
+        self.values: set[str] = set()
+        self.running: list[str] = []
+        self.feed(page)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.values.update(value for value in given.values() if value)
+        self.running += [name for name in given if name.startswith("on")]
+        if tag == "script" and not (given.get("src") or "").startswith("/static/"):
+            self.running.append(tag)
+        for name in ("href", "src", "action"):
+            if (given.get(name) or "").lower().startswith("javascript:"):
+                self.running.append(given[name] or "")
+
+
+def test_every_file_gives_each_name_back_to_csv_and_to_pandas(client: Client) -> None:
+    names = set(ODD_NAMES.values())
+    for path in (
+        f"{REPORT}/details.csv",
+        f"{REPORT}/details.csv?profile=primehub",
+        f"{REPORT}/summary.csv",
+        f"{REPORT}/summary.csv?profile=primehub",
+        "/api/v1/usage/summary?month=2026-10&by=group,user,component&format=csv",
+        "/usage/pods/?format=csv",
+    ):
+        raw = body(client, path)
+        text = raw.decode()
+        lines = list(csv.DictReader(io.StringIO(text, newline="")))
+        frame = pd.read_csv(io.BytesIO(raw), **_NOT_THERE, lineterminator=_line_end(text))
+        assert len(lines) == len(frame) == len(names), path
+        for column in TEXTS & set(lines[0]):
+            cells = [line[column] for line in lines]
+            assert {plain_text(cell) for cell in cells} == names, (path, column)
+            assert not [cell for cell in cells if cell[0] in GUARDED.replace("'", "")]
+            assert frame[column].tolist() == cells, (path, column)
+
+
+def _line_end(text: str) -> str | None:
+    """Without it pandas takes any CR for the end of a line, also in quotes of an old parser."""
+    return None if "\r\n" in text.split("\n", 1)[0] + "\n" else "\n"
+
+
+def test_json_gives_each_name_back(client: Client) -> None:
+    names = set(ODD_NAMES.values())
+    lifetimes = json.loads(body(client, "/api/v1/usage/lifetimes?page_size=200"))["results"]
+    for column in TEXTS:
+        assert {one[column] for one in lifetimes} == names
+    sums = json.loads(body(client, "/api/v1/usage/summary?month=2026-10&by=group"))
+    assert {row["key"]["group"] for row in sums["results"]} <= names
+    assert len(json.loads(body(client, "/usage/pods/?format=json"))) == len(names)
+
+
+def test_pages_show_each_name_and_run_none(client: Client) -> None:
+    for path in ("/usage/pods/", "/usage/?month=2026-10&by=group", "/usage/?month=2026-10&by=user"):
+        shown = Shown(body(client, path).decode())
+        assert shown.running == [], path
+        said = "\n".join(shown.texts)
+        for what, name in ODD_NAMES.items():
+            assert name in said or name.replace("\r", "\n") in said, (path, what)
+
+
+@pytest.mark.parametrize("what", ["script", "attribute", "address", "percent", "right to left"])
+def test_a_name_in_a_filter_comes_back_in_its_field_and_nowhere_as_code(
+    client: Client, what: str
+) -> None:
+    name = ODD_NAMES[what]
+    answer = client.get("/usage/pods/", {"group": name})
+    shown = Shown(answer.content.decode())
+    assert shown.running == []
+    assert name in shown.values
+    assert "1 pod" in " ".join("".join(shown.texts).split())
+    assert "\n" not in answer.headers.get("Content-Disposition", "")
+
+
+def test_file_names_come_from_us_and_never_from_a_name(client: Client) -> None:
+    for path in (
+        "/usage/pods/?format=csv&group=%22%0d%0aX-Evil:%201",
+        "/api/v1/usage/summary?month=2026-10&by=group&format=csv&group=..%2F..%2Fetc",
+        f"{REPORT}/details.csv",
+    ):
+        answer: Any = client.get(path)
+        assert answer.status_code == 200
+        name = answer["Content-Disposition"]
+        answer.close()
+        assert name.count('"') == 2
+        assert set(name.split('"')[1]) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.")
+        assert "X-Evil" not in answer.headers
