@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from django.conf import settings
 
+from ipuhub import metrics
 from ipuhub.backoff import Backoff
 from ipuhub.demo.cluster import write_account_kubeconfig
 from ipuhub.devcluster.server import DevCluster
@@ -29,12 +30,18 @@ from ipuhub.models import WatchCheckpoint
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.waiting import eventually
+from usage.monitor import Monitor
+from usage.monitorapi import PodCensus
+from usage.monitormetrictable import MONITOR
+from usage.monitorstore import MonitorStore
 from usage.podrecorder import PodRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from datetime import timedelta
 
     from tests.fakes.background import Background
+    from usage.monitor import Tally
     from usage.podrecorder import PodSelection
 
 QUICK = RecordingOptions(
@@ -130,6 +137,20 @@ class Meter:
             await recording._client.close()
 
         self.background.run(work())
+
+    def look(self, *, later: timedelta) -> Tally:
+        """A monitor is started, goes one round `later` than now, and ends."""
+        return self.background.run(self._look(lambda: datetime.now(UTC) + later))
+
+    async def _look(self, clock: Callable[[], datetime]) -> Tally:
+        async with KubeClient(load_config(self.kubeconfig)) as client:
+            store = MonitorStore(connection_arguments(settings.DATABASES["default"]), 300.0)
+            meters = metrics.of_process(MONITOR, health=Health())
+            monitor = Monitor(PodCensus(client, clock), store, meters, clock)
+            try:
+                return await monitor.round()
+            finally:
+                await monitor.close()
 
     def recorded(self) -> None:
         """Wait until the last change made here is committed."""

@@ -52,12 +52,12 @@ def test_21_any_range_group_and_filter_as_json(accountant: Accountant) -> None:
     pod("2026-10-10T00:00", "2026-10-10T04:00", group="speech", user="bob", cpu=1)
     held("2026-10-10T00:00", "2026-10-10T06:00", size=4, group="vision")
     range_ = "from=2026-10-10T01:00:00Z&to=2026-10-10T03:00:00Z"
-    sums = {row["value"]: row for row in summed(accountant.client, range_)}
+    sums = {row["key"]["group"]: row for row in summed(accountant.client, range_)}
     assert sums["vision"]["cpu_core_hours"] == "4.00000"
     assert sums["vision"]["partition_ipu_hours"] == "8.00000"
     assert sums["speech"]["cpu_core_hours"] == "2.00000"
     only = summed(accountant.client, f"{range_}&user=bob")
-    assert [row["value"] for row in only] == ["speech"]
+    assert [row["key"]["group"] for row in only] == ["speech"]
 
 
 def test_21_series_and_a_chart(accountant: Accountant) -> None:
@@ -79,7 +79,7 @@ def test_21_people_see_their_own_and_strangers_nothing(accountant: Accountant) -
     stranger = get_user_model().objects.create_user("charlie", password="x")
     NamespaceGrant.objects.create(user=alice, namespace="team-a")
     month = "month=2026-10"
-    assert [row["value"] for row in summed(tool(alice), month)] == ["a"]
+    assert [row["key"]["group"] for row in summed(tool(alice), month)] == ["a"]
     assert summed(tool(stranger), month) == []
     for path in (f"{SUMS}&{month}", "/report/monthly", "/report/monthly/details/2026/10"):
         assert Client().get(path).status_code == 401
