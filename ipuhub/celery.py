@@ -61,6 +61,10 @@ app.conf.update(
             "task": "usage.make_daily_reports",
             "schedule": crontab(minute="0", hour="0"),
         },
+        "retention": {
+            "task": "usage.purge",
+            "schedule": crontab(minute="30", hour="1"),  # after the reports that close a month
+        },
         "day sums": {
             "task": "usage.sum_days",
             "schedule": SUM_DAYS_SECONDS,

@@ -9,9 +9,10 @@ from django.db import connection
 
 from ipuhub.months import Month
 from ipuhub.web.freshness import judge
+from usage.windows import day_begin
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
     from ipuhub.web.freshness import Freshness
@@ -26,6 +27,7 @@ SELECT
   (SELECT count(*) FROM ipuhub_watchgap WHERE starts_with(watch, %(watch)s)
      AND began_at < %(end)s AND ended_at > %(begin)s),
   (SELECT min(scheduled_at) FROM usage_podlifetime),
+  (SELECT max(purged_before) FROM usage_purgestate),
   (SELECT count(*) FROM ipuhub_recordfault),
   r.version, r.state, r.generated_at
 FROM (SELECT 1) AS one LEFT JOIN (
@@ -36,13 +38,15 @@ FROM (SELECT 1) AS one LEFT JOIN (
 @dataclass(frozen=True, slots=True)
 class Facts:
     """About one month. `complete_until` None: nobody has watched pods yet; `earliest`: the first
-    month with usage; `version`, `state`, `made_at`: of its newest report, if there is one;
+    month with rows; `purged_before`: the day before which rows of this month were deleted;
+    `version`, `state`, `made_at`: of its newest report, if there is one;
     `freshness`: when the watch of pods was last heard of.
     """
 
     complete_until: datetime | None
     gaps: int
     earliest: Month
+    purged_before: date | None
     faults: int
     version: int | None
     state: str | None
@@ -60,11 +64,12 @@ def month_facts(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> 
     }
     with connection.cursor() as cursor:
         cursor.execute(_FACTS, parameters)
-        seen, gap, gaps, first, faults, version, state, made_at = cursor.fetchone()
+        seen, gap, gaps, first, purged, faults, version, state, made_at = cursor.fetchone()
     return Facts(
         _complete_until(seen, gap, window),
         gaps,
         min(Month.of(first or now, zone), month),
+        purged if purged and day_begin(purged, zone) > window.begin else None,
         faults,
         version,
         state,

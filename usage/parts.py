@@ -28,18 +28,27 @@ _DAY: Final = timedelta(days=1)
 class Coverage:
     """What is summed: days of `zone` before `until`, then the hours of UTC in `hours` (from and
     to; none where both are equal), but for those that touch `dirt`: first and last hour that
-    changed since (no last: all up to now).
+    changed since (no last: all up to now). The days before `frozen_before` have lost lifetimes:
+    their sums, of days of `frozen_zone`, stand whatever changes.
     """
 
     zone: str = ""
     until: date = date.min
     dirt: tuple[tuple[datetime, datetime | None], ...] = ()
     hours: tuple[datetime, datetime] | None = None
+    frozen_before: date | None = None
+    frozen_zone: str = ""
+
+    def is_frozen(self, day: date) -> bool:
+        """Whether `day` has lost lifetimes, and can never be summed anew."""
+        return self.frozen_before is not None and day < self.frozen_before
 
     def has(self, day: date, zone: ZoneInfo) -> bool:
         """Whether the sum of `day` stands and is right."""
         if zone.key != self.zone or day >= self.until:
             return False
+        if self.is_frozen(day):
+            return zone.key == self.frozen_zone
         return self._is_clean(day_begin(day, zone), day_begin(day + _DAY, zone))
 
     def has_hour(self, hour: datetime) -> bool:
@@ -172,7 +181,7 @@ def days_to_sum(cover: Coverage, earliest: date, now: datetime, zone: ZoneInfo) 
     today = local_day(now.astimezone(UTC), zone)
     first = min([earliest, *(local_day(a, zone) for a, _ in cover.dirt)])
     every = (first + _DAY * n for n in range((today - first).days))
-    return [day for day in every if not cover.has(day, zone)]
+    return [day for day in every if not cover.is_frozen(day) and not cover.has(day, zone)]
 
 
 def hours_to_sum(cover: Coverage, now: datetime, zone: ZoneInfo) -> list[datetime]:

@@ -7,7 +7,7 @@ lifetimes until `refresh` has summed them anew.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import connection, transaction
@@ -18,7 +18,7 @@ from usage.windows import day_begin, local_day
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from datetime import date, datetime
+    from datetime import datetime
     from zoneinfo import ZoneInfo
 
     Dirt = tuple[tuple[datetime, datetime | None], ...]
@@ -27,10 +27,25 @@ if TYPE_CHECKING:
 _LOCK: Final = 0x75736167  # only one refresh at a time
 _DAY: Final = timedelta(days=1)
 _RUN_DAYS: Final = 31  # of one statement
-_COVERAGE: Final = """
-SELECT s.zone, s.until, s.hours_from, s.hours_until, d.first_hour, d.last_hour
-FROM usage_rollupstate s
-LEFT JOIN (SELECT DISTINCT first_hour, last_hour FROM usage_rollupdirt) d ON true"""
+_PURGED: Final = """
+LEFT JOIN (SELECT purged_before, zone FROM usage_purgestate
+           ORDER BY purged_before DESC, id DESC LIMIT 1) AS p ON true"""
+_COVERAGE: Final = (
+    """
+SELECT s.zone, s.until, s.hours_from, s.hours_until,
+  p.purged_before, p.zone, d.first_hour, d.last_hour
+FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true
+LEFT JOIN (SELECT DISTINCT first_hour, last_hour FROM usage_rollupdirt) d ON true"""  # noqa: S608
+    + _PURGED  # text of this module
+)
+
+_STATE: Final = (
+    """
+SELECT s.zone, s.until, s.hours_from, s.hours_until,
+  p.purged_before, p.zone
+FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true"""
+    + _PURGED  # text of this module
+)
 
 
 class RefreshBusy(Exception):  # noqa: N818  # it is an answer, with a sentence for people
@@ -99,17 +114,18 @@ def _refresh(cursor: Any, now: datetime, zone: ZoneInfo, tell: Tell) -> int:
     return len(days)
 
 
-def _known(
-    cursor: Any, dirt: tuple[tuple[datetime, datetime | None], ...], zone: ZoneInfo
-) -> Coverage:
-    cursor.execute("SELECT zone, until, hours_from, hours_until FROM usage_rollupstate")
-    state = cursor.fetchone()
-    if state is None or state[0] != zone.key:
-        for table in (*TABLES["day"], *TABLES["hour"]):
+def _known(cursor: Any, dirt: Dirt, zone: ZoneInfo) -> Coverage:
+    """Return what stands; where nothing does, forget all sums but those never made anew."""
+    cursor.execute(_STATE)
+    known_zone, until, hours_from, hours_until, frozen, frozen_zone = cursor.fetchone()
+    if known_zone != zone.key:
+        for table in TABLES["hour"]:
             cursor.execute(f"DELETE FROM {table}")  # noqa: S608  # our own name
-        return Coverage(dirt=dirt)
-    hours = None if state[2] is None else (state[2], state[3])
-    return Coverage(state[0], state[1], dirt, hours)
+        for table in TABLES["day"]:
+            cursor.execute(f"DELETE FROM {table} WHERE day >= %s", [frozen or date.min])  # noqa: S608
+        return Coverage(dirt=dirt, frozen_before=frozen, frozen_zone=frozen_zone or "")
+    hours = None if hours_from is None else (hours_from, hours_until)
+    return Coverage(known_zone, until, dirt, hours, frozen, frozen_zone or "")
 
 
 def _stale_days(cursor: Any, cover: Coverage, now: datetime, zone: ZoneInfo) -> list[date]:
@@ -169,9 +185,9 @@ def _write_state(cursor: Any, zone: ZoneInfo, now: datetime) -> None:
 
 
 def _coverage(rows: Sequence[tuple[Any, ...]]) -> Coverage:
-    if not rows:
-        return Coverage()
-    zone, until, hours_from, hours_until = rows[0][:4]
+    zone, until, hours_from, hours_until, frozen, frozen_zone = rows[0][:6]
+    if zone is None:
+        return Coverage(frozen_before=frozen, frozen_zone=frozen_zone or "")
     dirt = tuple((first, last) for *_, first, last in rows if first is not None)
     hours = None if hours_from is None else (hours_from, hours_until)
-    return Coverage(zone, until, dirt, hours)
+    return Coverage(zone, until, dirt, hours, frozen, frozen_zone or "")

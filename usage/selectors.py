@@ -9,17 +9,19 @@ from django.db import connection
 
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.months import Month
+from ipuhub.web.filters import BadFilter
+from usage.dimensions import DIMENSIONS
 from usage.measures import POD_SUMS, Measures
 from usage.models import PodLifetime
 from usage.parts import Coverage, split
 from usage.rollups import read_coverage
 from usage.sumsql import Shape, joined, key_sql, page_sql, rows_sql
 from usage.usagesql import fold, partition_sums, pod_sums
-from usage.windows import Window, step_begins
+from usage.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
+    from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
     from django.db.models import QuerySet
@@ -203,8 +205,26 @@ def _partition_sql(question: Question, parts: Parts) -> tuple[str, dict[str, Any
 
 
 def _parts(question: Question, begins: Sequence[datetime]) -> Parts:
-    cover = read_coverage() if question.rolled else Coverage()
-    return split(begins, question.window.until, question.zone, cover)
+    cover = read_coverage()
+    usable = cover if question.rolled else Coverage()
+    parts = split(begins, question.window.until, question.zone, usable)
+    if cover.frozen_before is not None:
+        _refuse_purged(parts, day_begin(cover.frozen_before, question.zone), cover.frozen_before)
+    return parts
+
+
+def _refuse_purged(parts: Parts, kept_from: datetime, day: date) -> None:
+    """Raise BadFilter where rows are needed that retention deleted."""
+    if any(stretch.bounds[0] < kept_from for stretch in parts.stretches):
+        known = ", ".join(name for name, each in DIMENSIONS.items() if each.rolled)
+        raise BadFilter(
+            [
+                (
+                    f"Raw rows before {day} are gone; sums by day remain. Ask there for whole "
+                    f"days of the report zone, in steps of a day or longer, by {known}."
+                )
+            ]
+        )
 
 
 def _conditions(question: Question, source: str) -> tuple[str, dict[str, Any]]:

@@ -8,6 +8,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from usage.models import ReportRun
+from usage.purge import PurgeRefused, make_plan, purge
+from usage.purgesettings import retention
 from usage.reportruns import do_run, request_run
 from usage.rollups import refresh
 
@@ -37,3 +39,16 @@ def sum_days() -> None:
     """Sum the days that are over or have changed, so that pages need not add up their pods."""
     if days := refresh(timezone.now(), settings.REPORT_ZONE):
         _LOG.info("days summed", days=days)
+
+
+@shared_task(name="usage.purge")  # type: ignore[untyped-decorator]
+def purge_old_rows() -> None:
+    """Delete what is older than the retention; nothing by default."""
+    now, zone = timezone.now(), settings.REPORT_ZONE
+    try:
+        state = purge(make_plan(now, zone, retention()), now, zone)
+    except PurgeRefused as error:
+        _LOG.warning("nothing was purged", why=str(error))
+        return
+    if state is not None:
+        _LOG.info("purged", before=str(state.purged_before), rows=state.counts)

@@ -70,10 +70,13 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
     except BadFilter as error:
         return _refuse(request, error.messages)
     begins, by = [question.window.begin], names_of(question.by)
-    if kind:
-        rows = all_sums(question, begins, output.amount)
-        return export(kind, sums_columns(by), rows, f"usage-{month}-by-{_file_part(by)}")
-    sums = read_sums(question, begins, output.amount, SHOWN_ROWS)
+    try:
+        if kind:
+            rows = all_sums(question, begins, output.amount)
+            return export(kind, sums_columns(by), rows, f"usage-{month}-by-{_file_part(by)}")
+        sums = read_sums(question, begins, output.amount, SHOWN_ROWS)
+    except BadFilter as error:  # rows that it needs are gone
+        return _refuse(request, error.messages)
     facts = month_facts(month, question.window, now, zone)
     context = _context(month, question, params, sums) | {"facts": facts, "now": now}
     context |= _neighbours(params, month, question, facts.earliest)

@@ -54,6 +54,25 @@ USAGE_OPEN_PRIMEHUB_PATHS = ENV.networks(
     doc="Networks that may read /report/monthly* without a token, by plain HTTP too: those of "
     "PrimeHub's console, which sends none. Everybody there sees every namespace.",
 )
+USAGE_RETENTION_MONTHS = ENV.integer(
+    "USAGE_RETENTION_MONTHS",
+    0,
+    minimum=0,
+    doc="Whole months before this one for which pods, partitions and capacity are kept row by row, "
+    "where the older month's report is closed; sums by day and reports stay. 0: for ever.",
+)
+USAGE_RETENTION_GAPS_MONTHS = ENV.integer(
+    "USAGE_RETENTION_GAPS_MONTHS",
+    0,
+    minimum=0,
+    doc="Whole months before this one for which gaps in the record are kept. 0: for ever.",
+)
+USAGE_RETENTION_FAULTS_MONTHS = ENV.integer(
+    "USAGE_RETENTION_FAULTS_MONTHS",
+    0,
+    minimum=0,
+    doc="Whole months before this one for which faults in the record are kept. 0: for ever.",
+)
 REPORT_ZONE = ENV.zone(
     "IPUHUB_REPORT_ZONE",
     "UTC",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from usage.models.lifetimes import PodLifetime
 from usage.models.monitor import MonitorRound
+from usage.models.purges import PurgeState
 from usage.models.reports import MonthReport, ReportChunk, ReportRow, ReportRun, ReportState
 from usage.models.rollups import (
     PartitionDay,
@@ -20,6 +21,7 @@ __all__ = [
     "PartitionDay",
     "PartitionHour",
     "PodLifetime",
+    "PurgeState",
     "ReportChunk",
     "ReportRow",
     "ReportRun",

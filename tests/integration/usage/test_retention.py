@@ -1,0 +1,187 @@
+"""Old rows go, closed months only, in batches; sums by day and reports stay and are said to."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from io import StringIO
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from ipuhub.celery import app
+from ipuhub.models import RecordFault, WatchGap
+from partitions.models import CapacityChange, PartitionLifetime
+from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import at, held, pod
+from tests.integration.usage.reading import make
+from usage.models import PodLifetime, PurgeState, ReportChunk, UsageDay
+from usage.purge import Retention, make_plan, purge
+from usage.rollups import rebuild, refresh
+from usage.tasks import purge_old_rows
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import SettingsWrapper
+
+pytestmark = pytest.mark.django_db
+UTC = ZoneInfo("UTC")
+NOW = at("2026-11-21T12:00")
+KEEP = Retention(lifetimes=2)
+
+
+@pytest.fixture(autouse=True)
+def _month_by_month(db: None, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+    settings.USAGE_RETENTION_MONTHS = 2
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    for month in (7, 8, 9, 10):
+        pod(f"2026-{month:02}-05T00:00", f"2026-{month:02}-05T01:00", pod_name=f"m{month}", ipus=4)
+        held(f"2026-{month:02}-05T00:00", f"2026-{month:02}-05T01:00")
+    pod("2026-08-31T23:00", "2026-09-01T01:00", pod_name="into-september")
+    pod("2026-07-01T00:00", None, pod_name="runs-on")
+
+
+def close(*months: str) -> None:
+    for month in months:
+        make(month, "2026-11-20T00:00")
+
+
+def left() -> set[str]:
+    return set(PodLifetime.objects.values_list("pod_name", flat=True))
+
+
+def stored_details() -> list[bytes]:
+    chunks = ReportChunk.objects.filter(report__month="2026-08").order_by("profile", "number")
+    return [bytes(chunk.data) for chunk in chunks]
+
+
+def say(*arguments: str) -> str:
+    said = StringIO()
+    call_command("purge_usage", *arguments, stdout=said, stderr=StringIO())
+    return said.getvalue()
+
+
+def test_months_that_are_old_and_closed_go_and_what_reaches_further_stays() -> None:
+    close("2026-07", "2026-08")
+    state = purge(make_plan(NOW, UTC, KEEP), NOW, UTC, batch_rows=1)
+    assert state is not None
+    assert left() == {"m9", "m10", "into-september", "runs-on"}
+    assert PartitionLifetime.objects.count() == 2
+    assert (str(state.purged_before), state.finished_at) == ("2026-09-01", NOW)
+    assert state.counts["pods"] == state.counts["partitions"] == 2
+    assert purge(make_plan(NOW, UTC, KEEP), NOW, UTC) is None
+
+
+def test_nothing_of_a_month_goes_whose_report_is_not_closed() -> None:
+    close("2026-07")
+    assert "the report of 2026-08 is not closed" in say()
+    assert left() == {"m8", "m9", "m10", "into-september", "runs-on"}
+
+
+def test_without_a_closed_month_everything_stays() -> None:
+    make("2026-10", "2026-11-20T00:00")  # provisional
+    assert "the report of 2026-07 is not closed" in say()
+    assert len(left()) == 6
+
+
+def test_a_dry_run_prints_what_goes_and_deletes_nothing() -> None:
+    close("2026-07", "2026-08")
+    said = say("--dry-run")
+    assert "2 pods that ended before 2026-09-01 00:00 UTC" in said
+    assert "2 partitions that ended" in said
+    assert len(left()) == 6
+    assert not PurgeState.objects.exists()
+    assert "2 pods that ended" in say()
+
+
+def test_by_default_everything_is_kept_for_ever(settings: SettingsWrapper) -> None:
+    close("2026-07", "2026-08")
+    settings.USAGE_RETENTION_MONTHS = 0
+    assert "kept for ever" in say()
+    assert len(left()) == 6
+
+
+def test_sums_by_day_and_reports_stay_even_when_all_is_summed_anew(
+    django_user_model: type,
+) -> None:
+    user = django_user_model.objects.create_user("root", is_staff=True)
+    close("2026-07", "2026-08")
+    address = "/api/v1/usage/summary?month=2026-08&by=group"
+    before, details = tool(user).get(address).json(), stored_details()
+    say()
+    assert tool(user).get(address).json() == before
+    refresh(NOW, UTC)
+    rebuild(NOW, UTC, lambda *_: None)
+    assert tool(user).get(address).json() == before
+    assert before["total"]["exact"]["partition_ipu_seconds"] == 4 * 3600
+    assert stored_details() == details
+
+
+def test_sums_of_days_of_another_zone_stay_and_are_not_taken_for_this_one_s(
+    django_user_model: type, settings: SettingsWrapper
+) -> None:
+    user = django_user_model.objects.create_user("root", is_staff=True)
+    close("2026-07", "2026-08")
+    say()
+    settings.REPORT_ZONE = ZoneInfo("Asia/Kolkata")
+    refresh(NOW, settings.REPORT_ZONE)
+    assert UsageDay.objects.filter(day__lt="2026-09-01").exists()
+    answer = tool(user).get("/api/v1/usage/summary?month=2026-08&by=group")
+    assert answer.status_code == 400
+    assert "are gone" in answer.content.decode()
+
+
+def test_what_needs_rows_that_are_gone_says_so(django_user_model: type) -> None:
+    user = django_user_model.objects.create_user("root", is_staff=True)
+    close("2026-07", "2026-08")
+    say()
+    for query in (
+        "summary?month=2026-08&by=job",
+        "series?from=2026-08-05&to=2026-08-06&step=hour",
+        "summary?from=2026-08-05T00:30:00Z&to=2026-09-02",
+        "capacity?month=2026-08",
+    ):
+        answer = tool(user).get(f"/api/v1/usage/{query}")
+        assert answer.status_code == 400, query
+        assert "aw rows before 2026-09-01 are gone" in answer.content.decode()
+    assert tool(user).get("/api/v1/usage/summary?month=2026-09&by=job").status_code == 200
+    page = browser(user).get("/usage/?month=2026-08")
+    assert "Raw rows before 2026-09-01 are gone; sums by day and reports remain." in (
+        page.content.decode()
+    )
+    assert browser(user).get("/usage/?month=2026-08&by=job").status_code == 400
+    assert "are gone" not in browser(user).get("/usage/?month=2026-09").content.decode()
+
+
+def test_the_capacity_that_still_holds_stays() -> None:
+    for when in ("2026-07-01", "2026-08-01", "2026-09-10"):
+        CapacityChange.objects.create(controller="v1", at=at(when), total=4, free=4)
+    close("2026-07", "2026-08")
+    say()
+    assert [row.at for row in CapacityChange.objects.order_by("at")] == [
+        at("2026-08-01"),
+        at("2026-09-10"),
+    ]
+
+
+def test_gaps_and_faults_have_their_own_times(settings: SettingsWrapper) -> None:
+    settings.USAGE_RETENTION_MONTHS = 0
+    settings.USAGE_RETENTION_GAPS_MONTHS = 1
+    for when in ("2026-09-30T23:00", "2026-10-01T00:00"):
+        end = at(when) + timedelta(minutes=30)
+        WatchGap.objects.create(watch="pods", began_at=at(when), ended_at=end, cause="")
+        RecordFault.objects.create(watch="pods", code="x", uid=when, first_at=end, last_at=end)
+    assert "1 gaps" in say()
+    assert (WatchGap.objects.count(), RecordFault.objects.count(), len(left())) == (1, 2, 6)
+    settings.USAGE_RETENTION_FAULTS_MONTHS = 1
+    assert "1 faults" in say()
+    assert RecordFault.objects.count() == 1
+
+
+def test_the_worker_purges_each_day() -> None:
+    assert purge_old_rows.name in {entry["task"] for entry in app.conf.beat_schedule.values()}
+    close("2026-07", "2026-08")
+    purge_old_rows()
+    assert "m8" not in left()

@@ -1,0 +1,54 @@
+"""glue: `manage.py purge_usage`: deletes what is older than the retention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from ipuhub.progress import ProgressBar
+from usage.purge import PurgeRefused, count, make_plan, purge
+from usage.purgesettings import retention
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(BaseCommand):
+    help = (
+        "Delete lifetimes, gaps and faults that are older than USAGE_RETENTION_MONTHS and the "
+        "like; sums by day and reports stay."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="only print what would go")
+
+    def handle(self, **options: Any) -> None:
+        now, zone = timezone.now(), settings.REPORT_ZONE
+        plan = make_plan(now, zone, retention())
+        for reason in plan.reasons:
+            self.stdout.write(reason)
+        if not plan.steps:
+            self.stdout.write("Everything is kept for ever: USAGE_RETENTION_MONTHS is 0.")
+            return
+        if options["dry_run"]:
+            self._tell(plan, count(plan))
+            return
+        try:
+            with ProgressBar(self.stderr, "rows") as bar:
+                state = purge(plan, now, zone, bar.show)
+        except PurgeRefused as error:
+            raise CommandError(str(error)) from None
+        if state is None:
+            self.stdout.write("Nothing was deleted: nothing is old enough, or a purge is at work.")
+            return
+        self._tell(plan, state.counts)
+
+    def _tell(self, plan: Any, counts: dict[str, int]) -> None:
+        for kind, before in plan.steps:
+            number = counts.get(kind.name, 0)
+            self.stdout.write(
+                f"{number:,} {kind.name} that ended before {before:%Y-%m-%d %H:%M} UTC"
+            )

@@ -1,0 +1,90 @@
+"""domain: how long rows are kept, and the SQL that deletes what is older, batch by batch.
+
+Only what ended before the cutoff goes: whatever reaches into a later month stays whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ipuhub.months import Month
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Rows of one table that may go: `old` is the condition, with %(before)s; `order` has an
+    index, so that a batch does not look at the whole table."""
+
+    name: str
+    table: str
+    old: str
+    order: str
+
+
+LIFETIMES: Final = (
+    Kind(
+        "pods",
+        "usage_podlifetime",
+        "scheduled_at < %(before)s AND finished_at <= %(before)s",
+        "scheduled_at",
+    ),
+    Kind(
+        "pods never scheduled",
+        "usage_podlifetime",
+        "scheduled_at IS NULL AND finished_at <= %(before)s",
+        "id",
+    ),
+    Kind(
+        "partitions",
+        "partitions_partitionlifetime",
+        "reserved_at < %(before)s AND released_at <= %(before)s",
+        "reserved_at",
+    ),
+    # The last change before the cutoff still holds after it.
+    Kind(
+        "changes of capacity",
+        "partitions_capacitychange",
+        "at < (SELECT max(kept.at) FROM partitions_capacitychange AS kept WHERE kept.controller ="
+        " partitions_capacitychange.controller AND kept.at <= %(before)s)",
+        "at",
+    ),
+)
+GAPS: Final = Kind("gaps", "ipuhub_watchgap", "ended_at <= %(before)s", "began_at")
+FAULTS: Final = Kind("faults", "ipuhub_recordfault", "last_at < %(before)s", "last_at")
+
+
+def count_sql(kind: Kind) -> str:
+    """Return the SELECT of how many rows would go."""
+    return f"SELECT count(*) FROM {kind.table} WHERE {kind.old}"  # noqa: S608  # our own text
+
+
+def delete_sql(kind: Kind) -> str:
+    """Return the DELETE of at most %(rows)s rows; rows that somebody writes now wait."""
+    return (
+        f"DELETE FROM {kind.table} WHERE id IN (SELECT id FROM {kind.table}"  # noqa: S608
+        f" WHERE {kind.old} ORDER BY {kind.order} LIMIT %(rows)s FOR UPDATE SKIP LOCKED)"
+    )
+
+
+def first_kept(now: datetime, zone: ZoneInfo, months: int) -> Month | None:
+    """Return the first month that is kept: `months` whole months before this one (0: all)."""
+    if months <= 0:
+        return None
+    month = Month.of(now, zone)
+    for _ in range(months):
+        month = month.previous()
+    return month
+
+
+def first_unclosed(earliest: Month, until: Month, closed: Collection[Month]) -> Month:
+    """Return the first month from `earliest` on whose report is not closed, at most `until`."""
+    for month in earliest.until(until):
+        if month not in closed:
+            return month
+    return until
