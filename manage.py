@@ -14,6 +14,7 @@ FULL_SETTINGS, LEAN_SETTINGS = "ipuhub.settings", "ipuhub.settings_lean"
 LEAN = {
     "demo": "ipuhub",
     "run_demo_load": "ipuhub",
+    "patch_legacy_pods": "usage",
     "run_devcluster": "ipuhub",
     "run_kubelet": "ipuhub",
     "run_operator": "jobs",

@@ -1,0 +1,53 @@
+"""glue: `manage.py patch_legacy_pods`: commands that annotate what was made before."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub.kube.blocking import BlockingKubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import ApiError, ConfigError
+from usage.legacy import legacy_patches
+from usage.legacyreading import read_world
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(BaseCommand):
+    help = (
+        "Prints kubectl commands that give the usage annotation to pods, IPUJobs and Deployments "
+        "without it. Read them, then run them; nothing is changed here. Exit code 1: the cluster "
+        "could not be read."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("-n", "--namespace", help="only this namespace; all by default")
+        parser.add_argument("--format", choices=("text", "json"), default="text")
+        parser.add_argument(
+            "--all",
+            action="store_true",
+            help="also pods without an owner and Deployments that no known product made; "
+            "they count for their namespace's group",
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        try:
+            config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
+            with BlockingKubeClient(config) as client:
+                world = read_world(
+                    client, options["namespace"], self.stderr.write, everything=options["all"]
+                )
+        except (ApiError, ConfigError) as error:
+            raise CommandError(str(error)) from error
+        patches = list(legacy_patches(world))
+        if options["format"] == "json":
+            self.stdout.write(json.dumps([each.record for each in patches], indent=2))
+        else:
+            for each in patches:
+                self.stdout.write(each.text)
