@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery
 from celery.schedules import crontab
@@ -42,6 +42,23 @@ def transport_options(broker_url: str, folder: Path) -> dict[str, Any]:
     }
 
 
+NIGHTLY: Final = {
+    "month reports": {
+        "task": "usage.make_daily_reports",
+        "schedule": crontab(minute="0", hour="0"),
+    },
+    "retention": {
+        "task": "usage.purge",
+        "schedule": crontab(minute="30", hour="1"),  # after the reports that close a month
+    },
+    "day sums": {
+        "task": "usage.sum_days",
+        "schedule": SUM_DAYS_SECONDS,
+        "options": {"expires": SUM_DAYS_SECONDS},  # they do not pile up behind a long run
+    },
+}
+"""What beat starts, unless usage is off."""
+
 app = Celery("ipuhub")
 app.conf.update(
     broker_url=settings.BROKER_URL,
@@ -56,21 +73,7 @@ app.conf.update(
     worker_enable_remote_control=False,
     worker_send_task_events=False,
     imports=["usage.tasks"],
-    beat_schedule={
-        "month reports": {
-            "task": "usage.make_daily_reports",
-            "schedule": crontab(minute="0", hour="0"),
-        },
-        "retention": {
-            "task": "usage.purge",
-            "schedule": crontab(minute="30", hour="1"),  # after the reports that close a month
-        },
-        "day sums": {
-            "task": "usage.sum_days",
-            "schedule": SUM_DAYS_SECONDS,
-            "options": {"expires": SUM_DAYS_SECONDS},  # they do not pile up behind a long run
-        },
-    },
+    beat_schedule=NIGHTLY if settings.USAGE_ENABLED else {},
 )
 # Messages are JSON, so that root in a container is no worse here than elsewhere.
 warnings.filterwarnings("ignore", message="(?s).*superuser privileges", category=Warning)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
@@ -23,9 +24,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview, name="overview"),
     path("jobs/", include(([*job_pages, path("<str:uid>/", job_page, name="detail")], "jobs"))),
     path("partitions/", include("partitions.urls")),
-    path("utilization/", utilization_page, name="utilization"),
-    path("utilization/chart.json", utilization_chart, name="utilization-chart"),
-    path("", include("usage.urls")),  # /usage/... and, as its old readers expect, /report/...
     path("api/v1/", include("ipuhub.api.urls")),
     path("system/", system, name="system"),
     path("account/tokens/", tokens, name="account-tokens"),
@@ -36,6 +34,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", LoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
 ]
+if settings.USAGE_ENABLED:
+    urlpatterns += [
+        path("utilization/", utilization_page, name="utilization"),
+        path("utilization/chart.json", utilization_chart, name="utilization-chart"),
+        path("", include("usage.urls")),  # /usage/... and, as its old readers expect, /report/...
+    ]
 handler403 = "ipuhub.web.problems.permission_denied"
 handler404 = "ipuhub.web.problems.not_found"
 handler500 = "ipuhub.web.problems.server_error"

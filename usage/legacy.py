@@ -83,11 +83,11 @@ class LegacyPatch:
 
     @property
     def text(self) -> str:
-        """Comments and command."""
+        """Comments, the command, and an empty line."""
         restarts = _RESTARTS if self.resource == "deployment" else ""
         comments = [f"# patch {self.title}: {self.name}{restarts}"]
         comments += [f"# look at this: {doubt}" for doubt in self.doubts]
-        return "\n".join([*map(_one_line, comments), self.command, ""])
+        return "\n".join([*map(_one_line, comments), self.command, "", ""])
 
     @property
     def record(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("jobs.api.urls")),
     path("jobs/<str:uid>/pods", JobPods.as_view(), name="job-pods"),
-    path("jobs/<str:uid>/usage", JobUsageSoFar.as_view(), name="job-usage"),
     path("", include("partitions.api.urls")),
-    path("usage/partitions", PartitionUsage.as_view(), name="usage-partitions"),
-    path("usage/", include("usage.api.urls")),
     path("schema/", SpectacularJSONAPIView.as_view(), name="api-schema"),
 ]
+if settings.USAGE_ENABLED:
+    urlpatterns += [
+        path("jobs/<str:uid>/usage", JobUsageSoFar.as_view(), name="job-usage"),
+        path("usage/partitions", PartitionUsage.as_view(), name="usage-partitions"),
+        path("usage/", include("usage.api.urls")),
+    ]

@@ -35,12 +35,13 @@ class DemoError(RuntimeError):
 
 @dataclass
 class Demo:
-    """State folder, ports and processes of one demo."""
+    """State folder, ports and processes of one demo; `meters`: usage is recorded and reported."""
 
     directory: Path
     nodes: int = 4
     machines: int = 8
     runs_commands: bool = False
+    meters: bool = True
     say: Callable[[str], None] = print
     ports: dict[str, int] = field(default_factory=dict)
     supervisor: Supervisor = field(default_factory=Supervisor)
@@ -101,6 +102,9 @@ class Demo:
 
     async def start_followers(self) -> None:
         """Start what records and reports; a job and a page do without them meanwhile."""
+        if not self.meters:
+            self.say("  Usage is off (USAGE_ENABLED): nothing is recorded.")
+            return
         url = self.postgres.url
         self.supervisor.start(self.processes.prober(url))
         self.supervisor.start(self.processes.monitor(url))

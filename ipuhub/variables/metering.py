@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from ipuhub.variables.environment import BASE_DIR, ENV
 
+USAGE_ENABLED = ENV.switch(
+    "USAGE_ENABLED",
+    True,
+    doc="Off: neither prober nor monitor run, and there are no pages, addresses or nightly reports "
+    "of usage. Set it for every process alike.",
+)
 CAPACITY_POLL_SECONDS = ENV.number(
     "IPUHUB_CAPACITY_POLL_SECONDS",
     10.0,

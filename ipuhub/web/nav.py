@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.urls import reverse
 
 from ipuhub.web.access import is_admin
@@ -21,6 +22,7 @@ class Entry:
     url_name: str
     covers: tuple[str, ...]
     admins_only: bool = False
+    of_usage: bool = False
 
     def is_active(self, page: str) -> bool:
         """Whether the page of this URL name belongs to the item."""
@@ -34,21 +36,22 @@ ENTRIES = (
     Entry("Jobs", "jobs:list", ("jobs:",)),
     Entry("Partitions", "partitions:list", ("partitions:list", "partitions:stats")),
     Entry("Query", "partitions:query", ("partitions:query",)),
-    Entry("Usage", "usage:month", ("usage:",)),
-    Entry("Utilization", "utilization", ("utilization",), admins_only=True),
+    Entry("Usage", "usage:month", ("usage:",), of_usage=True),
+    Entry("Utilization", "utilization", ("utilization",), admins_only=True, of_usage=True),
     Entry("System", "system", ("system",), admins_only=True),
 )
 
 
 def navigation(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: `nav`, the items with address and whether they are active."""
+    """Context processor: `nav`, the items with address and whether they are active; `usage_on`."""
     match = request.resolver_match
     page = match.view_name if match else ""
     admin = is_admin(request.user)
     return {
+        "usage_on": settings.USAGE_ENABLED,
         "nav": [
             (each.label, reverse(each.url_name), each.is_active(page))
             for each in ENTRIES
-            if admin or not each.admins_only
-        ]
+            if (admin or not each.admins_only) and (settings.USAGE_ENABLED or not each.of_usage)
+        ],
     }

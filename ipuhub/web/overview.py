@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from django.conf import settings
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
@@ -118,7 +119,7 @@ def _past(scope: Scope, freshness: Freshness, now: dt.datetime) -> dict[str, Any
         "usage_url": _address("usage:month"),
         "gaps": freshness.gaps,
         "first_gap": freshness.first_gap,
-        "month": ipu_hours(scope, now),
+        "month": ipu_hours(scope, now) if settings.USAGE_ENABLED else "",
         "recorders": freshness.recorders,
         "complete_until": until and until.replace(second=0, microsecond=0),
         "stale": until is None or (now - until).total_seconds() > STALE_SECONDS,

@@ -34,8 +34,13 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        given = [options[name] for name in ("nodes", "machines", "processes")]
-        demo = Demo(options["dir"].absolute(), *given)
+        demo = Demo(
+            options["dir"].absolute(),
+            options["nodes"],
+            options["machines"],
+            runs_commands=options["processes"],
+            meters=settings.USAGE_ENABLED,
+        )
         with contextlib.suppress(KeyboardInterrupt):
             try:
                 asyncio.run(demo.run())

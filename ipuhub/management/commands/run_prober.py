@@ -12,6 +12,7 @@ from ipuhub import logs
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.prober import run_prober
+from ipuhub.usageswitch import require_usage
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -29,6 +30,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        require_usage()
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
             config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from ipuhub import logs
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
+from ipuhub.usageswitch import require_usage
 from usage.monitorprocess import monitor_once, run_monitor
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Command(BaseCommand):
         parser.add_argument("--once", action="store_true", help="go one round and end")
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        require_usage()
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
             config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
