@@ -16,6 +16,12 @@ def main() -> None:
     memory = commands.add_parser("load-memory", help="memory of the demo under demo-load")
     memory.add_argument("--minutes", type=int, default=30)
     memory.add_argument("--load-options", default="", help="of run_demo_load, in one word")
+    hooks = commands.add_parser("webhooks", help="answers of run_webhooks over TLS")
+    hooks.add_argument("--rate", type=int, default=100, help="requests a second")
+    hooks.add_argument("--seconds", type=int, default=20)
+    hooks.add_argument("--rounds", type=int, default=3)
+    leaders = commands.add_parser("takeover", help="after kill -9 and SIGTERM of a leader")
+    leaders.add_argument("--rounds", type=int, default=3)
     commands.add_parser("pass", help="plan() and a no-op pass of the operator")
     size = commands.add_parser("burst", help="a first burst of jobs beside a floor program")
     size.add_argument("--kubeconfig", type=Path, help="a real cluster; default: the embedded API")
@@ -48,6 +54,14 @@ def main() -> None:
         from tests.bench import load_memory
 
         load_memory.run(options)
+    elif options.command == "webhooks":
+        from tests.bench import webhooks
+
+        webhooks.run(options)
+    elif options.command == "takeover":
+        from tests.bench import takeover
+
+        takeover.run(options)
     elif options.command == "usage-ingest":
         from tests.bench import usage_ingest
 
