@@ -5,6 +5,8 @@ from __future__ import annotations
 from ipuhub.env import SettingError
 from ipuhub.variables.environment import ENV
 
+LONGEST_WEBHOOK_TIMEOUT_SECONDS = 30
+
 PROXY_URL = ENV.text(
     "IPUHUB_PROXY_URL", "http://127.0.0.1:8080", doc="Where the V-IPU Proxy answers."
 )
@@ -75,6 +77,28 @@ WEBHOOK_CERTIFICATE_PATH = ENV.text(
     doc="Their TLS certificate, PEM; a changed file is taken up without a restart.",
 )
 WEBHOOK_KEY_PATH = ENV.text("IPUHUB_WEBHOOK_KEY_PATH", "", doc="Its private key, PEM.")
+WEBHOOK_FAILURE_POLICY = ENV.choice(
+    "IPUHUB_WEBHOOK_FAILURE_POLICY",
+    "Fail",
+    ("Fail", "Ignore"),
+    doc="What the API server does while no webhook answers: refuse (Fail) or accept (Ignore).",
+)
+WEBHOOK_TIMEOUT_SECONDS = ENV.integer(
+    "IPUHUB_WEBHOOK_TIMEOUT_SECONDS",
+    10,
+    minimum=1,
+    doc="How long the API server waits for an answer of the webhooks; at most 30.",
+)
+if WEBHOOK_TIMEOUT_SECONDS > LONGEST_WEBHOOK_TIMEOUT_SECONDS:
+    raise SettingError(
+        f"IPUHUB_WEBHOOK_TIMEOUT_SECONDS is {WEBHOOK_TIMEOUT_SECONDS}: Kubernetes allows "
+        f"{LONGEST_WEBHOOK_TIMEOUT_SECONDS} at most"
+    )
+WEBHOOK_SKIPPED_NAMESPACES = ENV.words(
+    "IPUHUB_WEBHOOK_SKIPPED_NAMESPACES",
+    ["kube-system", "ipuhub-system"],
+    doc="Namespaces about whose IPUJobs the webhooks are not asked.",
+)
 PRIVILEGED_NAMESPACES = ENV.words(
     "IPUHUB_PRIVILEGED_NAMESPACES",
     [],

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from partitions.proxy.problems import Problem
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from ipuhub.kube.access import User
+    from ipuhub.kube.access import Reviewer, User
 
 AUDIENCE: Final = "ipuhub-proxy"
 
 
-class Reviews(Protocol):
-    """Token and access reviews; both raise ApiError when the API server cannot be asked."""
-
-    async def authenticate(self, token: str) -> User | None:
-        """The token's user; None when it is not valid for our audience."""
-        ...
-
-    async def authorize(  # noqa: PLR0913  # the attributes of one access
-        self,
-        user: User,
-        *,
-        verb: str,
-        group: str,
-        resource: str,
-        subresource: str = "",
-        namespace: str = "",
-        name: str = "",
-    ) -> bool:
-        """Whether the user may; an empty namespace asks for all of them."""
-        ...
-
-
 class Access:
-    """The one authorisation function of `/v1`."""
+    """The one authorisation function of `/v1`. Raises ApiError where `reviews` cannot ask."""
 
-    def __init__(self, reviews: Reviews) -> None:
+    def __init__(self, reviews: Reviewer) -> None:
         self._reviews = reviews
 
     async def user(self, request: web.Request) -> User:

@@ -53,17 +53,21 @@ class Replicas:
         eventually(lambda: "standing by" in log.read_text(), f"{identity} standing by", 120)
         return started
 
-    def holder(self, lease: str) -> str:
-        """Who holds a Lease now."""
-        text = self.demo.kubectl("get", "lease", lease, "-n", "ipuhub-system", "-o", "json")
-        return str(json.loads(text)["spec"].get("holderIdentity") or "")
+    def holders(self) -> dict[str, str]:
+        """Who holds each Lease now."""
+        text = self.demo.kubectl("get", "leases", "-n", "ipuhub-system", "-o", "json")
+        return {
+            lease["metadata"]["name"]: str(lease["spec"].get("holderIdentity") or "")
+            for lease in json.loads(text)["items"]
+        }
 
     def seconds_until(self, identities: dict[str, str]) -> dict[str, float]:
         """Seconds until each process's Lease is held by the given identity."""
         began, found = time.monotonic(), dict[str, float]()
         while len(found) < len(identities):
+            holders = self.holders()
             for name, identity in identities.items():
-                if name not in found and self.holder(LEASES[name]) == identity:
+                if name not in found and holders[LEASES[name]] == identity:
                     found[name] = time.monotonic() - began
             assert time.monotonic() - began < 60, f"no takeover: {identities}, {found}"
         return found

@@ -12,9 +12,10 @@ from ipuhub.devcluster.kubelet.affinity import taints_of
 from ipuhub.devcluster.kubelet.instants import from_text
 from ipuhub.devcluster.kubelet.nodehealth import evict_at, judge_node
 from ipuhub.devcluster.kubelet.nodes import LEASE_NAMESPACE
+from ipuhub.devcluster.kubelet.removal import delete_pod
 from ipuhub.devcluster.kubelet.world import BY_NODE
 from ipuhub.kube.errors import ApiError, Conflict, NotFound
-from ipuhub.kube.resources import NODES, PODS
+from ipuhub.kube.resources import NODES
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -108,7 +109,7 @@ class NodeLifecycle:
             at = evict_at(pod, node, seconds)
             if at is not None and now >= at and not pod["metadata"].get("deletionTimestamp"):
                 log.info("evicting", pod=pod["metadata"]["name"], node=node["metadata"]["name"])
-                await self._delete(pod)
+                await delete_pod(self._world.client, pod)
 
     async def _collect_orphans(self) -> None:
         """Remove the pods of nodes that no longer exist: nobody else can end them."""
@@ -122,21 +123,8 @@ class NodeLifecycle:
         }
         for pod in orphans:
             if now >= self._orphaned_at[pod["metadata"]["uid"]] + quarantine:
-                await self._delete(pod, grace_seconds=0)
+                await delete_pod(world.client, pod, grace_seconds=0)
 
     def _is_orphan(self, pod: Manifest) -> bool:
         node = pod["spec"].get("nodeName")
         return bool(node) and self._world.nodes.get("", node) is None
-
-    async def _delete(self, pod: Manifest, *, grace_seconds: int | None = None) -> None:
-        metadata = pod["metadata"]
-        try:
-            await self._world.client.delete(
-                PODS,
-                metadata["name"],
-                metadata["namespace"],
-                uid=metadata["uid"],
-                grace_period_seconds=grace_seconds,
-            )
-        except (NotFound, Conflict):
-            return

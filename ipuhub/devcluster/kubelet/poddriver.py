@@ -18,9 +18,10 @@ from ipuhub.devcluster.kubelet.life import PodState, Situation
 from ipuhub.devcluster.kubelet.machine import advance, build_patch
 from ipuhub.devcluster.kubelet.nodes import is_down
 from ipuhub.devcluster.kubelet.podenv import MissingError
+from ipuhub.devcluster.kubelet.removal import delete_pod
 from ipuhub.devcluster.kubelet.workers import run_workers
 from ipuhub.devcluster.kubelet.world import BY_ATTEMPT, BY_NODE
-from ipuhub.kube.errors import Conflict, NotFound
+from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import PODS
 from ipuhub.kube.store import key_of
 from ipuhub.kube.workqueue import WorkQueue
@@ -134,7 +135,7 @@ class PodDriver:
                 run.is_left = True
                 self._queue.add_after(key, _LEFT_SECONDS)
                 return
-            await self._remove(pod)
+            await delete_pod(self._world.client, pod, grace_seconds=0)
             run.is_removed = True
         elif step.wake_at is not None:
             self._queue.add_after(key, (step.wake_at - now).total_seconds())
@@ -208,16 +209,3 @@ class PodDriver:
             await self._recorder.record(
                 pod, type=note.type, reason=note.reason, message=note.message
             )
-
-    async def _remove(self, pod: Manifest) -> None:
-        metadata = pod["metadata"]
-        try:
-            await self._world.client.delete(
-                PODS,
-                metadata["name"],
-                metadata["namespace"],
-                uid=metadata["uid"],
-                grace_period_seconds=0,
-            )
-        except (NotFound, Conflict):
-            return  # gone; the name may be another pod's by now

@@ -1,0 +1,85 @@
+"""`manage.py make_webhook_configuration`: what it prints, `kubectl apply` takes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from django.core.management import CommandError, call_command
+
+from ipuhub.devcluster.server import DevCluster
+from jobs.webhooks.configuration import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from pytest_django.fixtures import SettingsWrapper
+
+URL = "https://hooks.example:9443"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
+    running = DevCluster(tmp_path / "cluster")
+    await running.start()
+    yield running
+    await running.stop()
+
+
+def printed(cluster: DevCluster, url: str = URL) -> str:
+    output = io.StringIO()
+    call_command("make_webhook_configuration", url=url, ca=cluster.ca_file, stdout=output)
+    return output.getvalue()
+
+
+async def test_scope_failure_policy_and_timeout_come_from_the_settings(
+    cluster: DevCluster, settings: SettingsWrapper
+) -> None:
+    settings.WEBHOOK_FAILURE_POLICY = "Ignore"
+    settings.WEBHOOK_TIMEOUT_SECONDS = 7
+    settings.WEBHOOK_SKIPPED_NAMESPACES = ["kube-system", "quiet"]
+    for configuration in yaml.safe_load_all(printed(cluster)):
+        (hook,) = configuration["webhooks"]
+        assert hook["clientConfig"]["url"].startswith(f"{URL}/")
+        assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 7)
+        (left_out,) = hook["namespaceSelector"]["matchExpressions"]
+        assert left_out["values"] == ["kube-system", "quiet"]
+
+
+async def test_kubectl_applies_what_it_prints(cluster: DevCluster, tmp_path: Path) -> None:
+    def kubectl(*arguments: str, stdin: str = "") -> str:
+        command = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), *arguments]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        done: subprocess.CompletedProcess[Any] = subprocess.run(
+            command, input=stdin, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    await asyncio.to_thread(kubectl, "apply", "-f", "-", stdin=printed(cluster, f"{URL}/"))
+    for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+        found = await asyncio.to_thread(kubectl, "get", kind, NAME, "-o", "yaml")
+        (hook,) = yaml.safe_load(found)["webhooks"]
+        assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Fail", 10)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://hooks:9443", "hooks:9443", "https://", "https://hooks/path", "https://u@h"]
+)
+async def test_what_the_api_server_could_not_ask_is_refused(cluster: DevCluster, url: str) -> None:
+    with pytest.raises(CommandError, match="no https://host:port"):
+        printed(cluster, url)
+
+
+def test_a_missing_file_and_a_private_key_are_refused(tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text("-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n")
+    for path, words in ((tmp_path / "none", "No such file"), (key, "certificates alone")):
+        with pytest.raises(CommandError, match=words):
+            call_command("make_webhook_configuration", url=URL, ca=path)
