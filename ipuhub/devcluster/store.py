@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+# A history of large objects (the partitions' tracker) ends earlier.
+HISTORY_BYTES = 24 * 2**20
 # Changes of which watches in step read both versions.
 RECENT = 500
 Key = tuple[str, str]
@@ -89,7 +91,8 @@ class Store:
     def __init__(self, path: Path, *, history: int = 10_000) -> None:
         self.listeners: list[Callable[[Change], None]] = []
         self._history = history
-        self._past: deque[str] = deque()
+        self._past: deque[tuple[str, int]] = deque()  # bucket, bytes
+        self._past_bytes = 0
         self._recent: deque[Change] = deque()
         self._buckets: dict[str, _Bucket] = {}
         self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -213,12 +216,16 @@ class Store:
 
     def _publish(self, change: Change) -> None:
         self._buckets[change.bucket].changes.append(change)
-        self._past.append(change.bucket)
+        size = len(change.item.data)
+        self._past.append((change.bucket, size))
+        self._past_bytes += size
         self._recent.append(change)
         if len(self._recent) > RECENT:
             self._shrink(self._recent.popleft())
-        if len(self._past) > self._history:
-            oldest = self._buckets[self._past.popleft()]
+        while len(self._past) > self._history or self._past_bytes > HISTORY_BYTES:
+            bucket, size = self._past.popleft()
+            self._past_bytes -= size
+            oldest = self._buckets[bucket]
             oldest.floor = oldest.changes.popleft().revision
         for listener in tuple(self.listeners):
             listener(change)

@@ -6,14 +6,15 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ipuhub.devcluster import controllers
 from ipuhub.devcluster.server import DevCluster
-from ipuhub.devcluster.store import RECENT, Store
+from ipuhub.devcluster.status import StatusError
+from ipuhub.devcluster.store import HISTORY_BYTES, RECENT, Store
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 CMS = "/api/v1/namespaces/default/configmaps"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -71,3 +72,14 @@ def test_of_old_versions_only_the_json_is_kept_and_they_read_the_same(tmp_path: 
     assert quiet.decoded is quiet.body  # reading a present one does
     (then,) = [i for i in store.items_at("configmaps", start + 3) if i.key == ("n", "busy")]
     assert then.body["data"] == {"n": "2"}
+
+
+def test_the_history_of_large_objects_ends_earlier(tmp_path: Path) -> None:
+    store = Store(tmp_path / "objects.sqlite")
+    start, megabyte = store.revision, "x" * 2**20
+    fit = HISTORY_BYTES // (2**20 + 200)
+    for number in range(3 * fit):
+        store.put("configmaps", config_map("large", number) | {"data": {"n": megabyte}})
+    assert len(store.changes_since("configmaps", store.revision - fit)) == fit
+    with pytest.raises(StatusError, match="too old resource version"):
+        store.changes_since("configmaps", start + fit)
