@@ -51,6 +51,7 @@ NO_CODE = End(False, Reason.FAILED, "x has failed")
         (RestartPolicy("Always"), IN_ERROR, True),
         (RestartPolicy("ExitCode"), exited(137), True),
         (RestartPolicy("ExitCode"), exited(255), True),
+        (RestartPolicy("ExitCode"), exited(128), True),
         (RestartPolicy("ExitCode"), exited(127), False),
         (RestartPolicy("ExitCode"), exited(0), False),
         (RestartPolicy("ExitCode"), NO_CODE, False),
