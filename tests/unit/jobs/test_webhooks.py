@@ -106,6 +106,8 @@ def test_a_stored_job_that_breaks_a_rule_keeps_its_way_out() -> None:
         ({"restartPolicy": {"type": "Always", "backOffLimit": 9}}, []),
         ({"modelReplicas": "8"}, ["spec.modelReplicas"]),
         ({"launcher": {"command": ["true"]}}, ["spec.launcher"]),
+        ({"modelReplicasPerWorker": "2"}, ["spec.modelReplicasPerWorker"]),
+        ({"workers": ipujob().workers(2).spec["workers"]}, ["spec.workers"]),
         ({"workersPerJobInstance": None, "launcher": None}, ["spec.launcher"]),
     ],
 )
