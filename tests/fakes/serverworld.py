@@ -15,6 +15,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.resources import EVENTS
 from ipuhub.kube.watch import split_lines
+from jobs.measures import Measures
 from jobs.operator import Operator, OperatorOptions
 from tests.fakes.chaosworld import STEP_SECONDS, ChaosWorld
 from tests.fakes.kube import Killed
@@ -161,6 +162,16 @@ class _Health:
         """A sign of life."""
 
 
+class _Crashes(Measures):
+    """Counts the passes that end in an error nobody expects: the operator's loop goes on."""
+
+    def __init__(self, world: ServerWorld) -> None:
+        self._world = world
+
+    def passed(self, outcome: str, seconds: float) -> None:
+        self._world.crashes += outcome == "crashed"
+
+
 class ServerReplica:
     """One operator, whole: informers, queue, workers and its poll of partitions."""
 
@@ -182,6 +193,7 @@ class ServerReplica:
             OperatorOptions(
                 concurrency=4, poll_seconds=POLL_SECONDS, now=self.now, monotonic=self.clock
             ),
+            _Crashes(world),
         )
         self._task = asyncio.create_task(self.operator.run())
 
@@ -297,6 +309,7 @@ class ServerWorld(ChaosWorld):
         self._retired: list[asyncio.Task[None]] = []
         observer.world = kube
         self._pause = STEP_SECONDS
+        self.crashes = 0
         super().__init__(faults, kube=kube)
 
     def make_replica(self, feed: Feed) -> ServerReplica:
@@ -335,7 +348,9 @@ class ServerWorld(ChaosWorld):
         await eventually(self.kube.is_over, seconds=COLLECTED_SECONDS)
 
     def judge(self) -> None:
-        """Nothing forbidden has happened, in the order in which the server did it."""
+        """Nothing forbidden has happened, in the order in which the server did it. What the
+        partitions refuse, a release under a living pod above all, crashes a pass."""
+        assert self.crashes == 0
         self.kube.changes.sort(key=lambda change: change.version)
         self.invariants.check()
 
