@@ -42,6 +42,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "ipuhub.web.downloads.DownloadSlots",  # after WhiteNoise: static files are no downloads
+    "ipuhub.web.querytext.RefuseUndecodableQueries",
     "django.middleware.http.ConditionalGetMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

@@ -48,6 +48,13 @@ def _is_database_away(error: BaseException | None) -> bool:
     return state is None or state.startswith(("08", "57P"))
 
 
+def bad_request(request: HttpRequest, sentence: str) -> HttpResponseBase:
+    """Say what is wrong with a request before anybody is signed in (400)."""
+    if _is_program(request):
+        return problem_answer(400, sentence)
+    return HttpResponse(sentence, status=400, content_type="text/plain; charset=utf-8")
+
+
 def busy(request: HttpRequest, sentence: str) -> HttpResponseBase:
     """Say that there is too much of this going on now (503)."""
     if _is_program(request):
