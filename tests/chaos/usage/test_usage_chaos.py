@@ -118,6 +118,12 @@ class World:
         found = self.query("SELECT resource_version FROM ipuhub_watchcheckpoint")
         return bool(found) and found[0]["resource_version"] == str(self.server.revision)
 
+    async def wait_for_progress(self) -> None:
+        """Wait until the prober has recorded something new, or all that there is."""
+        sql = "SELECT resource_version FROM ipuhub_watchcheckpoint"
+        before = self.query(sql)
+        await eventually(lambda: self.is_recorded() or self.query(sql) != before)
+
     async def restart_postgres(self, choose: random.Random) -> None:
         await self.postgres.stop(choose.choice((signal.SIGINT, signal.SIGQUIT)))
         await self.postgres.start()
@@ -139,7 +145,9 @@ async def kill_many(world: World, pods: range, deaths: int, *, cuts_history: boo
         gate.release()
         victim = choose.choice(("prober", "prober", "monitor"))
         # From death in the first statement to death in the middle of a stream.
-        await asyncio.sleep(choose.random() ** 2 * 0.5)
+        if cuts_history or choose.random() < 0.4:
+            await world.wait_for_progress()
+        await asyncio.sleep(choose.random() ** 2 * 0.3)
         world.mortals.kill(victim)
         if death % 25 == 24:
             await world.restart_postgres(choose)
@@ -216,6 +224,7 @@ async def test_deaths_of_prober_and_monitor_lose_double_and_bend_nothing(
             assert world.query("SELECT * FROM ipuhub_watchgap") == []
             await kill_many(world, cut, 50, cuts_history=True)
             sources = compare(world, range(PODS))
+            assert sources["event"] > len(kept)
             (count,) = world.query("SELECT count(*) AS rows FROM usage_podlifetime")
             assert count["rows"] == PODS - sources["inside a gap"]
             print(f"{PODS} pods, deaths {dict(world.mortals.deaths)}, ends {dict(sources)}")
