@@ -220,3 +220,11 @@ async def test_it_is_said_once_in_the_life_of_a_job() -> None:
     await world.run(20)
     assert world.state() == "Completed"
     assert world.events.reasons.count("SpecOverridden") == 1
+
+
+def test_the_launchers_own_environment_wins_over_the_templates() -> None:
+    command = {"command": ["true"], "env": [{"name": "A", "value": "launcher"}]}
+    job = with_main(env=[{"name": "A", "value": "template"}]).with_spec(launcher=command)
+    _, launcher = pods_of(job)
+    found = [v["value"] for v in main_of(launcher)["env"] if v["name"] == "A"]
+    assert found == ["launcher"]
