@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from ipuhub.demo.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _skipped: list[str] = []
 
@@ -92,15 +94,24 @@ def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given:
         yield given
         return
-    port = choose_port("PostgreSQL of the tests", 25432, set()).number
-    server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), port, durable=False)
-    server.prepare()
-    process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
+    with _running_postgres(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _running_postgres(folder: Path) -> Iterator[str]:
+    deadline = time.monotonic() + 90
+    while True:
+        port = choose_port("PostgreSQL of the tests", 25432, set()).number
+        server = EmbeddedPostgres(folder, port, durable=False)
+        server.prepare()
+        process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
+        while process.poll() is None and not server.is_ready():
+            assert time.monotonic() < deadline, "PostgreSQL did not come up in 90 s"
+        if process.poll() is None:
+            break  # else another one took the port meanwhile
+        assert time.monotonic() < deadline, "PostgreSQL ended at once, again and again"
     try:
-        deadline = time.monotonic() + 30
-        while not server.is_ready():
-            assert process.poll() is None, "PostgreSQL ended at once"
-            assert time.monotonic() < deadline, "PostgreSQL did not come up in 30 s"
         yield server.url
     finally:
         process.send_signal(signal.SIGINT)

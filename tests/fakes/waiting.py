@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-async def eventually(read: Callable[[], Any], *, seconds: float = 40.0) -> Any:
+async def eventually(read: Callable[[], Any], *, seconds: float = 90.0) -> Any:
     """The first true answer of `read`, which may be asynchronous."""
     async with asyncio.timeout(seconds):
         while True:
