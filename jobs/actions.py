@@ -119,6 +119,11 @@ class Step:
     actions: tuple[Action, ...]
     needs_previous: bool = False
 
+    @property
+    def makes_pods(self) -> bool:
+        """Whether it brings anything to run."""
+        return any(isinstance(a, CreateChild) and a.kind is Kind.POD for a in self.actions)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

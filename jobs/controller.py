@@ -50,7 +50,11 @@ class Controller:
     def on_child(self, old: Manifest | None, new: Manifest | None) -> None:
         """Something that belongs to a job has changed."""
         for manifest in (old, new):
-            for uid in by_job(manifest) if manifest is not None else ():
+            if manifest is None:
+                continue
+            for uid in by_job(manifest):
+                if new is None:
+                    self.effects.expectations.gone(uid, uid_of(manifest))
                 self.enqueue(uid)
 
     def enqueue_all(self) -> None:

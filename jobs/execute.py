@@ -98,10 +98,12 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Pass:
-    """One plan being carried out. `resource_version` is the job's, as of our own last write."""
+    """One plan being carried out. `resource_version` is the job's, as of our own last write;
+    `is_current`: the API server has said in this pass that no other write has followed it."""
 
     observed: Observed
     resource_version: str
+    is_current: bool = False
     outcome: Outcome = field(default_factory=Outcome)
 
     @property
@@ -127,7 +129,7 @@ class Executor:
         return this.outcome
 
     async def _step(self, this: _Pass, step: Step) -> None:
-        if any(isinstance(a, CreateChild) and a.kind is Kind.POD for a in step.actions):
+        if step.makes_pods:
             try:
                 is_late = await self._is_late(this)
             except ApiError as error:
@@ -186,7 +188,7 @@ class Executor:
                     "to something else: delete it or rename the job"
                 ) from None
         self._effects.expectations.written(
-            key.uid, self._effects.caches.children[action.kind], created
+            key.uid, self._effects.caches.children[action.kind], created, is_new=True
         )
 
     async def _existing(self, action: CreateChild) -> Manifest:
@@ -266,6 +268,7 @@ class Executor:
         except NotFound:
             return False
         this.resource_version = str(metadata(job).get("resourceVersion", ""))
+        this.is_current = True  # or the write would have been a conflict
         self._effects.expectations.written(this.uid, self._effects.caches.jobs, job)
         return True
 
@@ -292,6 +295,7 @@ class Executor:
             size=action.size,
             attempt=action.attempt,
         )
+        this.is_current = False  # the answer may take seconds
         has_waited = known is not None and known.phase == Phase.WAITING
         fact = await (self._in_turn(call) if has_waited else call)
         self._effects.facts.note(key.uid, fact, self._effects.now())
@@ -308,13 +312,16 @@ class Executor:
 
     async def _is_late(self, this: _Pass) -> bool:
         """Whether the job has changed since: one that has given its partition back may be over,
-        and a late copy of it must not begin it again."""
+        and a late copy of it must not begin it again. Asked once in a pass."""
+        if this.is_current:
+            return False
         key = this.observed.key
         try:
             job = await self._effects.client.get(IPUJOBS, key.name, key.namespace)
         except NotFound:
             return True
-        return metadata(job).get("resourceVersion") != this.resource_version
+        this.is_current = metadata(job).get("resourceVersion") == this.resource_version
+        return not this.is_current
 
     async def _in_turn(self, call: Coroutine[Any, Any, PartitionFact]) -> PartitionFact:
         """Calls of those who have waited start one after another: sent at the same time, they

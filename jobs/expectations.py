@@ -29,6 +29,7 @@ class _Expectation:
     uid: str
     resource_version: str  # empty: a deletion
     since: float
+    is_new: bool
 
 
 class Expectations:
@@ -38,16 +39,23 @@ class Expectations:
         self._monotonic = monotonic
         self._waiting: dict[str, list[_Expectation]] = {}
 
-    def written(self, key: str, cache: Cache, manifest: Manifest) -> None:
-        """We created or changed an object; `manifest` is the server's answer."""
+    def written(
+        self, key: str, cache: Cache, manifest: Manifest, *, is_new: bool = False
+    ) -> None:
+        """We changed an object, or created it (`is_new`); `manifest` is the server's answer."""
         meta = metadata(manifest)
         if meta.get("resourceVersion"):
-            self._add(key, cache, manifest, str(meta["resourceVersion"]))
+            self._add(key, cache, manifest, str(meta["resourceVersion"]), is_new=is_new)
 
     def deleted(self, key: str, cache: Cache, namespace: str, name: str, uid: str) -> None:
         """We asked for an object's deletion."""
         gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
         self._add(key, cache, gone, "")
+
+    def gone(self, key: str, uid: str) -> None:
+        """A copy has seen an object go: it will not show it any more."""
+        if key in self._waiting:
+            self._waiting[key] = [e for e in self._waiting[key] if e.uid != uid]
 
     def seconds_left(self, key: str) -> float:
         """How long to wait for the caches at most; 0: they show all our writes (or will not)."""
@@ -63,7 +71,9 @@ class Expectations:
         self._waiting.pop(key, None)
         return 0.0
 
-    def _add(self, key: str, cache: Cache, manifest: Manifest, version: str) -> None:
+    def _add(
+        self, key: str, cache: Cache, manifest: Manifest, version: str, *, is_new: bool = False
+    ) -> None:
         meta = metadata(manifest)
         expectation = _Expectation(
             cache,
@@ -72,6 +82,7 @@ class Expectations:
             uid_of(manifest),
             version,
             self._monotonic(),
+            is_new,
         )
         self._waiting.setdefault(key, []).append(expectation)
 
@@ -86,6 +97,8 @@ def _is_met(expectation: _Expectation) -> bool:
         )
     # An object shown at an older version has missed an event, however far the copy says it is.
     shown = found and metadata(found).get("resourceVersion")
+    if expectation.is_new and not shown:
+        return False  # nor has it been seen to go: the event of its making was lost
     return _reaches(str(shown or expectation.cache.resource_version), expectation.resource_version)
 
 

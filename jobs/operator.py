@@ -25,6 +25,7 @@ from jobs.observe import Observer
 from jobs.partitionfacts import PartitionFacts
 from jobs.resources import IPUJOBS, RESOURCE_OF
 from jobs.sessionlimits import UNLIMITED
+from jobs.telling import Teller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,10 +95,11 @@ class Operator:
         self.informers = _informers(client)
         self.caches = _caches(self.informers)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
+        self.teller = Teller(recorder)
         effects = Effects(
             client=client,
             partitions=partitions,
-            recorder=recorder,
+            recorder=self.teller,
             caches=self.caches,
             facts=self.facts,
             expectations=Expectations(options.monotonic),
@@ -119,6 +121,7 @@ class Operator:
         async with asyncio.TaskGroup() as group:
             for informer in self.informers.values():
                 group.create_task(informer.run())
+            group.create_task(self.teller.run())
             group.create_task(self._report_health())
             group.create_task(self._poll())
             await self._synced()

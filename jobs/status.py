@@ -128,9 +128,10 @@ def with_status(
     steps: tuple[Step, ...],
     events: tuple[Event, ...] = (),
 ) -> Plan:
-    """`steps` and then the status, if it is worth a write now.
+    """`steps` and the status, if it is worth a write now.
 
-    A pass that asks for a partition leaves the status to the pass that knows the answer, unless
+    It is written before pods are made, since a write that succeeds proves that our copy of the job
+    is no late one, and otherwise last. A pass that asks for a partition leaves the status to the pass that knows the answer, unless
     the pass before could not ask; counts wait until nothing else is to be done and a second has
     gone by.
     """
@@ -139,7 +140,8 @@ def with_status(
     if patch is None or is_asking:
         return Plan(steps)
     if is_urgent(observed.status(), status) or events:
-        return Plan((*steps, Step("status", (patch,))))
+        at = next((n for n, step in enumerate(steps) if step.makes_pods), len(steps))
+        return Plan((*steps[:at], Step("status", (patch,)), *steps[at:]))
     if steps:
         return Plan(steps)
     wait = coalescing_seconds(observed.status(), now)

@@ -46,6 +46,18 @@ def test_a_copy_that_is_past_the_write_has_seen_the_object_go() -> None:
     assert made.seconds_left("key") == 0
 
 
+def test_what_is_made_is_waited_for_until_it_has_been_seen_to_come_or_go() -> None:
+    copy = Copy()
+    made = Expectations(lambda: 0.0)
+    made.written("key", copy, pod(5), is_new=True)  # type: ignore[arg-type]
+    copy.resource_version = "7"
+    assert made.seconds_left("key") == TIMEOUT_SECONDS
+    made.gone("key", "another")
+    assert made.seconds_left("key") == TIMEOUT_SECONDS
+    made.gone("key", "u")
+    assert made.seconds_left("key") == 0
+
+
 def test_an_object_at_an_older_version_shows_that_an_event_was_lost() -> None:
     copy = Copy()
     made = waiting(copy)

@@ -1,0 +1,62 @@
+"""Events beside the work: in order, never lost at an orderly end, never without bound."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from jobs import telling
+from jobs.telling import Teller
+
+
+class SlowRecorder:
+    """Writes an Event only while `open` is set."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.written: list[tuple[str, str]] = []
+
+    async def record(self, regarding: Any, *, type: str, reason: str, message: str) -> None:  # noqa: A002
+        assert type == "Normal"
+        await self.open.wait()
+        self.written.append((regarding["metadata"]["uid"], f"{reason} {message}"))
+
+
+def job(uid: str) -> dict[str, Any]:
+    return {"metadata": {"uid": uid}}
+
+
+async def stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_nobody_waits_and_each_jobs_events_stay_in_order_to_the_end() -> None:
+    recorder = SlowRecorder()
+    teller = Teller(recorder)
+    task = asyncio.create_task(teller.run())
+    for number in range(3):
+        for uid in ("a", "b", "c"):
+            await teller.record(job(uid), type="Normal", reason="R", message=str(number))
+    await asyncio.sleep(0)
+    assert recorder.written == []
+    recorder.open.set()
+    await stop(task)
+    for uid in ("a", "b", "c"):
+        assert [text for of, text in recorder.written if of == uid] == ["R 0", "R 1", "R 2"]
+    assert teller.dropped == 0
+
+
+async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> None:
+    monkeypatch.setattr(telling, "MOST_WAITING", 2)
+    monkeypatch.setattr(telling, "LAST_SECONDS", 0.0)
+    teller = Teller(SlowRecorder())
+    for number in range(5):
+        await teller.record(job("a"), type="Normal", reason="R", message=str(number))
+    assert teller.dropped == 3
+    task = asyncio.create_task(teller.run())
+    await asyncio.sleep(0)
+    await stop(task)
+    assert teller.dropped == 5
