@@ -35,6 +35,9 @@ DROPPED_FROM_CONTAINER = (
     "lifecycle",
     "args",
 )
+ACCOUNT_VOLUME = "ipuhub-account"
+ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_SECONDS = 3607  # as Kubernetes asks for; the kubelet renews it
 SHORT_HOSTNAME = "ipujob-launcher"
 OPEN_MPI = {
     "OMPI_MCA_plm_rsh_agent": f"{MPI_FOLDER}/{SCRIPT}",
@@ -63,11 +66,12 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
     _set_environment(context, place, main)
     mounts = _mounts(spec, name)
     add_mounts(main, mounts)
+    init = _init_container(context, place, mounts)
+    _add_account(spec, main, init)
     spec |= {
         "containers": [main],
-        "initContainers": [_init_container(context, place, mounts)],
+        "initContainers": [init],
         "serviceAccountName": name,
-        "automountServiceAccountToken": True,
     }
     spec.pop("serviceAccount", None)
     if len(name) > LONGEST_HOST:
@@ -104,6 +108,32 @@ def _mounts(spec: Manifest, name: str) -> list[Manifest]:
         {"name": MPI_VOLUME, "mountPath": MPI_FOLDER, "readOnly": True},
         {"name": KUBECTL_VOLUME, "mountPath": KUBECTL_FOLDER},
     ]
+
+
+def _add_account(spec: Manifest, *containers: Manifest) -> None:
+    """The service account's files at their usual place, by a volume of our own: up to Kubernetes
+    1.20 a pod that leaves it to the API server is refused until the account has a Secret, which
+    takes a second or more. A mount of the template at that place wins."""
+    sources: list[Manifest] = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}},
+        {
+            "configMap": {
+                "name": "kube-root-ca.crt",
+                "items": [{"key": "ca.crt", "path": "ca.crt"}],
+            }
+        },
+        {
+            "downwardAPI": {
+                "items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]
+            }
+        },
+    ]
+    spec["automountServiceAccountToken"] = False
+    add_volume(spec, {"name": ACCOUNT_VOLUME, "projected": {"sources": sources}})
+    mount = {"name": ACCOUNT_VOLUME, "mountPath": ACCOUNT_PATH, "readOnly": True}
+    for container in containers:
+        if all(m.get("mountPath") != ACCOUNT_PATH for m in container["volumeMounts"]):
+            add_mounts(container, [mount])
 
 
 def _init_container(context: BuildContext, place: PodPlace, mounts: list[Manifest]) -> Manifest:

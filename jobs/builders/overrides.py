@@ -60,7 +60,7 @@ def _of_launcher(pod: Manifest) -> Iterator[str]:
     if account:
         yield f"the launcher's serviceAccountName is its own, not {account}"
     if pod.get("automountServiceAccountToken") is False:
-        yield "the launcher's automountServiceAccountToken is true"
+        yield "the launcher gets its service account's token all the same"
 
 
 def _named(kind: str, containers: list[Manifest]) -> str:

@@ -239,6 +239,20 @@ def test_the_launcher_keeps_what_it_needs_and_drops_what_would_count_twice() -> 
     assert spec["nodeSelector"] == {"vipu-ctrl": "vctl1"}
 
 
+def test_the_launcher_needs_no_secret_of_its_account_and_leaves_a_mount_of_the_template() -> None:
+    at = "/var/run/secrets/kubernetes.io/serviceaccount"
+    job = ipujob()
+    main = job.spec["workers"]["template"]["spec"]["containers"][0]
+    main["volumeMounts"] = [{"name": "mine", "mountPath": at}]
+    spec = build_launcher(context_of(job), PLACE)["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    mounted = {
+        one["name"]: [m["name"] for m in one["volumeMounts"] if m["mountPath"] == at]
+        for one in (*spec["initContainers"], *spec["containers"])
+    }
+    assert mounted == {"ipuhub-launcher": ["ipuhub-account"], main["name"]: ["mine"]}
+
+
 def test_launcher_env_wins_over_the_templates() -> None:
     job = ipujob().with_template(
         containers=[{"name": "m", "image": "a", "env": [{"name": "MODE", "value": "worker"}]}]

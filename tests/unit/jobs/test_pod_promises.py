@@ -179,7 +179,7 @@ def test_a_template_that_is_used_as_it_is_needs_no_words() -> None:
         ),
         (
             ipujob().with_template(automountServiceAccountToken=False),
-            "launcher's automountServiceAccountToken is true",
+            "the launcher gets its service account's token all the same",
         ),
     ],
 )
