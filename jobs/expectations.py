@@ -39,9 +39,7 @@ class Expectations:
         self._monotonic = monotonic
         self._waiting: dict[str, list[_Expectation]] = {}
 
-    def written(
-        self, key: str, cache: Cache, manifest: Manifest, *, is_new: bool = False
-    ) -> None:
+    def written(self, key: str, cache: Cache, manifest: Manifest, *, is_new: bool = False) -> None:
         """We changed an object, or created it (`is_new`); `manifest` is the server's answer."""
         meta = metadata(manifest)
         if meta.get("resourceVersion"):

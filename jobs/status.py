@@ -130,10 +130,10 @@ def with_status(
 ) -> Plan:
     """`steps` and the status, if it is worth a write now.
 
-    It is written before pods are made, since a write that succeeds proves that our copy of the job
-    is no late one, and otherwise last. A pass that asks for a partition leaves the status to the pass that knows the answer, unless
-    the pass before could not ask; counts wait until nothing else is to be done and a second has
-    gone by.
+    It is written before pods are made, since a write that succeeds proves that our copy of the
+    job is no late one, and otherwise last. A pass that asks for a partition leaves the status to
+    the pass that knows the answer, unless the pass before could not ask; counts wait until nothing
+    else is to be done and a second has gone by.
     """
     patch = status_patch(observed, status, now, events)
     is_asking = any(step.name == "partitions" for step in steps) and observed.fault is None
