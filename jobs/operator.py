@@ -26,6 +26,7 @@ from jobs.partitionfacts import PartitionFacts
 from jobs.resources import IPUJOBS, RESOURCE_OF
 from jobs.sessionlimits import UNLIMITED
 from jobs.telling import Teller
+from jobs.trimming import trim_child, trim_job, trim_pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,14 +176,15 @@ def _problem(named: tuple[str, Informer]) -> str:
 
 def _informers(client: KubeClient) -> dict[str, Informer]:
     """By plural name. Of what belongs to jobs only labelled objects are followed."""
-    followed = {"ipujobs": Informer(client, IPUJOBS, indexers={BY_UID: by_uid})}
+    jobs = Informer(client, IPUJOBS, indexers={BY_UID: by_uid}, transform=trim_job)
+    followed = {"ipujobs": jobs}
     for kind, resource in RESOURCE_OF.items():
         followed[resource.plural] = Informer(
             client,
             resource,
             label_selector=LABEL_JOB_UID,
             indexers={BY_JOB: by_job},
-            transform=None if kind is Kind.POD else only_metadata,
+            transform=trim_pod if kind is Kind.POD else trim_child,
         )
     followed["namespaces"] = Informer(client, NAMESPACES, transform=only_metadata)
     return followed

@@ -157,6 +157,7 @@ class Informer:
             scope.namespace,
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
+            keep=self._trim,
         )
         self.relists += 1
         self._watch = None
@@ -167,7 +168,7 @@ class Informer:
             if key_of(manifest) not in present:
                 self._emit(self._store.remove(key_of(manifest)), None)
         for manifest in found.items:
-            self._keep(manifest)
+            self._take(manifest)
         if self._problem:
             log.info("following again", resource=scope.resource.plural)
             self._problem = ""
@@ -187,17 +188,16 @@ class Informer:
 
     def _apply(self, event: WatchEvent) -> None:
         if event.type in {"ADDED", "MODIFIED"}:
-            self._keep(event.object)
+            self._take(self._trim(event.object))
         elif event.type == "DELETED":
             # The event shows the last state (who ended when), which the copy may not have.
             last = self._trim(event.object)
             if self._store.remove(key_of(last)) is not None:
                 self._emit(last, None)
 
-    def _keep(self, manifest: Manifest) -> None:
-        key = key_of(manifest)
+    def _take(self, new: Manifest) -> None:
+        key = key_of(new)
         old = self._store.get(key)
-        new = self._trim(manifest)
         if old is not None:
             before, after = old["metadata"], new["metadata"]
             if before.get("uid") != after.get("uid"):

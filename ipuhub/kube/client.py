@@ -71,7 +71,7 @@ class KubeClient:
         """Read one object, or its subresource."""
         return await self._call("get", resource, "GET", (namespace, name, subresource))
 
-    async def list(  # the API's own parameters
+    async def list(  # noqa: PLR0913  # the API's own parameters, and what to keep
         self,
         resource: Resource,
         namespace: str | None = None,
@@ -80,8 +80,11 @@ class KubeClient:
         field_selector: str = "",
         limit: int = 500,
         resource_version: str = "",
+        keep: Callable[[Manifest], Manifest] = lambda item: item,
     ) -> ListResult:
         """Read all objects, of all namespaces when none is given, in pages of `limit` (0: one).
+
+        `keep` says what to keep of each, as its page comes: all in full may be many times that.
 
         All pages show the same moment. When it falls out of the server's history between two
         pages, the list is read again in one piece, so that slow readers come to an end.
@@ -90,13 +93,13 @@ class KubeClient:
         if resource_version:
             params["resourceVersion"] = resource_version
         try:
-            return await self._list_pages(resource, namespace, params, limit)
+            return await self._list_pages(resource, namespace, params, limit, keep)
         except Gone as error:
             if not limit:
                 raise
             log.info("listing again in one piece", resource=resource.plural, why=error.message)
             params.pop("resourceVersion", None)
-            return await self._list_pages(resource, namespace, params, 0)
+            return await self._list_pages(resource, namespace, params, 0, keep)
 
     async def list_page(
         self, resource: Resource, namespace: str | None, params: Mapping[str, str]
@@ -207,7 +210,12 @@ class KubeClient:
         return self._transport.stream(path, params, silence_seconds)
 
     async def _list_pages(
-        self, resource: Resource, namespace: str | None, params: Mapping[str, str], limit: int
+        self,
+        resource: Resource,
+        namespace: str | None,
+        params: Mapping[str, str],
+        limit: int,
+        keep: Callable[[Manifest], Manifest],
     ) -> ListResult:
         query = {**params, "limit": str(limit)} if limit else dict(params)
         items: list[Manifest] = []
@@ -222,7 +230,7 @@ class KubeClient:
                 # The API leaves both out of list items.
                 item.setdefault("apiVersion", resource.api_version)
                 item.setdefault("kind", resource.kind)
-                items.append(item)
+                items.append(keep(item))
             token = page["metadata"].get("continue")
             if not token:
                 return ListResult(items, page["metadata"].get("resourceVersion", ""))

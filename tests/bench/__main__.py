@@ -23,11 +23,20 @@ def main() -> None:
     leaders = commands.add_parser("takeover", help="after kill -9 and SIGTERM of a leader")
     leaders.add_argument("--rounds", type=int, default=3)
     commands.add_parser("pass", help="plan() and a no-op pass of the operator")
-    size = commands.add_parser("burst", help="a first burst of jobs beside a floor program")
-    size.add_argument("--kubeconfig", type=Path, help="a real cluster; default: the embedded API")
-    size.add_argument("--jobs", type=int, default=100)
-    size.add_argument("--rounds", type=int, default=3)
-    size.add_argument("--without-launcher", action="store_true")
+    size = commands.add_parser("burst", help="bursts of jobs beside a floor program")
+    size.add_argument("--jobs", type=int, nargs="+", default=[100])
+    flow = commands.add_parser("stream", help="a stream of jobs, faster and faster")
+    flow.add_argument("--rates", type=float, nargs="+", default=[10], help="jobs/s")
+    flow.add_argument("--seconds", type=float, default=60, help="of each rate")
+    for one in (size, flow):
+        one.add_argument(
+            "--kubeconfig", type=Path, help="a real cluster; default: the embedded API"
+        )
+        one.add_argument("--rounds", type=int, default=3)
+        one.add_argument("--shape", choices=["both", "launcher", "plain"], default="both")
+    heap = commands.add_parser("memory", help="memory of the operator with thousands of jobs")
+    heap.add_argument("--jobs", type=int, default=5_000, help="of four pods each")
+    heap.add_argument("--relists", type=int, default=3)
     full = commands.add_parser("pages", help="queries and server time of each page")
     full.add_argument("--jobs", type=int, default=100_000)
     full.add_argument("--lifetimes", type=int, default=1_000_000)
@@ -82,6 +91,14 @@ def main() -> None:
         from tests.bench import passes
 
         passes.run()
+    elif options.command == "memory":
+        from tests.bench import operator_memory
+
+        operator_memory.run(options)
+    elif options.command == "stream":
+        from tests.bench import stream
+
+        asyncio.run(stream.run(options))
     else:
         from tests.bench import burst
 

@@ -1,283 +1,188 @@
-"""A first burst of jobs through the operator's own process, beside the floor program."""
+"""Bursts and streams of jobs through the operator's own process, beside the floor program."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
+import re
 import statistics
-import sys
-import tempfile
-import time
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import yaml
+import aiohttp
 
 from ipuhub.demo.cluster import ACCESS_FILE, CRD_FILE, apply_file
-from ipuhub.demo.ports import choose_port
-from ipuhub.demo.supervisor import Process, Supervisor
-from ipuhub.devcluster.server import DevCluster
-from ipuhub.kube import resources
-from ipuhub.kube.cache import Informer
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
-from jobs.resources import IPUJOBS
+from ipuhub.kube.token import TokenSource
+from partitions.proxyclient import ProxyClient
 from tests.bench.demo_figures import proportional_set_sizes, spread
-from tests.bench.floor import write_job
-from tests.e2e.running_demo import EXAMPLES, ROOT
+from tests.bench.floor import Floor
+from tests.bench.jobtimes import job_manifest, submit, watched
+from tests.bench.surroundings import (
+    ACCOUNT,
+    CONCURRENCY,
+    METRICS_TOKEN,
+    cluster,
+    delete_jobs,
+    delete_namespace,
+    make_namespace,
+    processes,
+)
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
 
-_CONCURRENCY = 16
-_LABEL = "vipu-ctrl=vctl1"
+    from tests.bench.jobtimes import Times
+    from tests.bench.surroundings import (
+        Surroundings,
+    )
+
+    Submit = Callable[[KubeClient, list[dict[str, Any]], Times, Any], Awaitable[None]]
+
+RATE = "jobs/s, first submit -> all {}"
+WRITES = {"create", "patch", "replace", "delete"}
+_REQUESTS = re.compile(r"ipuhub_kube_requests_total\{([^}]*)\} ([0-9.e+]+)")
 
 
-@dataclass
-class Times:
-    """When what was first seen, per job, on the monotonic clock."""
+@dataclass(frozen=True)
+class Load:
+    """What is submitted, and how; `seconds` is the patience with all of it."""
 
-    submitted: dict[str, float] = field(default_factory=dict)
-    pods: dict[str, set[str]] = field(default_factory=dict)
-    pods_at: dict[str, float] = field(default_factory=dict)
-    running_at: dict[str, float] = field(default_factory=dict)
+    jobs: int
+    launcher: bool
+    submit: Submit = submit
+    seconds: float = 600.0
+
+    @property
+    def shape(self) -> str:
+        """In words."""
+        return f"{self.jobs} jobs, 1 worker, {'with' if self.launcher else 'without'} launcher"
 
 
-async def run(options: argparse.Namespace) -> None:
-    """Print operator and floor figures of `rounds` alternating rounds."""
-    launcher = not options.without_launcher
-    ours, floors = [], []
+@contextlib.asynccontextmanager
+async def bench_client(kubeconfig: Path | None) -> AsyncIterator[tuple[KubeClient, Path]]:
+    """Yield a client of the cluster, with our CRD and rights in it, and its kubeconfig."""
     async with (
-        cluster(options.kubeconfig) as kubeconfig,
-        KubeClient(load_config(str(kubeconfig)), max_connections=_CONCURRENCY) as client,
+        cluster(kubeconfig) as found,
+        KubeClient(load_config(str(found)), max_connections=4 * CONCURRENCY) as client,
     ):
         for path in (CRD_FILE, ACCESS_FILE):
             await apply_file(client, path)
-        for number in range(options.rounds):
-            name = f"burst-{os.getpid()}-{number}"
-            ours.append(await operator_round(client, kubeconfig, name, options.jobs, launcher))
-            floors.append(await floor_round(client, f"{name}-floor", options.jobs, launcher))
-    report(options.jobs, launcher, ours, floors)
+        yield client, found
 
 
-def report(jobs: int, launcher: bool, ours: list[dict[str, float]], floors: list[float]) -> None:
-    """Print medians, ranges, and the ratio of operator to floor."""
-    print(
-        f"{jobs} jobs, 1 worker, {'with' if launcher else 'without'} launcher; {len(ours)} rounds"
-    )
+async def run(options: argparse.Namespace) -> None:
+    """Print operator and floor figures of `rounds` alternating rounds for each shape and size."""
+    shapes = {"launcher": [True], "plain": [False]}.get(options.shape, [True, False])
+    async with bench_client(options.kubeconfig) as (client, kubeconfig):
+        for jobs in options.jobs:
+            for launcher in shapes:
+                await compare(client, kubeconfig, Load(jobs, launcher), options.rounds)
+
+
+async def compare(client: KubeClient, kubeconfig: Path, load: Load, rounds: int) -> None:
+    """Alternate rounds of the operator and of both floors, and print them."""
+    ours, floors, bare = [], [], []
+    for number in range(rounds):
+        name = f"burst-{os.getpid()}-{load.jobs}-{'l' if load.launcher else 'p'}-{number}"
+        ours.append(await operator_round(client, kubeconfig, name, load))
+        floors.append(await floor_round(client, kubeconfig, f"{name}-floor", load))
+        bare.append(await floor_round(client, None, f"{name}-bare", load))
+    print(f"{load.shape}; {rounds} rounds", flush=True)
     for key in ours[0]:
         print(f"  {key:<46} {spread([one[key] for one in ours])}")
-    rates = [jobs / seconds for seconds in floors]
-    print(f"  {'floor program, jobs/s':<46} {spread(rates)}")
-    ratio = statistics.median(
-        one["jobs/s, first submit to all pods"] / rate
-        for one, rate in zip(ours, rates, strict=True)
-    )
-    print(f"  {'operator / floor (paired median)':<46} {ratio:.2f}")
-
-
-@contextlib.asynccontextmanager
-async def cluster(kubeconfig: Path | None) -> AsyncIterator[Path]:
-    """Yield the given cluster's kubeconfig, or that of an embedded one with stand-in nodes."""
-    if kubeconfig is not None:
-        yield kubeconfig
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        server = DevCluster(Path(folder))
-        await server.start()
-        supervisor = Supervisor(output=_quiet)
-        command = [sys.executable, str(ROOT / "manage.py"), "run_kubelet", "--nodes", "20"]
-        environment = {"KUBECONFIG": str(server.kubeconfig)}
-        supervisor.start(Process("kubelet", [*command, "--label", _LABEL], environment))
-        try:
-            yield server.kubeconfig
-        finally:
-            await supervisor.stop()
-            await server.stop()
+    for label, found in (("floor", floors), ("floor without partitions", bare)):
+        for what in ("pods created", "Running"):
+            key = RATE.format(what)
+            ratio = statistics.median(a[key] / b[key] for a, b in zip(ours, found, strict=True))
+            print(f"  {f'{label}, jobs/s to {what}':<46} {spread([one[key] for one in found])}")
+            print(f"  {'  operator / it (paired median)':<46} {ratio:.2f}", flush=True)
 
 
 async def operator_round(
-    client: KubeClient, kubeconfig: Path, namespace: str, jobs: int, launcher: bool
+    client: KubeClient, kubeconfig: Path, namespace: str, load: Load
 ) -> dict[str, float]:
-    """Submit `jobs` to a running operator; return seconds and rates."""
+    """Submit the load to a running operator; return seconds, rates, CPU and writes."""
     await make_namespace(client, namespace)
-    times = Times()
-    wanted = 2 if launcher else 1
-
-    def on_pod(_old: Any, new: Any) -> None:
-        name = ((new or {}).get("metadata") or {}).get("labels", {}).get("graphcore.ai/ipujob-name")
-        if name is None:
-            return
-        seen = times.pods.setdefault(name, set())
-        seen.add(new["metadata"]["name"])
-        if len(seen) >= wanted:
-            times.pods_at.setdefault(name, time.monotonic())
-
-    def on_job(_old: Any, new: Any) -> None:
-        if new and (new.get("status") or {}).get("launcherStatus") == "Running":
-            times.running_at.setdefault(new["metadata"]["name"], time.monotonic())
-
-    pods = Informer(client, resources.PODS, namespace=namespace)
-    pods.add_handler(on_pod)
-    watched = Informer(client, IPUJOBS, namespace=namespace)
-    watched.add_handler(on_job)
-    watches = [asyncio.create_task(one.run()) for one in (pods, watched)]
-    await asyncio.gather(pods.wait_synced(30), watched.wait_synced(30))
-    async with processes(kubeconfig, machines=max(8, jobs)) as supervisor:
-        began = time.monotonic()
-        await submit(client, namespace, jobs, launcher, times)
-        last = max(times.submitted.values())
-        await until(lambda: len(times.pods_at) == jobs, 300)
-        await until(lambda: len(times.running_at) == jobs, 300)
-        pid = supervisor.pid("operator") or 0
-        cpu, memory = cpu_seconds(pid), sum(proportional_set_sizes(pid).values())
+    manifests = manifests_of(namespace, load)
+    async with (
+        watched(client, namespace, load.launcher) as times,
+        processes(kubeconfig, machines=max(8, load.jobs)) as around,
+    ):
+        cpu, calls = around.cpu_seconds(), await api_calls(around)
+        await load.submit(client, manifests, times, lambda _: None)
+        await times.until_all(load.jobs, load.seconds)
+        found = times.figures()
+        after, called = around.cpu_seconds(), await api_calls(around) - calls
+        for name, seconds in after.items():
+            found[f"CPU a job to Running, {name}, ms"] = 1000 * (seconds - cpu[name]) / load.jobs
+        found |= writes_a_job(called, load.jobs)
+        sizes = proportional_set_sizes(around.pid("operator"))
+        found["operator PSS, MiB"] = sum(sizes.values()) / 2**20
         await delete_jobs(client, namespace)
-    for task in watches:
-        task.cancel()
-    await asyncio.gather(*watches, return_exceptions=True)
-    waits = sorted(times.pods_at[name] - times.submitted[name] for name in times.submitted)
-    return {
-        "last submit -> all pods created, s": max(times.pods_at.values()) - last,
-        "last submit -> all Running, s": max(times.running_at.values()) - last,
-        "submit -> pods created, p50, s": waits[len(waits) // 2],
-        "submit -> pods created, p99, s": waits[int(len(waits) * 0.99) - 1],
-        "jobs/s, first submit to all pods": jobs / (max(times.pods_at.values()) - began),
-        "operator CPU a job to Running, ms": 1000 * cpu / jobs,
-        "operator PSS, MiB": memory / 2**20,
-    }
+    return found
 
 
-async def floor_round(client: KubeClient, namespace: str, jobs: int, launcher: bool) -> float:
-    """Issue the same writes with no logic; return the seconds they took."""
+async def floor_round(
+    client: KubeClient, kubeconfig: Path | None, namespace: str, load: Load
+) -> dict[str, float]:
+    """Submit the load to the floor program; without a kubeconfig it reserves nothing."""
     await make_namespace(client, namespace)
-    limit = asyncio.Semaphore(_CONCURRENCY)
-
-    async def one(number: int) -> None:
-        name = f"job-{number}"
-        async with limit:
-            await client.create(IPUJOBS, job_manifest(namespace, name, launcher))
-            await write_job(client, namespace, name, launcher=launcher)
-
-    began = time.monotonic()
-    await asyncio.gather(*(one(number) for number in range(jobs)))
-    seconds = time.monotonic() - began
-    await delete_namespace(client, namespace)
-    return seconds
-
-
-@contextlib.asynccontextmanager
-async def processes(kubeconfig: Path, machines: int) -> AsyncIterator[Supervisor]:
-    """Run vipu-server, proxy and operator as processes."""
-    supervisor = Supervisor(output=_quiet)
-    taken: set[int] = set()
-    vipu, proxy, health = (choose_port("bench", 28090, taken).number for _ in range(3))
-    environment = {
-        "KUBECONFIG": str(kubeconfig),
-        "PROXY_PORT": str(proxy),
-        "IPUHUB_PROXY_URL": f"http://127.0.0.1:{proxy}",
-        "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{vipu}:{_LABEL}",
-        "IPUHUB_SERVICE_ACCOUNT": "ipuhub-system/ipuhub-operator",
-        "IPUHUB_HEALTH_PORT": str(health),
-    }
-    manage = [sys.executable, str(ROOT / "manage.py")]
-    with tempfile.TemporaryDirectory() as folder:
-        server = [sys.executable, "-m", "partitions.vipu.server.main", "--port", str(vipu)]
-        server += ["--storage", f"{folder}/vipu.json", "--machines", str(machines)]
-        supervisor.start(Process("vipu", [*server, "--create-latency-seconds", "0.2"]))
-        supervisor.start(Process("proxy", [*manage, "run_vipu_proxy"], environment))
-        from ipuhub.demo.processes import answers
-
-        supervisor.start(
-            Process(
-                "operator",
-                [*manage, "run_operator"],
-                environment,
-                is_ready=lambda: answers(f"http://127.0.0.1:{health}/readyz"),
+    manifests = manifests_of(namespace, load)
+    for manifest in manifests:
+        manifest["metadata"].pop("finalizers")  # nobody is there to take it away
+    async with contextlib.AsyncExitStack() as stack:
+        times = await stack.enter_async_context(watched(client, namespace, load.launcher))
+        proxy = None
+        if kubeconfig is not None:
+            around = await stack.enter_async_context(
+                processes(kubeconfig, machines=max(8, load.jobs), operator=False)
             )
-        )
-        try:
-            await supervisor.wait_ready("operator")
-            yield supervisor
-        finally:
-            await supervisor.stop()
-
-
-async def submit(
-    client: KubeClient, namespace: str, jobs: int, launcher: bool, times: Times
-) -> None:
-    """Create the jobs, 16 at a time."""
-    limit = asyncio.Semaphore(_CONCURRENCY)
-
-    async def one(number: int) -> None:
-        name = f"job-{number}"
-        async with limit:
-            await client.create(IPUJOBS, job_manifest(namespace, name, launcher))
-            times.submitted[name] = time.monotonic()
-
-    await asyncio.gather(*(one(number) for number in range(jobs)))
-
-
-def job_manifest(namespace: str, name: str, launcher: bool) -> dict[str, Any]:
-    """Return the first example's job, without its launcher where none is wanted."""
-    text = (EXAMPLES / "single-gcd-sample.yaml").read_text(encoding="utf-8")
-    manifest: dict[str, Any] = yaml.safe_load(text)
-    manifest["metadata"] = {"name": name, "namespace": namespace}
-    if not launcher:
-        del manifest["spec"]["launcher"]
-        container = manifest["spec"]["workers"]["template"]["spec"]["containers"][0]
-        container["command"] = ["python3", "serve.py"]
-    return manifest
-
-
-async def make_namespace(client: KubeClient, name: str) -> None:
-    """Create a namespace and wait until pods can be created in it."""
-    await client.create(resources.NAMESPACES, {"metadata": {"name": name}})
-
-    async def has_account() -> bool:
-        accounts = await client.list(resources.SERVICE_ACCOUNTS, name)
-        return bool(accounts.items)
-
-    while not await has_account():
-        await asyncio.sleep(0.1)
-    await asyncio.sleep(0.5)  # 1.20: and until the account has its token
-
-
-async def delete_jobs(client: KubeClient, namespace: str) -> None:
-    """Delete all jobs of the namespace, wait until the operator has let them go, then it."""
-    for job in (await client.list(IPUJOBS, namespace)).items:
-        await client.delete(IPUJOBS, job["metadata"]["name"], namespace)
-    while (await client.list(IPUJOBS, namespace)).items:
-        await asyncio.sleep(0.2)
+            token = TokenSource(client, ACCOUNT, "ipuhub-proxy")
+            proxy = ProxyClient(around.proxy_url, token)
+            stack.push_async_callback(proxy.close)
+        floor = Floor(client, proxy, load.launcher)
+        await stack.enter_async_context(floor.running())
+        await load.submit(client, manifests, times, floor.jobs.put_nowait)
+        await times.until_all(load.jobs, load.seconds)
+        await floor.release()
     await delete_namespace(client, namespace)
+    return times.figures()
 
 
-async def delete_namespace(client: KubeClient, name: str) -> None:
-    """Delete a namespace and wait until it is gone, so that the next round has the machine."""
-    await client.delete(resources.NAMESPACES, name)
-    async with asyncio.timeout(300):
-        while any(
-            one["metadata"]["name"] == name
-            for one in (await client.list(resources.NAMESPACES)).items
-        ):
-            await asyncio.sleep(0.5)
+def manifests_of(namespace: str, load: Load) -> list[dict[str, Any]]:
+    """The jobs to submit, made before the clock runs."""
+    return [job_manifest(namespace, f"job-{n}", load.launcher) for n in range(load.jobs)]
 
 
-async def until(condition: Any, seconds: float) -> None:
-    """Poll `condition` often; the caller's times come from the watch."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
+async def api_calls(around: Surroundings) -> Counter[tuple[str, str]]:
+    """The operator's requests to the API server so far, by verb and plural."""
+    headers = {"Authorization": f"Bearer {METRICS_TOKEN}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(f"{around.operator_url}/metrics") as answer,
+    ):
+        text = await answer.text()
+    found: Counter[tuple[str, str]] = Counter()
+    for labels, count in _REQUESTS.findall(text):
+        pairs = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        found[pairs["verb"], pairs["resource"]] += int(float(count))
+    return found
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return user and system CPU seconds of one process."""
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _quiet(line: str) -> None:
-    if os.environ.get("BENCH_VERBOSE"):
-        print(line, file=sys.stderr)
+def writes_a_job(calls: Counter[tuple[str, str]], jobs: int) -> dict[str, float]:
+    """Requests of the operator a job: writes without Events and Leases, Events, reads."""
+    own = {key: n for key, n in calls.items() if key[1] != "leases"}
+    events = sum(n for (_, plural), n in own.items() if plural == "events")
+    writes = sum(n for (verb, _), n in own.items() if verb in WRITES) - events
+    reads = sum(n for (verb, _), n in own.items() if verb in {"get", "list"})
+    return {
+        "API writes a job to Running, Events apart": writes / jobs,
+        "  of them to the job itself": own.get(("patch", "ipujobs"), 0) / jobs,
+        "Events a job to Running": events / jobs,
+        "API reads a job to Running": reads / jobs,
+    }

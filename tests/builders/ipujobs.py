@@ -11,6 +11,7 @@ from jobs.names import FINALIZER, JobKey, launcher_name, pod_labels, worker_name
 from jobs.observed import Child, Observed
 from jobs.partitionview import Partition
 from jobs.podview import from_manifest
+from jobs.trimming import trim_pod
 
 if TYPE_CHECKING:
     from jobs.observed import Fault
@@ -304,7 +305,7 @@ def observed(
     return Observed(
         key=key,
         job=job,
-        pods=tuple(from_manifest(pod.build()) for pod in pods),
+        pods=tuple(from_manifest(trim_pod(pod.build())) for pod in pods),
         partitions={p.instance: p for p in partitions},
         fault=fault,
         **fields,

@@ -1,0 +1,160 @@
+"""What a run of the operator needs around it: a cluster, V-IPU, proxy, namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipuhub.demo.ports import choose_port
+from ipuhub.demo.processes import answers
+from ipuhub.demo.supervisor import Process, Supervisor
+from ipuhub.devcluster.server import DevCluster
+from ipuhub.kube import resources
+from jobs.resources import IPUJOBS
+from tests.e2e.running_demo import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ipuhub.kube.client import KubeClient
+
+CONCURRENCY = 16
+ACCOUNT = "ipuhub-system/ipuhub-operator"
+METRICS_TOKEN = "bench"  # of processes that live for a round
+_LABEL = "vipu-ctrl=vctl1"
+
+
+@contextlib.asynccontextmanager
+async def cluster(kubeconfig: Path | None) -> AsyncIterator[Path]:
+    """Yield the given cluster's kubeconfig, or that of an embedded one with stand-in nodes."""
+    if kubeconfig is not None:
+        yield kubeconfig
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        server = DevCluster(Path(folder))
+        await server.start()
+        supervisor = Supervisor(output=_quiet)
+        command = [sys.executable, str(ROOT / "manage.py"), "run_kubelet", "--nodes", "20"]
+        environment = {"KUBECONFIG": str(server.kubeconfig)}
+        supervisor.start(Process("kubelet", [*command, "--label", _LABEL], environment))
+        try:
+            yield server.kubeconfig
+        finally:
+            await supervisor.stop()
+            await server.stop()
+
+
+class Surroundings:
+    """Running processes by name (`vipu`, `proxy`, `operator`) and where two of them listen."""
+
+    def __init__(self, supervisor: Supervisor, proxy_url: str, operator_url: str) -> None:
+        self.proxy_url = proxy_url
+        self.operator_url = operator_url
+        self._supervisor = supervisor
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """User and system CPU seconds so far, by process."""
+        found = {name: self._supervisor.pid(name) for name in ("operator", "proxy", "vipu")}
+        return {name: cpu_seconds(pid) for name, pid in found.items() if pid}
+
+    def pid(self, name: str) -> int:
+        """The process id; 0: there is none."""
+        return self._supervisor.pid(name) or 0
+
+
+@contextlib.asynccontextmanager
+async def processes(
+    kubeconfig: Path, machines: int, *, operator: bool = True
+) -> AsyncIterator[Surroundings]:
+    """Run vipu-server and proxy and, where it is wanted, the operator."""
+    supervisor = Supervisor(output=_quiet)
+    taken: set[int] = set()
+    vipu, proxy, health = (choose_port("bench", 28090, taken).number for _ in range(3))
+    around = Surroundings(supervisor, f"http://127.0.0.1:{proxy}", f"http://127.0.0.1:{health}")
+    environment = {
+        "KUBECONFIG": str(kubeconfig),
+        "PROXY_PORT": str(proxy),
+        "IPUHUB_PROXY_URL": around.proxy_url,
+        "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{vipu}:{_LABEL}",
+        "IPUHUB_SERVICE_ACCOUNT": ACCOUNT,
+        "IPUHUB_HEALTH_PORT": str(health),
+        "IPUHUB_METRICS_TOKEN": METRICS_TOKEN,
+    }
+    manage = [sys.executable, str(ROOT / "manage.py")]
+    with tempfile.TemporaryDirectory() as folder:
+        server = [sys.executable, "-m", "partitions.vipu.server.main", "--port", str(vipu)]
+        server += ["--storage", f"{folder}/vipu.json", "--machines", str(machines)]
+        wanted = [
+            Process("vipu", [*server, "--create-latency-seconds", "0.2"]),
+            _serving("proxy", [*manage, "run_vipu_proxy"], environment, around.proxy_url),
+        ]
+        if operator:
+            command = [*manage, "run_operator"]
+            wanted.append(_serving("operator", command, environment, around.operator_url))
+        for process in wanted:
+            supervisor.start(process)
+        try:
+            for process in wanted[1:]:
+                await supervisor.wait_ready(process.name)
+            yield around
+        finally:
+            await supervisor.stop()
+
+
+def _serving(name: str, command: list[str], environment: dict[str, str], url: str) -> Process:
+    return Process(name, command, environment, is_ready=lambda: answers(f"{url}/readyz"))
+
+
+async def make_namespace(client: KubeClient, name: str) -> None:
+    """Create a namespace and wait until pods can be created in it."""
+    await client.create(resources.NAMESPACES, {"metadata": {"name": name}})
+
+    async def has_account() -> bool:
+        accounts = await client.list(resources.SERVICE_ACCOUNTS, name)
+        return bool(accounts.items)
+
+    while not await has_account():
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(0.5)  # 1.20: and until the account has its token
+
+
+async def delete_jobs(client: KubeClient, namespace: str) -> None:
+    """Delete all jobs of the namespace, wait until the operator has let them go, then it."""
+    limit = asyncio.Semaphore(CONCURRENCY)
+
+    async def delete(name: str) -> None:
+        async with limit:
+            await client.delete(IPUJOBS, name, namespace)
+
+    found = (await client.list(IPUJOBS, namespace)).items
+    await asyncio.gather(*(delete(job["metadata"]["name"]) for job in found))
+    while (await client.list(IPUJOBS, namespace)).items:
+        await asyncio.sleep(0.5)
+    await delete_namespace(client, namespace)
+
+
+async def delete_namespace(client: KubeClient, name: str) -> None:
+    """Delete a namespace and wait until it is gone, so that the next round has the machine."""
+    await client.delete(resources.NAMESPACES, name)
+    async with asyncio.timeout(900):
+        while any(
+            one["metadata"]["name"] == name
+            for one in (await client.list(resources.NAMESPACES)).items
+        ):
+            await asyncio.sleep(0.5)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return user and system CPU seconds of one process."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _quiet(line: str) -> None:
+    if os.environ.get("BENCH_VERBOSE"):
+        print(line, file=sys.stderr)

@@ -1,0 +1,75 @@
+"""What the operator keeps of what it watches is all that it reads."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.podview import from_manifest
+from jobs.trimming import trim_child, trim_job, trim_pod
+from tests.builders.ipujobs import ipujob, worker
+
+if TYPE_CHECKING:
+    from tests.builders.ipujobs import PodBuilder
+
+JOB = ipujob().build()
+
+
+def full(pod: PodBuilder) -> dict[str, Any]:
+    """The pod with much that nobody reads."""
+    built = pod.build()
+    built["metadata"] |= {"generateName": "x", "annotations": {"ipuhub.io/usage": "{}"}}
+    built["metadata"]["labels"]["app"] = "mine"
+    built["spec"]["tolerations"] = [{"key": "a"}]
+    built["status"].setdefault("conditions", []).append({"type": "Initialized", "status": "True"})
+    return built
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        worker(JOB),
+        worker(JOB).scheduled(),
+        worker(JOB).running(),
+        worker(JOB).exited(),
+        worker(JOB).failed(137, "OOMKilled", "a log"),
+        worker(JOB).ended_by_operator(),
+        worker(JOB).waiting("ErrImagePull", "no such image"),
+        worker(JOB).unschedulable(),
+        worker(JOB).running().deleting(),
+        worker(JOB)
+        .running()
+        .with_status(
+            conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "Preempted"}]
+        ),
+        worker(JOB)
+        .failed(137, "OOMKilled")
+        .with_spec(
+            containers=[{"name": "main", "image": "a", "resources": {"limits": {"memory": "1Gi"}}}]
+        ),
+    ],
+)
+def test_a_trimmed_pod_is_seen_as_the_whole_one_is(pod: PodBuilder) -> None:
+    whole = full(pod)
+    trimmed = trim_pod(copy.deepcopy(whole))
+    assert from_manifest(trimmed) == from_manifest(whole)
+    assert trim_pod(trimmed) == trimmed
+    assert "app" not in trimmed["metadata"]["labels"]
+    assert "tolerations" not in trimmed["spec"]
+
+
+def test_of_a_child_it_is_kept_who_owns_it() -> None:
+    meta = {"name": "a", "namespace": "b", "uid": "c", "labels": {"graphcore.ai/ipujob-uid": "u"}}
+    owned = {"metadata": meta | {"ownerReferences": [{"uid": "u"}]}, "data": {"x": "y"}}
+    assert trim_child(owned) == {"metadata": meta | {"ownerReferences": True}}
+    assert trim_child({"metadata": meta, "data": {}}) == {"metadata": meta}
+
+
+def test_a_job_loses_what_kubectl_keeps_there_for_itself_only() -> None:
+    job = ipujob().annotated(mine="1").build()
+    mine = copy.deepcopy(job)
+    job["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = "{}"
+    assert trim_job(job) == mine
+    assert trim_job(mine) == mine
