@@ -111,7 +111,7 @@ async def operator_round(
     manifests = manifests_of(namespace, load)
     async with (
         watched(client, namespace, load.launcher) as times,
-        processes(kubeconfig, machines=max(8, load.jobs)) as around,
+        processes(kubeconfig, namespace, machines=max(8, load.jobs)) as around,
     ):
         cpu, calls = around.cpu_seconds(), await api_calls(around)
         await load.submit(client, manifests, times, lambda _: None)
@@ -124,6 +124,7 @@ async def operator_round(
         sizes = proportional_set_sizes(around.pid("operator"))
         found["operator PSS, MiB"] = sum(sizes.values()) / 2**20
         await delete_jobs(client, namespace)
+    await delete_namespace(client, namespace)
     return found
 
 
@@ -140,7 +141,7 @@ async def floor_round(
         proxy = None
         if kubeconfig is not None:
             around = await stack.enter_async_context(
-                processes(kubeconfig, machines=max(8, load.jobs), operator=False)
+                processes(kubeconfig, namespace, machines=max(8, load.jobs), operator=False)
             )
             token = TokenSource(client, ACCOUNT, "ipuhub-proxy")
             proxy = ProxyClient(around.proxy_url, token)

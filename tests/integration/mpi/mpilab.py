@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.devcluster.kubelet.runtime import can_isolate
 from ipuhub.devcluster.kubelet.sandbox import container_command
 from jobs.builders.context import BuildContext, PodPlace
-from jobs.builders.launcher import build_launcher
+from jobs.builders.launcher import ACCOUNT_VOLUME, build_launcher
 from jobs.builders.mpi import build_config_map
 from jobs.builders.pod import KUBECTL_VOLUME, MPI_VOLUME
 from jobs.builders.worker import build_worker
@@ -108,7 +108,7 @@ class MpiLab:
         """Write a pod's volumes and the script that runs a command in its place."""
         folder, name = self._folder(pod), pod["metadata"]["name"]
         volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
-        for volume in (MPI_VOLUME, KUBECTL_VOLUME, "work", "tmp"):
+        for volume in (MPI_VOLUME, KUBECTL_VOLUME, ACCOUNT_VOLUME, "work", "tmp"):
             (folder / volume).mkdir(parents=True)
         for item in volumes[MPI_VOLUME]["configMap"]["items"]:
             path = folder / MPI_VOLUME / item["path"]
