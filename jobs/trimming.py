@@ -24,8 +24,9 @@ def trim_job(job: Manifest) -> Manifest:
     annotations = job["metadata"].get("annotations") or {}
     if _LAST_APPLIED in annotations:
         rest = {name: text for name, text in annotations.items() if name != _LAST_APPLIED}
-        return job | {"metadata": job["metadata"] | {"annotations": rest}}
-    return job
+        job = job | {"metadata": job["metadata"] | {"annotations": rest}}
+    trimmed: Manifest = _shared(job)
+    return trimmed
 
 
 def trim_child(manifest: Manifest) -> Manifest:
@@ -59,6 +60,15 @@ def trim_pod(pod: Manifest) -> Manifest:
         if status.get(kind):
             kept["status"][kind] = [_of(one, ("name", "image", "state")) for one in status[kind]]
     return kept
+
+
+def _shared(value: Any) -> Any:
+    """The same, its texts kept once: jobs of one kind say the same in many words."""
+    if isinstance(value, str):
+        return intern(value)
+    if isinstance(value, dict):
+        return {key: _shared(one) for key, one in value.items()}
+    return [_shared(one) for one in value] if isinstance(value, list) else value
 
 
 def _of_container(container: Manifest) -> Manifest:

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     Handler: TypeAlias = Callable[[Manifest | None, Manifest | None], None]
 
 log = structlog.get_logger(__name__)
+_PAGE = 200  # objects: a page in full is many times what is kept of it
+
+
+def _version_of(manifest: Manifest) -> tuple[object, object]:
+    metadata = manifest["metadata"]
+    return metadata.get("uid"), metadata.get("resourceVersion")
 
 
 class Informer:
@@ -157,7 +163,8 @@ class Informer:
             scope.namespace,
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
-            keep=self._trim,
+            limit=_PAGE,
+            keep=self._known,
         )
         self.relists += 1
         self._watch = None
@@ -208,6 +215,12 @@ class Informer:
                 return
         self._store.put(new)
         self._emit(old, new)
+
+    def _known(self, manifest: Manifest) -> Manifest:
+        """What to keep of a listed object: the copy there is, where nothing has changed since."""
+        listed = self._trim(manifest)
+        old = self._store.get(key_of(listed))
+        return old if old is not None and _version_of(old) == _version_of(listed) else listed
 
     def _trim(self, manifest: Manifest) -> Manifest:
         manifest["metadata"].pop("managedFields", None)

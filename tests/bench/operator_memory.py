@@ -8,6 +8,7 @@ status that its own plan asks for, and as large as on a cluster (managedFields, 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import sys
 import tempfile
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _WORKERS = 3
 _NAMESPACES = 50
+_PAGE = 200  # as the operator asks for
 _MANAGED = [{"manager": "m", "fieldsV1": {f"f:{n}": {"f:value": {}} for n in range(60)}}] * 2
 
 
@@ -70,7 +72,8 @@ class StandIn:
         await answer.prepare(request)
         await self.expire.wait()
         gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
-        await answer.write(orjson.dumps({"type": "ERROR", "object": gone}) + b"\n")
+        with contextlib.suppress(ConnectionError):  # it has given up waiting
+            await answer.write(orjson.dumps({"type": "ERROR", "object": gone}) + b"\n")
         return answer
 
 
@@ -191,7 +194,7 @@ def filled(jobs: int) -> StandIn:
         items["ipujobs"].append(stored(job, f"j{number}"))
         held.append(record(job))
     pages = {
-        plural: [b",".join(found[n : n + 500]) for n in range(0, max(len(found), 1), 500)]
+        plural: [b",".join(found[n : n + _PAGE]) for n in range(0, max(len(found), 1), _PAGE)]
         for plural, found in items.items()
     }
     return StandIn(pages, orjson.dumps({"items": held}))
