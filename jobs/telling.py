@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
@@ -58,7 +58,7 @@ class Teller:
             for writer in ended:
                 writer.result()  # a bug: for the outermost loop to report
         finally:
-            await self._finish()
+            await self._finish(writers)
             for writer in writers:
                 writer.cancel()
 
@@ -69,10 +69,13 @@ class Teller:
             self._unwritten -= 1
             queue.task_done()
 
-    async def _finish(self) -> None:
-        try:
-            async with asyncio.timeout(LAST_SECONDS):
-                await asyncio.gather(*(queue.join() for queue in self._queues))
-        except TimeoutError:
+    async def _finish(self, writers: list[asyncio.Task[None]]) -> None:
+        """A writer that ends says that there is nobody to write to."""
+        rest = asyncio.gather(*(queue.join() for queue in self._queues))
+        ends: list[asyncio.Future[Any]] = [rest, *writers]
+        first = asyncio.FIRST_COMPLETED
+        await asyncio.wait(ends, timeout=LAST_SECONDS, return_when=first)
+        if not rest.done():
+            rest.cancel()
             self.dropped += self._unwritten
             log.warning("events not written: the operator ends", count=self._unwritten)

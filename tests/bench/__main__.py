@@ -95,14 +95,11 @@ def main() -> None:
         from tests.bench import operator_memory
 
         operator_memory.run(options)
-    elif options.command == "stream":
-        from tests.bench import stream
-
-        asyncio.run(stream.run(options))
     else:
-        from tests.bench import burst
+        from tests.bench import burst, stream
 
-        asyncio.run(burst.run(options))
+        module = {"burst": burst, "stream": stream}[options.command]
+        asyncio.run(module.run(options))
 
 
 if __name__ == "__main__":
