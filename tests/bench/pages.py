@@ -38,6 +38,7 @@ PAGES = (
     "/usage/?month={last}&by=user",
     "/usage/?month={last}&by=namespace",
     "/usage/?month={last}&by=instance_type&namespace=ns-7",
+    "/usage/chart.json",
     "/usage/chart.json?month={last}",
     "/usage/chart.json?month={last}&by=user",
     "/usage/pods/",

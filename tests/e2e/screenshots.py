@@ -34,6 +34,7 @@ PAGES = (
     "partitions:stats",
     "partitions:query",
     "usage:month",
+    "utilization",
     "usage:reports",
     "system",
     "account-tokens",

@@ -17,7 +17,7 @@ from tests.builders.lifetimes import at, held, pod
 from usage.dimensions import dimension, dimensions
 from usage.intervals import clip
 from usage.measures import Measures
-from usage.models import PodLifetime, RollupDirt, UsageDay
+from usage.models import PartitionDay, PodLifetime, RollupDirt, UsageDay
 from usage.rollups import read_coverage, refresh
 from usage.selectors import (
     Place,
@@ -295,6 +295,17 @@ def test_a_change_that_changes_no_sum_spoils_no_day() -> None:
     refresh(NOW, UTC_ZONE)
     PodLifetime.objects.filter(pk=row.pk).update(phase="Succeeded", node="n2")
     assert not RollupDirt.objects.exists()
+
+
+def test_partitions_are_summed_by_day_and_a_change_of_one_spoils_its_days() -> None:
+    row = held("2026-11-18T12:00", "2026-11-19T12:00", size=4)
+    refresh(NOW, UTC_ZONE)
+    assert PartitionDay.objects.count() == 2
+    PartitionLifetime.objects.filter(pk=row.pk).update(size=8)
+    (got,) = summary(ask("2026-11-01", "2026-12-01")).values()
+    assert got.partition_ipu_seconds == 8 * 86_400
+    refresh(NOW, UTC_ZONE)
+    assert {day.partition_ipu_seconds for day in PartitionDay.objects.all()} == {8 * 43_200}
 
 
 def test_deleted_rows_leave_the_day_sums() -> None:
