@@ -25,7 +25,7 @@ unit integration conformance e2e: $(STAMP)
 	$(BIN)/pytest tests/$@ $(ARGS)
 
 chaos: $(STAMP)           ## the long form of the proof under faults; see docs/developer/chaos.md
-	CHAOS_LONG=1 $(BIN)/pytest tests/chaos $(ARGS)
+	CHAOS_LONG=1 $(BIN)/pytest tests/chaos tests/integration/monitor/test_interleavings.py $(ARGS)
 
 chaos-sample: $(STAMP)    ## some of it on an API server: the embedded one, or IPUHUB_TEST_KUBECONFIG
 	$(BIN)/pytest tests/chaos/test_on_servers.py $(ARGS)

@@ -35,7 +35,7 @@ ENDED = ago(1_000)
 POSITION = ago(1_200)  # of the last commit, before the end
 LISTED = ago(2)
 # Orders of each combination; 2,002 are all that prober and monitor have.
-MOST = 2_002 if os.environ.get("CHAOS_LONG") else 25
+MOST = 2_002 if os.environ.get("CHAOS_LONG") else 10
 
 
 def first_prober(lookout: Lookout) -> Callable[[dict[str, Any]], Any]:
