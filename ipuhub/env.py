@@ -7,6 +7,7 @@ every variable, so that a secret can come from a mounted file. Every read is rem
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
@@ -50,16 +51,37 @@ class Env:
         """Text."""
         return self._read(name, default, doc, "text", lambda text: text)
 
-    def integer(self, name: str, default: int, *, doc: str, minimum: int | None = None) -> int:
-        """A whole number, at least `minimum`."""
+    def pattern(self, name: str, default: str, expression: str, *, doc: str) -> str:
+        """Text that a regular expression matches in whole."""
+
+        def parse(text: str) -> str:
+            if not re.fullmatch(expression, text):
+                raise ValueError(text)
+            return text
+
+        return self._read(name, default, doc, f"text like {expression}", parse)
+
+    def integer(
+        self,
+        name: str,
+        default: int,
+        *,
+        doc: str,
+        minimum: int | None = None,
+        maximum: int | None = None,
+    ) -> int:
+        """A whole number, at least `minimum` and at most `maximum`."""
 
         def parse(text: str) -> int:
             number = int(text)
             if minimum is not None and number < minimum:
                 raise ValueError(text)
+            if maximum is not None and number > maximum:
+                raise ValueError(text)
             return number
 
         kind = "integer" if minimum is None else f"integer, at least {minimum}"
+        kind += "" if maximum is None else f" and at most {maximum}"
         return self._read(name, default, doc, kind, parse)
 
     def number(self, name: str, default: float, *, doc: str, minimum: float = 0.0) -> float:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import select
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.pq import ExecStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from psycopg.pq.abc import PGconn
 
 BLOCK_BYTES = 64 * 1024
+CHUNK_BYTES = 1024 * 1024
+"""Size of a stored piece of a file."""
 _WAIT_SECONDS = 60.0
 
 IN_ORDER = (
@@ -74,22 +77,24 @@ def _expect(libpq: PGconn, result: Any, status: ExecStatus) -> None:
 
 
 class CsvStream:
-    """One file as an iterable of blocks, over a connection of its own.
+    """One file as an iterable of blocks, over a connection of its own; `form` may change them.
 
     `close` ends connection and query at any time; the web server calls it when the client left.
     """
 
     def __init__(
-        self, connection: psycopg.Connection[Any], head: str, blocks: Iterator[bytes]
+        self,
+        connection: psycopg.Connection[Any],
+        head: str,
+        blocks: Iterator[bytes],
+        form: Callable[[Iterator[bytes]], Iterator[bytes]] | None = None,
     ) -> None:
         self._connection = connection
-        self._head = head.encode()
-        self._blocks = blocks
+        whole = chain([head.encode()] if head else [], blocks)
+        self._blocks = form(whole) if form else whole
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            if self._head:
-                yield self._head
             yield from self._blocks
         finally:
             self.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ from django.db import connection
 
 from ipuhub.months import Month
 from ipuhub.web.freshness import judge
+from usage.completeness import COMPLETE_UNTIL_SQL, GAPS_SQL, POD_WATCH, SEEN_SQL
+from usage.money import money_of
 from usage.windows import day_begin
 
 if TYPE_CHECKING:
@@ -16,30 +19,28 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from ipuhub.web.freshness import Freshness
+    from usage.money import Money
     from usage.windows import Window
 
-POD_WATCH = "pods"  # checkpoints and gaps of the watch of pods have names that begin so
-_FACTS = """
+_FACTS = f"""
 SELECT
-  (SELECT min(position_at) FROM ipuhub_watchcheckpoint WHERE starts_with(name, %(watch)s)),
-  (SELECT min(began_at) FROM ipuhub_watchgap WHERE starts_with(watch, %(watch)s)
-     AND began_at < %(end)s AND ended_at > %(begin)s),
-  (SELECT count(*) FROM ipuhub_watchgap WHERE starts_with(watch, %(watch)s)
-     AND began_at < %(end)s AND ended_at > %(begin)s),
+  ({SEEN_SQL}), ({COMPLETE_UNTIL_SQL}), (SELECT count(*) {GAPS_SQL}),
   (SELECT min(scheduled_at) FROM usage_podlifetime),
   (SELECT max(purged_before) FROM usage_purgestate),
   (SELECT count(*) FROM ipuhub_recordfault),
-  r.version, r.state, r.generated_at
+  r.version, r.state, r.generated_at, r.cost, r.tariff,
+  (SELECT count(*) FROM usage_monthreport WHERE month = %(month)s AND number > 0)
 FROM (SELECT 1) AS one LEFT JOIN (
-  SELECT version, state, generated_at FROM usage_monthreport WHERE month = %(month)s
-  ORDER BY version DESC LIMIT 1) AS r ON true"""
+  SELECT version, state, generated_at, cost, tariff FROM usage_monthreport
+  WHERE month = %(month)s AND number = 0 ORDER BY version DESC LIMIT 1) AS r ON true"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """About one month. `complete_until` None: nobody has watched pods yet; `earliest`: the first
     month with rows; `purged_before`: the day before which rows of this month were deleted;
-    `version`, `state`, `made_at`: of its newest report, if there is one;
+    `version`, `state`, `made_at`: of its newest report, if there is one; `cost`: its money, in the
+    currency of its tariff; `corrections`: how often something was found after it was closed;
     `freshness`: when the watch of pods was last heard of.
     """
 
@@ -51,6 +52,8 @@ class Facts:
     version: int | None
     state: str | None
     made_at: datetime | None
+    cost: Money | None
+    corrections: int
     freshness: Freshness
 
 
@@ -64,9 +67,11 @@ def month_facts(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> 
     }
     with connection.cursor() as cursor:
         cursor.execute(_FACTS, parameters)
-        seen, gap, gaps, first, purged, faults, version, state, made_at = cursor.fetchone()
+        found = cursor.fetchone()
+    seen, complete, gaps, first, purged, faults, *report = found
+    version, state, made_at, cost, tariff, corrections = report
     return Facts(
-        _complete_until(seen, gap, window),
+        complete,
         gaps,
         min(Month.of(first or now, zone), month),
         purged if purged and day_begin(purged, zone) > window.begin else None,
@@ -74,11 +79,7 @@ def month_facts(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> 
         version,
         state,
         made_at,
+        money_of(cost, json.loads(tariff)) if version else None,
+        corrections,
         judge(seen, now),
     )
-
-
-def _complete_until(seen: Any, gap: Any, window: Window) -> datetime | None:
-    if seen is None:
-        return None
-    return min(instant for instant in (seen, gap, window.end) if instant is not None)

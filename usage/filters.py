@@ -51,6 +51,7 @@ class LabelFilter(AnyOfFilter):
 class LifetimeFilters(Filters):
     """By what usage is grouped by (exact), by when they held something, and by creation."""
 
+    of_usage = True
     namespace = AnyOfFilter(label="Namespace")
     group = AnyOfFilter(label="Group")
     user = AnyOfFilter(label="User")
@@ -92,6 +93,7 @@ class LifetimeFilters(Filters):
 class FaultFilters(Filters):
     """By watch, kind of fault and namespace (exact)."""
 
+    of_usage = True
     watch = AnyOfFilter(label="Watch")
     code = AnyOfFilter(label="Fault")
     namespace = AnyOfFilter(label="Namespace")
@@ -104,6 +106,7 @@ class FaultFilters(Filters):
 class GapFilters(Filters):
     """By watch (exact), and by what the gap overlaps."""
 
+    of_usage = True
     watch = AnyOfFilter(label="Watch")
     since = InstantFilter(
         field_name="ended_at", lookup_expr="gt", label="Ended after", zone=usage_zone

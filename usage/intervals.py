@@ -105,3 +105,22 @@ range), `going_on` (beyond `until`) and `seconds`. Use as `FROM ({POD_PIECES}) A
 
 PARTITION_PIECES: Final = "\nUNION ALL\n".join(PARTITION_PARTS)
 """Partitions held in the range, from reserved to released, likewise."""
+
+_IPU_OF_PODS: Final = (
+    "SELECT sum(pod.micro_ipus::numeric * GREATEST("
+    "floor(date_part('epoch', LEAST(COALESCE(pod.finished_at, stop), stop)))"
+    " - floor(date_part('epoch', GREATEST(pod.scheduled_at, start))), 0)::bigint)"
+    " FROM usage_podlifetime AS pod WHERE pod.job_uid = {held}.job_uid AND pod.job_uid <> ''"
+    " AND pod.partition = {held}.partition AND pod.scheduled_at < stop"
+    " AND (pod.finished_at IS NULL OR pod.finished_at > start)"
+)
+
+
+def idle_sql(held: str) -> str:
+    """Return SQL of the micro-IPU-seconds that a partition was held beyond the IPUs of its pods.
+
+    `held` names a row of PARTITION_PIECES. Pods of the same job and partition count for the time
+    in which both were there; more IPUs than the partition has make no negative rest.
+    """
+    ours = _IPU_OF_PODS.format(held=held)
+    return f"GREATEST({held}.size * 1000000::numeric * {held}.seconds - COALESCE(({ours}), 0), 0)"

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Min, Sum
 
-from ipuhub.models import WatchCheckpoint, WatchGap
 from ipuhub.months import Month
-from usage.csvreport import copy_csv
+from usage.completeness import complete_until
+from usage.csvreport import CHUNK_BYTES, copy_csv
 from usage.models import MonthReport, PodLifetime, ReportChunk, ReportRow, ReportState
-from usage.monthly import PROFILES, SUMMARY, Range, details_sql, header, summary_sql
+from usage.monthly import Range, details_sql, rows_sql, summary_sql
+from usage.purged import PurgedError, refuse_purged
+from usage.rates import tariff_of
+from usage.reportcolumns import PROFILES, header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,23 +28,32 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from usage.monthly import Profile
+    from usage.reportcolumns import Profile
+    from usage.tariff import Tariff
 
-POD_WATCH = "pods"
-"""Checkpoints and gaps of the watch of pods have names that begin so."""
-CHUNK_BYTES = 1024 * 1024
 HASHED = "SET LOCAL work_mem = '64MB'"
 """Lets PostgreSQL add a month up in memory; with its default of 4 MB it sorts the month on disk,
 which takes twice as long even on two processors."""
-_COLUMNS = (
-    'namespace, "group", "user", user_verified, component, instance_type, running, lifetimes, pods,'
-    " estimated, seconds, millicore_seconds, byte_seconds, gpu_seconds, micro_ipu_seconds,"
-    " partition_ipu_seconds"
+ROW_KEYS = ("namespace", "group", "user", "user_verified", "component", "instance_type", "running")
+ROW_SUMS = (
+    *("lifetimes", "pods", "estimated", "seconds", "millicore_seconds", "byte_seconds"),
+    *("gpu_seconds", "micro_ipu_seconds", "partition_ipu_seconds", "idle_micro_ipu_seconds"),
+    "cost",
 )
+ROW_COLUMNS = ", ".join(f'"{name}"' for name in ROW_KEYS + ROW_SUMS)
 
 
 class ReportRefused(Exception):  # noqa: N818  # it is an answer, with a sentence for people
     """A report cannot be made; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Why a report is made, and for whom; `close`: the month, which is over, is to be final."""
+
+    cause: str = ""
+    by: str = ""
+    close: bool = False
 
 
 def state_of(month: Month, now: datetime, zone: ZoneInfo) -> ReportState:
@@ -52,124 +67,195 @@ def state_of(month: Month, now: datetime, zone: ZoneInfo) -> ReportState:
 
 
 def due_months(now: datetime, zone: ZoneInfo) -> list[Month]:
-    """Return what a run without a month makes: this and last month, older ones not yet closed."""
+    """Return what a run without a month makes: this and last month, older ones not yet closed.
+
+    Months whose records were deleted before they had a report are left out.
+    """
     this = Month.of(now, zone)
     last = this.previous()
     began = PodLifetime.objects.aggregate(first=Min("scheduled_at"))["first"]
     first_report = MonthReport.objects.aggregate(first=Min("month"))["first"]
     candidates = [Month.of(began, zone)] if began else []
     candidates += [Month.parse(first_report)] if first_report else []
-    closed = set(
-        MonthReport.objects.filter(state=ReportState.CLOSED).values_list("month", flat=True)
-    )
-    older = min(candidates, default=last).until(last.previous())
-    return [month for month in older if str(month) not in closed] + [last, this]
+    older = min([*candidates, last]).until(last)
+    closed = closed_months()
+    return [
+        month for month in older if str(month) not in closed and not _is_purged(month, zone)
+    ] + [this]
 
 
-def make_month(month: Month, now: datetime, zone: ZoneInfo) -> MonthReport:
+def closed_months() -> set[str]:
+    """Return the months that are closed."""
+    closed = MonthReport.objects.filter(state=ReportState.CLOSED)
+    return set(closed.values_list("month", flat=True))
+
+
+def make_month(
+    month: Month, now: datetime, zone: ZoneInfo, order: Order | None = None
+) -> MonthReport:
     """Make and store the report of `month` as known at `now`; readers see the old one till then.
 
-    Raises ReportRefused for a month to come and for a closed one, which never changes.
+    Raises ReportRefused for a month to come, for a closed one, which never changes, for one whose
+    records were deleted, and where `order` is to close one that is not over.
     """
-    state = state_of(month, now, zone)
+    order = order or Order()
     now = now.replace(microsecond=0)
-    first, end = month.first(zone), month.end(zone)
-    covers = Range(str(month), zone.key, first, end, now)
+    state = _state_to_be(month, now, zone, order)
+    covers = month_range(month, now, zone)
     with transaction.atomic():
-        _one_snapshot()
-        report = MonthReport.objects.create(
-            month=str(month),
-            version=_next_version(month),
-            state=state,
-            zone=zone.key,
-            first=first,
-            end=end,
-            generated_at=now,
-            complete_until=complete_until(first, end),
-            lifetimes=0,
-        )
-        _store_rows(report, covers)
-        report.lifetimes = report.rows.aggregate(n=Sum("lifetimes"))["n"] or 0
-        report.digests = _summary_digests(report)
+        one_snapshot()
+        report = store_report(covers, str(month), _next_version(month), state, order)
+        insert_rows(report, rows_sql(covers), covers.parameters)
+        finish_report(report)
         if state == ReportState.CLOSED:
-            report.digests |= _store_details(report, covers)
-        report.save(update_fields=["lifetimes", "digests"])
+            _store_files(report, covers)
+        report.save()
         MonthReport.objects.filter(month=str(month)).exclude(pk=report.pk).delete()
     return report
 
 
-def complete_until(first: datetime, end: datetime) -> datetime | None:
-    """Return until when in [first, end) the watch of pods had seen everything; None: never."""
-    watch = WatchCheckpoint.objects.filter(name__startswith=POD_WATCH)
-    seen = watch.aggregate(seen=Min("position_at"))["seen"]
-    gap = WatchGap.objects.filter(
-        watch__startswith=POD_WATCH, began_at__lt=end, ended_at__gt=first
-    ).aggregate(began=Min("began_at"))["began"]
-    known = [instant for instant in (seen, gap) if instant is not None]
-    return None if seen is None else min([*known, end])
+def _state_to_be(month: Month, now: datetime, zone: ZoneInfo, order: Order) -> ReportState:
+    state = state_of(month, now, zone)
+    if order.close and state == ReportState.OPEN:
+        raise ReportRefused(f"{month} is not over: it can be closed when it is.")
+    try:
+        refuse_purged(month.first(zone), zone)
+    except PurgedError as error:
+        _next_version(month)  # says that it is closed, where it is
+        raise ReportRefused(str(error)) from error
+    return ReportState.CLOSED if order.close else state
 
 
-def _one_snapshot() -> None:
+def month_range(month: Month, now: datetime, zone: ZoneInfo, tariff: Tariff | None = None) -> Range:
+    """Return what the report of `month` covers, with the prices of now or those given."""
+    first, end = month.first(zone), month.end(zone)
+    label = str(month).replace("-", "")
+    return Range(label, zone.key, first, end, now, tariff or prices_of(first, end, zone))
+
+
+def prices_of(first: datetime, end: datetime, zone: ZoneInfo) -> Tariff:
+    """Return the prices that hold in [first, end)."""
+    last = end - timedelta(seconds=1)
+    return tariff_of(first.astimezone(zone).date(), last.astimezone(zone).date())
+
+
+def one_snapshot() -> None:
     """Let all statements of this transaction see the same rows (tests wrap their own around)."""
     with connection.cursor() as cursor:
         if not connection.savepoint_ids:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
+def store_report(
+    covers: Range, month: str, version: int, state: ReportState, order: Order
+) -> MonthReport:
+    """Store a report without rows."""
+    return MonthReport.objects.create(
+        month=month,
+        version=version,
+        state=state,
+        zone=covers.zone,
+        first=covers.first,
+        end=covers.end,
+        generated_at=covers.generated_at,
+        complete_until=complete_until(covers.first, covers.end),
+        lifetimes=0,
+        cause=order.cause,
+        made_by=order.by,
+        tariff=covers.tariff.to_record(),
+    )
+
+
+def insert_rows(report: MonthReport, select: str, parameters: dict[str, Any]) -> None:
+    """Store the rows that `select` makes."""
+    with connection.cursor() as cursor:
+        cursor.execute(HASHED)
+        cursor.execute(
+            f"INSERT INTO {ReportRow._meta.db_table} (report_id, {ROW_COLUMNS})"  # noqa: S608, SLF001
+            f" SELECT %(report)s, {ROW_COLUMNS} FROM ({select}) AS sums",
+            {**parameters, "report": report.pk},
+        )
+
+
+def finish_report(report: MonthReport, profiles: Iterable[Profile] = PROFILES.values()) -> None:
+    """Add what its rows say: counts, money, and the digests and lines of the summary's files."""
+    sums = report.rows.aggregate(Sum("lifetimes"), Sum("pods"), Sum("cost"))
+    report.lifetimes = sums["lifetimes__sum"] or 0
+    report.cost = sums["cost__sum"] or 0
+    report.lines = {"details": report.lifetimes, "details-primehub": sums["pods__sum"] or 0}
+    for profile in profiles:
+        query, parameters = summary_sql(profile), summary_parameters(report)
+        report.lines[file_key("summary", profile)] = _count(query, parameters)
+        head = [header(profile.summary).encode()]
+        digest = _digest(head, copy_csv(raw_connection(), query, parameters))
+        report.digests[file_key("summary", profile)] = digest
+
+
+def summary_parameters(report: MonthReport) -> dict[str, Any]:
+    """Return the parameters of `summary_sql`."""
+    return {
+        "month": report.month.replace("-", ""),
+        "report": report.pk,
+        "currency": report.tariff.get("currency", settings.REPORT_CURRENCY),
+        "decimals": report.tariff.get("decimals", settings.REPORT_COST_DECIMALS),
+        "number": report.number,
+    }
+
+
+def _is_purged(month: Month, zone: ZoneInfo) -> bool:
+    try:
+        refuse_purged(month.first(zone), zone)
+    except PurgedError:
+        return True
+    return False
+
+
 def _next_version(month: Month) -> int:
     newest = MonthReport.objects.filter(month=str(month)).order_by("version").last()
     if newest is None:
         return 1
-    if newest.state == ReportState.CLOSED:
+    if newest.state in {ReportState.CLOSED, ReportState.CORRECTION}:
         raise ReportRefused(f"{month} is closed: its report does not change any more.")
     return newest.version + 1
 
 
-def _store_rows(report: MonthReport, covers: Range) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(HASHED)
-        cursor.execute(
-            f"INSERT INTO {ReportRow._meta.db_table} (report_id, {_COLUMNS})"  # noqa: S608, SLF001
-            f" SELECT %(report)s, {_COLUMNS} FROM ({SUMMARY}) AS sums",
-            {**covers.parameters, "report": report.pk},
-        )
-
-
-def _summary_digests(report: MonthReport) -> dict[str, str]:
-    parameters = {"month": report.month.replace("-", ""), "report": report.pk}
-    return {
-        _key("summary", profile): _digest(
-            [header(profile.summary).encode()],
-            copy_csv(_raw_connection(), summary_sql(profile), parameters),
-        )
-        for profile in PROFILES.values()
-    }
-
-
-def _store_details(report: MonthReport, covers: Range) -> dict[str, str]:
-    """Store the details in every profile; they wait in a file: a connection does one thing."""
-    digests = {}
+def _store_files(report: MonthReport, covers: Range) -> None:
+    """Store both files in every profile, so that nothing that changes later changes them."""
     for profile in PROFILES.values():
-        with tempfile.TemporaryFile() as spool:
-            head = header(profile.details).encode()
-            spool.write(head)
-            digest = hashlib.sha256(head)
-            query = details_sql(profile)
-            for block in copy_csv(_raw_connection(), query, covers.parameters):
-                spool.write(block)
-                digest.update(block)
-            spool.seek(0)
-            chunks = iter(lambda: spool.read(CHUNK_BYTES), b"")
-            for number, data in enumerate(chunks):
-                ReportChunk.objects.create(
-                    report=report, profile=profile.name, number=number, data=data
-                )
-        digests[_key("details", profile)] = digest.hexdigest()
-    return digests
+        summary = summary_sql(profile), summary_parameters(report)
+        details = details_sql(profile, covers), covers.parameters
+        for kind, (query, parameters) in (("summary", summary), ("details", details)):
+            key = file_key(kind, profile)
+            head = header(getattr(profile, kind)).encode()
+            place = profile.name if kind == "details" else key
+            report.digests[key] = _store_file(report, place, head, (query, parameters))
 
 
-def _key(kind: str, profile: Profile) -> str:
+def _store_file(
+    report: MonthReport, place: str, head: bytes, query: tuple[str, dict[str, Any]]
+) -> str:
+    """Store one file; it waits on disk meanwhile: a connection does one thing at a time."""
+    with tempfile.TemporaryFile() as spool:
+        spool.write(head)
+        digest = hashlib.sha256(head)
+        for block in copy_csv(raw_connection(), *query):
+            spool.write(block)
+            digest.update(block)
+        spool.seek(0)
+        for number, data in enumerate(iter(lambda: spool.read(CHUNK_BYTES), b"")):
+            ReportChunk.objects.create(report=report, profile=place, number=number, data=data)
+    return digest.hexdigest()
+
+
+def file_key(kind: str, profile: Profile) -> str:
+    """Return the name of a file in `digests` and `lines`."""
     return kind if profile.name == "default" else f"{kind}-{profile.name}"
+
+
+def _count(query: str, parameters: dict[str, Any]) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM ({query}) AS lines", parameters)  # noqa: S608
+        return int(cursor.fetchone()[0])
 
 
 def _digest(*parts: Iterable[bytes]) -> str:
@@ -180,6 +266,7 @@ def _digest(*parts: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _raw_connection() -> psycopg.Connection[Any]:
+def raw_connection() -> psycopg.Connection[Any]:
+    """Return Django's connection as psycopg knows it."""
     connection.ensure_connection()
     return cast("psycopg.Connection[Any]", connection.connection)

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+import psycopg
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from ipuhub.months import Month
-from usage.makereports import ReportRefused, due_months, make_month, state_of
-from usage.models import ReportRun
+from usage.completeness import complete_until
+from usage.corrections import correct_month, correctable_months
+from usage.makereports import (
+    Order,
+    ReportRefused,
+    closed_months,
+    due_months,
+    make_month,
+    state_of,
+)
+from usage.models import ReportRun, ReportState
+from usage.rangereports import KINDS, RangeFile, delete_expired, range_of, store_range
+from usage.ranges import read_instant
+from usage.reportcolumns import PROFILES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
@@ -28,44 +42,125 @@ _LOST: Final = "The process that made it ended before the run did."
 
 
 def request_run(
-    cause: str, requested_by: str, now: datetime, zone: ZoneInfo, month: str = ""
+    cause: str,
+    requested_by: str,
+    now: datetime,
+    zone: ZoneInfo,
+    month: str = "",
+    *,
+    close: bool = False,
 ) -> ReportRun:
     """Store a run for a worker to do. Raises MonthError and ReportRefused for a bad month."""
-    if month:
-        state_of(Month.parse(month), now, zone)
+    state = state_of(Month.parse(month), now, zone) if month else None
+    if close and state in {None, ReportState.OPEN}:
+        raise ReportRefused(f"{month or 'Nothing'} can be closed: a month can, when it is over.")
     return ReportRun.objects.create(
-        cause=cause, requested_by=requested_by, requested_at=now, month=month
+        cause=cause, requested_by=requested_by, requested_at=now, month=month, close=close
     )
 
 
-def do_run(
+def request_range(file: RangeFile, cause: str, requested_by: str, now: datetime) -> ReportRun:
+    """Store a run that makes the file of a range; it can be downloaded for some hours."""
+    return ReportRun.objects.create(
+        cause=cause,
+        requested_by=requested_by,
+        requested_at=now,
+        kind=file.kind,
+        profile=file.profile,
+        begin=file.covers.first,
+        end=file.covers.end,
+        expires_at=now + timedelta(hours=settings.RANGE_REPORT_HOURS),
+    )
+
+
+def read_range(asked: Mapping[str, str], now: datetime, zone: ZoneInfo) -> RangeFile:
+    """Return the file that `from`, `to`, `kind` and `profile` ask for; without `to` until now.
+
+    Raises WindowError and ReportRefused.
+    """
+    if not asked.get("from"):
+        raise ReportRefused("A range needs its beginning, for example 2026-11-01.")
+    begin = read_instant(asked["from"], zone)
+    end = read_instant(asked["to"], zone, end=True) if asked.get("to") else now
+    kind, profile = asked.get("kind") or "summary", asked.get("profile") or "default"
+    if kind not in KINDS or profile not in PROFILES:
+        raise ReportRefused("There is a summary and there are details, default and primehub.")
+    return RangeFile(range_of(begin, end, now, zone), kind, profile)
+
+
+def do_range(
     run: ReportRun, zone: ZoneInfo, clock: Callable[[], datetime] = timezone.now
+) -> ReportRun:
+    """Make the file that `run` asks for, writing into it what happens; never raises."""
+    now = clock()
+    delete_expired(now)
+    run.state, run.started_at = ReportRun.State.RUNNING, now
+    run.save()
+    try:
+        if run.begin is None or run.end is None:
+            raise ReportRefused("The run has no range.")
+        covers = range_of(run.begin, run.end, now, zone)
+        run.complete_until = complete_until(covers.first, covers.end)
+        store_range(run, RangeFile(covers, run.kind, run.profile))
+        _end(run, ReportRun.State.DONE, "", clock())
+    except (DatabaseError, psycopg.Error, ReportRefused, ValueError, OverflowError) as error:
+        _LOG.exception("a range's report failed", run=run.pk)
+        run.chunks.all().delete()
+        _end(run, ReportRun.State.FAILED, f"It failed: {_first_line(error)}", clock())
+    return run
+
+
+def do_run(
+    run: ReportRun,
+    zone: ZoneInfo,
+    clock: Callable[[], datetime] = timezone.now,
+    on_step: Callable[[ReportRun], None] = lambda _: None,
 ) -> list[MonthReport]:
-    """Make what `run` asks for, writing into it what happens; never raises for one bad month."""
+    """Make what `run` asks for, writing into it what happens; never raises for one bad month.
+
+    `on_step` hears of it before each month.
+    """
     with _alone() as alone:
         if not alone:
             _end(run, ReportRun.State.REFUSED, BUSY, clock())
             return []
         now = clock()
-        lost = ReportRun.objects.filter(state=ReportRun.State.RUNNING).exclude(pk=run.pk)
+        lost = ReportRun.objects.filter(state=ReportRun.State.RUNNING, kind="").exclude(pk=run.pk)
         lost.update(state=ReportRun.State.FAILED, message=_LOST, finished_at=now)
-        months = [Month.parse(run.month)] if run.month else due_months(now, zone)
+        months = [Month.parse(run.month)] if run.month else _due(now, zone)
         run.state, run.started_at = ReportRun.State.RUNNING, now
         # Claimed but not yet alone, it may have been taken for lost by the run before it.
         run.message, run.finished_at = "", None
         run.months = [str(month) for month in months]
         run.save()
-        return _make_all(run, months, zone, clock)
+        return _make_all(run, months, zone, (clock, on_step))
+
+
+def _due(now: datetime, zone: ZoneInfo) -> list[Month]:
+    """Return the closed months to compare with the records, and those to be made."""
+    return correctable_months(settings.CORRECTED_MONTHS) + due_months(now, zone)
 
 
 def _make_all(
-    run: ReportRun, months: list[Month], zone: ZoneInfo, clock: Callable[[], datetime]
+    run: ReportRun,
+    months: list[Month],
+    zone: ZoneInfo,
+    hooks: tuple[Callable[[], datetime], Callable[[ReportRun], None]],
 ) -> list[MonthReport]:
-    made, faults = [], []
+    clock, on_step = hooks
+    made, faults, said = [], [], []
+    closed = closed_months()
+    order = Order(run.cause, run.requested_by, run.close)
     for month in months:
-        _progress(run, f"making {month}")
+        _progress(run, f"{'comparing' if str(month) in closed else 'making'} {month}")
+        on_step(run)
         try:
-            made.append(make_month(month, clock(), zone))
+            if str(month) not in closed:
+                made.append(make_month(month, clock(), zone, order))
+            elif correction := correct_month(month, clock(), order):
+                made.append(correction)
+            elif run.month:
+                said.append(f"{month} is closed, and nothing was found since.")
         except ReportRefused as refusal:
             faults.append(str(refusal))
         except (DatabaseError, ValueError, OverflowError) as error:
@@ -73,7 +168,7 @@ def _make_all(
             faults.append(f"{month} failed: {_first_line(error)}")
         run.done += 1
     state = ReportRun.State.FAILED if faults else ReportRun.State.DONE
-    _end(run, state, " ".join(faults), clock())
+    _end(run, state, " ".join(faults + said), clock())
     return made
 
 
@@ -110,13 +205,24 @@ class BrokerAway(Exception):  # noqa: N818  # it is an answer, with a sentence f
     """No worker can be asked now; the message says what to do."""
 
 
-def ask_for_run(requested_by: str, now: datetime, month: str = "") -> ReportRun:
+def ask_for_run(
+    requested_by: str, now: datetime, month: str = "", *, close: bool = False
+) -> ReportRun:
     """Ask a worker for a run. Raises MonthError, ReportRefused and BrokerAway."""
+    run = request_run("demand", requested_by, now, settings.REPORT_ZONE, month, close=close)
+    return _send(run, now)
+
+
+def ask_for_range(file: RangeFile, requested_by: str, now: datetime) -> ReportRun:
+    """Ask a worker for the file of a range. Raises BrokerAway."""
+    return _send(request_range(file, "demand", requested_by, now), now)
+
+
+def _send(run: ReportRun, now: datetime) -> ReportRun:
     from kombu.exceptions import KombuError, OperationalError
 
     from ipuhub.celery import app
 
-    run = request_run("demand", requested_by, now, settings.REPORT_ZONE, month)
     try:
         app.send_task("usage.make_reports", [run.pk])
     except (KombuError, OperationalError, OSError) as error:

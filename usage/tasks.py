@@ -10,7 +10,8 @@ from django.utils import timezone
 from usage.models import ReportRun
 from usage.purge import PurgeRefused, make_plan, purge
 from usage.purgesettings import retention
-from usage.reportruns import do_run, request_run
+from usage.rangereports import delete_expired
+from usage.reportruns import do_range, do_run, request_run
 from usage.rollups import refresh
 
 _LOG = structlog.get_logger(__name__)
@@ -24,13 +25,15 @@ def make_reports(run_id: int) -> None:
     if not waiting.update(state=ReportRun.State.RUNNING, started_at=timezone.now()):
         _LOG.warning("no such run waits", run=run_id)
         return
-    do_run(ReportRun.objects.get(pk=run_id), settings.REPORT_ZONE)
+    run = ReportRun.objects.get(pk=run_id)
+    (do_range if run.kind else do_run)(run, settings.REPORT_ZONE)
 
 
 @shared_task(name="usage.make_daily_reports")  # type: ignore[untyped-decorator]
 def make_daily_reports() -> None:
-    """Make this and last month's reports, and close older ones."""
+    """Make this and last month's reports, close older ones and correct closed ones."""
     zone = settings.REPORT_ZONE
+    delete_expired()
     do_run(request_run("daily", "", timezone.now(), zone), zone)
 
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from ipuhub.months import MonthError
-from ipuhub.web.access import require_admin
+from ipuhub.web.access import require_accountant
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.freshness import freshness
@@ -22,8 +22,9 @@ from ipuhub.web.htmx import signed_in
 from ipuhub.web.lists import ListPage
 from usage.asking import given, names_of, one, read_month, read_output, read_question
 from usage.columns import sums_columns
+from usage.completeness import POD_WATCH
 from usage.dimensions import DIMENSIONS, LABEL, dimension
-from usage.facts import POD_WATCH, month_facts
+from usage.facts import month_facts
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.measures import OUTPUTS
@@ -157,7 +158,7 @@ _fault_list = ListPage(
 @signed_in
 def fault_list(request: HttpRequest) -> Any:
     """Show administrators what the recorders could not take. Raises PermissionDenied."""
-    require_admin(request.user)
+    require_accountant(request.user)
     return _fault_list(request)
 
 
@@ -255,7 +256,7 @@ def _file_part(by: Sequence[str]) -> str:
 def _reports(month: Month) -> dict[str, str]:
     """Return the addresses of the month's files, and of the page that makes them."""
     kinds = ("summary", "details")
-    files = {kind: reverse("usage-api:report-file", args=[month, kind]) for kind in kinds}
+    files = {kind: reverse("usage-api:report-file", args=[month, kind, "csv"]) for kind in kinds}
     return files | {"page": reverse("usage:reports")}
 
 

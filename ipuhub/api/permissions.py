@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rest_framework.permissions import BasePermission
 
-from ipuhub.web.access import scope_of
+from ipuhub.web.access import ACCOUNTANTS_ONLY, is_accountant, scope_of
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -29,3 +29,13 @@ class IsAdmin(BasePermission):
     def has_permission(self, request: Request, _view: APIView) -> bool:
         """Say whether the caller sees everything."""
         return scope_of(request.user).sees_all
+
+
+class IsAccountant(BasePermission):
+    """Administrators and accountants."""
+
+    message = ACCOUNTANTS_ONLY
+
+    def has_permission(self, request: Request, _view: APIView) -> bool:
+        """Say whether the caller may see reports and rates."""
+        return is_accountant(request.user)

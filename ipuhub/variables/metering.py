@@ -84,6 +84,31 @@ REPORT_ZONE = ENV.zone(
     "UTC",
     doc="Time zone of the month reports: when a month begins, and when the daily run is.",
 )
+REPORT_CURRENCY = ENV.pattern(
+    "IPUHUB_REPORT_CURRENCY",
+    "EUR",
+    "[A-Z]{3}",
+    doc="Currency of rates and costs: three capital letters. Reports made before keep theirs.",
+)
+REPORT_COST_DECIMALS = ENV.integer(
+    "IPUHUB_REPORT_COST_DECIMALS",
+    2,
+    minimum=0,
+    maximum=6,
+    doc="Decimals of money in summaries; half to even. Lines of details always have 5.",
+)
+CORRECTED_MONTHS = ENV.integer(
+    "IPUHUB_CORRECTED_MONTHS",
+    12,
+    minimum=0,
+    doc="How many closed months each daily run compares with the records, for a correction.",
+)
+RANGE_REPORT_HOURS = ENV.integer(
+    "IPUHUB_RANGE_REPORT_HOURS",
+    24,
+    minimum=1,
+    doc="How long the report of a range that somebody asked for can be downloaded.",
+)
 BROKER_URL = ENV.text(
     "IPUHUB_BROKER_URL",
     "filesystem://localhost",

@@ -1,12 +1,13 @@
 """glue: who may see what: the one authorisation of pages, API, exports and logs.
 
-Staff see everything and may make reports; anyone else sees the namespaces granted to him.
+Staff see everything. Accountants (the group of that name) see all usage and reports, close months
+and set rates; of jobs and partitions they see what anyone else does: the namespaces granted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import PermissionDenied
 
@@ -15,6 +16,13 @@ from ipuhub.models import NamespaceGrant
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
     from django.contrib.auth.models import AnonymousUser
+
+ACCOUNTANTS = "accountant"
+"""The group that a migration makes."""
+ACCOUNTANTS_ONLY = (
+    "Reports and rates concern every namespace and are for administrators and accountants. "
+    "Your own namespaces are on the usage page."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +56,27 @@ def scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
     return Scope(frozenset(granted))
 
 
-def require_namespace(user: AbstractBaseUser | AnonymousUser, namespace: str) -> None:
-    """Raise PermissionDenied with a sentence where `user` may not see `namespace`."""
-    if not scope_of(user).covers(namespace):
+def is_accountant(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Whether `user` may see all usage and reports, close months and set rates."""
+    if not user.is_authenticated or not user.is_active:
+        return False
+    if getattr(user, "is_staff", False):
+        return True
+    groups: Any = getattr(user, "groups", None)
+    return groups is not None and bool(groups.filter(name=ACCOUNTANTS).exists())
+
+
+def usage_scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
+    """What `user` may see of usage: accountants everything."""
+    return Scope(None) if is_accountant(user) else scope_of(user)
+
+
+def require_namespace(
+    user: AbstractBaseUser | AnonymousUser, namespace: str, *, usage: bool = False
+) -> None:
+    """Raise PermissionDenied with a sentence where `user` may not see `namespace`, or its usage."""
+    scope = usage_scope_of(user) if usage else scope_of(user)
+    if not scope.covers(namespace):
         raise PermissionDenied(
             f"You have no access to namespace {namespace!r}. Ask an administrator to grant it."
         )
@@ -60,3 +86,9 @@ def require_admin(user: AbstractBaseUser | AnonymousUser) -> None:
     """Raise PermissionDenied with a sentence where `user` is no administrator."""
     if not scope_of(user).sees_all:
         raise PermissionDenied("Only administrators may do this.")
+
+
+def require_accountant(user: AbstractBaseUser | AnonymousUser) -> None:
+    """Raise PermissionDenied with a sentence where `user` may not see reports and rates."""
+    if not is_accountant(user):
+        raise PermissionDenied(ACCOUNTANTS_ONLY)

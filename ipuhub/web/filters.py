@@ -8,7 +8,7 @@ refused with a sentence (400), never ignored; asking for a namespace one may not
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import django_filters
 from django import forms
@@ -152,8 +152,11 @@ class YesNoFilter(django_filters.BooleanFilter):  # type: ignore[misc]
 class Filters(django_filters.FilterSet):  # type: ignore[misc]
     """Base of all filter classes; gives the page's controls their look.
 
-    A range is a pair of InstantFilters called `since` and `until`.
+    A range is a pair of InstantFilters called `since` and `until`. `of_usage`: accountants may ask
+    for any namespace.
     """
+
+    of_usage: ClassVar[bool] = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -200,7 +203,7 @@ def bind_filters(
         raise BadFilter(sentences)
     named = bound.form.cleaned_data.get("namespace") or []
     for namespace in [named] if isinstance(named, str) else named:
-        require_namespace(user, namespace)
+        require_namespace(user, namespace, usage=kind.of_usage)
     return bound
 
 

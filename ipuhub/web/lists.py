@@ -35,7 +35,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from ipuhub.keyset import CursorError, read_page
-from ipuhub.web.access import scope_of
+from ipuhub.web.access import scope_of, usage_scope_of
 from ipuhub.web.colours import colour_of
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.exports import FORMATS, export
@@ -118,7 +118,7 @@ class ListPage:
         return len(self.filters.base_filters) > 7
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
-        rows = self.select(scope_of(request.user))
+        rows = self.select(self._scope(request))
         try:
             bound = bind_filters(self.filters, request.GET, rows, request.user)
             kind = request.GET.get("format", "")
@@ -130,6 +130,9 @@ class ListPage:
         except CursorError as error:
             return self._refuse(request, [str(error)])
         return self._show(request, _Content(bound, page, bound.qs[: COUNTED_TO + 1].count()))
+
+    def _scope(self, request: HttpRequest) -> Scope:
+        return (usage_scope_of if self.filters.of_usage else scope_of)(request.user)
 
     def _export(self, kind: str, rows: QuerySet[Any]) -> HttpResponseBase:
         if kind not in FORMATS:
@@ -158,7 +161,7 @@ class ListPage:
         return tagged(self._render(request, context, 200), tag)
 
     def _refuse(self, request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
-        bound = self.filters(request.GET, queryset=self.select(scope_of(request.user)).none())
+        bound = self.filters(request.GET, queryset=self.select(self._scope(request)).none())
         extra = self.more(request) if self.more else {}
         return self._render(request, {"filter": bound, "problems": sentences, **extra}, 400)
 

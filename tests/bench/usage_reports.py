@@ -37,10 +37,12 @@ def run(options: argparse.Namespace) -> None:
 def _summaries(rounds: int, url: str, folder: Path) -> None:
     from ipuhub.months import Month
     from usage.makereports import HASHED, make_month
-    from usage.monthly import SUMMARY
+    from usage.monthly import rows_sql
 
     months = [Month(2026, 10), Month(2026, 11)]
-    queries = [_interpolated(SUMMARY, _covers(month)) for month in months]
+    queries = [
+        _interpolated(rows_sql(_covers(month)), _covers(month).parameters) for month in months
+    ]
     ours, floors, hashed = [], [], []
     for _ in range(rounds):
         began = time.perf_counter()
@@ -63,11 +65,13 @@ def _details(
 ) -> None:
     from ipuhub.months import Month
     from usage.csvreport import IN_ORDER
-    from usage.monthly import DEFAULT, PRIMEHUB, details_sql
+    from usage.monthly import details_sql
+    from usage.reportcolumns import DEFAULT, PRIMEHUB
 
     headers = {"Authorization": f"Bearer {admin_token()}"}
+    covers = _covers(Month(2026, 10))
     for profile in (DEFAULT, PRIMEHUB):
-        query = _interpolated(details_sql(profile), _covers(Month(2026, 10)))
+        query = _interpolated(details_sql(profile, covers), covers.parameters)
         target = f"{address}/api/v1/usage/reports/2026-10/details.csv?profile={profile.name}"
         request = urllib.request.Request(target, headers=headers)
         before = peak_mib(web.pid)
@@ -94,11 +98,10 @@ def _print(name: str, ours: list[float], floors: list[float]) -> None:
     print(f"  {name} {mine:.2f} s, COPY {floor:.2f} s, ratio {ratio:.2f}")
 
 
-def _covers(month: Any) -> dict[str, Any]:
-    from usage.monthly import Range
+def _covers(month: Any) -> Any:
+    from usage.makereports import month_range
 
-    zone = ZoneInfo("UTC")
-    return Range(str(month), "UTC", month.first(zone), month.end(zone), NOW).parameters
+    return month_range(month, NOW, ZoneInfo("UTC"))
 
 
 def _interpolated(query: str, parameters: dict[str, Any]) -> str:

@@ -1,8 +1,9 @@
 """glue: PrimeHub Usage's own paths, for that product's console, which sends no token.
 
-Its answers, but for: a month without a report is a 404 with a sentence (there: a bare header, or
-a 500), CSV is text/csv and a download, each line ends with a newline, and a text that a
-spreadsheet would run has an apostrophe before it.
+Its answers, but for: a month with usage whose report is not made yet is a 404 with a sentence
+(there: a bare header, or a 500; a month without usage is a bare header here, too), CSV is text/csv
+and a download, each line ends with a newline, and a text that a spreadsheet would run has an
+apostrophe before it.
 """
 
 from __future__ import annotations

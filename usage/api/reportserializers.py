@@ -8,7 +8,10 @@ from django.urls import reverse
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from usage.models import MonthReport, ReportRun
+from usage.models import MonthReport, Rate, ReportRun
+from usage.money import money_of
+from usage.rangereports import KINDS
+from usage.reportcolumns import PROFILES
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -17,12 +20,30 @@ if TYPE_CHECKING:
 class FilesSerializer(serializers.Serializer[Any]):
     """Addresses of a report's files; add `?profile=primehub` for that product's form."""
 
-    summary = serializers.URLField()
-    details = serializers.URLField()
+    summary = serializers.URLField(required=False)
+    details = serializers.URLField(required=False)
+    correction = serializers.URLField(required=False)
+
+
+class TariffRateSerializer(serializers.Serializer[Any]):
+    """One price per hour, `from` a day until the day before `until`."""
+
+    resource = serializers.CharField()
+    name = serializers.CharField()
+    price = serializers.CharField()
+    until = serializers.DateField(allow_null=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        """Return the fields, with the one that is a word of Python."""
+        return super().get_fields() | {"from": serializers.DateField()}
 
 
 class ReportSerializer(serializers.ModelSerializer[MonthReport]):
-    """One month's newest report. `sha256`: by file; details only where they are stored."""
+    """One month's newest report, or a correction of a closed one (`number` 1 and up).
+
+    `sha256` and `lines`: by file, without the header; details only where they are stored. A
+    correction has one file, with the differences.
+    """
 
     complete_until = serializers.DateTimeField(
         read_only=True,
@@ -31,6 +52,10 @@ class ReportSerializer(serializers.ModelSerializer[MonthReport]):
     )
     rows = serializers.IntegerField(source="lifetimes", help_text="Lines of the details.")
     sha256 = serializers.DictField(source="digests", child=serializers.CharField())
+    lines = serializers.DictField(child=serializers.IntegerField())
+    cost = serializers.SerializerMethodField()
+    currency = serializers.SerializerMethodField()
+    rates = serializers.SerializerMethodField()
     files = serializers.SerializerMethodField()
 
     class Meta:
@@ -47,24 +72,52 @@ class ReportSerializer(serializers.ModelSerializer[MonthReport]):
             "rows",
             "sha256",
             "files",
+            "lines",
+            "number",
+            "cause",
+            "made_by",
+            "cost",
+            "currency",
+            "rates",
         )
+
+    def get_cost(self, report: MonthReport) -> str:
+        """Return the sum of the summary's rows."""
+        money = money_of(report.cost, report.tariff)
+        return str(money.amount) if money else "0"
+
+    def get_currency(self, report: MonthReport) -> str:
+        """Return the currency of its tariff."""
+        return str(report.tariff.get("currency", ""))
+
+    @extend_schema_field(TariffRateSerializer(many=True))
+    def get_rates(self, report: MonthReport) -> list[dict[str, Any]]:
+        """Return the prices that it was made with."""
+        return list(report.tariff.get("rates", ()))
 
     @extend_schema_field(FilesSerializer)
     def get_files(self, report: MonthReport) -> dict[str, str]:
         """Return the addresses."""
         request: Request = self.context["request"]
+        if report.number:
+            place = reverse("usage-api:correction-file", args=[report.month, report.number])
+            return {"correction": request.build_absolute_uri(place)}
         return {
             kind: request.build_absolute_uri(
-                reverse("usage-api:report-file", args=[report.month, kind])
+                reverse("usage-api:report-file", args=[report.month, kind, "csv"])
             )
             for kind in ("summary", "details")
         }
 
 
 class RunSerializer(serializers.ModelSerializer[ReportRun]):
-    """One run; `done` of `months` are made."""
+    """One run; `done` of `months` are made, or `done` of about `lines` of a range's file.
+
+    `file`: where that is, until `expires_at`.
+    """
 
     months = serializers.ListField(child=serializers.CharField(), read_only=True)
+    file = serializers.SerializerMethodField()
 
     class Meta:
         model = ReportRun
@@ -80,10 +133,67 @@ class RunSerializer(serializers.ModelSerializer[ReportRun]):
             "started_at",
             "finished_at",
             "message",
+            "close",
+            "kind",
+            "profile",
+            "begin",
+            "end",
+            "lines",
+            "digest",
+            "complete_until",
+            "expires_at",
+            "file",
         )
+
+    @extend_schema_field(serializers.URLField(allow_null=True))
+    def get_file(self, run: ReportRun) -> str | None:
+        """Return the address of the file; null where there is none."""
+        if not run.has_file:
+            return None
+        request: Request = self.context["request"]
+        return request.build_absolute_uri(reverse("usage-api:run-file", args=[run.pk]))
 
 
 class RunRequestSerializer(serializers.Serializer[Any]):
-    """Which month to make; empty: this and last month."""
+    """Which month to make, and whether to close it; or the range of which a file is wanted.
+
+    Empty: this and last month, and corrections of closed ones. `from` and `to` are days of the
+    report zone, the last one included, or instants (RFC 3339).
+    """
 
     month = serializers.CharField(required=False, allow_blank=True, default="", max_length=7)
+    close = serializers.BooleanField(required=False, default=False)
+    to = serializers.CharField(required=False, allow_blank=True, default="", max_length=40)
+    kind = serializers.ChoiceField(choices=KINDS, required=False, default="summary")
+    profile = serializers.ChoiceField(choices=sorted(PROFILES), required=False, default="default")
+
+    def get_fields(self) -> dict[str, Any]:
+        """Return the fields, with the one that is a word of Python."""
+        begin = serializers.CharField(required=False, allow_blank=True, default="", max_length=40)
+        return super().get_fields() | {"from": begin}
+
+
+class RateSerializer(serializers.ModelSerializer[Rate]):
+    """The price of an hour of a resource, from a day until the day before `valid_until`."""
+
+    class Meta:
+        model = Rate
+        fields = (
+            "id",
+            "resource",
+            "name",
+            "price",
+            "valid_from",
+            "valid_until",
+            "created_by",
+            "created_at",
+            "ended_by",
+            "ended_at",
+        )
+        read_only_fields = ("created_by", "created_at", "ended_by", "ended_at")
+
+
+class RateEndSerializer(serializers.Serializer[Any]):
+    """The first day on which the rate holds no more; its own first day: it never held."""
+
+    valid_until = serializers.DateField()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from drf_spectacular.utils import extend_schema, extend_schema_view
 
 from ipuhub.api.lists import FORMAT, FileList
-from ipuhub.api.permissions import IsAdmin
+from ipuhub.api.permissions import IsAccountant
 from ipuhub.models import RecordFault, WatchGap
-from ipuhub.web.access import scope_of
+from ipuhub.web.access import usage_scope_of
 from usage.api.serializers import FaultSerializer, GapSerializer, LifetimeSerializer
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
@@ -39,7 +39,7 @@ class LifetimeList(FileList[PodLifetime]):
 
     def get_queryset(self) -> QuerySet[PodLifetime]:
         """Return the pods of the caller's namespaces."""
-        return visible_lifetimes(scope_of(self.request.user))
+        return visible_lifetimes(usage_scope_of(self.request.user))
 
 
 @extend_schema_view(
@@ -56,14 +56,14 @@ class FaultList(FileList[RecordFault]):
     queryset = RecordFault.objects.none()
     serializer_class = FaultSerializer
     filterset_class = FaultFilters
-    permission_classes = (IsAdmin,)
+    permission_classes = (IsAccountant,)
     ordering = ("last_at", "id")
     columns = FAULT_COLUMNS
     file_name = "faults"
 
     def get_queryset(self) -> QuerySet[RecordFault]:
         """Return all of them."""
-        return faults(scope_of(self.request.user))
+        return faults(usage_scope_of(self.request.user))
 
 
 @extend_schema_view(
@@ -86,4 +86,4 @@ class GapList(FileList[WatchGap]):
 
     def get_queryset(self) -> QuerySet[WatchGap]:
         """Return all of them."""
-        return gaps(scope_of(self.request.user))
+        return gaps(usage_scope_of(self.request.user))

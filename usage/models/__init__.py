@@ -5,7 +5,15 @@ from __future__ import annotations
 from usage.models.lifetimes import PodLifetime
 from usage.models.monitor import MonitorRound
 from usage.models.purges import PurgeState
-from usage.models.reports import MonthReport, ReportChunk, ReportRow, ReportRun, ReportState
+from usage.models.rates import Rate
+from usage.models.reports import (
+    MonthReport,
+    ReportChunk,
+    ReportRow,
+    ReportRun,
+    ReportState,
+    RunChunk,
+)
 from usage.models.rollups import (
     PartitionDay,
     PartitionHour,
@@ -22,12 +30,14 @@ __all__ = [
     "PartitionHour",
     "PodLifetime",
     "PurgeState",
+    "Rate",
     "ReportChunk",
     "ReportRow",
     "ReportRun",
     "ReportState",
     "RollupDirt",
     "RollupState",
+    "RunChunk",
     "UsageDay",
     "UsageHour",
 ]

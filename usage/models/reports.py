@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.db import models
+from django.db.models import Q
+from django.utils import timezone
 
 
 class ReportState(models.TextChoices):
@@ -12,7 +14,8 @@ class ReportState(models.TextChoices):
 
     OPEN = "open", "the month is not over: it grows with each run"
     PROVISIONAL = "provisional", "last month: late facts still enter it until the next month ends"
-    CLOSED = "closed", "final: it does not change any more"
+    CLOSED = "closed", "final: what is found later becomes a numbered correction"
+    CORRECTION = "correction", "what was found after a month was closed: differences only"
 
 
 class MonthReport(models.Model):
@@ -21,8 +24,10 @@ class MonthReport(models.Model):
     It knows what happened before `generated_at`; the watch of pods had then seen everything
     until `complete_until` (none: nobody watched). `lifetimes` counts the lines of the details.
     `digests` are SHA-256 sums by file: `summary`, `summary-primehub` and, where the details are
-    stored, `details`, `details-primehub`. An open or provisional month keeps its newest version
-    only; a closed one is never written again.
+    stored, `details`, `details-primehub`; `lines` counts their lines without the header. `tariff`
+    is what was asked for a resource then (usage/tariff.py), `cost` the sum of the rows. An open or
+    provisional month keeps its newest version only; a closed one is never written again: a
+    correction (`number` 1 and up, state `correction`) is a version of its own with the differences.
     """
 
     month = models.CharField(max_length=7)
@@ -35,10 +40,21 @@ class MonthReport(models.Model):
     complete_until = models.DateTimeField(null=True)
     lifetimes = models.BigIntegerField()
     digests = models.JSONField(default=dict)
+    lines = models.JSONField(default=dict)
+    number = models.IntegerField(default=0)
+    cause = models.TextField(default="")
+    made_by = models.TextField(default="")
+    tariff = models.JSONField(default=dict)
+    cost = models.DecimalField(max_digits=40, decimal_places=6, default=0)
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["month", "version"], name="month_report_version")
+            models.UniqueConstraint(fields=["month", "version"], name="month_report_version"),
+            models.UniqueConstraint(
+                fields=["month", "number"],
+                condition=Q(number__gt=0),
+                name="month_report_correction",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -50,6 +66,9 @@ class ReportRow(models.Model):
 
     Lines of component `partition` carry only `partition_ipu_seconds`, the others never, so that no
     column counts anything twice. `pods` and `estimated` count lifetimes (of partitions: 0 pods).
+    `idle_micro_ipu_seconds`: what partitions held beyond the IPUs of their pods. `cost` is money,
+    rounded to the tariff's decimals; its sum is the report's. In a correction every number may be
+    negative.
     """
 
     report = models.ForeignKey(
@@ -71,6 +90,8 @@ class ReportRow(models.Model):
     gpu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
     micro_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
     partition_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
+    idle_micro_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0, default=0)
+    cost = models.DecimalField(max_digits=40, decimal_places=6, default=0)
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["report", "id"], name="report_row_order")]
@@ -80,7 +101,10 @@ class ReportRow(models.Model):
 
 
 class ReportChunk(models.Model):
-    """A piece of at most 1 MiB of a closed month's details, in one profile, in order."""
+    """A piece of at most 1 MiB of a file of a closed month, in order.
+
+    `profile` is that of details, and `summary` or `summary-primehub` for a summary.
+    """
 
     report = models.ForeignKey(
         MonthReport, on_delete=models.CASCADE, related_name="chunks", db_index=False
@@ -99,7 +123,12 @@ class ReportChunk(models.Model):
 
 
 class ReportRun(models.Model):
-    """One run of the reports: what it is to make, how far it is, and what became of it."""
+    """One run of the reports: what it is to make, how far it is, and what became of it.
+
+    It makes months (`months`, `done` of them are), or, with a `kind` (summary or details), one
+    file of [begin, end): `done` of about `lines` are written; its pieces are deleted at
+    `expires_at`. `close`: the month is to be closed now.
+    """
 
     class State(models.TextChoices):
         """Where a run stands."""
@@ -120,6 +149,15 @@ class ReportRun(models.Model):
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     message = models.TextField(default="")
+    close = models.BooleanField(default=False)
+    kind = models.CharField(max_length=7, default="")
+    profile = models.CharField(max_length=16, default="default")
+    begin = models.DateTimeField(null=True)
+    end = models.DateTimeField(null=True)
+    lines = models.BigIntegerField(default=0)
+    digest = models.CharField(max_length=64, default="")
+    complete_until = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField(null=True)
 
     class Meta:
         indexes: ClassVar = [
@@ -133,3 +171,31 @@ class ReportRun(models.Model):
     def is_over(self) -> bool:
         """Whether nothing more comes of it."""
         return self.state in {self.State.DONE, self.State.REFUSED, self.State.FAILED}
+
+    @property
+    def has_file(self) -> bool:
+        """Whether the file of a range is there; see also `expires_at`."""
+        return bool(self.kind) and self.state == self.State.DONE and not self.is_expired
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the time of its file is over."""
+        return self.expires_at is not None and self.expires_at <= timezone.now()
+
+
+class RunChunk(models.Model):
+    """A piece of at most 1 MiB of the file that a run made, in order."""
+
+    run = models.ForeignKey(
+        ReportRun, on_delete=models.CASCADE, related_name="chunks", db_index=False
+    )
+    number = models.IntegerField()
+    data = models.BinaryField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["run", "number"], name="report_run_chunk")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.run_id}: {self.number}"

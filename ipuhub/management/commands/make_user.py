@@ -6,8 +6,11 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub.web.access import ACCOUNTANTS
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -19,6 +22,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("user")
         parser.add_argument("--admin", action="store_true", help="sees everything")
+        parser.add_argument(
+            "--accountant", action="store_true", help="sees all usage, closes months, sets rates"
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         users, password = get_user_model(), secrets.token_urlsafe(12)
@@ -31,4 +37,6 @@ class Command(BaseCommand):
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
         user.save()
+        if options["accountant"]:
+            user.groups.add(Group.objects.get_or_create(name=ACCOUNTANTS)[0])
         self.stdout.write(password)

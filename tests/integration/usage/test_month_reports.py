@@ -55,7 +55,7 @@ def _a_small_month() -> None:
         ipus=4,
         node="node-2",
     )
-    held("2026-10-01T00:00", "2026-10-01T01:00", key="j-1/0/1", job_uid="j-1")
+    held("2026-10-01T00:00", "2026-10-01T01:00", key="j-1/0/1", job_uid="j-1", partition="p-job")
 
 
 @pytest.mark.parametrize("profile", ["default", "primehub"])
@@ -226,7 +226,8 @@ def test_an_open_month_keeps_its_newest_version_only():
     assert ReportRow.objects.count() == 1
 
 
-def test_a_month_to_come_is_refused_and_an_unknown_one_not_found():
+def test_a_month_to_come_is_refused_and_one_without_a_report_not_found():
+    pod("2026-09-10T00:00", "2026-09-10T02:00")
     with pytest.raises(ReportRefused, match="2026-11 has not begun yet"):
         make("2026-11", "2026-10-31T00:00")
     with pytest.raises(NoReportError, match="no report of 2026-09 yet"):

@@ -111,7 +111,8 @@ def test_each_read_without_a_token_is_counted_and_logged(capsys) -> None:
     assert CONSOLE in said
 
 
-def test_a_month_without_a_report_is_a_404_with_a_sentence() -> None:
+def test_a_month_whose_report_is_not_made_is_a_404_with_a_sentence() -> None:
+    pod("2026-08-01T00:00", "2026-08-02T00:00")
     for path, sentence in (
         ("/report/monthly/2026/8", "There is no report of 2026-08 yet."),
         ("/report/monthly/details/2026/13", "is not a month"),

@@ -38,7 +38,8 @@ def test_a_run_makes_this_and_last_month_and_closes_older_ones():
         "2026-10": "provisional",
         "2026-11": "open",
     }
-    assert _run().months == ["2026-10", "2026-11"]
+    assert _run().months == ["2026-08", "2026-09", "2026-10", "2026-11"]  # closed: compared
+    assert MonthReport.objects.count() == 4
 
 
 def test_a_month_without_a_run_is_closed_by_the_next_one():
@@ -85,7 +86,7 @@ def test_a_claimed_run_that_was_taken_for_lost_is_at_work_again():
 
 def test_one_month_that_fails_does_not_stop_the_others():
     pod("2026-11-20T00:00")
-    with patch.object(makereports, "_store_rows", side_effect=[ValueError("broken"), None]):
+    with patch.object(makereports, "insert_rows", side_effect=[ValueError("broken"), None]):
         run = _run()
     assert run.state == "failed"
     assert run.message == "2026-10 failed: broken"
@@ -96,14 +97,14 @@ def test_readers_see_the_old_or_the_new_report_and_never_neither():
     pod("2026-11-01T00:00", group="first")
     make("2026-11", "2026-11-02T00:00")
     seen = []
-    store = makereports._summary_digests
+    finish = makereports.finish_report
 
-    def look(report: MonthReport) -> dict[str, str]:
+    def look(report: MonthReport) -> None:
         seen.append(text_of("2026-11", "summary"))  # in the middle, over another connection
-        return store(report)
+        finish(report)
 
     pod("2026-11-02T00:00", group="second")
-    with patch.object(makereports, "_summary_digests", look):
+    with patch.object(makereports, "finish_report", look):
         make_month(Month.parse("2026-11"), at("2026-11-03T00:00"), UTC_ZONE)
     assert "first" in seen[0]
     assert "second" not in seen[0]
@@ -143,8 +144,8 @@ def test_the_command_says_what_it_made_and_what_it_refuses():
     out = io.StringIO()
     call_command("make_usage_reports", stdout=out)
     assert "2026-01, version 1 (closed): 1 lifetimes\n" in out.getvalue()
-    with pytest.raises(CommandError, match="2026-01 is closed"):
-        call_command("make_usage_reports", month="2026-01")
+    call_command("make_usage_reports", month="2026-01", stdout=out)
+    assert "2026-01 is closed, and nothing was found since." in out.getvalue()
     with pytest.raises(CommandError, match="is not a month: write YYYY-MM"):
         call_command("make_usage_reports", month="January")
     assert ReportRow.objects.exists()

@@ -1,4 +1,4 @@
-"""glue: `manage.py make_usage_reports`: the reports of this and last month, or of one."""
+"""glue: `manage.py make_usage_reports`: due reports, one month's, or a range's file."""
 
 from __future__ import annotations
 
@@ -10,28 +10,45 @@ from django.utils import timezone
 
 from ipuhub import logs
 from ipuhub.months import MonthError
+from usage.downloads import NoReportError
+from usage.fileforms import FORMATS
 from usage.makereports import ReportRefused
-from usage.models import ReportRun
-from usage.reportruns import do_run, request_run
+from usage.rangereports import KINDS
+from usage.reportcolumns import PROFILES
+from usage.reportcommand import Asked, Progress, carry_out
+from usage.windows import WindowError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
+_REFUSALS = (MonthError, WindowError, ReportRefused, NoReportError, OSError)
+
 
 class Command(BaseCommand):
-    help = "Makes the usage reports of this and last month, and closes older ones."
+    help = (
+        "Makes the usage reports of this and last month, closes older ones and corrects closed "
+        "ones; or makes one month's, or writes one file of any range."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--month", default="", help="only this one: YYYY-MM")
+        parser.add_argument("--close", action="store_true", help="close that month, if it is over")
+        parser.add_argument(
+            "--from", dest="begin", default="", help="begin of a range: a day, or RFC 3339"
+        )
+        parser.add_argument(
+            "--to", dest="end", default="", help="its last day, or end; default: now"
+        )
+        parser.add_argument("--kind", choices=KINDS, default="summary", help="which file to write")
+        parser.add_argument("--profile", choices=sorted(PROFILES), default="default")
+        parser.add_argument("--format", dest="form", choices=FORMATS, default="csv")
+        parser.add_argument("--output", default="", help="a file, a folder, or - for stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
-        zone = settings.REPORT_ZONE
+        asked = Asked(**{name: options[name] for name in Asked.__slots__})
+        out = self.stderr if asked.output == "-" else self.stdout
         try:
-            run = request_run("command", "", timezone.now(), zone, options["month"])
-        except (MonthError, ReportRefused) as error:
+            carry_out(asked, timezone.now(), settings.REPORT_ZONE, Progress(out, self.stdout))
+        except _REFUSALS as error:
             raise CommandError(str(error)) from None
-        for report in do_run(run, zone):
-            self.stdout.write(f"{report} ({report.state}): {report.lifetimes} lifetimes")
-        if run.state != ReportRun.State.DONE:
-            raise CommandError(run.message)

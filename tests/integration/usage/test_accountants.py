@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
+
+from ipuhub.celery import app, transport_options
+from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import at, pod
+from tests.builders.rates import rate
+from tests.integration.usage.reading import UTC_ZONE, make, text_of
+from usage.models import Rate, ReportRun
+from usage.rangereports import RangeFile, range_of
+from usage.reportruns import do_range, request_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _world(settings, tmp_path: Path) -> Iterator[None]:
+    """Plain HTTP, and a broker that is a folder of the test, where nobody works."""
+    settings.SECURE_SSL_REDIRECT = False
+    before = app.conf.broker_transport_options
+    app.conf.broker_transport_options = transport_options("filesystem://", tmp_path)
+    app._pool = app.amqp._producer_pool = None
+    yield
+    app.conf.broker_transport_options = before
+    app._pool = app.amqp._producer_pool = None
+
+
+@pytest.fixture
+def alice():
+    return get_user_model().objects.create_user("alice", password="x")
+
+
+@pytest.fixture
+def accountant():
+    user = get_user_model().objects.create_user("carol", password="x")
+    user.groups.add(Group.objects.get_or_create(name="accountant")[0])
+    return user
+
+
+@pytest.fixture
+def october():
+    rate("cpu", "0.5")
+    lifetime = pod("2026-10-01T00:00", "2026-10-02T00:00", cpu=1)
+    make("2026-10", "2026-12-03T00:00")
+    return lifetime
+
+
+def _a_range() -> ReportRun:
+    now = timezone.now()
+    covers = range_of(at("2026-10-01T00:00"), at("2026-10-02T00:00"), now, UTC_ZONE)
+    run = request_range(RangeFile(covers, "details"), "demand", "carol", now)
+    return do_range(run, UTC_ZONE)
+
+
+_SEEN = (
+    "/usage/reports/",
+    "/usage/rates/",
+    "/usage/?month=2026-10",
+    "/usage/pods/?namespace=team-a",
+    "/usage/faults/",
+    "/report/monthly",
+    "/report/monthly/2026/10",
+    "/api/v1/usage/reports",
+    "/api/v1/usage/rates",
+    "/api/v1/usage/reports/2026-10/summary.csv",
+    "/api/v1/usage/reports/2026-10/details.jsonl",
+    "/api/v1/usage/summary?month=2026-10&namespace=team-a",
+)
+
+
+@pytest.mark.usefixtures("october")
+@pytest.mark.parametrize("address", _SEEN)
+def test_an_accountant_sees_all_usage_and_reports(accountant, address: str):
+    client = tool(accountant) if address.startswith(("/api", "/report")) else browser(accountant)
+    answer = client.get(address)
+    answer.close()  # a file holds its snapshot until somebody has read it, or left
+    assert answer.status_code == 200
+
+
+@pytest.mark.usefixtures("october")
+@pytest.mark.parametrize(
+    "address", ["/api/v1/jobs?namespace=team-a", "/api/v1/partitions?namespace=team-a"]
+)
+def test_an_accountant_sees_no_more_of_jobs_than_anybody(accountant, alice, address: str):
+    for user in (accountant, alice):
+        assert tool(user).get(address).status_code == 403
+
+
+_WRITES = (
+    ("/usage/rates/", {"resource": "cpu", "price": "1", "valid_from": "2030-01-01"}),
+    ("/usage/rates/1/end/", {"valid_until": "2030-01-01"}),
+    ("/usage/reports/make/", {"month": "2026-10", "close": "yes"}),
+    ("/usage/reports/range/", {"from": "2026-10-01"}),
+    ("/api/v1/usage/rates", {"resource": "gpu", "price": "1", "valid_from": "2030-01-01"}),
+    ("/api/v1/usage/rates/1/end", {"valid_until": "2030-01-01"}),
+    ("/api/v1/usage/reports/runs", {"from": "2026-10-01"}),
+)
+
+
+@pytest.mark.parametrize(("address", "body"), _WRITES)
+def test_a_stranger_changes_nothing(alice, address: str, body: dict[str, str]):
+    api = address.startswith("/api")
+    kind = {"content_type": "application/json"} if api else {}
+    assert (tool(alice) if api else browser(alice)).post(address, body, **kind).status_code == 403
+    assert Client().post(address, body, **kind).status_code == (401 if api else 302)
+    assert not Rate.objects.exists()
+    assert not ReportRun.objects.exists()
+
+
+@pytest.mark.usefixtures("october")
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/usage/rates/",
+        "/api/v1/usage/rates",
+        "/api/v1/usage/reports/2026-10/corrections/1.csv",
+        "/api/v1/usage/reports/2026-10/details.jsonl",
+        "/api/v1/usage/reports/runs/1/file.csv",
+    ],
+)
+def test_a_stranger_sees_nothing(alice, address: str):
+    client = tool(alice) if address.startswith("/api") else browser(alice)
+    assert client.get(address).status_code == 403
+
+
+def test_a_rate_is_set_and_ended_on_the_page_with_the_names_of_who_did_it(accountant):
+    client = browser(accountant)
+    body = {"resource": "instance", "name": "<b>", "price": "1.25", "valid_from": "2026-01-01"}
+    page = client.post("/usage/rates/", body, follow=True).content.decode()
+    assert "&lt;b&gt;" in page
+    assert "in force" in page
+    stored = Rate.objects.get()
+    client.post(f"/usage/rates/{stored.pk}/end/", {"valid_until": "2026-02-01"})
+    stored.refresh_from_db()
+    assert (str(stored.price), stored.created_by, stored.ended_by) == ("1.250000", "carol", "carol")
+    again = client.post("/usage/rates/", {**body, "valid_from": "2026-01-15"})
+    assert again.status_code == 400
+    assert "Another rate of instance" in again.content.decode()
+
+
+def test_a_rate_is_set_and_ended_by_the_api(accountant):
+    client = tool(accountant)
+    kind = "application/json"
+    body = {"resource": "cpu", "price": "0.1", "valid_from": "2026-01-01"}
+    made = client.post("/api/v1/usage/rates", body, content_type=kind)
+    assert (made.status_code, made.json()["created_by"]) == (201, "carol")
+    assert client.post("/api/v1/usage/rates", body, content_type=kind).status_code == 400
+    place = f"/api/v1/usage/rates/{made.json()['id']}/end"
+    early = client.post(place, {"valid_until": "2025-01-01"}, content_type=kind)
+    assert "The rate begins on 2026-01-01" in early.json()["detail"]
+    ended = client.post(place, {"valid_until": "2026-03-01"}, content_type=kind)
+    assert ended.json()["valid_until"] == "2026-03-01"
+    assert client.post("/api/v1/usage/rates/99/end", {}, content_type=kind).status_code == 400
+
+
+def test_an_accountant_asks_for_closing_and_for_a_range(accountant):
+    client = tool(accountant)
+    last = at(f"{timezone.now():%Y-%m}-01T00:00")
+    month = f"{last.replace(day=1) - (last - last.replace(day=1)):%Y-%m}"
+    open_one = client.post(
+        "/api/v1/usage/reports/runs",
+        {"month": month, "close": True},
+        content_type="application/json",
+    )
+    assert (open_one.status_code, "can be closed" in open_one.json()["detail"]) == (400, True)
+    answer = client.post(
+        "/api/v1/usage/reports/runs",
+        {"from": "2026-10-01", "to": "2026-10-03", "kind": "details"},
+        content_type="application/json",
+    )
+    assert answer.status_code == 202
+    assert (answer.json()["end"], answer.json()["file"]) == ("2026-10-04T00:00:00Z", None)
+    file = client.get(f"/api/v1/usage/reports/runs/{answer.json()['id']}/file.csv")
+    assert file.status_code == 404
+    assert "waiting for a worker" in file.json()["detail"]
+
+
+@pytest.mark.usefixtures("october")
+def test_the_file_of_a_range_is_downloaded_until_it_expires(accountant):
+    run = _a_range()
+    client = tool(accountant)
+    answer = client.get(f"/api/v1/usage/reports/runs/{run.pk}/file.csv")
+    data = b"".join(answer)
+    digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
+    assert (answer["Repr-Digest"], answer["X-IPUHub-Lines"]) == (f"sha-256=:{digest}:", "1")
+    ReportRun.objects.update(expires_at=timezone.now())
+    gone = client.get(f"/api/v1/usage/reports/runs/{run.pk}/file.csv")
+    assert gone.status_code == 404
+    assert "Its time is over" in gone.json()["detail"]
+
+
+@pytest.mark.usefixtures("october")
+def test_headers_say_what_the_report_says_of_its_file(accountant):
+    client = tool(accountant)
+    address = "/api/v1/usage/reports/2026-10/details.csv"
+    answer = client.get(address)
+    data = b"".join(answer)
+    digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
+    assert answer["Repr-Digest"] == f"sha-256=:{digest}:"
+    assert (answer["X-IPUHub-Version"], answer["X-IPUHub-State"]) == ("1", "closed")
+    assert (answer["X-IPUHub-Lines"], answer["X-IPUHub-Corrections"]) == ("1", "0")
+    assert answer["X-IPUHub-Complete-Until"] == "unknown"
+    again = client.get(address, headers={"If-None-Match": answer["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_excel_gets_a_mark_and_crlf_and_names_keep_their_line_ends(accountant):
+    pod("2026-10-01T00:00", "2026-10-02T00:00", group='two\nlines "x"')
+    make("2026-10", "2026-12-03T00:00")
+    for query in ("?excel", "?excel&profile=primehub"):
+        answer = tool(accountant).get(f"/api/v1/usage/reports/2026-10/details.csv{query}")
+        data = b"".join(answer)
+        assert data.startswith(b"\xef\xbb\xbfreport_month,")
+        assert b'"two\nlines ""x"""' in data
+        assert data.count(b"\r\n") == 2
+        assert "Repr-Digest" not in answer
+        plain = text_of("2026-10", "details", "primehub" if "primehub" in query else "default")
+        assert data[3:].replace(b"\r\n", b"\n").decode() == plain
+
+
+def test_a_correction_stands_on_the_page_and_in_the_api_with_its_file(accountant, october):
+    from ipuhub.months import Month
+    from usage.corrections import correct_month
+    from usage.makereports import Order
+
+    october.finished_at = at("2026-10-01T12:00")
+    october.save()
+    correct_month(Month(2026, 10), at("2026-12-04T00:00"), Order("daily"))
+    page = browser(accountant).get("/usage/reports/").content.decode()
+    assert "correction 1" in page
+    assert "-6.00 EUR" in page
+    (newest, _) = tool(accountant).get("/api/v1/usage/reports").json()["results"]
+    assert (newest["number"], newest["state"], newest["cost"]) == (1, "correction", "-6.00")
+    file = b"".join(tool(accountant).get(newest["files"]["correction"])).decode()
+    assert "-12.00000" in file
+    missing = tool(accountant).get("/api/v1/usage/reports/2026-10/corrections/2.csv")
+    assert (missing.status_code, "no correction 2" in missing.json()["detail"]) == (404, True)
+
+
+def test_make_user_makes_an_accountant(capsys):
+    call_command("make_user", "dora", accountant=True)
+    dora = get_user_model().objects.get(username="dora")
+    assert browser(dora).get("/usage/reports/").status_code == 200

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+from datetime import date, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from partitions.models import PartitionLifetime
+from tests.builders.lifetimes import at, held, pod
+from tests.builders.rates import rate
+from tests.integration.usage.reading import make, rows_of, text_of
+from usage.models import MonthReport, PodLifetime, Rate, ReportChunk, ReportRow
+from usage.rates import end_rate
+
+pytestmark = pytest.mark.django_db(transaction=True)
+_LATER = "2026-11-03T00:00"
+
+
+def _costs(kind: str = "summary") -> list[str]:
+    return [row["cost"] for row in rows_of("2026-10", kind)]
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "want"),
+    [
+        ("cpu", "", "6.00"),
+        ("memory", "", "12.00"),
+        ("gpu", "", "9.00"),
+        ("accelerator", "amd.com/gpu", "6.00"),
+        ("ipu", "", "24.00"),
+        ("instance", "big", "3.00"),
+    ],
+)
+def test_each_resource_costs_its_price_by_the_hour(resource: str, name: str, want: str):
+    rate(resource, "1.5", name=name)
+    pod(
+        "2026-10-01T00:00",
+        "2026-10-01T02:00",
+        cpu=2,
+        memory_gib=4,
+        gpus=3,
+        accelerators={"amd.com/gpu": 2, "nvidia.com/gpu": 1},
+        ipus=8,
+        instance_type="big",
+    )
+    make("2026-10", _LATER)
+    assert _costs() == [want]
+    assert _costs("details") == [f"{want}000"]
+
+
+def test_a_partition_costs_its_price_and_never_a_pods():
+    rate("partition-ipu", "2")
+    rate("ipu", "5")
+    rate("instance", "100", name="ipu-4")
+    held("2026-10-01T00:00", "2026-10-01T03:00", size=4)
+    make("2026-10", _LATER)
+    assert _costs() == ["24.00"]
+
+
+def test_a_price_by_name_stands_in_for_the_general_one():
+    rate("gpu", "1")
+    rate("accelerator", "10", name="nvidia.com/gpu")
+    accelerators = {"nvidia.com/gpu": 1, "amd.com/gpu": 2}
+    pod("2026-10-01T00:00", "2026-10-01T01:00", gpus=3, accelerators=accelerators)
+    make("2026-10", _LATER)
+    assert _costs() == ["12.00"]
+
+
+def test_the_price_of_an_instance_type_is_all_that_a_pod_of_it_costs():
+    rate("cpu", "1")
+    rate("instance", "0.25", name="small")
+    pod("2026-10-01T00:00", "2026-10-01T01:00", instance_type="small", cpu=8)
+    pod("2026-10-01T00:00", "2026-10-01T01:00", instance_type="other", cpu=8)
+    make("2026-10", _LATER)
+    assert _costs() == ["8.00", "0.25"]
+
+
+def test_time_is_split_where_a_price_changes_in_the_reports_zone():
+    first = rate("cpu", "1")
+    end_rate(first, date(2026, 10, 11), "ada", at("2026-10-05T00:00"))
+    rate("cpu", "3", "2026-10-11", "2026-10-12")  # from the 12th on it is free
+    pod("2026-10-10T21:00", "2026-10-12T02:00", cpu=1)
+    make("2026-10", _LATER, ZoneInfo("Europe/Berlin"))
+    assert _costs() == [f"{1 + 3 * 24}.00"]
+    assert _costs("details") == ["73.00000"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"), [(18, "0.00"), (54, "0.02"), (90, "0.02"), (19, "0.01"), (17, "0.00")]
+)
+def test_money_is_rounded_half_to_even(seconds: int, want: str):
+    rate("cpu", "1")  # 18 s cost exactly half a cent
+    end = at("2026-10-01T00:00") + timedelta(seconds=seconds)
+    pod("2026-10-01T00:00", f"{end:%FT%T}", cpu=1)
+    make("2026-10", _LATER)
+    assert _costs() == [want]
+
+
+def test_the_rows_add_up_to_the_sum_that_is_shown():
+    rate("cpu", "0.333333")
+    for group in "abcdefg":
+        pod("2026-10-01T00:00", "2026-10-01T00:17:03", group=group)
+    report = make("2026-10", _LATER)
+    assert report.cost == sum(Decimal(cost) for cost in _costs())
+
+
+def test_a_closed_month_keeps_the_prices_it_was_closed_with():
+    rate("cpu", "1")
+    pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=2)
+    make("2026-10", "2026-12-01T00:00")
+    before = [text_of("2026-10", kind) for kind in ("summary", "details")]
+    Rate.objects.all().delete()
+    rate("cpu", "7")
+    assert [text_of("2026-10", kind) for kind in ("summary", "details")] == before
+    assert MonthReport.objects.get().tariff["rates"][0]["price"] == "1.000000"
+
+
+def test_an_open_month_keeps_its_prices_until_it_is_made_anew():
+    old = rate("cpu", "1")
+    pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=2)
+    make("2026-10", _LATER)
+    end_rate(old, date(2026, 1, 1), "ada", at("2026-10-05T00:00"))
+    rate("cpu", "7")
+    assert _costs("details") == ["2.00000"]
+    make("2026-10", _LATER)
+    assert (_costs(), _costs("details")) == (["14.00"], ["14.00000"])
+
+
+def test_primehubs_files_do_not_change_with_prices():
+    pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=2)
+    make("2026-10", _LATER)
+    before = [text_of("2026-10", kind, "primehub") for kind in ("summary", "details")]
+    rate("cpu", "1")
+    make("2026-10", _LATER)
+    assert [text_of("2026-10", kind, "primehub") for kind in ("summary", "details")] == before
+
+
+def test_two_prices_of_one_thing_never_hold_on_the_same_day():
+    rate("cpu", "1", "2026-01-01", "2026-02-01")
+    rate("cpu", "2", "2026-02-01")
+    rate("accelerator", "2", "2026-02-01", name="a")
+    rate("accelerator", "2", "2026-02-01", name="b")
+    with pytest.raises(ValidationError, match="Another rate of cpu holds on one of these days"):
+        rate("cpu", "3", "2026-01-31", "2026-02-01")
+    with pytest.raises(IntegrityError, match="rate_once_a_day"), transaction.atomic():
+        Rate.objects.create(
+            resource="cpu",
+            price=3,
+            valid_from=date(2026, 5, 1),
+            created_by="somebody else",
+            created_at=at("2026-01-01T00:00"),
+        )
+
+
+def test_a_price_that_ends_on_its_first_day_never_held_and_makes_room():
+    wrong = rate("cpu", "1000")
+    end_rate(wrong, date(2026, 1, 1), "bob", at("2026-02-01T00:00"))
+    rate("cpu", "1")
+    pod("2026-10-01T00:00", "2026-10-01T01:00", cpu=1)
+    make("2026-10", _LATER)
+    assert _costs() == ["1.00"]
+    wrong.refresh_from_db()
+    assert (wrong.created_by, wrong.ended_by) == ("ada", "bob")
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "price", "ends", "field"),
+    [
+        ("cpu", "x", "1", "", "name"),
+        ("accelerator", " ", "1", "", "name"),
+        ("instance", "a" * 254, "1", "", "name"),
+        ("water", "", "1", "", "resource"),
+        ("cpu", "", "-1", "", "price"),
+        ("cpu", "", "NaN", "", "price"),
+        ("cpu", "", "1.0000001", "", "price"),
+        ("cpu", "", "1", "2026-01-01", "valid_until"),
+    ],
+)
+def test_a_rate_that_cannot_be_is_refused_by_field(resource, name, price, ends, field):
+    with pytest.raises(ValidationError) as refused:
+        rate(resource, price, "2026-01-01", ends, name)
+    assert list(refused.value.message_dict) == [field]
+    assert not Rate.objects.exists()
+
+
+_DAYS = st.integers(min_value=-40, max_value=40)
+_PODS = st.tuples(
+    st.integers(-(40 * 86400), 35 * 86400),
+    st.integers(0, 10 * 86400),
+    st.integers(0, 9000),
+    st.integers(0, 2**40),
+    st.integers(0, 4),
+    st.sampled_from(["small", "big", "odd"]),
+)
+_PRICES = st.tuples(
+    st.sampled_from(
+        [("cpu", ""), ("memory", ""), ("gpu", ""), ("accelerator", "g"), ("instance", "big")]
+    ),
+    _DAYS,
+    st.integers(1, 30),
+    st.decimals("0.000001", "99", places=6),
+)
+_FIRST = at("2026-10-01T00:00")
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(_PODS, min_size=1, max_size=6), st.lists(_PRICES, max_size=6))
+def test_costs_are_those_of_exact_fractions(pods, prices):
+    for model in (PodLifetime, PartitionLifetime, Rate, ReportChunk, ReportRow, MonthReport):
+        model.objects.all().delete()
+    rates = []
+    for (resource, name), begin, length, price in prices:
+        begins = date(2026, 10, 1) + timedelta(days=begin)
+        try:
+            rates.append(
+                rate(resource, str(price), f"{begins}", f"{begins + timedelta(days=length)}", name)
+            )
+        except ValidationError:
+            continue
+    for number, (begin, length, cpu, memory, gpus, kind) in enumerate(pods):
+        start = _FIRST + timedelta(seconds=begin)
+        PodLifetime.objects.filter(
+            pk=pod(
+                f"{start:%FT%T}",
+                f"{start + timedelta(seconds=length):%FT%T}",
+                group=f"g{number}",
+                gpus=gpus,
+                accelerators={"g": gpus // 2, "h": gpus - gpus // 2},
+                instance_type=kind,
+            ).pk
+        ).update(cpu_millicores=cpu, memory_bytes=memory)
+    make("2026-10", "2026-12-01T00:00")
+    exact = {each.group: _exactly(each, rates) for each in PodLifetime.objects.all()}
+    for row in rows_of("2026-10", "summary"):
+        assert Decimal(row["cost"]) == _rounded(exact[row["group"]], 2)
+    for row in rows_of("2026-10", "details"):
+        assert Decimal(row["cost"]) == _rounded(exact[row["group"]], 5)
+
+
+def _exactly(each: PodLifetime, rates: list[Rate]) -> Fraction:
+    """Money of a pod in October, second by second of each day."""
+    money = Fraction(0)
+    for day in range(31):
+        begin, end = (_FIRST + timedelta(days=n) for n in (day, day + 1))
+        seconds = (min(each.finished_at, end) - max(each.scheduled_at, begin)).total_seconds()
+        found = {
+            (r.resource, r.name): Fraction(r.price)
+            for r in rates
+            if r.valid_from <= begin.date() < r.valid_until
+        }
+        money += Fraction(max(0, int(seconds)), 3600) * _hour(each, found)
+    return money
+
+
+def _hour(each: PodLifetime, prices: dict[tuple[str, str], Fraction]) -> Fraction:
+    def price(*key: str) -> Fraction:
+        return prices.get(key, Fraction(0))
+
+    if ("instance", each.instance_type) in prices:
+        return price("instance", each.instance_type)
+    found = Fraction(each.cpu_millicores, 1000) * price("cpu", "")
+    found += Fraction(each.memory_bytes, 2**30) * price("memory", "")
+    for name, count in each.accelerators.items():
+        own = ("accelerator", name) if ("accelerator", name) in prices else ("gpu", "")
+        found += count * price(*own)
+    return found
+
+
+def _rounded(money: Fraction, decimals: int) -> Decimal:
+    return Decimal(round(money * 10**decimals)) / 10**decimals  # Python rounds half to even

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.lifetimes import held, pod
+from tests.integration.usage.reading import make, rows_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def _ours(began: str, ended: str | None, ipus: float, **fields: str) -> None:
+    pod(began, ended, ipus=ipus, **{"job_uid": "j", "partition": "p", **fields})
+
+
+def _idle() -> list[str]:
+    details, total = _of_partitions("details"), _of_partitions("summary")
+    assert details == total
+    assert {
+        row["idle_ipu_hours"]
+        for kind in ("details", "summary")
+        for row in rows_of("2026-10", kind)
+        if row["component"] != "partition"
+    } <= {"0.00000"}
+    return total
+
+
+def test_a_partition_is_idle_while_no_pod_of_its_job_uses_it():
+    held("2026-10-01T00:00", "2026-10-01T10:00", size=4, job_uid="j", partition="p")
+    _ours("2026-10-01T01:00", "2026-10-01T09:00", 2)
+    _ours("2026-10-01T01:00", "2026-10-01T05:00", 2)
+    make("2026-10", "2026-11-03T00:00")
+    assert _idle() == ["16.00000"]
+
+
+@pytest.mark.parametrize("other", [{"job_uid": "k"}, {"partition": "q"}, {"job_uid": ""}])
+def test_other_jobs_and_partitions_use_nothing_of_it(other: dict[str, str]):
+    held("2026-10-01T00:00", "2026-10-01T10:00", size=1, job_uid="j", partition="p")
+    _ours("2026-10-01T00:00", "2026-10-01T10:00", 1, **other)
+    make("2026-10", "2026-11-03T00:00")
+    assert _idle() == ["10.00000"]
+
+
+def test_only_the_time_counts_in_which_both_were_there_and_in_the_month():
+    held("2026-09-30T20:00", "2026-10-01T04:00", size=1, job_uid="j", partition="p")
+    held("2026-10-02T00:00", "2026-10-02T04:00", size=1, job_uid="j", partition="p")
+    _ours("2026-09-30T20:00", "2026-10-01T03:00", 1)
+    _ours("2026-10-02T02:00", None, 1)
+    make("2026-10", "2026-11-03T00:00")
+    assert _of_partitions("details") == ["1.00000", "2.00000"]
+    assert _of_partitions("summary") == ["3.00000"]
+
+
+def test_more_ipus_than_there_are_make_no_negative_hours():
+    held("2026-10-01T00:00", "2026-10-01T10:00", size=1, job_uid="j", partition="p")
+    _ours("2026-10-01T00:00", "2026-10-01T10:00", 64)
+    make("2026-10", "2026-11-03T00:00")
+    assert _idle() == ["0.00000"]
+
+
+def _of_partitions(kind: str) -> list[str]:
+    rows = [row for row in rows_of("2026-10", kind) if row["component"] == "partition"]
+    return [row["idle_ipu_hours"] for row in rows]

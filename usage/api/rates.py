@@ -1,0 +1,78 @@
+"""glue: rates in the API, for administrators and accountants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import ValidationError as Refused
+from django.http import Http404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.exceptions import ValidationError
+from rest_framework.generics import ListAPIView
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from ipuhub.api.permissions import IsAccountant
+from usage.api.reportserializers import RateEndSerializer, RateSerializer
+from usage.models import Rate
+from usage.rates import end_rate, set_rate
+
+if TYPE_CHECKING:
+    from rest_framework.request import Request
+
+
+class RateList(ListAPIView[Rate]):
+    """All rates there ever were, newest first, with who set and who ended them."""
+
+    queryset = Rate.objects.all()
+    serializer_class = RateSerializer
+    permission_classes = (IsAccountant,)
+    filter_backends = ()
+    ordering = ("created_at", "id")
+
+    @extend_schema(operation_id="usage_rates_list", summary="Rates", tags=["usage"])
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Return a page of them."""
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(operation_id="usage_rates_create", summary="Set a rate", tags=["usage"])
+    def post(self, request: Request) -> Response:
+        """Set one. Raises ValidationError."""
+        asked = RateSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        try:
+            rate = set_rate(
+                Rate(**asked.validated_data), request.user.get_username(), timezone.now()
+            )
+        except Refused as error:
+            raise ValidationError(error.message_dict) from error
+        return Response(RateSerializer(rate).data, status=status.HTTP_201_CREATED)
+
+
+class RateEnd(APIView):
+    """The end of a rate."""
+
+    permission_classes = (IsAccountant,)
+
+    @extend_schema(
+        operation_id="usage_rates_end",
+        summary="End a rate",
+        tags=["usage"],
+        request=RateEndSerializer,
+        responses=RateSerializer,
+    )
+    def post(self, request: Request, pk: int) -> Response:
+        """End it. Raises ValidationError and Http404."""
+        asked = RateEndSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        rate = Rate.objects.filter(pk=pk).first()
+        if rate is None:
+            raise Http404("There is no rate with this number.")
+        until = asked.validated_data["valid_until"]
+        try:
+            end_rate(rate, until, request.user.get_username(), timezone.now())
+        except Refused as error:
+            raise ValidationError(error.message_dict) from error
+        return Response(RateSerializer(rate).data)

@@ -1,0 +1,116 @@
+"""domain: what an hour of a resource costs, and when: the prices that one report is made with.
+
+Prices are exact decimals per hour, in one currency. A pod whose instance type has a price costs
+that and nothing else; otherwise its cores, memory, accelerators (those with a price by name at
+that, the others at the one of `gpu`) and IPUs are added up. A partition costs its IPU-hours, from
+reserved to released. What has no price is free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from zoneinfo import ZoneInfo
+
+DETAIL_DECIMALS: Final = 5
+"""Decimals of money in a line of the details, which explain; the summary is what is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """One price per hour, from the first instant of a day until before that of another."""
+
+    resource: str
+    name: str
+    price: Decimal
+    valid_from: date
+    valid_until: date | None = None
+
+    def holds_on(self, day: date) -> bool:
+        """Whether it is the price of that day."""
+        return self.valid_from <= day and (self.valid_until is None or day < self.valid_until)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch [begin, end) in which no price changes."""
+
+    begin: datetime
+    end: datetime
+    prices: Mapping[tuple[str, str], Decimal]
+
+    def of(self, resource: str, name: str = "") -> Decimal:
+        """Return the price of a resource; 0 where it has none."""
+        return self.prices.get((resource, name), Decimal(0))
+
+    def named(self, resource: str) -> dict[str, Decimal]:
+        """Return the prices of accelerators or instance types by name."""
+        return {name: price for (kind, name), price in self.prices.items() if kind == resource}
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """All prices that may matter to a report, the currency, and the decimals of its money."""
+
+    currency: str = ""
+    decimals: int = 2
+    prices: tuple[Price, ...] = field(default=())
+
+    def segments(self, first: datetime, end: datetime, zone: ZoneInfo) -> tuple[Segment, ...]:
+        """Return [first, end) cut where a price changes; none where nothing has a price."""
+        days = {each.valid_from for each in self.prices}
+        days |= {each.valid_until for each in self.prices if each.valid_until}
+        changes = sorted({_first_instant(day, zone): day for day in days}.items())
+        inside = [instant for instant, _ in changes if first < instant < end]
+        bounds = [first, *inside, end]
+        found = [
+            Segment(begin, until, self._on(begin.astimezone(zone).date()))
+            for begin, until in pairwise(bounds)
+        ]
+        return tuple(found) if any(each.prices for each in found) else ()
+
+    def _on(self, day: date) -> dict[tuple[str, str], Decimal]:
+        held = (each for each in self.prices if each.holds_on(day))
+        return {(each.resource, each.name): each.price for each in held}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as JSON, for the report that was made with it."""
+        return {
+            "currency": self.currency,
+            "decimals": self.decimals,
+            "rates": [
+                {
+                    "resource": each.resource,
+                    "name": each.name,
+                    "price": str(each.price),
+                    "from": each.valid_from.isoformat(),
+                    "until": each.valid_until.isoformat() if each.valid_until else None,
+                }
+                for each in self.prices
+            ],
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Tariff:
+        """Return the tariff that `to_record` wrote; that of an older report has no prices."""
+        prices = tuple(
+            Price(
+                each["resource"],
+                each["name"],
+                Decimal(each["price"]),
+                date.fromisoformat(each["from"]),
+                date.fromisoformat(each["until"]) if each["until"] else None,
+            )
+            for each in record.get("rates", ())
+        )
+        return cls(record.get("currency", ""), record.get("decimals", 2), prices)
+
+
+def _first_instant(day: date, zone: ZoneInfo) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
