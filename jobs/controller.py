@@ -16,6 +16,8 @@ from jobs.plan import plan
 from jobs.resources import IPUJOBS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ipuhub.kube.workqueue import WorkQueue
     from jobs.actions import Plan
     from jobs.execute import Effects, Executor, Outcome
@@ -41,6 +43,10 @@ class Controller:
     def enqueue(self, uid: str) -> None:
         """Have a look at a job. Jobs that wait for IPUs come after the others, oldest first."""
         self.queue.add(uid, priority=_priority(self.effects.caches.job(uid)))
+
+    def faults(self) -> Iterable[Fault]:
+        """What holds up jobs now, as their conditions tell it."""
+        return self._faults.values()
 
     def on_job(self, old: Manifest | None, new: Manifest | None) -> None:
         """A job has changed, or another of its name has taken its place."""

@@ -21,5 +21,8 @@ class Measures:
     def decided(self, job: Manifest, patch: PatchStatus) -> None:
         """A status has been written; `job` is what it was before."""
 
+    def untold(self, count: int) -> None:
+        """So many Events will not be written: there was no room, or no time, for them."""
+
 
 KEEPS_NOTHING = Measures()

@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import metrictable as table
 from jobs.actions import CreateChild, DeleteChild
-from jobs.conditions import JobState
+from jobs.conditions import JobState, Reason
 from jobs.manifests import metadata, parse_time
 from jobs.measures import Measures
 from jobs.partitionview import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
+    from ipuhub.kube.events import EventRecorder
     from ipuhub.metrics import Meters
     from jobs.actions import Action, PatchStatus
     from jobs.manifests import Manifest
+    from jobs.observed import Fault
     from jobs.operator import Operator
 
 _PENDING = JobState.PENDING.value
+OUTAGES = (Reason.WEBHOOK_UNAVAILABLE, Reason.API_UNAVAILABLE, Reason.PROXY_UNAVAILABLE)
 _OUTCOMES = ("done", "failed", "deferred", "gone", "crashed")
 
 
@@ -35,6 +38,7 @@ class OperatorMeasures(Measures):
         self._actions = meters.histogram(table.ACTION_SECONDS)
         self._failures = meters.counter(table.ACTION_FAILURES)
         self._events = meters.counter(table.EVENTS)
+        self._untold = meters.counter(table.EVENTS_DROPPED).labels("backlog")
         self._restarts = meters.counter(table.RESTARTS)
         self._starts = meters.histogram(table.START_SECONDS)
 
@@ -60,6 +64,10 @@ class OperatorMeasures(Measures):
             created = parse_time(metadata(job).get("creationTimestamp"))
             if created is not None:
                 self._starts.observe((self._now() - created).total_seconds())
+
+    def untold(self, count: int) -> None:
+        """So many Events will not be written: there was no room, or no time, for them."""
+        self._untold.inc(count)
 
 
 def action_name(action: Action) -> str:
@@ -92,16 +100,24 @@ def is_first_start(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def tell_operator(meters: Meters, present: Callable[[], Operator]) -> None:
-    """Fill what the queue, the caches and the facts of the `present` operator say at the time of a
-    scrape."""
+    """Fill what the queue, the caches, the facts and the faults of the `present` operator say at
+    the time of a scrape."""
 
     def fill() -> None:
         operator = present()
         _fill_queue(meters, operator)
         _fill_jobs(meters, operator.caches.jobs.all())
+        _fill_refused(meters, operator.controller.faults())
         _fill_waiting(meters, operator)
 
     meters.at_scrape(fill)
+
+
+def tell_events(meters: Meters, recorder: EventRecorder) -> None:
+    """Fill how many Events `recorder` could not write."""
+    meters.at_scrape(
+        lambda: meters.count_up(table.EVENTS_DROPPED, {("unwritten",): recorder.dropped})
+    )
 
 
 def _fill_queue(meters: Meters, operator: Operator) -> None:
@@ -124,6 +140,12 @@ def _fill_jobs(meters: Meters, jobs: Any) -> None:
             pending[_pending_reason(status),] += 1
     meters.set(table.JOBS, states)
     meters.set(table.PENDING, pending)
+
+
+def _fill_refused(meters: Meters, faults: Iterable[Fault]) -> None:
+    refused = Counts({(str(reason),): 0 for reason in OUTAGES})
+    refused.update((str(fault.reason),) for fault in faults)
+    meters.set(table.REFUSED, refused)
 
 
 def _pending_reason(status: Mapping[str, Any]) -> str:

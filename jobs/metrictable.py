@@ -56,12 +56,29 @@ PENDING = Metric(
     "Why do jobs not start?",
     ("reason",),
 )
+REFUSED = Metric(
+    "ipuhub_jobs_refused",
+    Kind.GAUGE,
+    "Jobs held up by a refusal of what the operator has to do for them (what may pass by itself "
+    "counts from the second try on), by the reason that their condition names, jobs being deleted "
+    "included. WebhookUnavailable: IPUJobs cannot be made or edited either.",
+    "Are the webhooks away? What else holds up jobs: quotas, names, the API server, the proxy?",
+    ("reason",),
+)
 EVENTS = Metric(
     "ipuhub_job_events_total",
     Kind.COUNTER,
     "What jobs were told in Events, by reason.",
     "What happens to jobs: how many end, fail, lose a worker or a partition?",
     ("reason",),
+)
+EVENTS_DROPPED = Metric(
+    "ipuhub_job_events_dropped_total",
+    Kind.COUNTER,
+    "Events that were not written; cause: unwritten (the API server refused one, or a job had too "
+    "many), backlog (too many waited for the API server, or the operator ended before).",
+    "Do users miss Events of their jobs?",
+    ("cause",),
 )
 RESTARTS = Metric(
     "ipuhub_job_restarts_total",
@@ -107,7 +124,9 @@ OPERATOR = (
     QUEUE_RETRIES,
     JOBS,
     PENDING,
+    REFUSED,
     EVENTS,
+    EVENTS_DROPPED,
     RESTARTS,
     START_SECONDS,
     WAITING,

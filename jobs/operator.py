@@ -96,7 +96,7 @@ class Operator:
         self.informers = _informers(client)
         self.caches = _caches(self.informers)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
-        self.teller = Teller(recorder)
+        self.teller = Teller(recorder, measures)
         effects = Effects(
             client=client,
             partitions=partitions,

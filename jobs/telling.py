@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import structlog
 
 from jobs.manifests import uid_of
+from jobs.measures import KEEPS_NOTHING
 
 if TYPE_CHECKING:
     from jobs.execute import Recorder
     from jobs.manifests import Manifest
+    from jobs.measures import Measures
 
     _Told = tuple[Manifest, Literal["Normal", "Warning"], str, str]
 
@@ -23,10 +25,12 @@ LAST_SECONDS = 2.0
 
 class Teller:
     """Hands Events on to `recorder` in the order in which each job's were told, by a few writers
-    of its own. `dropped` counts those for which there was no more room."""
+    of its own. `dropped` counts those for which there was no more room or time; `measures` hears
+    of them."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, measures: Measures = KEEPS_NOTHING) -> None:
         self.dropped = 0
+        self._measures = measures
         self._unwritten = 0
         self._recorder = recorder
         self._queues: list[asyncio.Queue[_Told]] = [
@@ -47,7 +51,7 @@ class Teller:
             queue.put_nowait((regarding, type, reason, message))
             self._unwritten += 1
         except asyncio.QueueFull:
-            self.dropped += 1
+            self._drop(1)
             log.warning("event not written: too many wait", reason=reason, dropped=self.dropped)
 
     async def run(self) -> None:
@@ -77,5 +81,9 @@ class Teller:
         await asyncio.wait(ends, timeout=LAST_SECONDS, return_when=first)
         if not rest.done():
             rest.cancel()
-            self.dropped += self._unwritten
+            self._drop(self._unwritten)
             log.warning("events not written: the operator ends", count=self._unwritten)
+
+    def _drop(self, count: int) -> None:
+        self.dropped += count
+        self._measures.untold(count)

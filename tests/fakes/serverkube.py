@@ -170,7 +170,7 @@ class ServerKube(FakeKube):
 
     def set_webhook_away(self, *, away: bool) -> None:
         if away:
-            self.client.create(VALIDATING_WEBHOOKS, _dead_webhook(self.namespace))
+            self.client.create(VALIDATING_WEBHOOKS, dead_webhook(self.namespace))
         else:
             self.client.delete(VALIDATING_WEBHOOKS, self.namespace)
         self._until(lambda: self._is_refused() == away)
@@ -274,7 +274,7 @@ class ServerKube(FakeKube):
         self.objects[place] = _copy(manifest)
 
 
-def _dead_webhook(namespace: str) -> Manifest:
+def dead_webhook(namespace: str) -> Manifest:
     """Asked for each change of a job in a namespace, and for probes; nobody listens there."""
 
     def one(name: str, group: str, version: str, verb: str, plural: str) -> Manifest:

@@ -19,7 +19,7 @@ from ipuhub.kube.token import TokenSource
 from ipuhub.leading import Leadership
 from ipuhub.metricspage import metrics_route
 from jobs.builders.context import PodOptions
-from jobs.metrics import OperatorMeasures, tell_operator
+from jobs.metrics import OperatorMeasures, tell_events, tell_operator
 from jobs.metrictable import OPERATOR
 from jobs.operator import Operator, OperatorOptions, utc_now
 from jobs.sessionlimits import SessionLimits
@@ -72,7 +72,7 @@ async def run_operator() -> None:
         options = operator_options()
         terms = Terms(lambda: Operator(client, proxy, recorder, health, options, measures), health)
         leadership = Leadership(client, election)
-        tell(meters, client, leadership, terms)
+        tell(meters, client, leadership, terms, recorder)
         health.ask("leader election", lambda: leadership.problem)
         await processes.until_stopped(leadership.lead(terms.run))
 
@@ -92,12 +92,19 @@ class Terms:
             await self.present.run()
 
 
-def tell(meters: Meters, client: KubeClient, leader: Leadership, terms: Terms) -> None:
+def tell(
+    meters: Meters,
+    client: KubeClient,
+    leader: Leadership,
+    terms: Terms,
+    recorder: EventRecorder,
+) -> None:
     """Have the metrics filled by those who know."""
     metrics.tell_leadership(meters, leader)
     metrics.tell_calls(meters, client)
     metrics.tell_watches(meters, lambda: terms.present.informers)
     tell_operator(meters, lambda: terms.present)
+    tell_events(meters, recorder)
 
 
 def operator_options() -> OperatorOptions:

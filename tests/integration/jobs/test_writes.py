@@ -54,6 +54,7 @@ def written(cluster: Cluster, statuses: Statuses) -> int:
     [
         (ipujob().workers(1), 7 + 1),
         (ipujob().workers(3), 7 + 3),
+        (ipujob().without_finalizer().workers(3), 8 + 3),
         (ipujob().without_launcher().workers(1), 2 + 1),
         (ipujob().without_launcher().workers(3), 2 + 3),
         (ipujob().without_launcher().without_finalizer().workers(3), 3 + 3),
@@ -62,7 +63,8 @@ def written(cluster: Cluster, statuses: Statuses) -> int:
 async def test_a_job_runs_after_so_many_writes_and_no_more(
     cluster: Cluster, job: IPUJobBuilder, want: int
 ) -> None:
-    """The finalizer is the webhook's write, and the operator's only where that is missing."""
+    """The finalizer is the webhook's write, and the operator's only where that is missing: one of
+    its own, since no API server takes metadata and status in one request."""
     statuses = Statuses(cluster)
     has_finalizer = FINALIZER in (job.build()["metadata"].get("finalizers") or ())
     await cluster.create(job.annotated(**{"sim/runtime-seconds": "60"}).build())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
+from ipuhub.kube.errors import Forbidden
+from ipuhub.kube.events import EventRecorder
 from ipuhub.metrics import Meters
 from jobs.actions import CreateChild, Event, Kind, PatchStatus
-from jobs.metrics import OperatorMeasures, is_first_start, restart_reasons
+from jobs.metrics import OperatorMeasures, is_first_start, restart_reasons, tell_events
 from jobs.metrictable import OPERATOR
 from tests.builders.ipujobs import NOW, ipujob
 
@@ -49,3 +52,19 @@ def test_the_page_shows_what_was_told() -> None:
         'ipuhub_operator_action_duration_seconds_sum{action="CreatePod"} 0.5',
     ):
         assert line in text
+
+
+async def test_an_event_that_the_api_server_refuses_is_counted() -> None:
+    class Refusing:
+        async def create(self, *_: Any) -> Any:
+            raise Forbidden(403, "Forbidden", "no room for Events")
+
+    client: Any = Refusing()
+    recorder, meters = EventRecorder(client, "ipu-operator", lambda: NOW), Meters(OPERATOR)
+    tell_events(meters, recorder)
+    line = 'ipuhub_job_events_dropped_total{cause="unwritten"} '
+    assert line + "0.0" in meters.render().decode()
+    for _ in range(2):
+        await recorder.record(ipujob().build(), reason="R", message="m")
+        page = meters.render().decode()
+    assert line + "2.0" in page

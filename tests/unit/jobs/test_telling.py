@@ -6,8 +6,12 @@ import asyncio
 import contextlib
 from typing import Any
 
+from ipuhub.metrics import Meters
 from jobs import telling
+from jobs.metrics import OperatorMeasures
+from jobs.metrictable import OPERATOR
 from jobs.telling import Teller
+from tests.builders.ipujobs import NOW
 
 
 class SlowRecorder:
@@ -52,7 +56,8 @@ async def test_nobody_waits_and_each_jobs_events_stay_in_order_to_the_end() -> N
 async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> None:
     monkeypatch.setattr(telling, "MOST_WAITING", 2)
     monkeypatch.setattr(telling, "LAST_SECONDS", 0.0)
-    teller = Teller(SlowRecorder())
+    meters = Meters(OPERATOR)
+    teller = Teller(SlowRecorder(), OperatorMeasures(meters, lambda: NOW))
     for number in range(5):
         await teller.record(job("a"), type="Normal", reason="R", message=str(number))
     assert teller.dropped == 3
@@ -60,3 +65,5 @@ async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> Non
     await asyncio.sleep(0)
     await stop(task)
     assert teller.dropped == 5
+    page = meters.render().decode()
+    assert 'ipuhub_job_events_dropped_total{cause="backlog"} 5.0' in page

@@ -1,0 +1,77 @@
+"""Webhooks away: the job's condition says it to its user, a metric to those on call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ipuhub.kube.resources import NAMESPACES, VALIDATING_WEBHOOKS
+from ipuhub.metrics import Meters
+from jobs.metrics import tell_operator
+from jobs.metrictable import OPERATOR
+from tests.builders.ipujobs import ipujob
+from tests.fakes.serverkube import dead_webhook
+from tests.fakes.waiting import eventually
+
+if TYPE_CHECKING:
+    from jobs.operator import Operator
+    from tests.integration.jobs.conftest import Cluster
+
+LINE = 'ipuhub_jobs_refused{reason="WebhookUnavailable"} '
+
+
+def page_of(cluster: Cluster) -> Meters:
+    def present() -> Operator:
+        assert cluster.operator is not None
+        return cluster.operator
+
+    meters = Meters(OPERATOR)
+    tell_operator(meters, present)
+    return meters
+
+
+async def set_away(cluster: Cluster, *, away: bool) -> None:
+    if away:
+        labels = {"metadata": {"labels": {"chaos": cluster.namespace}}}
+        await cluster.client.patch(NAMESPACES, cluster.namespace, labels)
+        await cluster.client.create(VALIDATING_WEBHOOKS, dead_webhook(cluster.namespace))
+    else:
+        await cluster.client.delete(VALIDATING_WEBHOOKS, cluster.namespace)
+
+
+async def test_a_finalizer_that_cannot_be_added_or_removed_is_said_until_the_webhooks_are_back(
+    cluster: Cluster,
+) -> None:
+    meters = page_of(cluster)
+
+    def refused(count: int) -> bool:
+        return f"{LINE}{count}.0\n" in meters.render().decode()
+
+    async def said() -> bool:
+        job = await cluster.job("sample") or {}
+        return "failed calling webhook" in job["status"]["lastMessage"]
+
+    async def gone() -> bool:
+        return await cluster.job("sample") is None
+
+    assert refused(0)  # there from the start: an alert on it must not lack its series
+    await set_away(cluster, away=True)
+    try:
+        await cluster.create(ipujob().without_finalizer().build())
+        message = await cluster.until_reason("sample", "WebhookUnavailable")
+        assert "Cannot write the job's finalizers" in message
+        assert refused(1)
+        assert cluster.partitions.used == 0
+    finally:
+        await set_away(cluster, away=False)
+    await cluster.until_state("sample", "Running")
+    assert refused(0)
+    await set_away(cluster, away=True)
+    try:
+        await cluster.delete("sample")
+        await eventually(said)
+        assert refused(1)
+        assert cluster.partitions.used == 0
+    finally:
+        await set_away(cluster, away=False)
+    await eventually(gone)
+    await eventually(lambda: refused(0))
