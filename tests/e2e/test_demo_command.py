@@ -21,6 +21,7 @@ PROCESSES = (
     "bin/postgres",
     "run_web",
     "run_prober",
+    "run_monitor",
     "celery",
 )
 

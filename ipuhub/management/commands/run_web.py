@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -35,14 +36,22 @@ class Command(BaseCommand):
             _ensure_admin(settings.ADMIN_PASSWORD)
         except OperationalError as error:
             raise CommandError(f"the database in DATABASE_URL does not answer: {error}") from error
-        Server(
+        server = Server(
             "ipuhub.wsgi:application",
             address=options["host"],
             port=options["port"],
             interface=Interfaces.WSGI,
             blocking_threads=settings.WEB_THREADS,
+            websockets=False,
             log_access=False,
-        ).serve()
+        )
+        logging.getLogger("_granian").addFilter(_is_news)
+        server.serve()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Our threads wait for PostgreSQL or a slow reader: they may be more than there are cores."""
+    return "Python threads, which seems quite high" not in record.getMessage()
 
 
 def _require_secret_key() -> None:
