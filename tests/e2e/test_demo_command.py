@@ -77,10 +77,12 @@ def test_every_process_that_is_killed_comes_back_and_jobs_run_again(
         for pid in victims.values():
             os.kill(pid, signal.SIGKILL)
         for marker, pid in victims.items():
-            eventually(lambda: demo.find_pid(marker) not in {None, pid}, f"{marker} again", 60)  # noqa: B023
+            eventually(lambda: demo.find_pid(marker) not in {None, pid}, f"{marker} again", 120)  # noqa: B023
         apply = ("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
-        eventually(lambda: demo.try_kubectl(*apply).returncode == 0, "the API and its webhooks", 60)
-        eventually(lambda: demo.status("ipujob-sample") == "Running", "Running", 60)
+        eventually(
+            lambda: demo.try_kubectl(*apply).returncode == 0, "the API and its webhooks", 120
+        )
+        eventually(lambda: demo.status("ipujob-sample") == "Running", "Running", 120)
         assert demo.process.poll() is None
     finally:
         stop_demo(demo)

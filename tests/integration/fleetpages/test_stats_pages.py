@@ -159,7 +159,10 @@ def test_the_polled_part_is_304_until_a_number_changes(
 
 def test_an_unknown_format_is_refused_in_words(admin: Client) -> None:
     answer = admin.get(f"{PAGE}?format=xml")
-    assert (answer.status_code, answer.content) == (400, b"format: 'xml' is none of csv, json.")
+    assert (answer.status_code, answer.content) == (
+        400,
+        b"format: 'xml' is none of csv, json, jsonl.",
+    )
 
 
 @pytest.mark.parametrize("who", ["admin", "user"])
