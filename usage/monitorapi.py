@@ -66,12 +66,14 @@ class PodCensus:
 
     async def ask(self, question: Question) -> Answer:
         """Which of the pods are there: each by its UID, all answers complete."""
+        asked_at = self.clock()
         if question.is_list:
-            return await self._listed(question)
-        present = [one.uid for one in question.suspects if await self._is_there(one)]
+            present, revision = await self._listed(question)
+            return Answer(question, present, revision, asked_at, self.clock())
+        found = [one.uid for one in question.suspects if await self._is_there(one)]
         # The version after the answers: at it, all that is missing is surely gone.
         _, revision, _ = await self._page(question.namespace, {"limit": "1"})
-        return Answer(question, frozenset(present), revision, self.clock())
+        return Answer(question, frozenset(found), revision, asked_at, self.clock())
 
     async def _is_there(self, suspect: Suspect) -> bool:
         try:
@@ -85,15 +87,12 @@ class PodCensus:
             raise ServerError(502, "BadAnswer", f"The answer about pod {suspect.name} is no pod.")
         return bool(uid == suspect.uid)
 
-    async def _listed(self, question: Question) -> Answer:
+    async def _listed(self, question: Question) -> tuple[frozenset[str], str]:
         """By a list in pages; in one piece when its version falls out of the server's history."""
         try:
-            present, revision = await self._pages(
-                question.namespace, {"limit": f"{self.list_limit}"}
-            )
+            return await self._pages(question.namespace, {"limit": f"{self.list_limit}"})
         except Gone:
-            present, revision = await self._pages(question.namespace, {})
-        return Answer(question, present, revision, self.clock())
+            return await self._pages(question.namespace, {})
 
     async def _pages(self, namespace: str, extra: Mapping[str, str]) -> tuple[frozenset[str], str]:
         found: set[str] = set()

@@ -42,12 +42,14 @@ class Question:
 class Answer:
     """What the API server showed: the UIDs that are `present` of the pods of `question`.
 
-    All others were gone at `at`, and at the latest at the server's version `revision`.
+    They were there at `asked_at` at least. All others were gone at `at`, when all answers were
+    there, and at the latest at the server's version `revision`.
     """
 
     question: Question
     present: frozenset[str]
     revision: str
+    asked_at: datetime
     at: datetime
 
     @property

@@ -119,7 +119,7 @@ class MonitorStore:
     def _see(self, cursor: psycopg.Cursor[Any], answer: Answer, cluster_uid: str) -> None:
         if answer.there:
             rows = _encode(answer.there)
-            cursor.execute(_SEE, {"rows": rows, "cluster_uid": cluster_uid, "at": answer.at})
+            cursor.execute(_SEE, {"rows": rows, "cluster_uid": cluster_uid, "at": answer.asked_at})
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Cursor[Any]]:

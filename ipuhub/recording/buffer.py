@@ -17,7 +17,11 @@ Row = TypeVar("Row")
 
 @dataclass(slots=True)
 class Batch(Generic[Row]):
-    """What one transaction writes. `events` counts all changes, also those that left no row."""
+    """What one transaction writes. `events` counts all changes, also those that left no row.
+
+    All that happened before `position_at` is in it or before it; `answered_at` is when a full list
+    was there.
+    """
 
     resource_version: str
     position_at: datetime
@@ -26,6 +30,7 @@ class Batch(Generic[Row]):
     events: int = 0
     began_at: float = 0.0
     lag_seconds: float | None = None
+    answered_at: datetime | None = None
 
     def append(self, more: Batch[Row]) -> None:
         """Take up what came next."""

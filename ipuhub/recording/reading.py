@@ -27,9 +27,15 @@ class Reader(Generic[Row]):
     def __init__(self, recorder: Recorder[Row]) -> None:
         self._recorder = recorder
 
-    def read(self, changes: Sequence[Change], at: datetime) -> Batch[Row]:
-        """Make a batch of changes heard `at`, in their order; the last one gives its position."""
-        batch: Batch[Row] = Batch(changes[-1].resource_version, at, events=len(changes))
+    def read(
+        self, changes: Sequence[Change], at: datetime, position_at: datetime | None = None
+    ) -> Batch[Row]:
+        """Make a batch of changes heard `at`, in their order; the last one gives its position.
+
+        `position_at`: the time before which all is known at that position, where it is another.
+        """
+        version = changes[-1].resource_version
+        batch: Batch[Row] = Batch(version, position_at or at, events=len(changes))
         read, rows, faults = self._recorder.read, batch.rows, batch.faults
         for change in changes:
             if change.manifest is None:

@@ -20,6 +20,7 @@ from ipuhub.recording.checkpoint import is_reached, reason_to_list
 from ipuhub.recording.database import Database
 from ipuhub.recording.decoding import Decoder
 from ipuhub.recording.listing import Lister, revision_of
+from ipuhub.recording.positions import PositionClock
 from ipuhub.recording.reading import Reader
 from ipuhub.recording.store import Fenced, Moved
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from ipuhub.health import Health
     from ipuhub.kube.client import KubeClient
-    from ipuhub.recording.decoding import Change
     from ipuhub.recording.recorder import Recorder
 
 Row = TypeVar("Row")
@@ -173,21 +173,21 @@ class Recording(Generic[Row]):
         return str(found["metadata"]["uid"])
 
     async def _reason_to_list(self, cluster_uid: str) -> str:
-        revision = await revision_of(self._client, self._recorder.scope)
+        revision = await self._revision()
         checkpoint = self._database.checkpoint
         return reason_to_list(checkpoint, cluster_uid, revision, self._recorder.selection)
 
     async def _list(self, cluster_uid: str, cause: str) -> None:
         log.info("listing all", watch=self._name, cause=cause)
         scope, limit = self._recorder.scope, self._options.list_limit
-        at = self._clock()  # what the list shows is at least as new
+        at = self._clock()  # what the list shows is at least as new, and at most as `answered_at`
         read = self._reader.read_page
         lister = Lister(self._client, scope, self._decoder, lambda page: read(page, at))
         pages, version = await lister.all(limit)
         batch: Batch[Row] = Batch("", at)
         for part, _ in pages:
             batch.append(part)
-        batch.resource_version = version
+        batch.resource_version, batch.answered_at = version, self._clock()
         present = [uid for _, uids in pages for uid in uids]
         vanished = await self._database.replace(batch, present, cluster_uid, cause)
         self._hear_api()
@@ -237,30 +237,27 @@ class Recording(Generic[Row]):
         metrics.POSITION.labels(self._name).set(batch.position_at.timestamp())
 
     async def _read(self, cluster_uid: str, buffer: Buffer[Row]) -> None:
-        version = self._database.checkpoint.resource_version
+        checkpoint = self._database.checkpoint
+        version, known_at = checkpoint.resource_version, checkpoint.position_at or self._clock()
+        times = PositionClock(self._clock, self._revision, version, known_at)
 
         async def check() -> None:
-            if await self._cluster_uid() != cluster_uid or await self._is_behind(watch):
+            if await self._cluster_uid() != cluster_uid:
+                raise _ListNeeded
+            if not is_reached(watch.resource_version, await times.opening()):
                 raise _ListNeeded
 
-        watch = Watch(
-            self._client,
-            self._recorder.scope,
-            version,
-            pace=self._options.pace,
-            before_open=check,
-        )
-        self._watch = watch
+        scope, pace = self._recorder.scope, self._options.pace
+        self._watch = watch = Watch(self._client, scope, version, pace=pace, before_open=check)
         try:
             async with aclosing(watch.batches(self._decoder.line)) as batches:
                 async for changes in batches:
-                    await buffer.add(self._read_changes(changes))
+                    heard_at, known_at = times.heard(changes[-1].resource_version)
+                    await buffer.add(self._reader.read(changes, heard_at, known_at))
+                    times.asking()
         finally:
+            times.close()
             buffer.close()
 
-    def _read_changes(self, changes: list[Change]) -> Batch[Row]:
-        return self._reader.read(changes, self._clock())
-
-    async def _is_behind(self, watch: Watch) -> bool:
-        revision = await revision_of(self._client, self._recorder.scope)
-        return not is_reached(watch.resource_version, revision)
+    async def _revision(self) -> str:
+        return await revision_of(self._client, self._recorder.scope)

@@ -130,17 +130,19 @@ class Store(Generic[Row]):
 
         Returns how many vanished, and the faults of what was refused. Raises Fenced.
         """
-        recorder, known, now = self._recorder, self.checkpoint, batch.position_at
+        recorder, known, at = self._recorder, self.checkpoint, batch.position_at
+        # What the list lacks may have gone while it was asked for, and come then, too.
+        now = batch.answered_at or at
         connection = self._connected()
         name, selection = recorder.name, recorder.selection
         with connection.transaction(), connection.cursor() as cursor:
-            values = [batch.resource_version, now, now, cluster_uid, selection]
+            values = [batch.resource_version, at, at, cluster_uid, selection]
             values += [recorder.scope.namespace or "", name, known.epoch]
             _fenced(cursor, _LISTED, values)
             refused: list[Fault] = []
             for first in range(0, len(batch.rows), _ROWS_AT_ONCE):
                 part = batch.rows[first : first + _ROWS_AT_ONCE]
-                refused += self._write(cursor, part, cluster_uid, now)
+                refused += self._write(cursor, part, cluster_uid, at)
             seen_until, watched = known.position_at or now, known.namespace
             vanished = 0
             if known.cluster_uid and known.cluster_uid != cluster_uid:
@@ -154,7 +156,7 @@ class Store(Generic[Row]):
             fault_table.store(cursor, name, [*batch.faults, *refused], now)
         version = batch.resource_version
         namespace = recorder.scope.namespace or ""
-        self.checkpoint = Checkpoint(known.epoch, cluster_uid, version, selection, now, namespace)
+        self.checkpoint = Checkpoint(known.epoch, cluster_uid, version, selection, at, namespace)
         return vanished, refused
 
     def reopen(self, unsure: str = "") -> None:

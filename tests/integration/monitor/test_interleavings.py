@@ -82,7 +82,7 @@ def monitor(_: Lookout) -> Callable[[dict[str, Any]], Any]:
             suspects = store.suspects("cluster-1", ago(STALE), 10)
             if not suspects:
                 return None
-            answer = Answer(Question("team-0", tuple(suspects)), frozenset(), "104", ago(1))
+            answer = Answer(Question("team-0", tuple(suspects)), frozenset(), "104", ago(2), ago(1))
             return store.settle(answer, "cluster-1", watch.epoch)
 
     return work

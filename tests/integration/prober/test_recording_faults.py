@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -304,3 +305,60 @@ async def test_tables_older_than_the_program_are_said_with_what_to_do(lab: Lab) 
     await recorded(lab)
     assert len(lab.rows()) == 1
     assert not lab.health[0].not_ready()
+
+
+async def test_a_position_read_late_is_dated_by_what_the_server_said(lab: Lab) -> None:
+    begin = truth_of(0).scheduled_at
+    lab.now = lambda: begin
+    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    await lab.stop()
+    emit(lab, range(1), "RUNNING", "ENDED", "DELETED")
+    del lab.server.log[-2:]  # the server is slow to send them
+    back = begin + timedelta(hours=1)
+    lab.now = lambda: back
+    lab.start()
+    await eventually(lambda: lab.is_at(103))
+    assert lab.checkpoint()["position_at"] == begin
+    await lab.stop()
+    lab.server.forget()
+    lab.start()
+    await eventually(lab.gaps)
+    row = lab.rows()[uid_of(0)]
+    off = abs((row["finished_at"] - truth_of(0).finished_at).total_seconds())
+    assert row["estimated"]
+    assert off <= row["uncertainty_seconds"]
+
+
+async def test_the_time_of_a_position_follows_once_all_of_the_past_is_read(lab: Lab) -> None:
+    begin = truth_of(0).scheduled_at
+    lab.now = lambda: begin
+    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    await lab.stop()
+    emit(lab, range(1), "ENDED", "DELETED")
+    back = begin + timedelta(hours=1)
+    lab.now = lambda: back
+    lab.start()
+    await recorded(lab)
+    assert lab.checkpoint()["position_at"] == back
+
+
+async def test_what_goes_while_it_is_listed_is_within_the_uncertainty(lab: Lab) -> None:
+    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    await lab.stop()
+    begin = lab.checkpoint()["position_at"]
+    ticks = itertools.count(60, 60)  # a minute for each look at the clock
+    lab.now = lambda: begin + timedelta(seconds=next(ticks))
+    emit(lab, range(1), "ENDED", "DELETED")
+    lab.server.forget()
+    lab.start()
+    await eventually(lab.gaps, seconds=20)
+    row, (gap,) = lab.rows()[uid_of(0)], lab.gaps()
+    listed_at = lab.checkpoint()["listed_at"]
+    assert gap["ended_at"] > listed_at
+    assert row["uncertainty_seconds"] >= (gap["ended_at"] - begin).total_seconds()

@@ -1,0 +1,123 @@
+"""io: the time that belongs to a watch's position: never later than it is known to be complete.
+
+What is read from a watch may have waited: in the server's history while nobody watched, or on the
+wire and in buffers while the reader was held up. When it was read says nothing of it then. What
+does is the server's word: asked at some time, it is at some version; a watch that has come to that
+version has seen all that happened before the question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from ipuhub.kube.errors import ApiError
+from ipuhub.recording.checkpoint import is_reached
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+log = structlog.get_logger(__name__)
+_PROMPT: Final = timedelta(seconds=1)
+"""A watch that nothing held up for so long has nothing older under way."""
+
+_DRAINED: Final = timedelta(milliseconds=10)
+"""Who waits so long for the next line has read all that had come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the server said: all that happened before `asked_at` is in `version`."""
+
+    asked_at: datetime
+    version: str
+
+
+class PositionClock:
+    """Dates the positions of one watch that goes on from `version`, known complete at `known_at`.
+
+    `revision` asks the server for its version now. Bracket each wait for the watch by `asking` and
+    `heard`; call `opening` before each connection.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], datetime],
+        revision: Callable[[], Awaitable[str]],
+        version: str,
+        known_at: datetime,
+    ) -> None:
+        self._clock, self._revision = clock, revision
+        self._version, self._known_at = version, known_at
+        self._asked_at = self._drained_at = clock()
+        self._is_behind = True
+        self._mark = Mark(known_at, version)
+        self._questioning: asyncio.Task[None] | None = None
+        self._questioned_at: datetime | None = None
+
+    async def opening(self) -> str:
+        """Ask the server for its version, which is returned: older lines may follow."""
+        self._is_behind = True
+        await self._ask()
+        return self._mark.version
+
+    def asking(self) -> None:
+        """The reader is done with what it had, and waits for more from now on."""
+        self._asked_at = self._clock()
+        if self._asked_at - self._drained_at > _PROMPT:
+            # It was held up: what it reads next may be as old as the last time it was not.
+            self._is_behind = True
+            self._drained_at = self._asked_at
+            self._question()
+
+    def heard(self, version: str) -> tuple[datetime, datetime]:
+        """The watch came to `version`: the time now, and the one before which all is known."""
+        now = self._clock()
+        waited, self._version = now - self._asked_at, version
+        if waited >= _DRAINED:
+            self._drained_at = now
+        self._judge(now, waited)
+        if not self._is_behind:
+            self._known_at = max(self._known_at, now)
+        return now, self._known_at
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._questioning is not None:
+            self._questioning.cancel()
+
+    def _judge(self, now: datetime, waited: timedelta) -> None:
+        """See whether the watch has come to what the server said, and whether that was just now."""
+        mark = self._mark
+        if not self._is_behind or not is_reached(mark.version, self._version):
+            return
+        self._known_at = max(self._known_at, mark.asked_at)
+        if now - mark.asked_at <= _PROMPT or waited > _PROMPT:
+            self._is_behind, self._drained_at = False, now
+        else:  # as much may be under way again
+            self._question()
+
+    def _question(self) -> None:
+        """Ask beside the reading, one question at a time, and not without a pause."""
+        now, last = self._clock(), self._questioned_at
+        if self._questioning is None and (last is None or now - last >= _PROMPT):
+            self._questioned_at = now
+            self._questioning = asyncio.create_task(self._try())
+
+    async def _try(self) -> None:
+        try:
+            await self._ask()
+        except ApiError as error:  # asked again when more is heard
+            log.info("the position's time stays: the server does not say its own", why=str(error))
+        finally:
+            self._questioning = None
+
+    async def _ask(self) -> None:
+        asked_at = self._clock()
+        self._mark = Mark(asked_at, await self._revision())
+        self._judge(self._clock(), timedelta(0))
