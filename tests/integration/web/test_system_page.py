@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
+from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,6 +77,16 @@ def test_it_shows_watches_monitor_faults_and_gaps(admin: User) -> None:
     assert "?code=quantity&amp;watch=pods" in shown
     assert "1 pod</a> running, 1 waiting for a node" in shown
     assert 'aria-current="page" href="/system/"' in shown
+
+
+@pytest.mark.usefixtures("record")
+def test_each_of_its_links_leads_somewhere(admin: User) -> None:
+    client = browser(admin)
+    shown = page(client)
+    links = re.findall('href="(/[^"]*)"', shown[shown.index('id="system"') :])
+    assert len(links) > 5
+    for link in links:
+        assert page_at(client, unescape(link))
 
 
 @pytest.mark.usefixtures("record")

@@ -78,11 +78,23 @@ def test_with_usage_on_they_are_there(admin: User) -> None:
     assert 'href="/usage/' in browser(admin).get("/").content.decode()
 
 
-@pytest.mark.parametrize("command", ["run_prober", "run_monitor"])
-def test_recorders_refuse_to_start_with_usage_off(settings: SettingsWrapper, command: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run_prober", "--once"),
+        ("run_monitor", "--once"),
+        ("make_usage_reports",),
+        ("sum_usage_days",),
+        ("purge_usage", "--dry-run"),
+        ("patch_legacy_pods",),
+    ],
+)
+def test_commands_of_usage_refuse_to_run_with_usage_off(
+    settings: SettingsWrapper, command: tuple[str, ...]
+) -> None:
     settings.USAGE_ENABLED = False
     with pytest.raises(CommandError, match="usage is off"):
-        call_command(command, "--once")
+        call_command(*command)
 
 
 @pytest.mark.parametrize(("switch", "want"), [("on", "True"), ("off", "False")])

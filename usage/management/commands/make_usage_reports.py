@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from ipuhub import logs
 from ipuhub.months import MonthError
+from ipuhub.usageswitch import require_usage
 from usage.downloads import NoReportError
 from usage.fileforms import FORMATS
 from usage.makereports import ReportRefused
@@ -45,6 +46,7 @@ class Command(BaseCommand):
         parser.add_argument("--output", default="", help="a file, a folder, or - for stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        require_usage()
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         asked = Asked(**{name: options[name] for name in Asked.__slots__})
         out = self.stderr if asked.output == "-" else self.stdout

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from ipuhub.kube.blocking import BlockingKubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ApiError, ConfigError
+from ipuhub.usageswitch import require_usage
 from usage.legacy import legacy_patches
 from usage.legacyreading import read_world
 
@@ -37,6 +38,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        require_usage()
         try:
             config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
             with BlockingKubeClient(config) as client:

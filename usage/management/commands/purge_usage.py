@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from ipuhub.progress import ProgressBar
+from ipuhub.usageswitch import require_usage
 from usage.purge import PurgeRefused, count, make_plan, purge
 from usage.purgesettings import retention
 
@@ -26,6 +27,7 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="only print what would go")
 
     def handle(self, **options: Any) -> None:
+        require_usage()
         now, zone = timezone.now(), settings.REPORT_ZONE
         plan = make_plan(now, zone, retention())
         for reason in plan.reasons:

@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from ipuhub.progress import ProgressBar
+from ipuhub.usageswitch import require_usage
 from usage.rollups import RefreshBusy, rebuild, refresh
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Command(BaseCommand):
         parser.add_argument("--rebuild", action="store_true", help="sum all days anew")
 
     def handle(self, **options: Any) -> None:
+        require_usage()
         now, zone = timezone.now(), settings.REPORT_ZONE
         if options["rebuild"]:
             with ProgressBar(self.stderr, "days") as bar:
