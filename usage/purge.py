@@ -59,8 +59,14 @@ def make_plan(now: dt.datetime, zone: ZoneInfo, keep: Retention) -> Plan:
     where the month's report is closed."""
     steps: list[tuple[Kind, dt.datetime]] = []
     reasons: list[str] = []
-    day = None
-    if wanted := first_kept(now, zone, keep.lifetimes):
+    day, wanted = None, first_kept(now, zone, keep.lifetimes)
+    if wanted and (kept := _kept_in_another(zone)):
+        reasons.append(
+            f"Lifetimes stay: what was purged is kept as sums of days of {kept}, and the report "
+            f"zone is {zone.key}. With both together neither could be read: set IPUHUB_REPORT_ZONE "
+            f"back to {kept}, or USAGE_RETENTION_MONTHS to 0."
+        )
+    elif wanted:
         allowed = _allowed(wanted, zone)
         if allowed < wanted:
             reasons.append(
@@ -73,6 +79,14 @@ def make_plan(now: dt.datetime, zone: ZoneInfo, keep: Retention) -> Plan:
         if month := first_kept(now, zone, months):
             steps.append((kind, month.first(zone)))
     return Plan(day, tuple(steps), tuple(reasons))
+
+
+def _kept_in_another(zone: ZoneInfo) -> str:
+    """Return of which zone the sums of purged days are where it is not `zone`, else nothing."""
+    cover = read_coverage()
+    if cover.frozen_before is None or cover.frozen_before <= _NEVER:
+        return ""
+    return "" if cover.frozen_zone == zone.key else cover.frozen_zone
 
 
 def count(plan: Plan) -> dict[str, int]:
@@ -118,7 +132,6 @@ def purge(
 
 
 def _begin(plan: Plan, now: dt.datetime, zone: ZoneInfo) -> PurgeState:
-    frozen = plan.day or read_coverage().frozen_before or _NEVER
     if plan.day is not None:
         # From the moment that this row is seen the sums of those days are kept as they are: they
         # must be right then, whatever was changed a moment ago.
@@ -133,7 +146,10 @@ def _begin(plan: Plan, now: dt.datetime, zone: ZoneInfo) -> PurgeState:
             f"The days before {plan.day} are not summed yet: lifetimes of them still change, or "
             "another process sums them now. Try again later."
         )
-    return PurgeState.objects.create(purged_before=frozen, zone=zone.key, began_at=now)
+    # No lifetimes go: the days that were purged stay those of the zone that they were.
+    cover = read_coverage()
+    frozen, of = cover.frozen_before or _NEVER, cover.frozen_zone or zone.key
+    return PurgeState.objects.create(purged_before=frozen, zone=of, began_at=now)
 
 
 class PurgeRefused(Exception):  # noqa: N818  # it is an answer, with a sentence for people

@@ -18,7 +18,7 @@ from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.freshness import STALE_SECONDS
 from ipuhub.web.htmx import signed_in, wants_fragment
 from ipuhub.web.lists import Column
-from usage.models import MonitorRound, PodLifetime, RollupDirt, RollupState
+from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Shown: TypeAlias = dict[str, Any]
 
 GAP_DAYS: Final = 30
+_PURGES: Final = 5  # the table has all
 _COUNTED_TO: Final = 10_000
 WATCH_COLUMNS = (
     Column("name", "Watch", lambda watch: watch.name),
@@ -68,6 +69,7 @@ def system(request: HttpRequest) -> HttpResponseBase:
         **_faults(),
         **_lifetimes(),
         **_rollups(),
+        **_purges(),
     }
     tag = fragment_etag(request, shown)
     if same := not_modified(request, tag):
@@ -111,3 +113,9 @@ def _lifetimes() -> Shown:
 
 def _rollups() -> Shown:
     return {"rollup": RollupState.objects.first(), "dirt": RollupDirt.objects.count()}
+
+
+def _purges() -> Shown:
+    """The last purges, and how many rows of which kind each deleted."""
+    last = PurgeState.objects.order_by("-id")[:_PURGES]
+    return {"purges": [(one, sorted(one.counts.items())) for one in last]}

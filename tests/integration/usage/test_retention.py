@@ -133,6 +133,39 @@ def test_sums_of_days_of_another_zone_stay_and_are_not_taken_for_this_one_s(
     assert "are gone" in answer.content.decode()
 
 
+@pytest.mark.parametrize("months", [0, 2, 1])
+def test_a_purge_in_another_zone_does_not_take_the_sums_of_the_old_one_for_its_own(
+    django_user_model: type, settings: SettingsWrapper, months: int
+) -> None:
+    user = django_user_model.objects.create_user("root", is_staff=True)
+    close("2026-07", "2026-08", "2026-09")
+    say()
+    rows = left()
+    for when in ("2026-01-01T00:00", "2026-01-02T00:00"):
+        WatchGap.objects.create(watch="pods", began_at=at(when), ended_at=at(when), cause="")
+    settings.REPORT_ZONE = ZoneInfo("Asia/Kolkata")
+    settings.USAGE_RETENTION_MONTHS, settings.USAGE_RETENTION_GAPS_MONTHS = months, 1
+    said = say()
+    assert ("set IPUHUB_REPORT_ZONE back to UTC" in said) == bool(months)
+    assert (left(), WatchGap.objects.count()) == (rows, 0)
+    answer = tool(user).get("/api/v1/usage/summary?month=2026-08&by=group")
+    assert answer.status_code == 400
+    settings.REPORT_ZONE = UTC
+    answer = tool(user).get("/api/v1/usage/summary?month=2026-08&by=group")
+    assert answer.json()["total"]["exact"]["partition_ipu_seconds"] == 4 * 3600
+
+
+def test_the_system_page_shows_what_was_purged(django_user_model: type) -> None:
+    client = browser(django_user_model.objects.create_user("root", is_staff=True))
+    assert "Nothing was ever purged" in client.get("/system/").content.decode()
+    close("2026-07", "2026-08")
+    say()
+    shown = client.get("/system/").content.decode()
+    assert "2 partitions, 2 pods deleted; lifetimes before 2026-09-01 are gone" in " ".join(
+        shown.split()
+    ).replace("0 changes of capacity, ", "").replace(", 0 pods never scheduled", "")
+
+
 def test_what_needs_rows_that_are_gone_says_so(django_user_model: type) -> None:
     user = django_user_model.objects.create_user("root", is_staff=True)
     close("2026-07", "2026-08")

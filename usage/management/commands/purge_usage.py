@@ -32,7 +32,7 @@ class Command(BaseCommand):
         plan = make_plan(now, zone, retention())
         for reason in plan.reasons:
             self.stdout.write(reason)
-        if not plan.steps:
+        if not plan.steps and not plan.reasons:
             self.stdout.write("Everything is kept for ever: USAGE_RETENTION_MONTHS is 0.")
             return
         if options["dry_run"]:
