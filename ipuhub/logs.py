@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
+import textwrap
+from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
 
 
 def configure(level: str, log_format: str) -> None:
     """Send structlog and the standard library's loggers to standard error.
 
-    `level` is debug, info, warning or error; `log_format` is text or json.
+    `level` is debug, info, warning or error; `log_format` is text or json. As JSON an entry is
+    one line; as text so, too, but for tracebacks, which are indented: no name can forge an entry
+    or steer a terminal.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -20,13 +28,15 @@ def configure(level: str, log_format: str) -> None:
         structlog.processors.StackInfoRenderer(),
     ]
     renderer: structlog.typing.Processor
+    escaping: list[structlog.typing.Processor] = []  # JSON does so itself
     if log_format == "json":
         shared.append(structlog.processors.format_exc_info)
         renderer = structlog.processors.JSONRenderer()
     else:
+        escaping = [_escaped]
         # Plain tracebacks: the pretty ones print local variables, tokens among them.
         renderer = structlog.dev.ConsoleRenderer(
-            colors=False, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
+            colors=False, pad_event_to=0, exception_formatter=_indented_traceback
         )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -38,7 +48,11 @@ def configure(level: str, log_format: str) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *escaping,
+                renderer,
+            ],
         )
     )
     root = logging.getLogger()
@@ -46,3 +60,27 @@ def configure(level: str, log_format: str) -> None:
     root.setLevel(level.upper())
     # aiohttp logs every request on info; a line per poll would drown the rest.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+
+
+def _escaped(
+    _logger: object, _method: str, entry: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    for name, value in entry.items():
+        if isinstance(value, str):
+            entry[name] = _printable(value)
+    return entry
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def _indented_traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
+    whole = io.StringIO()
+    structlog.dev.plain_traceback(whole, error)
+    lines = (_printable(line) for line in whole.getvalue().strip("\n").split("\n"))
+    out.write("\n" + textwrap.indent("\n".join(lines), "    ", lambda _: True))

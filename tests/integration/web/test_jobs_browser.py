@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from django.conf import settings as django_settings
-from django.contrib.staticfiles.handlers import StaticFilesHandler
-from django.test.testcases import LiveServerThread
 from django.utils import timezone
 
 from ipuhub.models import WatchCheckpoint
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
+from tests.integration.web.livepages import live_server, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from playwright.sync_api import Page
-
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 @pytest.fixture
@@ -40,39 +33,8 @@ def cookie(transactional_db: None, django_user_model: type) -> str:
 @pytest.fixture
 def address(transactional_db: None, plain_http: None) -> Iterator[str]:
     """A server of this test alone, whose middleware knows that it speaks plain HTTP."""
-    thread = LiveServerThread("127.0.0.1", StaticFilesHandler, port=0)
-    thread.daemon = True
-    thread.start()
-    thread.is_ready.wait(30)
-    assert not thread.error
-    yield f"http://127.0.0.1:{thread.port}"
-    thread.terminate()
-
-
-@contextmanager
-def page_of(address: str, cookie: str, width: int, *, scripts: bool = True) -> Iterator[Page]:
-    """Yield a page; afterwards nothing may have gone wrong in it."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
-    from playwright.sync_api import sync_playwright
-
-    problems: list[str] = []
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        context = running.new_context(
-            base_url=address,
-            java_script_enabled=scripts,
-            viewport={"width": width, "height": 860},
-        )
-        name = django_settings.SESSION_COOKIE_NAME
-        context.add_cookies([{"name": name, "value": cookie, "url": address}])
-        page = context.new_page()
-        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        yield page
-        running.close()
-    assert problems == []
+    with live_server() as found:
+        yield found
 
 
 @pytest.mark.parametrize("width", [1280, 390])

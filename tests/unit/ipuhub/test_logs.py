@@ -1,4 +1,4 @@
-"""Log lines carry their fields, and no secrets from local variables."""
+"""Log lines carry their fields, no secrets from local variables, and nobody's forged entries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ import pytest
 import structlog
 
 from ipuhub import logs
+from tests.builders.oddnames import ODD_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+FORGED = "pod\n2026-11-21T00:00:00.000000Z [error    ] forged\r\x1b[2J\x9b31m\u2028\x85\u202e"
+NAMES = {"forged": FORGED, **ODD_NAMES}
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +62,42 @@ def test_lines_below_the_level_are_left_out(capsys: pytest.CaptureFixture[str]) 
     logs.configure("warning", "text")
     structlog.get_logger("a").info("quiet")
     assert capsys.readouterr().err == ""
+
+
+def write_five(name: str) -> None:
+    """Write `name` as a value, an event, in a list, by the standard library, and in an error."""
+    ours, theirs = structlog.get_logger("ours"), logging.getLogger("theirs")
+    ours.info("seen", pod=name)
+    ours.info(name)
+    ours.info("seen", pods=[name])
+    theirs.warning("Not Found: %s", name)
+    try:
+        raise ValueError(name)
+    except ValueError:
+        ours.exception("failed", pod=name)
+
+
+@pytest.mark.parametrize("what", NAMES)
+def test_text_has_a_line_an_entry_and_indented_tracebacks_whatever_a_name_is(
+    capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    logs.configure("info", "text")
+    write_five(NAMES[what])
+    lines = capsys.readouterr().err.removesuffix("\n").split("\n")
+    entries = [line for line in lines if not line.startswith("    ")]
+    assert len(entries) == 5
+    assert all(line[:4].isdigit() and "Z [" in line for line in entries)
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("what", NAMES)
+def test_json_has_a_line_an_entry_and_the_name_as_it_was(
+    capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    logs.configure("info", "json")
+    write_five(NAMES[what])
+    written = capsys.readouterr().err
+    entries = [json.loads(line) for line in written.removesuffix("\n").split("\n")]
+    assert [entry.get("pod") for entry in entries] == [NAMES[what], None, None, None, NAMES[what]]
+    assert entries[1]["event"] == NAMES[what]
+    assert written.replace("\n", "").isprintable()

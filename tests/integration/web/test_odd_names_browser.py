@@ -1,0 +1,118 @@
+"""Hostile names in a real browser: every one is there to read, none runs, with scripts on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import pytest
+from django.conf import settings as django_settings
+from django.utils import timezone
+
+from ipuhub.models import RecordFault
+from tests.builders.clients import browser as signed_in_client
+from tests.builders.lifetimes import at, held, pod
+from tests.builders.oddnames import ODD_NAMES
+from tests.integration.web.livepages import live_server, page_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page
+
+    from usage.models import PodLifetime
+
+NOW = at("2026-11-21T12:00")
+PAGES = (
+    "/usage/pods/",
+    "/usage/?month=2026-11&by=group&measure=cpu_core_hours",
+    "/usage/?month=2026-11&by=user,component_name&measure=cpu_core_hours",
+)
+
+
+def odd_pod(name: str, hours: int) -> PodLifetime:
+    """Store a pod that has this name everywhere, and held a core so long."""
+    everywhere = dict.fromkeys(("group", "user", "component_name", "instance_type", "node"), name)
+    return pod(f"2026-11-01T{hours % 24:02}:00", "2026-11-03T00:00", **everywhere)
+
+
+@pytest.fixture
+def cookie(transactional_db: None, django_user_model: type, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A signed-in administrator of a record full of names."""
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    user = django_user_model.objects.create_user("root", password="x", is_staff=True)
+    for number, name in enumerate(ODD_NAMES.values()):
+        odd_pod(name, number)
+        held("2026-11-01T00:00", "2026-11-02T00:00", group=name, job_name=name, partition=name)
+        RecordFault.objects.create(
+            watch="pods",
+            uid=str(number),
+            name=name,
+            code="x",
+            message=name,
+            first_at=NOW,
+            last_at=NOW,
+        )
+    return signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
+
+
+@pytest.fixture
+def address(transactional_db: None, plain_http: None) -> Iterator[str]:
+    """A server of this test alone."""
+    with live_server() as found:
+        yield found
+
+
+def has_run(page: Page) -> bool:
+    """Whether a name got its way, or made a picture or a handler."""
+    return bool(
+        page.evaluate(
+            "window.ran !== undefined || document.querySelector('img[src=x], [onmouseover]') !== "
+            "null || [...document.scripts].some((each) => each.textContent.includes('window.ran'))"
+        )
+    )
+
+
+def said(page: Page) -> str:
+    """What the document says, as text."""
+    text: str = page.evaluate("document.body.textContent")
+    return text
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/usage/faults/", "/partitions/"])
+def test_every_name_is_shown_and_none_runs(address: str, cookie: str, path: str) -> None:
+    with page_of(address, cookie, 1280) as page:
+        page.goto(path)
+        page.wait_for_load_state("networkidle")
+        shown = said(page)
+        for what, name in ODD_NAMES.items():
+            # HTML has one kind of line end: a parser makes one of all.
+            lines = name.replace("\r\n", "\n").replace("\r", "\n")
+            assert lines in shown or name in shown, what
+        assert not has_run(page)
+
+
+def test_a_chart_shows_names_as_text_and_under_the_pointer_too(address: str, cookie: str) -> None:
+    for number in range(8):  # these are the largest: what the chart names
+        odd_pod(f"<img src=x onerror='window.ran={number}'>", 0)
+    with page_of(address, cookie, 1280) as page:
+        page.goto(PAGES[1])
+        legend = page.locator(".usage-legend")
+        legend.wait_for(timeout=10_000)
+        place = page.locator("[data-chart]").bounding_box()
+        assert place
+        for step in range(10):
+            page.mouse.move(place["x"] + place["width"] * step / 10, place["y"] + 80)
+        assert "<img src=x" in legend.inner_text()
+        assert not has_run(page)
+
+
+@pytest.mark.parametrize("what", ["script", "end of script", "attribute", "single attribute"])
+def test_a_name_in_the_address_comes_back_as_text(address: str, cookie: str, what: str) -> None:
+    with page_of(address, cookie, 1280) as page:
+        page.goto("/usage/pods/?" + urlencode({"group": ODD_NAMES[what]}))
+        assert page.get_by_label("Group").input_value() == ODD_NAMES[what]
+        page.goto("/usage/?" + urlencode({"month": "2026-11", "group": ODD_NAMES[what]}))
+        page.wait_for_load_state("networkidle")
+        assert ODD_NAMES[what] in said(page)
+        assert not has_run(page)
