@@ -48,6 +48,7 @@ class PartitionLifetime(models.Model):
             models.Index(
                 fields=["reserved_at"], name="partition_held", condition=Q(released_at=None)
             ),
+            models.Index(fields=["reserved_at", "released_at"], name="partition_began"),
             models.Index(fields=["job_uid"], name="partition_job"),
             models.Index(F("reserved_at").desc(), F("id").desc(), name="partition_newest"),
             models.Index(

@@ -10,6 +10,7 @@ from django.db import connection
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
+from usage.coarsesql import table_of
 from usage.dimensions import DIMENSIONS
 from usage.measures import POD_SUMS, Measures
 from usage.models import PodLifetime
@@ -46,8 +47,17 @@ class Question:
     @property
     def rolled(self) -> bool:
         """Whether the day sums know all dimensions in question."""
-        asked = [*self.by, *(each for each, _ in self.equals)]
-        return all(each.rolled for each in asked)
+        return all(each.rolled for each in self._asked)
+
+    @property
+    def table(self) -> str:
+        """The smallest table of day and hour sums that knows them, without its grain."""
+        limited = [] if self.scope.namespaces is None else ["namespace"]
+        return table_of([*limited, *(each.name for each in self._asked)])
+
+    @property
+    def _asked(self) -> list[Dimension]:
+        return [*self.by, *(each for each, _ in self.equals)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +203,7 @@ def _pod_sql(
 ) -> tuple[str, dict[str, Any]]:
     key = key_sql([each.pods for each in question.by])
     where, parameters = _conditions(question, "pods")
-    statement, own = pod_sums(key, where, parts, names)
+    statement, own = pod_sums(key, where, parts, names, question.table)
     return statement, parameters | own
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from usage.coarsesql import COARSE, FULL, refill_sql
 from usage.intervals import PARTITION_PIECES, POD_PIECES, bounds
 from usage.measures import POD_SUMS
 
@@ -81,10 +82,13 @@ def stretch_parameters(name: str, stretch: Stretch) -> dict[str, Any]:
 
 
 def pod_sums(
-    key: str, where: str, parts: Parts, names: Sequence[str] = POD_SUMS
+    key: str, where: str, parts: Parts, names: Sequence[str] = POD_SUMS, table: str = FULL
 ) -> tuple[str, dict[str, Any]]:
-    """Return the SELECT of bucket, key, pods and the sums called for, and its parameters."""
-    selects, parameters = _rolled_sums("usage_usage", key, where, parts, ("pods", *names))
+    """Return the SELECT of bucket, key, pods and the sums called for, and its parameters.
+
+    `table` has the sums by day and hour, with all columns of `key` and `where` (`table_of`).
+    """
+    selects, parameters = _rolled_sums(table, key, where, parts, ("pods", *names))
     for number, stretch in enumerate(parts.stretches):
         name = f"s{number}"
         columns = (
@@ -200,12 +204,15 @@ def _refill_partitions(grain: str, kind: str) -> str:
     )
 
 
-REFILL: Final = {
-    "day": (_refill_pods("day", "date"), _refill_partitions("day", "date")),
-    "hour": (_refill_pods("hour", "timestamptz"), _refill_partitions("hour", "timestamptz")),
-}
+def _refill(grain: str, kind: str) -> tuple[str, ...]:
+    coarse = (refill_sql(table, grain, kind) for table in COARSE)
+    return (_refill_pods(grain, kind), _refill_partitions(grain, kind), *coarse)
+
+
+REFILL: Final = {"day": _refill("day", "date"), "hour": _refill("hour", "timestamptz")}
 """Sums an unbroken run of days or hours anew: a stretch `s`, a bucket for each of `times`."""
 TABLES: Final = {
-    grain: (f"usage_usage{grain}", f"usage_partition{grain}") for grain in ("day", "hour")
+    grain: tuple(f"{table}{grain}" for table in (FULL, "usage_partition", *COARSE))
+    for grain in ("day", "hour")
 }
 """The tables that these fill."""

@@ -15,15 +15,21 @@ from usage.models.reports import (
     RunChunk,
 )
 from usage.models.rollups import (
+    KindDay,
+    KindHour,
     PartitionDay,
     PartitionHour,
     RollupDirt,
     RollupState,
     UsageDay,
     UsageHour,
+    UserDay,
+    UserHour,
 )
 
 __all__ = [
+    "KindDay",
+    "KindHour",
     "MonitorRound",
     "MonthReport",
     "PartitionDay",
@@ -40,4 +46,6 @@ __all__ = [
     "RunChunk",
     "UsageDay",
     "UsageHour",
+    "UserDay",
+    "UserHour",
 ]

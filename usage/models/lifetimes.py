@@ -65,7 +65,7 @@ class PodLifetime(models.Model):
         indexes: ClassVar = [
             # The month queries of usage/intervals.py: what begins in a range, and what is carried
             # into it because it is long or has not ended.
-            models.Index(fields=["scheduled_at"], name="lifetime_began"),
+            models.Index(fields=["scheduled_at", "finished_at"], name="lifetime_began"),
             long_lifetimes("scheduled_at", "finished_at", name="lifetime_long"),
             models.Index(
                 fields=["scheduled_at"], name="lifetime_open", condition=Q(finished_at=None)

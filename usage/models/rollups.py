@@ -7,11 +7,13 @@ from typing import ClassVar
 from django.db import models
 
 _POD_KEY = ("namespace", "group", "user", "component", "instance_type")
+_USER_KEY = ("namespace", "group", "user")
+_KIND_KEY = ("namespace", "group", "component", "instance_type")
 _PARTITION_KEY = ("namespace", "group", "user", "size")
 
 
 class PodSums(models.Model):
-    """What the pods of one namespace, group, user, component and instance type held in a time.
+    """What some pods held in a time.
 
     Exact whole numbers: amount x seconds, cut as in usage/intervals.py. `pods` were there in that
     time, `begun` of them began in it; `estimated_seconds` are those of pods with an estimated end,
@@ -20,9 +22,6 @@ class PodSums(models.Model):
 
     namespace = models.TextField()
     group = models.TextField()
-    user = models.TextField()
-    component = models.TextField()
-    instance_type = models.TextField()
     pods = models.BigIntegerField()
     begun = models.BigIntegerField()
     seconds = models.BigIntegerField()
@@ -37,7 +36,37 @@ class PodSums(models.Model):
         abstract = True
 
 
-class UsageDay(PodSums):
+class FullSums(PodSums):
+    """What the pods of one namespace, group, user, component and instance type held."""
+
+    user = models.TextField()
+    component = models.TextField()
+    instance_type = models.TextField()
+
+    class Meta:
+        abstract = True
+
+
+class UserSums(PodSums):
+    """What the pods of one namespace, group and user held: a few rows where `FullSums` has many."""
+
+    user = models.TextField()
+
+    class Meta:
+        abstract = True
+
+
+class KindSums(PodSums):
+    """What the pods of one namespace, group, component and instance type held, likewise."""
+
+    component = models.TextField()
+    instance_type = models.TextField()
+
+    class Meta:
+        abstract = True
+
+
+class UsageDay(FullSums):
     """One day of the zone in `RollupState`."""
 
     day = models.DateField()
@@ -51,7 +80,7 @@ class UsageDay(PodSums):
         return f"{self.day} {self.namespace}/{self.group}/{self.user}"
 
 
-class UsageHour(PodSums):
+class UsageHour(FullSums):
     """One hour of UTC that no day sum has yet: today's, so far."""
 
     hour = models.DateTimeField()
@@ -63,6 +92,62 @@ class UsageHour(PodSums):
 
     def __str__(self) -> str:
         return f"{self.hour} {self.namespace}/{self.group}/{self.user}"
+
+
+class UserDay(UserSums):
+    """The sum of `UsageDay`."""
+
+    day = models.DateField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["day", *_USER_KEY], name="user_day_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.day} {self.namespace}/{self.group}"
+
+
+class UserHour(UserSums):
+    """The sum of `UsageHour`."""
+
+    hour = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["hour", *_USER_KEY], name="user_hour_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.hour} {self.namespace}/{self.group}"
+
+
+class KindDay(KindSums):
+    """The sum of `UsageDay`."""
+
+    day = models.DateField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["day", *_KIND_KEY], name="kind_day_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.day} {self.namespace}/{self.group}"
+
+
+class KindHour(KindSums):
+    """The sum of `UsageHour`."""
+
+    hour = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["hour", *_KIND_KEY], name="kind_hour_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.hour} {self.namespace}/{self.group}"
 
 
 class PartitionSums(models.Model):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -30,9 +29,6 @@ from usage.selectors import (
 )
 from usage.sumsql import STEP
 from usage.windows import Window, step_begins
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 UTC_ZONE, KOLKATA = ZoneInfo("UTC"), ZoneInfo("Asia/Kolkata")
 ALL = Scope(None)
@@ -77,11 +73,7 @@ def paged(question: Question, begins: list[datetime], order: str) -> list:
 def oracle(question: Question, begins: list[datetime]) -> dict[tuple[int, str], Measures]:
     """The same by a loop: slow and plain."""
     found: dict[tuple[int, str], Measures] = {}
-    names = {"job": "job_uid"}
     ends = [*begins[1:], question.window.end]
-    key_of: Callable[[object], str] = lambda row: "".join(  # noqa: E731
-        getattr(row, names.get(each.name, each.name)) for each in question.by
-    )
     for n, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         until = min(end, question.window.until)
         if until <= begin:
@@ -101,14 +93,24 @@ def oracle(question: Question, begins: list[datetime]) -> dict[tuple[int, str], 
                 s * row.gpus,
                 s * row.micro_ipus,
             )
-            found[n, key_of(row)] = found.get((n, key_of(row)), Measures()) + more
+            key = key_of(question, row)
+            found[n, key] = found.get((n, key), Measures()) + more
         for held_one in PartitionLifetime.objects.all():
             piece = clip(held_one.reserved_at, held_one.released_at, begin, until)
             if piece is not None:
                 more = Measures(partitions=1, partition_ipu_seconds=piece.seconds * held_one.size)
-                key = key_of(held_one)
+                key = key_of(question, held_one)
                 found[n, key] = found.get((n, key), Measures()) + more
     return found
+
+
+def key_of(question: Question, row: PodLifetime | PartitionLifetime) -> str:
+    own = {"job": row.job_uid}
+    if isinstance(row, PartitionLifetime):
+        own |= {"component": "partition", "instance_type": f"ipu-{row.size}"}
+    return "".join(
+        own[each.name] if each.name in own else getattr(row, each.name) for each in question.by
+    )
 
 
 def test_a_lifetime_counts_only_inside_the_range() -> None:
@@ -204,6 +206,16 @@ def test_month_to_date_begins_with_the_month_of_the_zone() -> None:
     assert month_to_date(ALL, NOW, UTC_ZONE).seconds == 0
 
 
+BY = [
+    (),
+    ("group",),
+    ("namespace",),
+    ("user",),
+    ("component", "instance_type"),
+    ("user", "component"),
+    ("job",),
+    ("job", "group", "namespace"),
+]
 times = st.integers(0, 12 * 86_400).map(lambda s: at("2026-11-10") + timedelta(seconds=s))
 lifetimes = st.lists(
     st.tuples(
@@ -228,7 +240,7 @@ lifetimes = st.lists(
     length=st.integers(1, 10 * 86_400),
     step=st.sampled_from(["hour", "day", "week", "month"]),
     zone=st.sampled_from([UTC_ZONE, KOLKATA]),
-    by=st.sampled_from([(), ("group",), ("namespace",), ("job",), ("job", "group", "namespace")]),
+    by=st.sampled_from(BY),
     now=times,
 )
 def test_sums_equal_a_plain_loop_whatever_is_summed_by_day(
@@ -265,6 +277,7 @@ def _store(rows) -> None:
         end = None if length is None else start + timedelta(seconds=length)
         uid = str(PodLifetime.objects.count())
         common = {"group": group, "namespace": f"n{group}", "job_uid": f"j{group}"}
+        common |= {"user": f"u{memory % 2}"}
         pod(
             "2026-01-01T00:00",
             uid=f"pod-{uid}",
@@ -275,6 +288,8 @@ def _store(rows) -> None:
             memory_bytes=memory,
             estimated=flag,
             user_verified=not flag,
+            component=f"c{ipus % 2}",
+            instance_type=f"i{micro % 2}",
         )
         if end is None or end >= start:
             held("2026-01-01T00:00", key=f"k-{uid}", **common, reserved_at=start, released_at=end)
