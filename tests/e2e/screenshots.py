@@ -36,6 +36,7 @@ PAGES = (
     "usage:month",
     "utilization",
     "usage:reports",
+    "usage:rates",
     "system",
     "account-tokens",
 )
