@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +15,9 @@ from django.conf import settings
 from ipuhub import metrics, metrictable
 from ipuhub.authors import AuthorTrust
 from ipuhub.health import Health
+from ipuhub.kube.chosennamespaces import ChosenNamespaces
 from ipuhub.kube.client import KubeClient
-from ipuhub.kube.errors import ApiError
+from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.kube.token import FixedToken, TokenSource
 from ipuhub.leading import Leadership
 from ipuhub.metricspage import metrics_route
@@ -28,6 +30,8 @@ from partitions.proxyclient import ProxyClient
 from usage.podrecorder import PodRecorder, PodSelection
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from ipuhub.kube.cluster import ClusterConfig
     from ipuhub.recording.recorder import Recorder
 
@@ -41,9 +45,25 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def build_recorders(parts: JobsAndPartitions) -> list[Recorder[Any]]:
+def build_recorders(
+    parts: JobsAndPartitions, chosen: ChosenNamespaces | None
+) -> list[Recorder[Any]]:
     """What the prober records, by the settings."""
-    return [PodRecorder(pod_selection(), author_trust()), parts.jobs, parts.partitions]
+    return [PodRecorder(pod_selection(chosen), author_trust()), parts.jobs, parts.partitions]
+
+
+def build_chosen(client: KubeClient) -> ChosenNamespaces | None:
+    """The namespaces that the settings choose by label, if they do.
+
+    Raises ConfigError where they name namespaces, too.
+    """
+    selector = settings.USAGE_NAMESPACE_SELECTOR.strip()
+    if selector and settings.USAGE_NAMESPACES:
+        raise ConfigError(
+            "USAGE_NAMESPACES and USAGE_NAMESPACE_SELECTOR are both set: unset one of them, either "
+            "list the namespaces or choose them by label"
+        )
+    return ChosenNamespaces(client, selector) if selector else None
 
 
 def build_parts(client: KubeClient, proxy: ProxyClient) -> JobsAndPartitions:
@@ -62,13 +82,14 @@ def build_proxy(client: KubeClient) -> ProxyClient:
     return ProxyClient(settings.PROXY_URL, FixedToken(settings.PROXY_TOKEN))
 
 
-def pod_selection() -> PodSelection:
+def pod_selection(chosen: ChosenNamespaces | None) -> PodSelection:
     """The pods to record, by the settings."""
     return PodSelection(
         frozenset(settings.USAGE_NAMESPACES),
         settings.USAGE_ALL_PODS,
         tuple(settings.USAGE_GPU_RESOURCES),
         tuple(settings.USAGE_LABELS),
+        chosen,
     )
 
 
@@ -84,16 +105,26 @@ class Prober:
 
     def __init__(self, client: KubeClient, proxy: ProxyClient, health: Health) -> None:
         self._parts = build_parts(client, proxy)
+        self._chosen = chosen = build_chosen(client)
+        plain = recording_options()
+        of_pods = replace(plain, chosen=chosen)
         self._recordings = [
-            Recording(client, recorder, database(), health, utc_now, recording_options())
-            for recorder in build_recorders(self._parts)
+            Recording(
+                client,
+                recorder,
+                database(),
+                health,
+                utc_now,
+                of_pods if isinstance(recorder, PodRecorder) else plain,
+            )
+            for recorder in build_recorders(self._parts, chosen)
         ]
         tracker = self._recordings[-1]
         self._parts.partitions.known_until = lambda: tracker.committed_until
 
     async def run(self) -> None:
         """Record until cancelled. One that another prober took over ends; the rest goes on."""
-        async with self._parts.running(), asyncio.TaskGroup() as group:
+        async with self._parts.running(), self._following(), asyncio.TaskGroup() as group:
             for recording in self._recordings:
                 group.create_task(recording.run())
         # Ending would only make somebody start this process again, to take everything back.
@@ -103,7 +134,7 @@ class Prober:
     async def list_once(self) -> None:
         """Commit one full list for each recorder that can; raises ApiError for the last other."""
         failed: ApiError | None = None
-        async with self._parts.running():
+        async with self._parts.running(), self._following(patience_seconds=30.0):
             for recording in self._recordings:
                 try:
                     await recording.list_once("only listed, by run_prober --once")
@@ -112,6 +143,22 @@ class Prober:
                     failed = error
         if failed is not None:
             raise failed
+
+    @contextlib.asynccontextmanager
+    async def _following(self, patience_seconds: float = 0.0) -> AsyncIterator[None]:
+        """Follow the chosen namespaces meanwhile; ConfigError if unknown after the patience."""
+        if self._chosen is None:
+            yield
+            return
+        task = asyncio.create_task(self._chosen.run())
+        try:
+            if patience_seconds:
+                await self._chosen.wait_known(patience_seconds)
+            yield
+        except TimeoutError as error:
+            raise ConfigError(f"USAGE_NAMESPACE_SELECTOR: {error}") from error
+        finally:
+            task.cancel()
 
 
 def database() -> dict[str, Any]:
@@ -139,6 +186,7 @@ async def run_prober(config: ClusterConfig, *, once: bool) -> None:
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(KubeClient(config, user_agent="ipuhub-prober"))
         proxy = await stack.enter_async_context(build_proxy(client))
+        build_chosen(client)  # says now what is wrong, not once it leads
         if once:
             await Prober(client, proxy, health).list_once()
             return

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from psycopg import Cursor
 
     from ipuhub.authors import AuthorTrust
+    from ipuhub.kube.chosennamespaces import ChosenNamespaces
     from ipuhub.recording.recorder import Absence
     from usage.annotations import Claim
     from usage.podrows import PodRow
@@ -114,16 +115,20 @@ WHERE finished_at IS NULL AND cluster_uid = %(cluster_uid)s
 class PodSelection:
     """Which pods are recorded: of `namespaces` (none: all), annotated ones or all of them.
 
-    `labels`: the keys of the labels that are kept of them.
+    `chosen` chooses the namespaces in place of `namespaces`, as their labels are now. `labels`: the
+    keys of the labels that are kept of pods.
     """
 
     namespaces: frozenset[str] = frozenset()
     all_pods: bool = False
     gpu_resources: tuple[str, ...] = GPU_RESOURCES
     labels: tuple[str, ...] = ()
+    chosen: ChosenNamespaces | None = None
 
     def covers(self, namespace: str) -> bool:
         """Whether new pods of `namespace` are recorded."""
+        if self.chosen is not None:
+            return self.chosen.covers(namespace)
         return not self.namespaces or namespace in self.namespaces
 
 
@@ -140,10 +145,11 @@ class PodRecorder:
         self._authors = authors
         only = next(iter(selected.namespaces)) if len(selected.namespaces) == 1 else None
         self.scope = Scope(PODS, namespace=only)
-        self.selection = (
-            f"{'all' if selected.all_pods else 'annotated'} pods of "
-            f"{', '.join(sorted(selected.namespaces)) or 'all namespaces'}"
-        )
+        if selected.chosen is not None:
+            where = f"namespaces with {selected.chosen.selector}"
+        else:
+            where = ", ".join(sorted(selected.namespaces)) or "all namespaces"
+        self.selection = f"{'all' if selected.all_pods else 'annotated'} pods of {where}"
 
     def read(self, kind: str, manifest: Pod, faults: list[Fault], at: datetime) -> PodRow | None:
         """Make a row of a pod; of an unselected one only where its end may end a known row."""

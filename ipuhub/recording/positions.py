@@ -60,6 +60,11 @@ class PositionClock:
         self._questioning: asyncio.Task[None] | None = None
         self._questioned_at: datetime | None = None
 
+    @property
+    def position(self) -> tuple[str, datetime]:
+        """The version that the watch came to, and the time before which all is known there."""
+        return self._version, self._known_at
+
     async def opening(self) -> str:
         """Ask the server for its version, which is returned: older lines may follow."""
         self._is_behind = True

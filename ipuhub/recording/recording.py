@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.health import Health
+    from ipuhub.kube.chosennamespaces import ChosenNamespaces
     from ipuhub.kube.client import KubeClient
     from ipuhub.recording.recorder import Recorder
 
@@ -40,7 +41,8 @@ log = structlog.get_logger(__name__)
 class RecordingOptions:
     """How much is written at once, how old it gets, and how much waits while Postgres is away.
 
-    `holder` names the process in the checkpoint.
+    `holder` names the process in the checkpoint; `chosen` are the namespaces of the recorder, where
+    their labels say which.
     """
 
     batch_events: int = 1_000
@@ -48,6 +50,7 @@ class RecordingOptions:
     buffer_events: int = 5_000
     list_limit: int = 500
     holder: str = ""
+    chosen: ChosenNamespaces | None = None
     pace: Pace = field(default_factory=Pace)
     backoff: Backoff = field(default_factory=lambda: Backoff(0.2, 10.0))
 
@@ -58,6 +61,9 @@ class _ListNeeded(Exception):  # noqa: N818  # it is no error
 
 class Recording(Generic[Row]):
     """Keeps what `recorder` watches in Postgres; `clock` gives aware UTC times.
+
+    Of namespaces that come to be `options.chosen` (and at each start of all of them) what is there
+    already is listed, between the changes of the watch.
 
     `problem` says what keeps it from its work now; it is the readiness check `record <name>`.
     """
@@ -73,6 +79,7 @@ class Recording(Generic[Row]):
     ) -> None:
         self._client, self._recorder, self._clock = client, recorder, clock
         self._options = options or RecordingOptions()
+        self._chosen = self._options.chosen
         self._health = health
         self._reader = Reader(recorder)
         self._decoder = Decoder(recorder.manifest)
@@ -96,7 +103,8 @@ class Recording(Generic[Row]):
         if self._is_fenced:
             return "another prober took this watch over: this one records it no more"
         watch = self._watch.problem if self._watch else ""
-        return self._database.problem or self._api_problem or watch
+        chosen = self._chosen.problem if self._chosen else ""
+        return self._database.problem or chosen or self._api_problem or watch
 
     @property
     def committed_until(self) -> datetime | None:
@@ -116,6 +124,8 @@ class Recording(Generic[Row]):
     async def run(self) -> None:
         """Record until cancelled; return only when another recorder took the watch over."""
         try:
+            if self._chosen is not None:  # before, it is not known what is recorded
+                await self._chosen.wait_known()
             await self._database.take_over()
             while True:
                 self._health.beat(self._beat)
@@ -249,15 +259,54 @@ class Recording(Generic[Row]):
 
         scope, pace = self._recorder.scope, self._options.pace
         self._watch = watch = Watch(self._client, scope, version, pace=pace, before_open=check)
+        turn = asyncio.Lock()
+        arriving = asyncio.create_task(self._read_arrivals(times, buffer, turn))
         try:
             async with aclosing(watch.batches(self._decoder.line)) as batches:
                 async for changes in batches:
-                    heard_at, known_at = times.heard(changes[-1].resource_version)
-                    await buffer.add(self._reader.read(changes, heard_at, known_at))
+                    async with turn:
+                        heard_at, known_at = times.heard(changes[-1].resource_version)
+                        await buffer.add(self._reader.read(changes, heard_at, known_at))
                     times.asking()
+                    if self._chosen is not None and arriving.done():
+                        arriving.result()
         finally:
+            arriving.cancel()
             times.close()
             buffer.close()
+
+    async def _read_arrivals(
+        self, times: PositionClock, buffer: Buffer[Row], turn: asyncio.Lock
+    ) -> None:
+        """Add what is already there in newly chosen namespaces, as if it had changed now.
+
+        The watch then shows again what came before the list, and so ends where the list was.
+        """
+        if self._chosen is None:
+            return
+        self._chosen.tell_again()
+        while True:
+            names = await self._chosen.arrivals()
+            async with turn:
+                for done, name in enumerate(names):
+                    try:
+                        await self._add_listed(name, times, buffer)
+                    except ApiError as error:
+                        log.info("a namespace is not listed yet", namespace=name, why=str(error))
+                        self._chosen.told_in_vain(names[done:])
+                        break
+            await asyncio.sleep(self._options.backoff.delay_seconds(0, jitter()))
+
+    async def _add_listed(self, name: str, times: PositionClock, buffer: Buffer[Row]) -> None:
+        scope = replace(self._recorder.scope, namespace=name)
+        lister = Lister(self._client, scope, self._decoder, list)
+        pages, _ = await lister.all(self._options.list_limit)
+        version, known_at = times.position
+        for changes in pages:
+            if changes:
+                batch = self._reader.read(changes, self._clock(), known_at)
+                batch.resource_version = version
+                await buffer.add(batch)
 
     async def _revision(self) -> str:
         return await revision_of(self._client, self._recorder.scope)

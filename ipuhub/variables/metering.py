@@ -18,6 +18,12 @@ CAPACITY_POLL_SECONDS = ENV.number(
 USAGE_NAMESPACES = ENV.words(
     "USAGE_NAMESPACES", [], doc="Namespaces whose pods are recorded; empty: all."
 )
+USAGE_NAMESPACE_SELECTOR = ENV.text(
+    "USAGE_NAMESPACE_SELECTOR",
+    "",
+    doc="Label selector of the namespaces whose pods are recorded, followed live, such as "
+    "team,stage!=test; not together with USAGE_NAMESPACES.",
+)
 USAGE_ALL_PODS = ENV.switch(
     "USAGE_ALL_PODS", False, doc="Record all pods, not only those with a usage annotation."
 )
