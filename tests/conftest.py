@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from ipuhub.database import database_settings
@@ -31,10 +32,17 @@ settings.load_profile("ipuhub")
 
 
 def pytest_configure() -> None:
-    """Give Django a key: in production only the web process has one."""
+    """Give Django a key: in production only the web process has one. Keep loggers open for
+    `capture_logs`: one that was used under a command's configuration would never be heard again."""
     from django.conf import settings as django_settings
 
     django_settings.SECRET_KEY = "only for the tests " * 4
+    configure = structlog.configure
+
+    def configure_without_cache(**given: Any) -> None:
+        configure(**given | {"cache_logger_on_first_use": False})
+
+    structlog.configure = configure_without_cache
 
 
 _PROGRAMS = {
