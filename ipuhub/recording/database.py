@@ -55,6 +55,8 @@ class Database(Generic[Row]):
     async def take_over(self) -> None:
         """Become the only recorder of the watch."""
         checkpoint = await self._until_done(self._store.take_over)
+        metrics.tell_position(self._name, checkpoint.position_at)
+        metrics.tell_gaps(self._name, self._store.gaps)
         log.info(
             "took the watch over",
             watch=self._name,
@@ -74,6 +76,7 @@ class Database(Generic[Row]):
         vanished, refused = await self._until_done(
             lambda: self._store.replace(batch, present, cluster_uid, cause)
         )
+        metrics.tell_gaps(self._name, self._store.gaps)
         self._tell(refused)
         return vanished
 
@@ -83,7 +86,7 @@ class Database(Generic[Row]):
         self._thread.shutdown(wait=False)
 
     def _tell(self, refused: Sequence[Fault]) -> None:
-        metrics.FAULTS.labels(self._name).inc(len(refused))
+        metrics.count_faults(self._name, refused)
         for fault in refused:
             log.warning(
                 "postgres refused an object",

@@ -29,9 +29,10 @@ COMMITS = Metric(
 FAULTS = Metric(
     "ipuhub_recording_faults_total",
     Kind.COUNTER,
-    "Objects not taken as they stood; the page of faults names them.",
-    "Is something not accounted?",
-    _WATCH,
+    "Objects not taken as they stood, by kind of fault (refused: by PostgreSQL); the page of "
+    "faults names them.",
+    "Is something not accounted? Of what kind?",
+    ("watch", "code"),
 )
 VANISHED = Metric(
     "ipuhub_recording_vanished_total",
@@ -57,8 +58,41 @@ LAG = Metric(
 POSITION = Metric(
     "ipuhub_recording_position_timestamp_seconds",
     Kind.GAUGE,
-    "When the committed position was read.",
+    "Before it, all that happened is committed.",
     "Until when is usage complete?",
     _WATCH,
 )
-TABLE = (EVENTS, ROWS, COMMITS, FAULTS, VANISHED, LISTS, LAG, POSITION)
+POSITION_AGE = Metric(
+    "ipuhub_recording_position_age_seconds",
+    Kind.GAUGE,
+    "Since the committed position; a quiet watch comes to about 60 s.",
+    "How far is the record behind?",
+    _WATCH,
+)
+GAPS = Metric(
+    "ipuhub_recording_gaps",
+    Kind.GAUGE,
+    "Stored times in which the watch saw nothing.",
+    "Was something missed?",
+    _WATCH,
+)
+NEWEST_GAP = Metric(
+    "ipuhub_recording_newest_gap_timestamp_seconds",
+    Kind.GAUGE,
+    "When the newest gap ended. None where there is none.",
+    "When was something missed last?",
+    _WATCH,
+)
+TABLE = (
+    EVENTS,
+    ROWS,
+    COMMITS,
+    FAULTS,
+    VANISHED,
+    LISTS,
+    LAG,
+    POSITION,
+    POSITION_AGE,
+    GAPS,
+    NEWEST_GAP,
+)

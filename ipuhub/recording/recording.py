@@ -242,9 +242,9 @@ class Recording(Generic[Row]):
     def _count(self, batch: Batch[Row]) -> None:
         metrics.EVENTS.labels(self._name).inc(batch.events)
         metrics.ROWS.labels(self._name).inc(len(batch.rows))
-        metrics.FAULTS.labels(self._name).inc(len(batch.faults))
+        metrics.count_faults(self._name, batch.faults)
         metrics.COMMITS.labels(self._name).inc()
-        metrics.POSITION.labels(self._name).set(batch.position_at.timestamp())
+        metrics.tell_position(self._name, batch.position_at)
 
     async def _read(self, cluster_uid: str, buffer: Buffer[Row]) -> None:
         checkpoint = self._database.checkpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import psycopg
 
@@ -41,6 +41,7 @@ WHERE name = %s AND epoch = %s
 _GAP: Final = """
 INSERT INTO ipuhub_watchgap (watch, began_at, ended_at, cause) VALUES (%s, %s, %s, %s)
 """
+_GAPS: Final = "SELECT count(*), max(ended_at) FROM ipuhub_watchgap WHERE watch = %s"
 # What one object brings about, and no repetition cures: data, constraints, limits of the program.
 _REFUSED: Final = ("22", "23", "54")
 # What Postgres says of statements that were written for newer tables than it has.
@@ -60,6 +61,13 @@ _SESSION: Final = {
     "keepalives_interval": 5,
     "options": "-c statement_timeout=20s -c timezone=UTC",
 }
+
+
+class Gaps(NamedTuple):
+    """How many gaps of a watch are stored, and when the newest one ended."""
+
+    stored: int = 0
+    newest: datetime | None = None
 
 
 class Fenced(Exception):  # noqa: N818  # it is no error of this process
@@ -98,12 +106,14 @@ class Store(Generic[Row]):
         self._holder = holder
         self._connection: psycopg.Connection[Any] | None = None
         self.checkpoint = Checkpoint(0)
+        self.gaps = Gaps()
 
     def take_over(self) -> Checkpoint:
         """Become the only recorder of this watch, and say how far it was recorded."""
         with self._connected().transaction(), self._connected().cursor() as cursor:
             cursor.execute(_TAKE_OVER, [self._recorder.name, self._holder])
             self.checkpoint = Checkpoint(*(cursor.fetchone() or ()))
+            self.gaps = self._read_gaps(cursor)
         return self.checkpoint
 
     def commit(self, batch: Batch[Row]) -> list[Fault]:
@@ -154,6 +164,7 @@ class Store(Generic[Row]):
             if known.position_at is not None:
                 cursor.execute(_GAP, [name, known.position_at, now, cause])
             fault_table.store(cursor, name, [*batch.faults, *refused], now)
+            self.gaps = self._read_gaps(cursor)
         version = batch.resource_version
         namespace = recorder.scope.namespace or ""
         self.checkpoint = Checkpoint(known.epoch, cluster_uid, version, selection, at, namespace)
@@ -188,6 +199,10 @@ class Store(Generic[Row]):
         if self._connection is None:
             self._connection = psycopg.connect(**self._arguments, autocommit=True)
         return self._connection
+
+    def _read_gaps(self, cursor: psycopg.Cursor[Any]) -> Gaps:
+        cursor.execute(_GAPS, [self._recorder.name])
+        return Gaps(*(cursor.fetchone() or ()))
 
     def _write(
         self, cursor: psycopg.Cursor[Any], rows: Sequence[Row], cluster_uid: str, at: datetime

@@ -47,12 +47,12 @@ async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
     await cluster.stop()
 
 
-async def make_pod(cluster: DevCluster, name: str) -> None:
+async def make_pod(cluster: DevCluster, name: str, usage: str = USAGE) -> None:
     async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "annotations": {"primehub.io/usage": USAGE}},
+            "metadata": {"name": name, "annotations": {"primehub.io/usage": usage}},
             "spec": {"containers": [{"name": "main", "image": "train:1"}]},
         }
         await client.create(PODS, body, "default")
@@ -109,6 +109,40 @@ async def test_the_process_records_says_how_it_is_and_ends_on_sigterm(
         assert complaints(metrics.encode()) == ""
         assert "ipuhub_recording" not in await page(port, "/metrics", {})
         assert await page(port, "/healthz") == "ok"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+async def test_it_tells_faults_by_kind_gaps_and_the_age_of_its_position(
+    cluster: DevCluster, tables: dict[str, Any]
+) -> None:
+    with psycopg.connect(**tables) as connection:
+        connection.execute(
+            "INSERT INTO ipuhub_watchgap (watch, began_at, ended_at, cause) VALUES "
+            "('pods', '2026-10-01 10:00Z', '2026-10-01 11:00Z', 'a test'),"
+            "('pods', '2026-10-02 10:00Z', '2026-10-02 11:00Z', 'a test')"
+        )
+    await make_pod(cluster, "broken", "{no json")
+    greedy = USAGE.replace("train", "greedy")
+    async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
+        container = {"name": "main", "image": "train:1"}
+        container |= {"resources": {"limits": {"nvidia.com/gpu": "1e30"}}}
+        meta = {"name": "greedy", "annotations": {"primehub.io/usage": greedy}}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+        await client.create(PODS, {**body, "spec": {"containers": [container]}}, "default")
+    port = choose_port("a test", 28_082, set()).number
+    process = await prober(env=environment(cluster, tables, port))
+    try:
+        await eventually(lambda: len(names(tables)) == 2)
+        page_of = await page(port, "/metrics")
+        assert 'faults_total{code="usage-annotation",watch="pods"} 1.0' in page_of
+        assert 'faults_total{code="quantity",watch="pods"} 1.0' in page_of
+        assert 'ipuhub_recording_gaps{watch="pods"} 2.0' in page_of
+        assert 'newest_gap_timestamp_seconds{watch="pods"} 1.7909' in page_of
+        age = re.search(r'position_age_seconds\{watch="pods"\} ([0-9.e-]+)', page_of)
+        assert age is not None
+        assert 0 <= float(age[1]) < 60
     finally:
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 20) == 0
