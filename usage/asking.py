@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from ipuhub.months import Month, MonthError
-from ipuhub.web.access import require_namespace, usage_scope_of
+from ipuhub.web.access import require_namespaces, usage_scope_of
 from ipuhub.web.filters import BadFilter
 from usage.dimensions import DIMENSIONS, LABEL, UnknownDimensionError, dimension, dimensions
 from usage.measures import OUTPUTS
@@ -78,9 +78,9 @@ def read_question(
         )
     except (MonthError, WindowError, UnknownDimensionError) as error:
         raise BadFilter([str(error)]) from error
-    for namespace in params.get("namespace", ()):
-        require_namespace(user, namespace, usage=True)
-    return Question(usage_scope_of(user), window, zone, by, equals)
+    scope = usage_scope_of(user)
+    require_namespaces(scope, params.get("namespace", ()))
+    return Question(scope, window, zone, by, equals)
 
 
 def read_output(params: Params) -> Output:

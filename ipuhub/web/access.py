@@ -14,6 +14,8 @@ from django.core.exceptions import PermissionDenied
 from ipuhub.models import NamespaceGrant
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from django.contrib.auth.base_user import AbstractBaseUser
     from django.contrib.auth.models import AnonymousUser
 
@@ -71,15 +73,13 @@ def usage_scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
     return Scope(None) if is_accountant(user) else scope_of(user)
 
 
-def require_namespace(
-    user: AbstractBaseUser | AnonymousUser, namespace: str, *, usage: bool = False
-) -> None:
-    """Raise PermissionDenied with a sentence where `user` may not see `namespace`, or its usage."""
-    scope = usage_scope_of(user) if usage else scope_of(user)
-    if not scope.covers(namespace):
-        raise PermissionDenied(
-            f"You have no access to namespace {namespace!r}. Ask an administrator to grant it."
-        )
+def require_namespaces(scope: Scope, namespaces: Iterable[str]) -> None:
+    """Raise PermissionDenied with a sentence where `scope` does not cover one of them."""
+    for namespace in namespaces:
+        if not scope.covers(namespace):
+            raise PermissionDenied(
+                f"You have no access to namespace {namespace!r}. Ask an administrator to grant it."
+            )
 
 
 def require_admin(user: AbstractBaseUser | AnonymousUser) -> None:

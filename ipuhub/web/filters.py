@@ -15,7 +15,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.safestring import mark_safe
 
-from ipuhub.web.access import require_namespace
+from ipuhub.web.access import require_namespaces, scope_of, usage_scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -202,8 +202,9 @@ def bind_filters(
     if sentences := bound.sentences:
         raise BadFilter(sentences)
     named = bound.form.cleaned_data.get("namespace") or []
-    for namespace in [named] if isinstance(named, str) else named:
-        require_namespace(user, namespace, usage=kind.of_usage)
+    if named:
+        scope = (usage_scope_of if kind.of_usage else scope_of)(user)
+        require_namespaces(scope, [named] if isinstance(named, str) else named)
     return bound
 
 

@@ -18,7 +18,7 @@ from rest_framework.generics import ListAPIView
 
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.months import MonthError
-from ipuhub.web.access import scope_of
+from ipuhub.web.access import usage_scope_of
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter, Filters, YesNoFilter, apply_filters
 from ipuhub.web.lists import Column
@@ -69,6 +69,8 @@ _SUMS = ("partition_ipu_seconds", "held_idle_ipu_seconds", "pod_micro_ipu_second
 
 class PartitionUsageFilters(Filters):
     """Exact values; `held`: not released yet."""
+
+    of_usage = True
 
     namespace = django_filters.CharFilter(label="Namespace")
     group = django_filters.CharFilter(label="Group")
@@ -165,7 +167,10 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         window = _window({name: params[name] for name in _RANGE if name in params})
         rest = {name: one(params, name) for name in params if name not in _RANGE}
         rows = apply_filters(
-            PartitionUsageFilters, rest, visible_partitions(scope_of(request.user)), request.user
+            PartitionUsageFilters,
+            rest,
+            visible_partitions(usage_scope_of(request.user)),
+            request.user,
         )
         rows = _overlapping(rows, window)
         if kind != "json":

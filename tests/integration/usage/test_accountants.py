@@ -79,6 +79,7 @@ _SEEN = (
     "/api/v1/usage/reports/2026-10/summary.csv",
     "/api/v1/usage/reports/2026-10/details.jsonl",
     "/api/v1/usage/summary?month=2026-10&namespace=team-a",
+    "/api/v1/usage/partitions?month=2026-10&namespace=team-a",
 )
 
 

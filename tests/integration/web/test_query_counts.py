@@ -55,3 +55,14 @@ def test_no_page_needs_more_queries_than_its_baseline(alice: User) -> None:
         counted[address] = len(queries)
     assert counted == BASELINE
     assert max(counted.values()) <= MOST
+
+
+@pytest.mark.parametrize("address", ["/usage/pods/?", "/usage/?", "/api/v1/usage/summary?"])
+def test_fifty_namespaces_cost_no_more_queries_than_one(alice: User, address: str) -> None:
+    caller = tool(alice) if address.startswith("/api/") else browser(alice)
+    counted = []
+    for times in (1, 1, 50):
+        with CaptureQueriesContext(connection) as queries:
+            assert caller.get(address + "namespace=team-a&" * times).status_code == 200
+        counted.append(len(queries))
+    assert counted[1] == counted[2]
