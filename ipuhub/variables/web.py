@@ -34,6 +34,18 @@ WEB_DOWNLOADS = ENV.integer(
     doc="Files the web process streams at the same time, at most one less than "
     "IPUHUB_WEB_THREADS; who asks for one more is told to come again (503, Retry-After).",
 )
+WEB_UNREAD_SECONDS = ENV.integer(
+    "IPUHUB_WEB_UNREAD_SECONDS",
+    60,
+    minimum=1,
+    doc="A download whose reader takes nothing for so long is ended (on Linux).",
+)
+WEB_DOWNLOAD_SECONDS = ENV.integer(
+    "IPUHUB_WEB_DOWNLOAD_SECONDS",
+    3600,
+    minimum=1,
+    doc="A download that takes longer is ended, unfinished; nobody keeps others out for ever.",
+)
 HTTPS = ENV.switch(
     "IPUHUB_HTTPS",
     True,

@@ -7,6 +7,7 @@ included, and Kubernetes would restart a process that only was popular.
 
 from __future__ import annotations
 
+import time
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ import structlog
 from django.conf import settings
 
 from ipuhub.web.problems import busy
+from ipuhub.web.unread import end_unread_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +39,8 @@ def slots(downloads: int, threads: int) -> int:
 class DownloadSlots:
     """Middleware: answers a streamed response with 503 and `Retry-After` while all slots are taken.
 
-    A slot is free again when its response is closed, also by a reader who left.
+    A slot is free again when its response is closed, also by a reader who left. One who takes
+    nothing for WEB_UNREAD_SECONDS, or is not done after WEB_DOWNLOAD_SECONDS, is cut off.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -55,8 +58,10 @@ class DownloadSlots:
         if not self._free.acquire(blocking=False):
             streamed.close()
             return self._refuse(request)
+        end_unread_after(settings.WEB_UNREAD_SECONDS)
         blocks: Iterator[bytes] = iter(streamed)
-        streamed.streaming_content = _Held(blocks, self._release)
+        deadline = time.monotonic() + settings.WEB_DOWNLOAD_SECONDS
+        streamed.streaming_content = _Held(blocks, self._release, deadline)
         return streamed
 
     def _refuse(self, request: HttpRequest) -> HttpResponseBase:
@@ -73,15 +78,24 @@ class DownloadSlots:
         self._free.release()
 
 
+class DownloadTooSlow(Exception):  # noqa: N818  # the reader's doing
+    """The reader is not done in time: the server breaks the connection off."""
+
+
 class _Held:
     """The blocks of a response; closing it gives the slot back, once."""
 
-    def __init__(self, blocks: Iterator[bytes], release: Callable[[], None]) -> None:
-        self._blocks, self._release = blocks, release
+    def __init__(
+        self, blocks: Iterator[bytes], release: Callable[[], None], deadline: float
+    ) -> None:
+        self._blocks, self._release, self._deadline = blocks, release, deadline
         self._is_held = True
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._blocks
+        for block in self._blocks:
+            if time.monotonic() > self._deadline:
+                raise DownloadTooSlow("a download took longer than IPUHUB_WEB_DOWNLOAD_SECONDS")
+            yield block
 
     def close(self) -> None:
         """Give the slot back."""

@@ -34,6 +34,7 @@ PAGES = (
     "partitions:stats",
     "partitions:query",
     "usage:month",
+    "usage:lifetimes",
     "utilization",
     "usage:reports",
     "usage:rates",

@@ -1,0 +1,142 @@
+"""`run_web` as it runs: who it takes a caller for, and that no slow reader keeps a download."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.utils import timezone
+
+from ipuhub.tokens import make_token
+from tests.builders.lifetimes import pod
+from tests.integration.usage.reading import make
+from usage.models import PodLifetime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ROOT = Path(__file__).parents[3]
+
+
+@contextmanager
+def served(**settings: str) -> Iterator[int]:
+    """Yield the port of a `run_web` on the database of the test."""
+    known = connection.settings_dict
+    place = f"{known['HOST']}:{known['PORT']}/{known['NAME']}"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "DATABASE_URL": f"postgresql://{known['USER']}:{quote(known['PASSWORD'], safe='')}@{place}",
+        "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
+        "IPUHUB_SECRET_KEY": "of a test alone " * 4,
+        "IPUHUB_HTTPS": "off",
+        **settings,
+    }
+    command = [sys.executable, "manage.py", "run_web", "--port", str(port)]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    try:
+        wait_until(lambda: process.poll() is not None or status(port, "/healthz") == 200)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def status(port: int, path: str, **headers: str) -> int:
+    """The status of an answer whose body nobody reads; 0: no answer."""
+    caller = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        caller.request("GET", path, headers=headers)
+        return caller.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        caller.close()
+
+
+def wait_until(is_so, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def bearer() -> dict[str, str]:
+    user = get_user_model().objects.create_user("root", password="x", is_staff=True)
+    return {"Authorization": f"Bearer {make_token(user, 'test', timezone.now())[1]}"}
+
+
+@pytest.mark.parametrize(
+    ("networks", "proxies", "forwarded", "want"),
+    [
+        ("127.0.0.0/8", "", "", 200),
+        ("192.0.2.0/24", "", "", 401),
+        ("192.0.2.0/24", "", "192.0.2.9", 401),  # nobody told us to believe it
+        ("192.0.2.0/24", "127.0.0.1/32", "192.0.2.9", 200),
+        ("127.0.0.0/8", "127.0.0.1/32", "203.0.113.5", 401),
+        ("", "", "", 401),
+    ],
+)
+def test_the_caller_s_address_decides_who_reads_without_a_token(
+    networks: str, proxies: str, forwarded: str, want: int
+) -> None:
+    pod("2026-10-01T00:00", "2026-10-02T00:00")
+    make("2026-10", "2026-11-03T00:00")
+    settings = {"USAGE_OPEN_PRIMEHUB_PATHS": networks, "IPUHUB_TRUSTED_PROXIES": proxies}
+    with served(**settings) as port:
+        more = {"X-Forwarded-For": forwarded} if forwarded else {}
+        for path in ("/report/monthly", "/report/monthly/2026/10"):
+            assert status(port, path, **more) == want
+
+
+def large_record() -> None:
+    """Store more than the buffers of a connection hold."""
+    one = pod("2026-10-01T00:00", "2026-10-02T00:00", component_name="x" * 4000)
+    rows = []
+    for number in range(6000):
+        one.pk, one.uid = None, f"large-{number}"
+        rows.append(PodLifetime(**{f.attname: getattr(one, f.attname) for f in one._meta.fields}))
+    PodLifetime.objects.bulk_create(rows, batch_size=500)
+
+
+@contextmanager
+def slow_reader(port: int, path: str, headers: dict[str, str]) -> Iterator[socket.socket]:
+    """Yield the connection of who asked for a file and has read its first bytes."""
+    with socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.settimeout(30)
+        reader.connect(("127.0.0.1", port))
+        lines = [f"GET {path} HTTP/1.1", "Host: localhost"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        reader.sendall("\r\n".join([*lines, "", ""]).encode())
+        assert reader.recv(16).startswith(b"HTTP/1.1 200")
+        yield reader
+
+
+@pytest.mark.parametrize("drips", [False, True])
+def test_a_reader_who_takes_nothing_or_dawdles_does_not_keep_a_download(drips: bool) -> None:
+    large_record()
+    path, headers = "/api/v1/usage/lifetimes?format=jsonl", bearer()
+    limit = "IPUHUB_WEB_DOWNLOAD_SECONDS" if drips else "IPUHUB_WEB_UNREAD_SECONDS"
+    settings = {"IPUHUB_WEB_DOWNLOADS": "1", "IPUHUB_WEB_THREADS": "4", limit: "3"}
+    with served(**settings) as port, slow_reader(port, path, headers) as reader:
+        assert status(port, path, **headers) == 503
+
+        def is_free() -> bool:
+            if drips:
+                reader.recv(2**16)
+            return status(port, path, **headers) == 200
+
+        wait_until(is_free, 30)
