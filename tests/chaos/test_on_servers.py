@@ -7,6 +7,7 @@ import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from tests.chaos.test_every_write import LATE_SECONDS, LONG
 from tests.conformance.servers import LoopThread
 from tests.fakes.chaosworld import Faults, Rival
 from tests.fakes.logcache import Feed
+from tests.fakes.proxylab import Lab, free_port, prepare
 from tests.fakes.serverkube import (
     NODE,
     Observer,
@@ -37,6 +39,7 @@ from tests.fakes.serverkube import (
 )
 from tests.fakes.serverworld import ServerWorld
 from tests.fakes.waiting import eventually
+from tests.fakes.wholeproxy import WholeProxy
 from tests.fakes.wire import Mischief
 
 if TYPE_CHECKING:
@@ -67,9 +70,11 @@ LOSSES = (
     "name_taken_by_something_else",
     *(("quota_that_leaves_no_room_for_a_while",) if GIVEN else ()),  # the embedded API counts none
 )
+WITH_PROXY = ("success", "on_failure_until_it_succeeds")
 PLURALS = {"ipujobs", "pods"}
 SEEDS = 8 if LONG else 2
-STRIDE = 2 if GIVEN and not LONG else 1
+STRIDE = 1 if LONG else 4
+PROXY_STRIDE = 1 if LONG else 6  # such a run takes twice the time
 STORIES = [NAMES[name] for name in (EVERY_LIFE if LONG else LIVES)]
 
 
@@ -107,28 +112,55 @@ class Stage:
     kubeconfig: str
     client: BlockingKubeClient
     observer: Observer
+    watching: KubeClient
 
     async def tell(self, story: Story, faults: Faults) -> ServerWorld:
         """From the beginning to the end, and until nothing is left of it."""
+        kube = await self._open()
+        world = ServerWorld(kube, self.observer, load_config(self.kubeconfig), faults)
+        await self._tell(world, story)
+        return world
+
+    async def tell_with_proxy(self, story: Story, faults: Faults) -> tuple[ServerWorld, WholeProxy]:
+        """The same with a whole V-IPU Proxy and a vipu-server, both new."""
+        kube = await self._open()
+        with TemporaryDirectory() as storage:
+            tracker, port = f"chaos-tracker-{uuid4().hex[:8]}", free_port()
+            lab = Lab(self.kubeconfig, self.watching, Path(storage) / "vipu.json", port, tracker)
+            proxy = WholeProxy(lab, kube, faults.proxy_kill_at)
+            await proxy.start()
+            try:
+                config = load_config(self.kubeconfig)
+                world = ServerWorld(kube, self.observer, config, faults, proxy)
+                await self._tell(world, story)
+            finally:
+                await proxy.close()
+        return world, proxy
+
+    async def _open(self) -> ServerKube:
+        """A namespace in which pods can be made."""
         namespace = f"chaos-{uuid4().hex[:8]}"
         make_node(self.client)
         make_namespace(self.client, namespace)
         await eventually(lambda: is_complete(self.client, namespace, needs_secret=bool(GIVEN)))
-        kube = ServerKube(self.client, namespace)
-        world = ServerWorld(kube, self.observer, load_config(self.kubeconfig), faults)
+        return ServerKube(self.client, namespace)
+
+    async def _tell(self, world: ServerWorld, story: Story) -> None:
+        faults = world.faults
         try:
             await story.tell(world)
             if faults.mischief is not None:
                 faults.mischief.share = 0.0
                 await world.settle()
             check_end(world, story)
+            await world.compare()
             await check_rest(world)
             await world.clear()
+            await world.compare()
             world.judge()
         finally:
             await world.close()
-            remove(self.client, namespace)
-        return world
+            remove(self.client, world.kube.namespace)
 
 
 @pytest.fixture
@@ -137,7 +169,7 @@ async def stage(kubeconfig: str, client: BlockingKubeClient) -> AsyncIterator[St
         await eventually(lambda: is_served(client))
         observer = Observer(watching)
         await observer.start()
-        yield Stage(kubeconfig, client, observer)
+        yield Stage(kubeconfig, client, observer, watching)
         await observer.stop()
 
 
@@ -154,9 +186,36 @@ def is_served(client: BlockingKubeClient) -> bool:
 async def test_every_write_may_be_the_last(stage: Stage, story: Story) -> None:
     calm = await stage.tell(story, Faults())
     assert calm.writes > 3
-    for write in range(1, calm.writes + 1, STRIDE):
+    for write in range(1 + STORIES.index(story) % STRIDE, calm.writes + 1, STRIDE):
         late = (0.0, LATE_SECONDS)[write // STRIDE % 2]
         await stage.tell(story, Faults(kill_at=write, downtime=late))
+
+
+@pytest.fixture
+async def guarded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """A stage on which a whole proxy finds its node and its account."""
+    await prepare(stage.watching)
+    # A dead proxy answers nobody: its calls that hang are not waited for.
+    monkeypatch.setattr("partitions.proxy.run._SHUTDOWN_SECONDS", 0.01)
+    return stage
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", WITH_PROXY)
+async def test_every_write_may_be_the_last_beside_a_whole_proxy(guarded: Stage, name: str) -> None:
+    calm, _ = await guarded.tell_with_proxy(NAMES[name], Faults())
+    for write in range(1, calm.writes + 1, PROXY_STRIDE):
+        await guarded.tell_with_proxy(NAMES[name], Faults(kill_at=write))
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", WITH_PROXY)
+async def test_every_write_of_the_proxy_may_be_its_last(guarded: Stage, name: str) -> None:
+    _, calm = await guarded.tell_with_proxy(NAMES[name], Faults())
+    assert calm.writes > 5
+    for write in range(1, calm.writes + 1, 1 if LONG else 2):
+        _, proxy = await guarded.tell_with_proxy(NAMES[name], Faults(proxy_kill_at=write))
+        assert proxy.deaths == 1
 
 
 @pytest.mark.parametrize("name", LOSSES)

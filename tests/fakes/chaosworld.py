@@ -46,9 +46,11 @@ class Rival:
 @dataclass
 class Faults:
     """What goes wrong in a world. `kill_at`: an operator dies right after that write (from 1);
-    its successor starts `downtime` seconds later, with watches as `feed_after` says."""
+    its successor starts `downtime` seconds later, with watches as `feed_after` says.
+    `proxy_kill_at`: the same of a whole proxy, whose successor starts at once."""
 
     kill_at: int | None = None
+    proxy_kill_at: int | None = None
     downtime: float = 0.0
     feed: Feed = field(default_factory=Feed)
     feed_after: Feed | None = None
@@ -145,7 +147,7 @@ class ChaosWorld:
         self.began = NOON if kube is None else kube.now()
         self.now: datetime = self.began + timedelta(seconds=1)
         self.kube.now = lambda: self.now
-        self.partitions = WatchfulPartitions(self.kube, ipus=ipus)
+        self.partitions = self.make_partitions(ipus)
         self.events = Events()
         self.invariants = Invariants(self.kube, self.partitions)
         self.invariants.is_orderly = not (self.faults.mischief or self.faults.rival)
@@ -154,6 +156,10 @@ class ChaosWorld:
         self._starts_at: datetime | None = None
         self.replicas: list[Any] = [self.make_replica(self.faults.feed)]
         self._rival: Any = None
+
+    def make_partitions(self, ipus: int) -> Any:
+        """The V-IPU Proxy."""
+        return WatchfulPartitions(self.kube, ipus=ipus)
 
     def make_replica(self, feed: Feed) -> Any:
         """One more operator."""
@@ -236,8 +242,7 @@ class ChaosWorld:
             return False
         if not all(r.is_idle for r in self.replicas):
             return False
-        moving = {"creating", "releasing"}
-        return not any(r.phase in moving for r in self.partitions.records.values())
+        return not self.partitions.is_moving
 
     def state(self, name: str = "sample") -> str | None:
         return (self.kube.job(name) or {}).get("status", {}).get("launcherStatus")

@@ -60,6 +60,10 @@ class FakePartitions:
     def used(self) -> int:
         return sum(r.size for r in self.records.values() if r.phase != "released")
 
+    @property
+    def is_moving(self) -> bool:
+        return any(r.phase in {"creating", "releasing"} for r in self.records.values())
+
     def held(self) -> list[Record]:
         return [r for r in self.records.values() if r.phase != "released"]
 

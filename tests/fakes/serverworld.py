@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tests.fakes.chaosworld import Faults
     from tests.fakes.logcache import Feed
     from tests.fakes.serverkube import Observer, ServerKube
+    from tests.fakes.wholeproxy import WholeProxy
 
 POLL_SECONDS = 0.01
 PATIENCE_SECONDS = 20.0  # an operator that is not at rest by then is busy for nothing
@@ -302,15 +303,24 @@ class ServerWorld(ChaosWorld):
     kube: ServerKube
 
     def __init__(
-        self, kube: ServerKube, observer: Observer, config: ClusterConfig, faults: Faults
+        self,
+        kube: ServerKube,
+        observer: Observer,
+        config: ClusterConfig,
+        faults: Faults,
+        proxy: WholeProxy | None = None,
     ) -> None:
         self.config = config
+        self._proxy = proxy
         self._observer = observer
         self._retired: list[asyncio.Task[None]] = []
         observer.world = kube
         self._pause = STEP_SECONDS
         self.crashes = 0
         super().__init__(faults, kube=kube)
+
+    def make_partitions(self, ipus: int) -> Any:
+        return self._proxy or super().make_partitions(ipus)
 
     def make_replica(self, feed: Feed) -> ServerReplica:
         return ServerReplica(self, feed)
@@ -328,6 +338,7 @@ class ServerWorld(ChaosWorld):
         self.now += timedelta(seconds=self._pause - STEP_SECONDS)
         await super().step(**pods)
         await eventually(self._is_observed)
+        await eventually(lambda: not self.partitions.is_moving)
         quiet = before == self._happened()
         self._pause = min(2 * self._pause, self.LONGEST_SECONDS) if quiet else STEP_SECONDS
 
@@ -346,6 +357,11 @@ class ServerWorld(ChaosWorld):
             while self.kube.objects:
                 await self.step(**pods)
         await eventually(self.kube.is_over, seconds=COLLECTED_SECONDS)
+
+    async def compare(self) -> None:
+        """Where the proxy is a whole one: its tracker and V-IPU agree."""
+        if self._proxy is not None:
+            await self._proxy.check()
 
     def judge(self) -> None:
         """Nothing forbidden has happened, in the order in which the server did it. What the
