@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.workqueue import WorkQueue
     from jobs.actions import Plan
-    from jobs.execute import Effects, Executor, Outcome
+    from jobs.effects import Effects
+    from jobs.execute import Executor, Outcome
     from jobs.manifests import Manifest
     from jobs.observe import Observer
     from jobs.observed import Fault, Observed

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from jobs.actions import (
@@ -23,70 +23,31 @@ from jobs.actions import (
 from jobs.errors import NameConflictError
 from jobs.faults import fault_of
 from jobs.manifests import labels_of, metadata, name_of, namespace_of
-from jobs.measures import KEEPS_NOTHING
-from jobs.names import LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_JOB_UID
+from jobs.names import LABEL_JOB_UID
 from jobs.partitionview import Phase
-from jobs.podview import END_SECONDS, TERMINAL
+from jobs.podview import END_SECONDS
+from jobs.presence import has_live_pods, has_pod
 from jobs.resources import IPUJOBS, RESOURCE_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from datetime import datetime
+    from collections.abc import Coroutine
 
-    from ipuhub.kube.client import KubeClient
-    from jobs.actions import (
-        Action,
-        Event,
-        Plan,
-        Step,
-    )
-    from jobs.caches import Caches
-    from jobs.expectations import Expectations
+    from jobs.actions import Action, Event, Plan, Step
+    from jobs.effects import Effects
     from jobs.manifests import Manifest
-    from jobs.measures import Measures
     from jobs.observed import Fault, Observed
-    from jobs.partitionfacts import PartitionFacts
     from jobs.partitionview import Partition
-    from jobs.ports import PartitionFact, Partitions
+    from jobs.ports import PartitionFact
 
 HEAD_START_SECONDS = 0.1
 
 
-class Recorder(Protocol):
-    """Tells about a job in Events; never raises."""
-
-    async def record(
-        self,
-        regarding: Manifest,
-        *,
-        type: Literal["Normal", "Warning"],  # noqa: A002  # the API's word
-        reason: str,
-        message: str,
-    ) -> None:
-        """One Event."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Effects:
-    """Where a plan takes effect."""
-
-    client: KubeClient
-    partitions: Partitions
-    recorder: Recorder
-    caches: Caches
-    facts: PartitionFacts
-    expectations: Expectations
-    now: Callable[[], datetime]
-    measures: Measures = KEEPS_NOTHING
-
-
 @dataclass(slots=True)
 class Outcome:
-    """How a plan went. `failed`: try again with growing delays; `fault`: what to tell the user;
-    `replan`: partitions have changed, look again at once; `has_freed`: others that wait for IPUs
-    may look again too; `refusal`: what does not pass by itself,
-    for the log."""
+    """How a plan went. `failed`: try again with growing delays, or after `retry_after` seconds;
+    `fault`: what to tell the user; `replan`: partitions have changed, look again at once;
+    `has_freed`: others that wait for IPUs may look again too; `refusal`: what does not pass by
+    itself, for the log."""
 
     failed: bool = False
     fault: Fault | None = None
@@ -238,23 +199,12 @@ class Executor:
 
     async def _patch_status(self, this: _Pass, action: PatchStatus) -> None:
         for name, attempt in action.absent:
-            if await self._is_there(this, name, attempt):
+            if await has_pod(self._effects.client, this.observed.key, name, attempt):
                 this.outcome.failed = True  # our copy is late: an attempt must not end of that
                 return
         if await self._patch_job(this, {"status": action.status}, "status"):
             self._effects.measures.decided(this.observed.job or {}, action)
             await self._tell(this, action.events)
-
-    async def _is_there(self, this: _Pass, name: str, attempt: int) -> bool:
-        """Whether the job has this pod after all."""
-        key = this.observed.key
-        try:
-            pod = await self._effects.client.get(RESOURCE_OF[Kind.POD], name, key.namespace)
-        except NotFound:
-            return False
-        labels = labels_of(pod)
-        found = labels.get(LABEL_JOB_UID), labels.get(LABEL_ATTEMPT)
-        return found == (key.uid, str(attempt))
 
     async def _patch_job(self, this: _Pass, body: Manifest, subresource: str | None) -> bool:
         """Writes to the job, if it is still as observed; False: it is gone."""
@@ -306,9 +256,9 @@ class Executor:
         word: it might be reset under a living pod, or made for a job that has ended since."""
         if known.phase == Phase.RELEASED:
             return not await self._is_late(this)
-        return known.attempt >= action.attempt or not await self._has_live_pods(
-            this, action.instance
-        )
+        if known.attempt >= action.attempt:
+            return True
+        return not await has_live_pods(self._effects.client, this.observed.key, action.instance)
 
     async def _is_late(self, this: _Pass) -> bool:
         """Whether the job has changed since: one that has given its partition back may be over,
@@ -337,7 +287,7 @@ class Executor:
         return await task
 
     async def _release(self, this: _Pass, action: ReleasePartition) -> None:
-        if await self._has_live_pods(this, action.instance):
+        if await has_live_pods(self._effects.client, this.observed.key, action.instance):
             this.outcome.failed = True
             return
         fact = await self._effects.partitions.release(this.uid, action.instance)
@@ -347,19 +297,6 @@ class Executor:
             self._effects.facts.note(this.uid, fact, self._effects.now())
         this.outcome.replan = True
         this.outcome.has_freed |= fact is not None and fact.phase == Phase.RELEASED
-
-    async def _has_live_pods(self, this: _Pass, instance: int) -> bool:
-        """Whether a pod may still use the instance's IPUs, by the API server's own word: a watch
-        that is late by a minute must not cost a running pod its partition."""
-        key = this.observed.key
-        found = await self._effects.client.list(
-            RESOURCE_OF[Kind.POD], key.namespace, label_selector=f"{LABEL_JOB_UID}={key.uid}"
-        )
-        return any(
-            (pod.get("status") or {}).get("phase") not in TERMINAL
-            for pod in found.items
-            if labels_of(pod).get(LABEL_INSTANCE, str(instance)) == str(instance)
-        )
 
     def _note_failure(self, this: _Pass, action: Action, error: BaseException) -> None:
         """Anything but an expected error is a bug, for the outermost loop to report."""

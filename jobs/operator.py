@@ -17,7 +17,8 @@ from jobs.actions import Kind
 from jobs.builders.context import PodOptions
 from jobs.caches import BY_JOB, BY_UID, Caches, by_job, by_uid, only_metadata
 from jobs.controller import Controller
-from jobs.execute import Effects, Executor
+from jobs.effects import Effects
+from jobs.execute import Executor
 from jobs.expectations import Expectations
 from jobs.measures import KEEPS_NOTHING
 from jobs.names import LABEL_JOB_UID
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipuhub.kube.client import KubeClient
-    from jobs.execute import Recorder
+    from jobs.effects import Recorder
     from jobs.measures import Measures
     from jobs.ports import Partitions
     from jobs.sessionlimits import SessionLimits

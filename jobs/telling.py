@@ -11,7 +11,7 @@ from jobs.manifests import uid_of
 from jobs.measures import KEEPS_NOTHING
 
 if TYPE_CHECKING:
-    from jobs.execute import Recorder
+    from jobs.effects import Recorder
     from jobs.manifests import Manifest
     from jobs.measures import Measures
 
@@ -65,6 +65,8 @@ class Teller:
             await self._finish(writers)
             for writer in writers:
                 writer.cancel()
+            # Ended before this is: its caller may close the connections that they use.
+            await asyncio.gather(*writers, return_exceptions=True)
 
     async def _write(self, queue: asyncio.Queue[_Told]) -> None:
         while True:

@@ -12,7 +12,8 @@ from jobs.actions import Kind
 from jobs.builders.context import PodOptions
 from jobs.caches import Caches, only_metadata
 from jobs.controller import Controller
-from jobs.execute import Effects, Executor
+from jobs.effects import Effects
+from jobs.execute import Executor
 from jobs.expectations import Expectations
 from jobs.observe import Observer
 from jobs.partitionfacts import PartitionFacts

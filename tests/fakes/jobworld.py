@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
 from jobs.controller import Controller
-from jobs.execute import Effects, Executor
+from jobs.effects import Effects
+from jobs.execute import Executor
 from jobs.expectations import Expectations
 from jobs.manifests import uid_of
 from jobs.names import LABEL_JOB_UID

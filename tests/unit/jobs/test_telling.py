@@ -20,10 +20,17 @@ class SlowRecorder:
     def __init__(self) -> None:
         self.open = asyncio.Event()
         self.written: list[tuple[str, str]] = []
+        self.at_work = 0
 
     async def record(self, regarding: Any, *, type: str, reason: str, message: str) -> None:  # noqa: A002
         assert type == "Normal"
-        await self.open.wait()
+        self.at_work += 1
+        try:
+            await self.open.wait()
+        finally:
+            for _ in range(3):  # a request that is broken off takes some turns to end
+                await asyncio.sleep(0)
+            self.at_work -= 1
         self.written.append((regarding["metadata"]["uid"], f"{reason} {message}"))
 
 
@@ -57,13 +64,16 @@ async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> Non
     monkeypatch.setattr(telling, "MOST_WAITING", 2)
     monkeypatch.setattr(telling, "LAST_SECONDS", 0.0)
     meters = Meters(OPERATOR)
-    teller = Teller(SlowRecorder(), OperatorMeasures(meters, lambda: NOW))
+    recorder = SlowRecorder()
+    teller = Teller(recorder, OperatorMeasures(meters, lambda: NOW))
     for number in range(5):
         await teller.record(job("a"), type="Normal", reason="R", message=str(number))
     assert teller.dropped == 3
     task = asyncio.create_task(teller.run())
-    await asyncio.sleep(0)
+    while not recorder.at_work:
+        await asyncio.sleep(0)
     await stop(task)
+    assert recorder.at_work == 0  # its connection may be closed now
     assert teller.dropped == 5
     page = meters.render().decode()
     assert 'ipuhub_job_events_dropped_total{cause="backlog"} 5.0' in page

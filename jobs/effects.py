@@ -1,0 +1,49 @@
+"""io: what a plan takes effect on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from jobs.measures import KEEPS_NOTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from ipuhub.kube.client import KubeClient
+    from jobs.caches import Caches
+    from jobs.expectations import Expectations
+    from jobs.manifests import Manifest
+    from jobs.measures import Measures
+    from jobs.partitionfacts import PartitionFacts
+    from jobs.ports import Partitions
+
+
+class Recorder(Protocol):
+    """Tells about a job in Events; never raises."""
+
+    async def record(
+        self,
+        regarding: Manifest,
+        *,
+        type: Literal["Normal", "Warning"],  # noqa: A002  # the API's word
+        reason: str,
+        message: str,
+    ) -> None:
+        """One Event."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Where a plan takes effect."""
+
+    client: KubeClient
+    partitions: Partitions
+    recorder: Recorder
+    caches: Caches
+    facts: PartitionFacts
+    expectations: Expectations
+    now: Callable[[], datetime]
+    measures: Measures = KEEPS_NOTHING
