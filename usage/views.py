@@ -28,6 +28,7 @@ from usage.facts import month_facts
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.measures import OUTPUTS
+from usage.purgenote import purged_before
 from usage.selectors import all_sums, chart, faults, gaps, read_sums, visible_lifetimes
 from usage.windows import WindowError
 from usage.zones import usage_zone
@@ -122,8 +123,11 @@ def month_chart(request: HttpRequest) -> HttpResponseBase:
     return answer
 
 
-def _freshness(_request: HttpRequest) -> dict[str, Any]:
-    return {"freshness": freshness(POD_WATCH, timezone.now())}
+def _what_is_there(_request: HttpRequest) -> dict[str, Any]:
+    return {
+        "freshness": freshness(POD_WATCH, timezone.now()),
+        "purged_before": purged_before(),
+    }
 
 
 lifetime_list = ListPage(
@@ -133,7 +137,7 @@ lifetime_list = ListPage(
     filters=LifetimeFilters,
     select=visible_lifetimes,
     empty="A pod with a usage annotation appears here once the prober has seen it.",
-    more=_freshness,
+    more=_what_is_there,
 ).view
 gap_list = ListPage(
     title="Gaps in the record",

@@ -29,7 +29,7 @@ FROM ipuhub_watchcheckpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Freshness:
+class RecordReach:
     """`complete_until`: all recorders have committed what happened before; None: not all have.
 
     `recorders` names the watches with a checkpoint; without any, nothing was ever recorded.
@@ -44,14 +44,14 @@ class Freshness:
     first_gap: dt.datetime | None
 
 
-def read_freshness(since: dt.datetime) -> Freshness:
+def read_reach(since: dt.datetime) -> RecordReach:
     """How far the history goes, what it could not take, and its gaps `since` then."""
     with connection.cursor() as cursor:
         cursor.execute(_FRESHNESS, {"counted_to": _COUNTED_TO, "since": since})
         faults, names, positions, gaps, first_gap = cursor.fetchone()
     known = [position for position in positions if position is not None]
     whole = bool(names) and len(known) == len(names)
-    return Freshness(tuple(names), min(known) if whole else None, faults, gaps, first_gap)
+    return RecordReach(tuple(names), min(known) if whole else None, faults, gaps, first_gap)
 
 
 def ended_jobs(scope: Scope, limit: int) -> Sequence[JobRecord]:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from ipuhub.web.access import scope_of
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.freshness import STALE_SECONDS
-from ipuhub.web.history import ended_and_unfinished_jobs, ended_jobs, read_freshness
+from ipuhub.web.history import ended_and_unfinished_jobs, ended_jobs, read_reach
 from ipuhub.web.htmx import signed_in, wants_fragment
 from ipuhub.web.monthtodate import ipu_hours, month_begin
 from ipuhub.web.overviewrows import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from ipuhub.web.access import Scope
-    from ipuhub.web.history import Freshness
+    from ipuhub.web.history import RecordReach
     from ipuhub.web.live import LiveState
     from ipuhub.web.overviewrows import EndedRow, JobRow
 
@@ -57,7 +57,7 @@ class Notice:
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the page, or just its changing part when htmx asks."""
     now, scope = timezone.now(), scope_of(request.user)
-    freshness = read_freshness(month_begin(now))
+    freshness = read_reach(month_begin(now))
     state = live_reader().read(now)
     active, ended = _jobs(state, scope)
     shown = {"ended": ended} | _present(state, active, scope, now) | _past(scope, freshness, now)
@@ -100,7 +100,7 @@ def _present(
     }
 
 
-def _notices(state: LiveState, freshness: Freshness, scope: Scope) -> list[Notice]:
+def _notices(state: LiveState, freshness: RecordReach, scope: Scope) -> list[Notice]:
     """One notice for each sentence; the oldest time of the readings that it stopped."""
     found: dict[str, dt.datetime | None] = {}
     for reading in state.readings:
@@ -111,7 +111,7 @@ def _notices(state: LiveState, freshness: Freshness, scope: Scope) -> list[Notic
     return [Notice(sentence, at) for sentence, at in found.items()]
 
 
-def _past(scope: Scope, freshness: Freshness, now: dt.datetime) -> dict[str, Any]:
+def _past(scope: Scope, freshness: RecordReach, now: dt.datetime) -> dict[str, Any]:
     until = freshness.complete_until
     return {
         "faults": freshness.faults if scope.sees_all else 0,

@@ -28,6 +28,7 @@ from usage.asking import given, one, read_range
 from usage.capacity import partition_runs
 from usage.intervals import clip
 from usage.measures import hours
+from usage.purgenote import say_purged
 from usage.windows import WindowError
 from usage.zones import usage_zone
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
-    from rest_framework.response import Response
 
     from usage.windows import Window
 
@@ -159,7 +159,7 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         return self.list(request, *args, **kwargs)
 
     def list(self, request: Request, *_args: Any, **_kwargs: Any) -> Any:
-        """Return a page, or the file."""
+        """Return a page, or the file; older rows that were purged are said in a header."""
         params = given(request.query_params)
         kind = one(params, "format") or "json"
         if kind not in FORMATS:
@@ -174,11 +174,13 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         )
         rows = _overlapping(rows, window)
         if kind != "json":
-            return _file(kind, rows, window)
-        page = self.paginate_queryset(rows) or []
-        answer: Response = self.get_paginated_response(
-            [part.record() for part in held_parts(page, window)]
-        )
+            answer: HttpResponseBase = _file(kind, rows, window)
+        else:
+            page = self.paginate_queryset(rows) or []
+            answer = self.get_paginated_response(
+                [part.record() for part in held_parts(page, window)]
+            )
+        say_purged(answer)
         return answer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drf_spectacular.utils import extend_schema, extend_schema_view
 
@@ -14,10 +14,12 @@ from usage.api.serializers import FaultSerializer, GapSerializer, LifetimeSerial
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.models import PodLifetime
+from usage.purgenote import say_purged
 from usage.selectors import faults, gaps, visible_lifetimes
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
+    from rest_framework.request import Request
 
 
 @extend_schema_view(
@@ -36,6 +38,12 @@ class LifetimeList(FileList[PodLifetime]):
     filterset_class = LifetimeFilters
     columns = LIFETIME_COLUMNS
     file_name = "pods"
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        """Return a page, or the file; older rows that were purged are said in a header."""
+        answer = super().list(request, *args, **kwargs)
+        say_purged(answer)
+        return answer
 
     def get_queryset(self) -> QuerySet[PodLifetime]:
         """Return the pods of the caller's namespaces."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -153,6 +153,21 @@ def test_a_purge_in_another_zone_does_not_take_the_sums_of_the_old_one_for_its_o
     settings.REPORT_ZONE = UTC
     answer = tool(user).get("/api/v1/usage/summary?month=2026-08&by=group")
     assert answer.json()["total"]["exact"]["partition_ipu_seconds"] == 4 * 3600
+
+
+@pytest.mark.parametrize("query", ["", "&format=csv"])
+def test_lists_of_what_is_left_say_what_is_gone(django_user_model: type, query: str) -> None:
+    user = django_user_model.objects.create_user("root", is_staff=True)
+    for want in (None, "2026-09-01"):
+        for path in ("lifetimes?namespace=team-a", "partitions?month=2026-09"):
+            answer: Any = tool(user).get(f"/api/v1/usage/{path}{query}")
+            assert answer.getvalue() if answer.streaming else answer.content
+            assert (answer.status_code, answer.headers.get("Purged-Before")) == (200, want)
+        page = browser(user).get("/usage/pods/").content.decode()
+        assert ("ended before 2026-09-01 were purged" in page) == bool(want)
+        if not want:
+            close("2026-07", "2026-08")
+            say()
 
 
 def test_the_system_page_shows_what_was_purged(django_user_model: type) -> None:

@@ -50,6 +50,19 @@ def test_pages_fit_their_window_and_break_no_policy(address: str, cookie: str, w
         assert page.get_by_role("link", name="Jobs", exact=True).first.is_visible()
 
 
+def test_a_phone_shows_where_in_the_navigation_one_is(address: str, cookie: str) -> None:
+    with page_of(address, cookie, 390) as page:
+        for path, name in (
+            ("/", "Overview"),
+            ("/utilization/", "Utilization"),
+            ("/system/", "System"),
+        ):
+            page.goto(path)
+            box = page.get_by_label("Main").get_by_role("link", name=name).bounding_box()
+            assert box
+            assert 0 <= box["x"] <= box["x"] + box["width"] <= 390, path
+
+
 def test_a_filter_changes_list_address_and_what_is_said_without_a_reload(
     address: str, cookie: str
 ) -> None:
