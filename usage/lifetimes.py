@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from usage.podshape import Pod, Terminated
+    from usage.podshape import ContainerStatus, Pod, Terminated
 
 BY_EVENT: Final = "event"
 BY_DELETION: Final = "deleted"
@@ -148,7 +148,9 @@ def _finished_at(status: PodStatus) -> Iterator[datetime | None]:
 
 
 def _is_complete(status: PodStatus) -> bool:
-    """Whether no container ran on, or ended without its time being known."""
+    """Whether no container ran on, would have been restarted, or ended at an unknown time."""
+    if status.phase not in _ENDED and any(_waits(one) for one in status.container_statuses or ()):
+        return False
     for group in (status.container_statuses, status.init_container_statuses):
         for one in group or ():
             if one.state is None:
@@ -159,6 +161,12 @@ def _is_complete(status: PodStatus) -> bool:
             if ended is not None and ended.finished_at is None:
                 return False
     return True
+
+
+def _waits(container: ContainerStatus) -> bool:
+    """Whether a container is yet to be started, or started again."""
+    state = container.state
+    return state is None or (state.running is None and state.terminated is None)
 
 
 def _changed_at(status: PodStatus) -> datetime | None:

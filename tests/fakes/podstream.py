@@ -95,7 +95,7 @@ class PodStream:
         self.oldest = 0
         self.log: list[tuple[int, bytes]] = []
         self.objects: dict[str, bytes] = {}
-        self.lists = self.watches = 0
+        self.lists = self.watches = self.sent = 0
         self.refuses_lists = self.is_hidden = False
         self._news = asyncio.Condition()
         self._snapshots: dict[str, tuple[int, list[bytes]]] = {}
@@ -230,6 +230,7 @@ class PodStream:
                 part = [line for _, line in itertools.islice(log, at, at + 64)]
                 at += len(part)
                 await answer.write(b"".join(part))
+                self.sent += len(part)
             async with self._news:
                 while at >= len(log) and self._runner is not None:
                     await self._news.wait()

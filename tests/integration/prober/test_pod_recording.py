@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tests.fakes.podstream import STEPS, truth_of
+import orjson
+import pytest
+
+from tests.fakes.podstream import STEPS, pod_of, truth_of
 from tests.fakes.waiting import eventually
 from usage.podrecorder import PodRecorder, PodSelection
 
@@ -37,3 +40,57 @@ async def test_the_labels_that_are_asked_for_are_kept(lab: Lab) -> None:
     await eventually(lambda: lab.is_at(lab.server.revision))
     (row,) = lab.rows().values()
     assert row["labels"] == {"team": "group-3"}
+
+
+JOB = {"apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "uid": "job-1", "controller": True}
+
+
+def on_ipus(number: int, **stamp: Any) -> dict[str, Any]:
+    """A pod of a job that also requests 4 IPUs by name."""
+    pod = pod_of(number, "RUNNING")
+    pod["spec"]["containers"][0]["resources"]["requests"]["graphcore.ai/ipu"] = "4"
+    usage = orjson.loads(pod["metadata"]["annotations"]["primehub.io/usage"]) | stamp
+    pod["metadata"]["annotations"] = {"ipuhub.io/usage": orjson.dumps(usage).decode()}
+    pod["metadata"]["labels"]["graphcore.ai/ipujob-uid"] = "job-1"
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("stamp", "owners", "want_ipus"),
+    [
+        pytest.param({"ipus": 8_000_000}, [JOB], 8_000_000, id="the operator's stamp, alone"),
+        pytest.param({"ipus": 0}, [JOB], 0, id="the stamp of a launcher: none"),
+        pytest.param({}, [JOB], 4_000_000, id="a job's pod without the stamp: its requests"),
+        pytest.param({"ipus": 8_000_000}, [], 4_000_000, id="a claim: its requests only"),
+    ],
+)
+async def test_ipus_are_counted_once(
+    lab: Lab, stamp: dict[str, Any], owners: list[Any], want_ipus: int
+) -> None:
+    pod = on_ipus(3, **stamp)
+    pod["metadata"]["ownerReferences"] = owners
+    lab.server.put("ADDED", pod)
+    lab.start()
+    await lab.server.tell()
+    await eventually(lambda: lab.is_at(lab.server.revision))
+    (row,) = lab.rows().values()
+    assert row["micro_ipus"] == want_ipus
+    assert row["gpus"] == 1  # no accelerator among them
+    assert "graphcore.ai/ipu" not in row["accelerators"]
+
+
+async def test_what_is_recorded_is_followed_after_the_selection_changed(lab: Lab) -> None:
+    for number in (0, 3):
+        lab.server.step(number, "RUNNING")
+    lab.start(PodRecorder(PodSelection(frozenset({"team-0"}))))
+    await eventually(lambda: lab.is_at(lab.server.revision))
+    await lab.stop()
+    lab.start(PodRecorder(PodSelection(frozenset({"team-1", "team-2"}))))
+    await eventually(lambda: lab.is_at(lab.server.revision))
+    for number in (0, 3, 6):
+        lab.server.step(number, "ENDED")
+    await lab.server.tell()
+    await eventually(lambda: lab.is_at(lab.server.revision))
+    ends = {row["finished_at"] for row in lab.rows().values()}
+    assert ends == {truth_of(0).finished_at, truth_of(3).finished_at}
+    assert not any(row["estimated"] for row in lab.rows().values())

@@ -116,6 +116,30 @@ def deleting(minutes: int, grace: int = 30) -> dict[str, Any]:
             id="deleted while running ends at deletionTimestamp",
         ),
         pytest.param(
+            pod("Running", ended(5), WAITING, metadata=deleting(10)),
+            True,
+            End(at(10), "deleted", True, 30),
+            id="deleted while a container waits to be restarted: held until then",
+        ),
+        pytest.param(
+            pod("Pending", WAITING, initContainerStatuses=[ended(4)], metadata=deleting(10)),
+            True,
+            End(at(10), "deleted", True, 30),
+            id="deleted before its main container could start: held until then",
+        ),
+        pytest.param(
+            pod("Running", ended(5), initContainerStatuses=[RUNNING], metadata=deleting(10)),
+            True,
+            End(at(10), "deleted", True, 30),
+            id="deleted while a sidecar still ran",
+        ),
+        pytest.param(
+            pod("Failed", ended(None), reason="NodeLost", metadata=deleting(10), conditions=()),
+            True,
+            End(at(10), "event"),
+            id="a lost node's pod that never was scheduled held nothing",
+        ),
+        pytest.param(
             pod("Running", ended(9), metadata=deleting(10)),
             True,
             End(at(9), "event"),
@@ -167,3 +191,10 @@ def test_an_end_is_never_before_its_start(
         assert life.end is not None
         assert life.end.at >= at(0)
         assert life.end.uncertainty_seconds >= 0
+
+
+def test_restarts_change_neither_the_beginning_nor_end_a_pod() -> None:
+    again = {"state": {"running": {"startedAt": text(at(40))}}}
+    manifest = pod("Running", again, initContainerStatuses=[RUNNING])
+    life = lifetime_of(manifest, is_deleted=False, at=HEARD)
+    assert (life.scheduled_at, life.end, life.exit_code) == (at(0), None, None)
