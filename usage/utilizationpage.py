@@ -110,7 +110,6 @@ def _context(answer: CapacityAnswer, params: Params, now: dt.datetime) -> dict[s
         "lines": lines,
         "total": _line("All controllers", total) if len(lines) > 1 else None,
         "lag": _is_behind(answer),
-        "silent_hours": hours(answer.silent_seconds),
         "steps": [(step, _address(params, step=step), step == answer.step) for step in STEPS],
         "chart": f"{reverse('utilization-chart')}?{_query(params)}",
         "csv": _address(params, format="csv"),
