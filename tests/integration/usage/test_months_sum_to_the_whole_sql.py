@@ -17,7 +17,8 @@ from tests.unit.usage.test_months_sum_to_the_whole import ZONES, lengths, zones
 from usage.intervals import whole_seconds
 from usage.makereports import make_month
 from usage.models import MonthReport, PodLifetime, ReportRow
-from usage.monthly import DEFAULT, SUMMARY, Range, details_sql
+from usage.monthly import Range, details_sql, rows_sql
+from usage.reportcolumns import PROFILES
 
 pytestmark = pytest.mark.django_db
 _FIRST, _DAYS = datetime(2027, 10, 1, tzinfo=UTC), 220  # both clock changes and a leap day
@@ -50,6 +51,10 @@ def _rows(query: str, covers: Range) -> list[dict]:
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
+def _details(covers: Range) -> list[dict]:
+    return _rows(details_sql(PROFILES["default"], covers), covers)
+
+
 def _months(now: datetime, zone: ZoneInfo):
     for month in Month.of(_FIRST, zone).previous().until(Month.of(now, zone)):
         yield Range(str(month), zone.key, month.first(zone), month.end(zone), now)
@@ -63,10 +68,10 @@ def test_details_and_summaries_of_all_months_add_up_to_the_lifetimes(lives, now,
     found = {"pod": dict.fromkeys(want, 0), "partition": dict.fromkeys(want, 0)}
     sums = dict.fromkeys(("seconds", "micro_ipu_seconds", "partition_ipu_seconds"), 0)
     for covers in _months(now, zone):
-        for row in _rows(details_sql(DEFAULT), covers):
+        for row in _details(covers):
             kind = "partition" if row["cell_component"] == "partition" else "pod"
             found[kind][row["cell_k8s_uid"]] += row["cell_seconds"]
-        for row in _rows(SUMMARY, covers):
+        for row in _rows(rows_sql(covers), covers):
             for name in sums:
                 sums[name] += row[name]
     assert found == {"pod": want, "partition": want}
@@ -83,8 +88,8 @@ def test_details_and_summaries_of_all_months_add_up_to_the_lifetimes(lives, now,
 def test_a_later_report_says_at_least_what_an_earlier_one_did(lives, one, other, zone):
     early, late = sorted(instant.replace(microsecond=0) for instant in (one, other))
     _store(lives, late)
-    before = {covers.month: _rows(details_sql(DEFAULT), covers) for covers in _months(early, zone)}
-    after = {covers.month: _rows(details_sql(DEFAULT), covers) for covers in _months(late, zone)}
+    before = {covers.label: _details(covers) for covers in _months(early, zone)}
+    after = {covers.label: _details(covers) for covers in _months(late, zone)}
     for month, rows in before.items():
         known = {(r["cell_k8s_uid"], r["cell_component"]): r["cell_seconds"] for r in after[month]}
         for row in rows:
@@ -106,7 +111,7 @@ def test_stored_reports_of_consecutive_months_add_up_to_the_raw_seconds(name):
     ]
     whole = sum(_store(lives, now).values())
     for covers in _months(now, zone):
-        make_month(Month.parse(covers.month), now, zone)
+        make_month(Month.of(covers.first, zone), now, zone)
     rows = ReportRow.objects.all()
     assert sum(row.seconds for row in rows) == whole
     assert sum(row.partition_ipu_seconds for row in rows) == 4 * whole
