@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.fakes.wholeproxy import WholeProxy
 
 POLL_SECONDS = 0.01
-PATIENCE_SECONDS = 20.0  # an operator that is not at rest by then is busy for nothing
+PATIENCE_SECONDS = 90.0  # an operator that is not at rest by then is busy for nothing
 COLLECTED_SECONDS = 90.0  # a real garbage collector learns of a new kind every 30 s
 GONE = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
 NOBODY = "nobody"  # no job's UID: a pass over it looks at the clock and does nothing
