@@ -47,7 +47,7 @@ class CostSql:
     @property
     def no_counts(self) -> list[str]:
         """The same of a partition."""
-        return ["0::numeric" for _ in self.accelerators]
+        return [f"0::numeric AS {name}" for name in self.sizes]
 
     @property
     def sizes(self) -> list[str]:

@@ -34,16 +34,22 @@ def copy_csv(
     """Yield the rows of `query` as CSV, in blocks of about 64 KiB.
 
     Reads libpq directly: psycopg's own iterator costs more for a line than the server needs to
-    make it. Raises psycopg.Error; the connection is of no use until the last block was taken.
+    make it. Raises psycopg.Error, which leaves the connection in a failed transaction as any error
+    does; otherwise it is of no use until the last block was taken.
     """
     text = psycopg.ClientCursor(connection).mogrify(
         f"COPY ({query}) TO STDOUT (FORMAT csv)", parameters
     )
     libpq = connection.pgconn
     _expect(libpq, libpq.exec_(text.encode()), ExecStatus.COPY_OUT)
-    yield from _blocks(libpq)
-    while result := libpq.get_result():
-        _expect(libpq, result, ExecStatus.COMMAND_OK)
+    try:
+        yield from _blocks(libpq)
+        while result := libpq.get_result():
+            _expect(libpq, result, ExecStatus.COMMAND_OK)
+    except psycopg.Error:
+        while libpq.get_result():
+            pass  # else the rollback would find the connection busy
+        raise
 
 
 def _blocks(libpq: PGconn) -> Iterator[bytes]:
