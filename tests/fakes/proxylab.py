@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -121,9 +120,9 @@ async def prepare(client: KubeClient) -> None:
 
 
 @asynccontextmanager
-async def some_cluster(directory: Path) -> AsyncIterator[str]:
-    """The cluster of IPUHUB_TEST_KUBECONFIG, else the embedded API."""
-    if given := os.environ.get("IPUHUB_TEST_KUBECONFIG"):
+async def some_cluster(directory: Path, given: str) -> AsyncIterator[str]:
+    """The `given` cluster, else the embedded API."""
+    if given:
         yield given
         return
     cluster = DevCluster(directory)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,11 +42,10 @@ class HealthLog:
 
 
 @pytest.fixture
-async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
+async def kubeconfig(tmp_path: Path, given_cluster: str) -> AsyncIterator[Path]:
     """A cluster whose pods run."""
-    given = os.environ.get("IPUHUB_TEST_KUBECONFIG")
-    if given:
-        yield Path(given)
+    if given_cluster:
+        yield Path(given_cluster)
         return
     from ipuhub.devcluster.kubelet.options import StandInOptions
     from ipuhub.devcluster.kubelet.standin import StandInNodes

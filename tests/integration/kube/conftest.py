@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import uuid
 from contextlib import asynccontextmanager
@@ -31,11 +30,12 @@ BRISK = Pace(Backoff(0.001, 0.004), silence_seconds=20, server_seconds=20, healt
 
 
 @pytest.fixture(scope="session")
-def cluster_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def cluster_kubeconfig(
+    tmp_path_factory: pytest.TempPathFactory, given_cluster: str
+) -> Iterator[Path]:
     """The cluster of IPUHUB_TEST_KUBECONFIG, else an embedded one for this run."""
-    given = os.environ.get("IPUHUB_TEST_KUBECONFIG")
-    if given:
-        yield Path(given)
+    if given_cluster:
+        yield Path(given_cluster)
         return
     from ipuhub.devcluster.server import DevCluster
 

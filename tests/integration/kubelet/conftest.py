@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,10 +26,10 @@ NAMESPACE = "default"
 
 
 @pytest.fixture
-async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
+async def kubeconfig(tmp_path: Path, given_cluster: str) -> AsyncIterator[Path]:
     """The real API server of IPUHUB_TEST_KUBECONFIG, else an embedded one."""
-    if os.environ.get("IPUHUB_TEST_KUBECONFIG"):
-        yield Path(os.environ["IPUHUB_TEST_KUBECONFIG"])
+    if given_cluster:
+        yield Path(given_cluster)
         return
     server = DevCluster(tmp_path / "cluster")
     await server.start()

@@ -233,10 +233,12 @@ async def site(world: World) -> AsyncIterator[Site]:
 
 
 @pytest.fixture
-async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+async def lab(tmp_path: Path, given_cluster: str) -> AsyncIterator[Lab]:
     tracker = f"tracker-{tmp_path.name.replace('_', '-')[-40:].strip('-').lower()}"
     async with AsyncExitStack() as stack:
-        kubeconfig = await stack.enter_async_context(some_cluster(tmp_path / "cluster"))
+        kubeconfig = await stack.enter_async_context(
+            some_cluster(tmp_path / "cluster", given_cluster)
+        )
         client = await stack.enter_async_context(KubeClient(load_config(kubeconfig)))
         await prepare(client)
         made = Lab(kubeconfig, client, tmp_path / "vipu.json", free_port(), tracker)
