@@ -27,7 +27,7 @@ from ipuhub.recording.metrics import RECORDINGS
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from partitions.proxyclient import ProxyClient
-from usage.podrecorder import PodRecorder, PodSelection
+from usage.pods.recorder import PodRecorder, PodSelection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,7 +15,7 @@ from ipuhub.web.overview import overview
 from ipuhub.web.probes import healthz, readyz
 from ipuhub.web.system import system
 from jobs.urls import urlpatterns as job_pages
-from usage.utilizationpage import utilization_chart, utilization_page
+from usage.utilization.pages import utilization_chart, utilization_page
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver

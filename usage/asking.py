@@ -14,10 +14,10 @@ from django.conf import settings
 from ipuhub.months import Month, MonthError
 from ipuhub.web.access import require_namespaces, usage_scope_of
 from ipuhub.web.filters import BadFilter
-from usage.dimensions import DIMENSIONS, LABEL, UnknownDimensionError, dimension, dimensions
-from usage.measures import OUTPUTS
 from usage.ranges import read_instant, read_window
-from usage.selectors import Question
+from usage.sums.dimensions import DIMENSIONS, LABEL, UnknownDimensionError, dimension, dimensions
+from usage.sums.measures import OUTPUTS
+from usage.sums.selectors import Question
 from usage.windows import Window, WindowError
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
     from django.http import QueryDict
 
-    from usage.dimensions import Dimension
-    from usage.measures import Output
+    from usage.sums.dimensions import Dimension
+    from usage.sums.measures import Output
 
     Params = Mapping[str, Sequence[str]]
 

@@ -11,7 +11,7 @@ from django.db import connection
 from ipuhub.months import Month
 from ipuhub.web.freshness import judge
 from usage.completeness import COMPLETE_UNTIL_SQL, GAPS_SQL, POD_WATCH, SEEN_SQL
-from usage.money import money_of
+from usage.rates.money import money_of
 from usage.windows import day_begin
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from ipuhub.web.freshness import Freshness
-    from usage.money import Money
+    from usage.rates.money import Money
     from usage.windows import Window
 
 _FACTS = f"""

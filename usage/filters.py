@@ -10,8 +10,8 @@ from django.db.models.fields.json import KeyTextTransform
 
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.filters import AnyOfFilter, Filters, InstantFilter, YesNoFilter
-from usage.dimensions import LABEL
 from usage.models import PodLifetime
+from usage.sums.dimensions import LABEL
 from usage.zones import usage_zone
 
 if TYPE_CHECKING:

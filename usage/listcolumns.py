@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ipuhub.ages import human_duration
 from ipuhub.web.lists import Column
-from usage.measures import GIB
+from usage.sums.measures import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

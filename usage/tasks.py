@@ -8,11 +8,11 @@ from django.conf import settings
 from django.utils import timezone
 
 from usage.models import ReportRun
-from usage.purge import PurgeRefused, make_plan, purge
-from usage.purgesettings import retention
-from usage.rangereports import delete_expired
-from usage.reportruns import do_range, do_run, request_run
-from usage.rollups import refresh
+from usage.reports.ranges import delete_expired
+from usage.reports.runs import do_range, do_run, request_run
+from usage.retention.purging import PurgeRefused, make_plan, purge
+from usage.retention.settings import retention
+from usage.sums.rollups import refresh
 
 _LOG = structlog.get_logger(__name__)
 

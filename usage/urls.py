@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.urls import path
 
-from usage.reporturls import PAGES
+from usage.reports.urls import PAGES
 from usage.views import fault_list, gap_list, lifetime_list, month_chart, month_page
 
 if TYPE_CHECKING:

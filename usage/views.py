@@ -21,15 +21,15 @@ from ipuhub.web.freshness import freshness
 from ipuhub.web.htmx import signed_in
 from ipuhub.web.lists import ListPage
 from usage.asking import given, names_of, one, read_month, read_output, read_question
-from usage.columns import sums_columns
 from usage.completeness import POD_WATCH
-from usage.dimensions import DIMENSIONS, LABEL, dimension
 from usage.facts import month_facts
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
-from usage.measures import OUTPUTS
-from usage.purgenote import purged_before
-from usage.selectors import all_sums, chart, faults, gaps, read_sums, visible_lifetimes
+from usage.retention.purged import purged_before
+from usage.sums.columns import sums_columns
+from usage.sums.dimensions import DIMENSIONS, LABEL, dimension
+from usage.sums.measures import OUTPUTS
+from usage.sums.selectors import all_sums, chart, faults, gaps, read_sums, visible_lifetimes
 from usage.windows import WindowError
 from usage.zones import usage_zone
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ipuhub.months import Month
     from usage.asking import Params
-    from usage.selectors import Question, SumRow, Sums
+    from usage.sums.selectors import Question, SumRow, Sums
 
 SHOWN_ROWS = 50  # the files have all
 CHART_KEYS = 8

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from django.conf import settings
 
 from ipuhub.months import Month
-from usage.selectors import month_to_date
+from usage.sums.selectors import month_to_date
 
 if TYPE_CHECKING:
     from datetime import datetime

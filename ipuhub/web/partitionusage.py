@@ -25,10 +25,10 @@ from ipuhub.web.lists import Column
 from partitions.models import PartitionLifetime
 from partitions.selectors import visible_partitions
 from usage.asking import given, one, read_range
-from usage.capacity import partition_runs
 from usage.intervals import clip
-from usage.measures import hours
-from usage.purgenote import say_purged
+from usage.retention.purged import say_purged
+from usage.sums.measures import hours
+from usage.utilization.selectors import partition_runs
 from usage.windows import WindowError
 from usage.zones import usage_zone
 

@@ -87,7 +87,7 @@ def _prepare(options: argparse.Namespace) -> None:
     from django.utils import timezone
 
     from tests.bench.pagesdata import fill
-    from usage.rollups import refresh
+    from usage.sums.rollups import refresh
     from usage.zones import usage_zone
 
     call_command("migrate", verbosity=0)

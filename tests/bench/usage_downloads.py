@@ -34,8 +34,8 @@ def run(options: argparse.Namespace) -> None:
     """Measure and print."""
     with history(options.lifetimes):
         from ipuhub.months import Month
-        from usage.makereports import make_month
-        from usage.rollups import refresh
+        from usage.reports.making import make_month
+        from usage.sums.rollups import refresh
 
         make_month(Month(2026, 10), NOW, ZoneInfo("UTC"))
         refresh(NOW, ZoneInfo("UTC"))

@@ -30,7 +30,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.cluster import ClusterConfig
 from ipuhub.kube.watch import split_batches
 from ipuhub.recording.recording import Recording
-from usage.podrecorder import PodRecorder
+from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -36,8 +36,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _summaries(rounds: int, url: str, folder: Path) -> None:
     from ipuhub.months import Month
-    from usage.makereports import HASHED, make_month
-    from usage.monthly import rows_sql
+    from usage.reports.making import HASHED, make_month
+    from usage.reports.monthly import rows_sql
 
     months = [Month(2026, 10), Month(2026, 11)]
     queries = [
@@ -64,9 +64,9 @@ def _details(
     rounds: int, url: str, folder: Path, address: str, web: subprocess.Popen[bytes]
 ) -> None:
     from ipuhub.months import Month
-    from usage.csvreport import IN_ORDER
-    from usage.monthly import details_sql
-    from usage.reportcolumns import DEFAULT, PRIMEHUB
+    from usage.reports.columns import DEFAULT, PRIMEHUB
+    from usage.reports.csvreport import IN_ORDER
+    from usage.reports.monthly import details_sql
 
     headers = {"Authorization": f"Bearer {admin_token()}"}
     covers = _covers(Month(2026, 10))
@@ -99,7 +99,7 @@ def _print(name: str, ours: list[float], floors: list[float]) -> None:
 
 
 def _covers(month: Any) -> Any:
-    from usage.makereports import month_range
+    from usage.reports.making import month_range
 
     return month_range(month, NOW, ZoneInfo("UTC"))
 
@@ -107,7 +107,7 @@ def _covers(month: Any) -> Any:
 def _interpolated(query: str, parameters: dict[str, Any]) -> str:
     import psycopg
 
-    from usage.downloads import own_connection
+    from usage.reports.downloads import own_connection
 
     with own_connection() as own:
         return psycopg.ClientCursor(own).mogrify(query, parameters)

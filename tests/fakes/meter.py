@@ -30,19 +30,19 @@ from ipuhub.models import WatchCheckpoint
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.waiting import eventually
-from usage.monitor import Monitor
-from usage.monitorapi import PodCensus
-from usage.monitormetrictable import MONITOR
-from usage.monitorstore import MonitorStore
-from usage.podrecorder import PodRecorder
+from usage.monitor.api import PodCensus
+from usage.monitor.metrictable import MONITOR
+from usage.monitor.rounds import Monitor
+from usage.monitor.store import MonitorStore
+from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import timedelta
 
     from tests.fakes.background import Background
-    from usage.monitor import Tally
-    from usage.podrecorder import PodSelection
+    from usage.monitor.rounds import Tally
+    from usage.pods.recorder import PodSelection
 
 QUICK = RecordingOptions(
     batch_seconds=0.02, pace=Pace(backoff=Backoff(0.02, 0.2)), backoff=Backoff(0.02, 0.2)

@@ -20,7 +20,7 @@ from ipuhub.api.permissions import IsAdmin, IsSignedIn
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter
 from usage.asking import given, one
-from usage.capacityasking import (
+from usage.utilization.asking import (
     OUTPUTS,
     WHOLE,
     amounts_record,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
-    from usage.capacityasking import CapacityRow
+    from usage.utilization.asking import CapacityRow
 
 _PARAMETERS = [
     OpenApiParameter("month", str, description="YYYY-MM; this month by default."),

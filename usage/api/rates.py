@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 from ipuhub.api.permissions import IsAccountant
 from usage.api.reportserializers import RateEndSerializer, RateSerializer
 from usage.models import Rate
-from usage.rates import end_rate, set_rate
+from usage.rates.services import end_rate, set_rate
 
 if TYPE_CHECKING:
     from rest_framework.request import Request

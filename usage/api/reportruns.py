@@ -20,10 +20,10 @@ from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.permissions import IsAccountant
 from ipuhub.months import MonthError
 from usage.api.reportserializers import RunRequestSerializer, RunSerializer
-from usage.makereports import ReportRefused
 from usage.models import ReportRun
-from usage.reportfiles import range_file
-from usage.reportruns import BrokerAway, ask_for_range, ask_for_run, read_range
+from usage.reports.files import range_file
+from usage.reports.making import ReportRefused
+from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
 from usage.windows import WindowError
 
 if TYPE_CHECKING:

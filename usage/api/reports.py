@@ -16,11 +16,11 @@ from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.permissions import IsAccountant
 from ipuhub.months import Month, MonthError
 from usage.api.reportserializers import ReportSerializer
-from usage.downloads import Wanted
-from usage.fileforms import FORMATS
 from usage.models import MonthReport
-from usage.reportcolumns import PROFILES
-from usage.reportfiles import report_file
+from usage.reports.columns import PROFILES
+from usage.reports.downloads import Wanted
+from usage.reports.fileforms import FORMATS
+from usage.reports.files import report_file
 
 if TYPE_CHECKING:
     from django.http.response import HttpResponseBase

@@ -9,9 +9,9 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from usage.models import MonthReport, Rate, ReportRun
-from usage.money import money_of
-from usage.rangereports import KINDS
-from usage.reportcolumns import PROFILES
+from usage.rates.money import money_of
+from usage.reports.columns import PROFILES
+from usage.reports.ranges import KINDS
 
 if TYPE_CHECKING:
     from rest_framework.request import Request

@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from ipuhub.models import RecordFault, WatchGap
 from usage.models import PodLifetime
-from usage.podrows import COLUMNS
+from usage.pods.rows import COLUMNS
 
 
 class ExactSerializer(serializers.Serializer[object]):

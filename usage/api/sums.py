@@ -19,13 +19,13 @@ from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
 from usage.api.serializers import SeriesSerializer, SummarySerializer
 from usage.asking import given, names_of, one, read_output, read_question
-from usage.columns import measures_record, step_columns, step_rows, sums_columns
-from usage.cursors import Cursor, read_cursor, write_cursor
-from usage.dimensions import DIMENSIONS
-from usage.measures import OUTPUTS
 from usage.ranges import NAMED
-from usage.selectors import Place, all_sums, read_sums, series_begins
-from usage.sumsql import STEP
+from usage.sums.columns import measures_record, step_columns, step_rows, sums_columns
+from usage.sums.cursors import Cursor, read_cursor, write_cursor
+from usage.sums.dimensions import DIMENSIONS
+from usage.sums.measures import OUTPUTS
+from usage.sums.selectors import Place, all_sums, read_sums, series_begins
+from usage.sums.sumsql import STEP
 from usage.windows import STEPS, Window, WindowError
 from usage.zones import usage_zone
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
-    from usage.selectors import Question, SumRow, Sums
+    from usage.sums.selectors import Question, SumRow, Sums
 
 PAGE_ROWS, MOST_ROWS = 1000, 10_000
 _FILES = {(200, "text/csv"): OpenApiTypes.STR, (200, "application/x-ndjson"): OpenApiTypes.STR}

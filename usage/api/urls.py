@@ -9,7 +9,7 @@ from django.urls import path
 from usage.api.capacity import CapacityView
 from usage.api.sums import SeriesView, SummaryView
 from usage.api.views import FaultList, GapList, LifetimeList
-from usage.reporturls import API
+from usage.reports.urls import API
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver

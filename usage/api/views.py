@@ -14,8 +14,8 @@ from usage.api.serializers import FaultSerializer, GapSerializer, LifetimeSerial
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.models import PodLifetime
-from usage.purgenote import say_purged
-from usage.selectors import faults, gaps, visible_lifetimes
+from usage.retention.purged import say_purged
+from usage.sums.selectors import faults, gaps, visible_lifetimes
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet

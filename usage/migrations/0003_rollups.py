@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from usage.rollupsql import CREATE, DROP
+from usage.migrations._day_dirt import CREATE, DROP
 
 
 class Migration(migrations.Migration):

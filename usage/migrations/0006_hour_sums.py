@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from django.db import migrations, models
 
-from usage import dirtsql, rollupsql
+from usage.migrations import _day_dirt, _hour_dirt
 
 _FORGET = """
 DELETE FROM usage_rollupstate;
@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.RunSQL(rollupsql.DROP, rollupsql.CREATE),
+        migrations.RunSQL(_day_dirt.DROP, _day_dirt.CREATE),
         migrations.RunSQL(_FORGET, _FORGET),
         migrations.RemoveField(model_name="rollupdirt", name="first_day"),
         migrations.RemoveField(model_name="rollupdirt", name="last_day"),
@@ -127,5 +127,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        migrations.RunSQL(dirtsql.CREATE, dirtsql.DROP),
+        migrations.RunSQL(_hour_dirt.CREATE, _hour_dirt.DROP),
     ]

@@ -23,7 +23,7 @@ from ipuhub.recorders import owners_of
 from ipuhub.recording.store import connection_arguments
 from jobs.recorder import JobRecorder
 from partitions.recorder import Owner, PartitionRecorder
-from usage.podrecorder import PodRecorder
+from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -15,7 +15,7 @@ from ipuhub.web.metrictable import WEB
 from jobs.conditions import SENTENCES
 from jobs.metrictable import OPERATOR, WEBHOOKS
 from partitions.metrictable import PROXY
-from usage.monitormetrictable import MONITOR
+from usage.monitor.metrictable import MONITOR
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -22,11 +22,11 @@ from ipuhub.kube.cluster import ClusterConfig
 from ipuhub.kube.watch import Pace
 from ipuhub.metrics import Meters
 from ipuhub.recording.recording import Recording, RecordingOptions
-from usage.monitor import Monitor, MonitorOptions
-from usage.monitorapi import PodCensus
-from usage.monitormetrictable import MONITOR
-from usage.monitorstore import MonitorStore
-from usage.podrecorder import PodRecorder
+from usage.monitor.api import PodCensus
+from usage.monitor.metrictable import MONITOR
+from usage.monitor.rounds import Monitor, MonitorOptions
+from usage.monitor.store import MonitorStore
+from usage.pods.recorder import PodRecorder
 
 STALE_SECONDS = 1.0
 QUICK = Backoff(0.02, 0.2)

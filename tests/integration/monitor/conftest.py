@@ -16,10 +16,10 @@ from ipuhub.kube.cluster import ClusterConfig
 from ipuhub.metrics import Meters
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.podstream import PodStream, pod_of, truth_of, uid_of
-from usage.monitor import Monitor, MonitorOptions
-from usage.monitorapi import PodCensus
-from usage.monitormetrictable import MONITOR
-from usage.monitorstore import MonitorStore
+from usage.monitor.api import PodCensus
+from usage.monitor.metrictable import MONITOR
+from usage.monitor.rounds import Monitor, MonitorOptions
+from usage.monitor.store import MonitorStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

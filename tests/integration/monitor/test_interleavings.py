@@ -19,9 +19,9 @@ from ipuhub.recording.store import Fenced, Store
 from tests.fakes.podstream import truth_of
 from tests.integration.monitor.conftest import ago
 from tests.integration.monitor.interleaving import run_in_order
-from usage.monitorplan import Answer, Question
-from usage.monitorstore import MonitorStore
-from usage.podrecorder import PodRecorder
+from usage.monitor.plan import Answer, Question
+from usage.monitor.store import MonitorStore
+from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

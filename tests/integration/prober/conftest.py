@@ -21,7 +21,7 @@ from ipuhub.kube.watch import Pace
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.podstream import PodStream
-from usage.podrecorder import PodRecorder
+from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.cluster import ClusterConfig
 from ipuhub.recording.recording import Recording, RecordingOptions
-from usage.podrecorder import PodRecorder
+from usage.pods.recorder import PodRecorder
 
 
 async def main(server: str, database: str) -> None:

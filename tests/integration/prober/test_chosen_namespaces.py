@@ -27,7 +27,7 @@ from ipuhub.recording.recording import Recording
 from tests.fakes.podstream import pod_of
 from tests.fakes.waiting import eventually
 from tests.integration.prober.conftest import QUICK
-from usage.podrecorder import PodRecorder, PodSelection
+from usage.pods.recorder import PodRecorder, PodSelection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

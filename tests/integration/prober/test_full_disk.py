@@ -9,13 +9,13 @@ import pytest
 
 from tests.fakes.podstream import STEPS, truth_of, uid_of
 from tests.fakes.waiting import eventually
-from usage.podrecorder import PodRecorder
+from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tests.integration.prober.conftest import Lab
-    from usage.podrows import PodRow
+    from usage.pods.rows import PodRow
 
 _FULL = """
 CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

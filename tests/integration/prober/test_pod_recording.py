@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.podstream import STEPS, pod_of, truth_of
 from tests.fakes.waiting import eventually
-from usage.podrecorder import PodRecorder, PodSelection
+from usage.pods.recorder import PodRecorder, PodSelection
 
 if TYPE_CHECKING:
     from tests.integration.prober.conftest import Lab

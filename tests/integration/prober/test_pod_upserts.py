@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import dict_row
 
-from usage.podrecorder import PodRecorder
-from usage.podrows import PodRow
+from usage.pods.recorder import PodRecorder
+from usage.pods.rows import PodRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable

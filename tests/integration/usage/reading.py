@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 from ipuhub.months import Month
 from tests.builders.lifetimes import at
-from usage.downloads import open_download
-from usage.makereports import make_month
+from usage.reports.downloads import open_download
+from usage.reports.making import make_month
 
 UTC_ZONE = ZoneInfo("UTC")
 

@@ -17,8 +17,8 @@ from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
 from usage.models import Rate, ReportRun
-from usage.rangereports import RangeFile, range_of
-from usage.reportruns import do_range, request_range
+from usage.reports.ranges import RangeFile, range_of
+from usage.reports.runs import do_range, request_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,8 +235,8 @@ def test_excel_gets_a_mark_and_crlf_and_names_keep_their_line_ends(accountant):
 
 def test_a_correction_stands_on_the_page_and_in_the_api_with_its_file(accountant, october):
     from ipuhub.months import Month
-    from usage.corrections import correct_month
-    from usage.makereports import Order
+    from usage.reports.corrections import correct_month
+    from usage.reports.making import Order
 
     october.finished_at = at("2026-10-01T12:00")
     october.save()

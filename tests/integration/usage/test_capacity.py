@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
-from usage.capacity import partition_runs, read_capacity
 from usage.models import PodLifetime
-from usage.utilization import Utilization
+from usage.utilization.amounts import Utilization
+from usage.utilization.selectors import partition_runs, read_capacity
 
 pytestmark = pytest.mark.django_db
 NOON = at("2026-11-10T12:00")

@@ -15,7 +15,7 @@ from django.utils import timezone
 from tests.builders.lifetimes import pod
 from tests.integration.usage.reading import UTC_ZONE
 from usage.models import MonthReport, ReportRun
-from usage.reportruns import request_run
+from usage.reports.runs import request_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _ROOT = Path(__file__).parents[3]

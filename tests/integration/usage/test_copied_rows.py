@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from usage.copyrows import copy_rows
-from usage.downloads import own_connection
+from usage.reports.downloads import own_connection
+from usage.sums.copyrows import copy_rows
 
 pytestmark = pytest.mark.django_db
 _ODD = [

@@ -11,12 +11,12 @@ from ipuhub.months import Month
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make, rows_of, text_of
-from usage.corrections import correct_month, correctable_months
-from usage.downloads import NoReportError, Wanted, open_file
-from usage.makereports import Order, ReportRefused, make_month
 from usage.models import MonthReport, PurgeState, Rate
-from usage.rangereports import range_of
-from usage.reportruns import do_run, request_run
+from usage.reports.corrections import correct_month, correctable_months
+from usage.reports.downloads import NoReportError, Wanted, open_file
+from usage.reports.making import Order, ReportRefused, make_month
+from usage.reports.ranges import range_of
+from usage.reports.runs import do_run, request_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _OCTOBER = Month(2026, 10)

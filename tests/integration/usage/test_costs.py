@@ -16,7 +16,7 @@ from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import make, rows_of, text_of
 from usage.models import MonthReport, PodLifetime, Rate, ReportChunk, ReportRow
-from usage.rates import end_rate
+from usage.rates.services import end_rate
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _LATER = "2026-11-03T00:00"

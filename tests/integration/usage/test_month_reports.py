@@ -10,9 +10,9 @@ from ipuhub.csvsafe import plain_text
 from ipuhub.models import WatchCheckpoint, WatchGap
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.reading import make, rows_of, text_of
-from usage.downloads import NoReportError
-from usage.makereports import ReportRefused
 from usage.models import MonthReport, ReportRow
+from usage.reports.downloads import NoReportError
+from usage.reports.making import ReportRefused
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _GOLDEN = Path(__file__).parents[2] / "golden" / "usage"

@@ -14,8 +14,8 @@ from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import MonthReport, ReportRun, RunChunk
-from usage.rangereports import RangeFile, delete_expired, range_of, stored_blocks, write_blocks
-from usage.reportruns import do_range, request_range
+from usage.reports.ranges import RangeFile, delete_expired, range_of, stored_blocks, write_blocks
+from usage.reports.runs import do_range, request_range
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,7 +134,7 @@ def test_a_worker_stores_the_file_of_a_range_until_its_time_is_over():
 
 
 def test_a_run_of_months_takes_no_range_for_lost():
-    from usage.reportruns import do_run, request_run
+    from usage.reports.runs import do_run, request_run
 
     going = _range_run()
     ReportRun.objects.filter(pk=going.pk).update(state=ReportRun.State.RUNNING)

@@ -13,8 +13,8 @@ from ipuhub.months import Month
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import pod
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
-from usage.makereports import make_month
 from usage.models import ReportRun
+from usage.reports.making import make_month
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

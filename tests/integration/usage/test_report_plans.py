@@ -9,11 +9,11 @@ import pytest
 
 from tests.builders.lifetimes import at
 from tests.builders.manylifetimes import store_many
-from usage.csvreport import IN_ORDER
-from usage.downloads import own_connection
 from usage.intervals import POD_PIECES, bounds
-from usage.monthly import Range, details_sql, rows_sql
-from usage.reportcolumns import DEFAULT, PRIMEHUB
+from usage.reports.columns import DEFAULT, PRIMEHUB
+from usage.reports.csvreport import IN_ORDER
+from usage.reports.downloads import own_connection
+from usage.reports.monthly import Range, details_sql, rows_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,11 +11,11 @@ from django.core.management import CommandError, call_command
 from ipuhub.months import Month
 from tests.builders.lifetimes import at, pod
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
-from usage import makereports, reportruns
-from usage.downloads import open_download, own_connection
-from usage.makereports import due_months, make_month
 from usage.models import MonthReport, ReportRow, ReportRun
-from usage.reportruns import BUSY, do_run, request_run
+from usage.reports import making, runs
+from usage.reports.downloads import open_download, own_connection
+from usage.reports.making import due_months, make_month
+from usage.reports.runs import BUSY, do_run, request_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _NOW = at("2026-11-21T12:00")
@@ -78,7 +78,7 @@ def test_a_claimed_run_that_was_taken_for_lost_is_at_work_again():
     def look(month: Month, *_: object) -> None:
         seen.extend(ReportRun.objects.filter(pk=claimed.pk).values_list("state", "finished_at"))
 
-    with patch.object(reportruns, "make_month", look):
+    with patch.object(runs, "make_month", look):
         do_run(claimed, UTC_ZONE, lambda: _NOW)
     assert set(seen) == {("running", None)}
     assert claimed.state == "done"
@@ -86,7 +86,7 @@ def test_a_claimed_run_that_was_taken_for_lost_is_at_work_again():
 
 def test_one_month_that_fails_does_not_stop_the_others():
     pod("2026-11-20T00:00")
-    with patch.object(makereports, "insert_rows", side_effect=[ValueError("broken"), None]):
+    with patch.object(making, "insert_rows", side_effect=[ValueError("broken"), None]):
         run = _run()
     assert run.state == "failed"
     assert run.message == "2026-10 failed: broken"
@@ -97,14 +97,14 @@ def test_readers_see_the_old_or_the_new_report_and_never_neither():
     pod("2026-11-01T00:00", group="first")
     make("2026-11", "2026-11-02T00:00")
     seen = []
-    finish = makereports.finish_report
+    finish = making.finish_report
 
     def look(report: MonthReport) -> None:
         seen.append(text_of("2026-11", "summary"))  # in the middle, over another connection
         finish(report)
 
     pod("2026-11-02T00:00", group="second")
-    with patch.object(makereports, "finish_report", look):
+    with patch.object(making, "finish_report", look):
         make_month(Month.parse("2026-11"), at("2026-11-03T00:00"), UTC_ZONE)
     assert "first" in seen[0]
     assert "second" not in seen[0]

@@ -18,8 +18,8 @@ from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.reading import make
 from usage.models import PodLifetime, PurgeState, ReportChunk, UsageDay
-from usage.purge import Retention, make_plan, purge
-from usage.rollups import rebuild, refresh
+from usage.retention.purging import Retention, make_plan, purge
+from usage.sums.rollups import rebuild, refresh
 from usage.tasks import purge_old_rows
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from partitions.models import PartitionLifetime
 from tests.builders.clients import tool
 from tests.builders.lifetimes import at, held, pod
 from usage.intervals import clip
-from usage.makereports import make_month
 from usage.models import MonthReport, PodLifetime, RollupDirt, RollupState
-from usage.rollups import rebuild, refresh
+from usage.reports.making import make_month
+from usage.sums.rollups import rebuild, refresh
 
 if TYPE_CHECKING:
     from datetime import datetime

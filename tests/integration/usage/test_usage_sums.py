@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from ipuhub.web.access import Scope
 from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
-from usage.dimensions import dimension, dimensions
 from usage.intervals import clip
-from usage.measures import Measures
 from usage.models import PartitionDay, PodLifetime, RollupDirt, UsageDay
-from usage.rollups import read_coverage, refresh
-from usage.selectors import (
+from usage.sums.dimensions import dimension, dimensions
+from usage.sums.measures import Measures
+from usage.sums.rollups import read_coverage, refresh
+from usage.sums.selectors import (
     Place,
     Question,
     all_sums,
@@ -27,7 +27,7 @@ from usage.selectors import (
     read_sums,
     series_begins,
 )
-from usage.sumsql import STEP
+from usage.sums.sumsql import STEP
 from usage.windows import Window, step_begins
 
 UTC_ZONE, KOLKATA = ZoneInfo("UTC"), ZoneInfo("Asia/Kolkata")

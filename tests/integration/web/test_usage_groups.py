@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
-from usage.podrows import COLUMNS
+from usage.pods.rows import COLUMNS
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -13,7 +13,7 @@ from ipuhub.recording.checkpoint import Checkpoint, reason_to_list
 from ipuhub.recording.decoding import Decoder
 from ipuhub.recording.faults import storable
 from ipuhub.recording.store import connection_arguments
-from usage.podshape import Pod
+from usage.pods.shape import Pod
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)
 KNOWN = Checkpoint(3, "cluster", "100", "all", NOW)

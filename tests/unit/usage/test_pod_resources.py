@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from usage.podshape import PodSpec
-from usage.resources import Held, held_by
+from usage.pods.resources import Held, held_by
+from usage.pods.shape import PodSpec
 
 GIB = 2**30
 

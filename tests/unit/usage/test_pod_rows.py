@@ -6,7 +6,7 @@ from copy import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from usage.podrows import PodRow, merged
+from usage.pods.rows import PodRow, merged
 
 T0 = datetime(2026, 10, 1, tzinfo=UTC)
 

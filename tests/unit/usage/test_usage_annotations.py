@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from jobs.names import LABEL_JOB_UID
-from usage.annotations import InvalidAnnotation, annotation_of, claim_of
-from usage.podshape import PodMeta
+from usage.pods.annotations import InvalidAnnotation, annotation_of, claim_of
+from usage.pods.shape import PodMeta
 
 USAGE = {"component": "job", "component_name": "train", "group": "physics", "instance_type": "big"}
 STAMP = {**USAGE, "component": "ipujob", "partition": "p-1", "ipus": 1_500_000}

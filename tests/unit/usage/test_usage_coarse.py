@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from usage.coarsesql import table_of
+from usage.sums.coarsesql import table_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.measures import GIB, OUTPUTS, Measures, hours, total
+from usage.sums.measures import GIB, OUTPUTS, Measures, hours, total
 
 
 @given(amount=st.integers(0, 10**40), unit=st.sampled_from([1, 1000, 10**6, GIB]))

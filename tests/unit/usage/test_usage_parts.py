@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.parts import Coverage, days_to_sum, hours_to_sum, runs, split
+from usage.sums.parts import Coverage, days_to_sum, hours_to_sum, runs, split
 from usage.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
-    from usage.parts import Parts
+    from usage.sums.parts import Parts
 
 UTC_ZONE, BERLIN = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin")
 ZONES = [UTC_ZONE, BERLIN, ZoneInfo("Asia/Kolkata"), ZoneInfo("America/New_York")]

@@ -12,8 +12,8 @@ import pytest
 from ipuhub.authors import AuthorTrust
 from jobs.recorder import JobRecorder
 from tests.builders.ipujobs import ipujob
-from usage.podrecorder import PodRecorder
-from usage.podshape import Pod
+from usage.pods.recorder import PodRecorder
+from usage.pods.shape import Pod
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
 WEBHOOKS = AuthorTrust(is_on=True, unasked=frozenset({"kube-system", "ipuhub-system"}))

@@ -11,12 +11,12 @@ from django.utils import timezone
 from ipuhub import logs
 from ipuhub.months import MonthError
 from ipuhub.usageswitch import require_usage
-from usage.downloads import NoReportError
-from usage.fileforms import FORMATS
-from usage.makereports import ReportRefused
-from usage.rangereports import KINDS
-from usage.reportcolumns import PROFILES
-from usage.reportcommand import Asked, Progress, carry_out
+from usage.reports.columns import PROFILES
+from usage.reports.command import Asked, Progress, carry_out
+from usage.reports.downloads import NoReportError
+from usage.reports.fileforms import FORMATS
+from usage.reports.making import ReportRefused
+from usage.reports.ranges import KINDS
 from usage.windows import WindowError
 
 if TYPE_CHECKING:

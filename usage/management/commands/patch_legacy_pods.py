@@ -12,8 +12,8 @@ from ipuhub.kube.blocking import BlockingKubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.usageswitch import require_usage
-from usage.legacy import legacy_patches
-from usage.legacyreading import read_world
+from usage.legacy.patches import legacy_patches
+from usage.legacy.reading import read_world
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from ipuhub.progress import ProgressBar
 from ipuhub.usageswitch import require_usage
-from usage.purge import PurgeRefused, count, make_plan, purge
-from usage.purgesettings import retention
+from usage.retention.purging import PurgeRefused, count, make_plan, purge
+from usage.retention.settings import retention
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -12,7 +12,7 @@ from ipuhub import logs
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
 from ipuhub.usageswitch import require_usage
-from usage.monitorprocess import monitor_once, run_monitor
+from usage.monitor.process import monitor_once, run_monitor
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from ipuhub.progress import ProgressBar
 from ipuhub.usageswitch import require_usage
-from usage.rollups import RefreshBusy, rebuild, refresh
+from usage.sums.rollups import RefreshBusy, rebuild, refresh
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

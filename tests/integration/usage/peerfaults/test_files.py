@@ -22,10 +22,10 @@ from tests.builders.clients import tool
 from tests.builders.lifetimes import at, pod
 from tests.builders.manylifetimes import store_many
 from tests.fakes.meter import spans, usage
-from usage.downloads import own_connection
 from usage.models import MonthReport
-from usage.monthly import Range, details_sql, rows_sql
-from usage.reportcolumns import PRIMEHUB
+from usage.reports.columns import PRIMEHUB
+from usage.reports.downloads import own_connection
+from usage.reports.monthly import Range, details_sql, rows_sql
 
 if TYPE_CHECKING:
     from tests.fakes.meter import Meter

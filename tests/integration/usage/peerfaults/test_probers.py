@@ -17,7 +17,7 @@ from ipuhub.kube.resources import (
 from tests.builders.lifetimes import pod as stored_pod
 from tests.fakes.meter import NODE, spans
 from usage.models import PodLifetime
-from usage.podrecorder import PodSelection
+from usage.pods.recorder import PodSelection
 
 if TYPE_CHECKING:
     from tests.fakes.meter import Meter

@@ -1,0 +1,1 @@
+"""kubectl patches for what was made before usage was recorded."""

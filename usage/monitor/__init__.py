@@ -1,0 +1,1 @@
+"""The monitor: it ends lifetimes of pods that went unseen."""

@@ -1,0 +1,196 @@
+"""io: ends the lifetimes of pods that are gone, where the prober did not see them go.
+
+A round reads the running pods of which nothing was recorded for long, asks the API server about
+each by UID, and ends those that it says are gone, at their last sighting and flagged. Without a
+full answer nothing is ended. It adds no pod: what nobody recorded it does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+import structlog
+
+from ipuhub.kube.errors import ApiError
+from usage.monitor import metrictable as table
+from usage.monitor.plan import questions_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from ipuhub.health import Health
+    from ipuhub.metrics import Meters
+    from usage.monitor.api import PodCensus
+    from usage.monitor.plan import Answer, Question
+    from usage.monitor.store import MonitorStore
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+BEAT = "monitor"
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorOptions:
+    """When nothing was heard for too long, how often is looked, how many pods a round asks about,
+    and how many namespaces at a time."""
+
+    stale_seconds: float = 300.0
+    round_seconds: float = 60.0
+    most: int = 20_000
+    at_once: int = 4
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a round did; `problem`: why something could not be judged."""
+
+    checked: int = 0
+    present: int = 0
+    closed: int = 0
+    left: int = 0
+    problem: str = ""
+    questions: list[Question] = field(default_factory=list)
+
+
+class Monitor:
+    """Rounds of one cluster. `problem` says what kept the last one from judging all it had to."""
+
+    def __init__(
+        self,
+        census: PodCensus,
+        store: MonitorStore,
+        meters: Meters,
+        clock: Callable[[], datetime],
+        options: MonitorOptions | None = None,
+    ) -> None:
+        self._census, self._store, self._clock = census, store, clock
+        self._meters, self._options = meters, options or MonitorOptions()
+        self._last_good_at = clock()
+        self.problem = "no round yet"
+        meters.at_scrape(self._tell_age)
+
+    async def run(self, health: Health) -> None:
+        """Go round after round until cancelled."""
+        pause = self._options.round_seconds
+        health.ask(BEAT, lambda: self.problem)
+        while True:
+            health.beat(BEAT, max_age_seconds=600 + 2 * pause)
+            await self.round()
+            await asyncio.sleep(pause)
+
+    async def round(self) -> Tally:
+        """Look once. What fails is told in the tally, in `problem` and in the metrics."""
+        began, tally, cluster_uid = self._clock(), Tally(), ""
+        try:
+            cluster_uid = await self._census.cluster_uid()
+            await self._look(cluster_uid, tally)
+        except ApiError as error:
+            self._fail(tally, "api", str(error))
+        except psycopg.Error as error:
+            self._fail(tally, "postgres", f"Postgres: {' '.join(str(error).split())}")
+        await self._finish(began, cluster_uid, tally)
+        return tally
+
+    async def close(self) -> None:
+        """Close the connection to Postgres."""
+        await asyncio.to_thread(self._store.close)
+
+    async def _look(self, cluster_uid: str, tally: Tally) -> None:
+        options, store = self._options, self._store
+        before = self._clock() - timedelta(seconds=options.stale_seconds)
+        watch = await _in_thread(store.watch)
+        suspects = await _in_thread(lambda: store.suspects(cluster_uid, before, options.most))
+        tally.questions = questions_for(suspects)
+        lock, slots = asyncio.Lock(), asyncio.Semaphore(options.at_once)
+
+        async def settle(question: Question) -> None:
+            async with slots:
+                answer = await self._answer(question, cluster_uid, tally)
+            if answer is None:
+                return
+            async with lock:  # one connection
+                found = await _in_thread(lambda: store.settle(answer, cluster_uid, watch.epoch))
+            self._count(answer, found, tally)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_caught(settle(one))) for one in tally.questions]
+        for task in tasks:
+            if error := task.result():
+                raise error
+
+    async def _answer(self, question: Question, cluster_uid: str, tally: Tally) -> Answer | None:
+        try:
+            answer = await self._census.ask(question)
+            # Another cluster behind the same address knows none of these pods.
+            if await self._census.cluster_uid() != cluster_uid:
+                self._fail(tally, "api", "another cluster answered in the middle of a round")
+                return None
+        except ApiError as error:
+            self._fail(tally, "api", f"namespace {question.namespace}: {error}")
+            return None
+        return answer
+
+    def _count(self, answer: Answer, found: tuple[int, int, int], tally: Tally) -> None:
+        present, closed, left = found
+        tally.checked += len(answer.question.suspects)
+        tally.present += present
+        tally.closed += closed
+        tally.left += left
+        if closed:
+            log.warning(
+                "ended pods that are gone and whose end nobody recorded",
+                namespace=answer.question.namespace,
+                pods=closed,
+            )
+
+    def _fail(self, tally: Tally, of: str, problem: str) -> None:
+        self._meters.counter(table.FAILURES).labels(of).inc()
+        if not tally.problem and problem != self.problem:
+            log.warning("the monitor cannot judge", problem=problem)
+        tally.problem = tally.problem or problem
+
+    async def _finish(self, began: datetime, cluster_uid: str, tally: Tally) -> None:
+        ended = self._clock()
+        values = (tally.checked, tally.present, tally.closed, tally.left, tally.problem)
+        if cluster_uid:
+            try:
+                await _in_thread(lambda: self._store.keep_round(cluster_uid, began, ended, *values))
+            except psycopg.Error as error:
+                self._fail(tally, "postgres", f"Postgres: {' '.join(str(error).split())}")
+        for metric, amount in (
+            (table.CHECKED, tally.checked),
+            (table.CLOSED, tally.closed),
+            (table.LEFT, tally.left),
+        ):
+            self._meters.counter(metric).inc(amount)
+        self.problem = tally.problem
+        if not tally.problem:
+            self._last_good_at = ended
+
+    def _tell_age(self) -> None:
+        age = self._clock() - self._last_good_at
+        self._meters.gauge(table.LAST_ROUND).set(max(age.total_seconds(), 0.0))
+
+
+async def _caught(work: Any) -> psycopg.Error | None:
+    """Run work beside others; what Postgres says stops none of them."""
+    try:
+        await work
+    except psycopg.Error as error:
+        return error
+    return None
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Run a transaction; who is cancelled still waits for its end, so that it never runs on."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise

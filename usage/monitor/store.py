@@ -1,0 +1,151 @@
+"""io: what the monitor reads and writes in Postgres. Blocking: for one thread at a time."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import psycopg
+
+from usage.monitor.plan import Suspect, WatchState, is_probers
+from usage.pods.rows import MONITOR
+from usage.pods.sightings import last_seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from usage.monitor.plan import Answer
+
+_SUSPECTS: Final = """
+SELECT uid, namespace, pod_name, updated_at, seen_at FROM usage_podlifetime
+WHERE finished_at IS NULL AND cluster_uid = %(cluster_uid)s
+  AND GREATEST(updated_at, seen_at) < %(before)s
+ORDER BY GREATEST(updated_at, seen_at), uid LIMIT %(limit)s
+"""
+_WATCH: Final = """
+SELECT epoch, cluster_uid, resource_version, namespace, position_at
+FROM ipuhub_watchcheckpoint WHERE name = 'pods'
+"""
+# All who write rows lock the checkpoint first: the position stands still for this transaction, a
+# prober that takes over waits, and no two writers wait for each other.
+_WATCH_HELD: Final = _WATCH + "FOR NO KEY UPDATE"
+_GIVEN: Final = """
+FROM jsonb_to_recordset(%(rows)s::jsonb)
+    AS given (uid text, updated_at timestamptz, seen_at timestamptz)
+WHERE known.uid = given.uid AND known.finished_at IS NULL
+  AND known.cluster_uid = %(cluster_uid)s
+  AND (known.updated_at, known.seen_at) IS NOT DISTINCT FROM (given.updated_at, given.seen_at)
+"""
+_SEE: Final = f"UPDATE usage_podlifetime AS known SET seen_at = %(at)s {_GIVEN}"  # noqa: S608
+_POSITION: Final = last_seen("%(position_at)s::timestamptz", "%(watched)s::text")
+_CLOSE: Final = f"""
+UPDATE usage_podlifetime AS known SET
+    finished_at = GREATEST(known.scheduled_at, {_POSITION}),
+    end_source = %(source)s, estimated = true, updated_at = %(at)s,
+    uncertainty_seconds = GREATEST(0, ceil(extract(epoch FROM %(at)s - {_POSITION})))
+{_GIVEN}"""  # noqa: S608  # text of this program
+_ROUND: Final = """
+INSERT INTO usage_monitorround
+    (cluster_uid, began_at, ended_at, checked, present, closed, "left", problem)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (cluster_uid) DO UPDATE SET began_at = excluded.began_at,
+    ended_at = excluded.ended_at, checked = excluded.checked, present = excluded.present,
+    closed = excluded.closed, "left" = excluded."left", problem = excluded.problem
+"""
+
+
+class MonitorStore:
+    """The monitor's own connection. Every method may raise psycopg.Error; the next connects anew.
+
+    Rows are changed only as they were read: what a prober or another monitor wrote since stays.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any], stale_seconds: float) -> None:
+        self._arguments = {**arguments, "application_name": "ipuhub-monitor"}
+        self._stale_seconds = stale_seconds
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def suspects(self, cluster_uid: str, before: datetime, limit: int) -> list[Suspect]:
+        """Running pods of the cluster of which nothing was heard since `before`, oldest first."""
+        values = {"cluster_uid": cluster_uid, "before": before, "limit": limit}
+        with self._transaction() as cursor:
+            return [Suspect(*row) for row in cursor.execute(_SUSPECTS, values).fetchall()]
+
+    def watch(self) -> WatchState:
+        """How far the prober is."""
+        with self._transaction() as cursor:
+            return _watch(cursor.execute(_WATCH).fetchone())
+
+    def settle(self, answer: Answer, cluster_uid: str, epoch: int) -> tuple[int, int, int]:
+        """Note who is there, end who is gone; return how many are there, ended and left.
+
+        Nobody is ended where the prober is about to do so, or where another one took over since
+        its `epoch` was read: that one lists everything anew.
+        """
+        with self._transaction() as cursor:
+            watch = _watch(cursor.execute(_WATCH_HELD).fetchone())
+            self._see(cursor, answer, cluster_uid)
+            gone = answer.gone
+            if not gone:
+                return len(answer.there), 0, 0
+            if watch.epoch != epoch or is_probers(watch, answer, cluster_uid, self._stale_seconds):
+                return len(answer.there), 0, len(gone)
+            covers = watch.cluster_uid == cluster_uid
+            values = {
+                "rows": _encode(gone),
+                "cluster_uid": cluster_uid,
+                "at": answer.at,
+                "source": MONITOR,
+                "watched": watch.namespace,
+                "position_at": _position(watch, answer) if covers else None,
+            }
+            closed = cursor.execute(_CLOSE, values).rowcount
+            return len(answer.there), closed, len(gone) - closed
+
+    def keep_round(self, *values: object) -> None:
+        """Store the round for pages; `values` in the order of the columns."""
+        with self._transaction() as cursor:
+            cursor.execute(_ROUND, values)
+
+    def close(self) -> None:
+        """Close the connection; the next use opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def _see(self, cursor: psycopg.Cursor[Any], answer: Answer, cluster_uid: str) -> None:
+        if answer.there:
+            rows = _encode(answer.there)
+            cursor.execute(_SEE, {"rows": rows, "cluster_uid": cluster_uid, "at": answer.asked_at})
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Cursor[Any]]:
+        try:
+            if self._connection is None:
+                self._connection = psycopg.connect(**self._arguments, autocommit=True)
+            with self._connection.transaction(), self._connection.cursor() as cursor:
+                yield cursor
+        except psycopg.Error:
+            self.close()
+            raise
+
+
+def _position(watch: WatchState, answer: Answer) -> datetime | None:
+    """The watch's position as a sighting; none where it is past the version they were gone at."""
+    versions = (watch.resource_version, answer.revision)
+    if not all(version.isdecimal() for version in versions):
+        return None
+    return watch.position_at if int(versions[0]) < int(versions[1]) else None
+
+
+def _watch(row: Sequence[Any] | None) -> WatchState:
+    return WatchState(*row) if row else WatchState()
+
+
+def _encode(suspects: Sequence[Suspect]) -> str:
+    ordered = sorted(suspects, key=lambda one: one.uid)
+    rows = [{"uid": s.uid, "updated_at": s.updated_at, "seen_at": s.seen_at} for s in ordered]
+    return msgspec.json.encode(rows).decode()

@@ -1,0 +1,128 @@
+"""domain: whom a pod counts for, by its usage annotation; a claim, unless the operator made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ipuhub.quantities import LARGEST
+
+if TYPE_CHECKING:
+    from usage.pods.shape import PodMeta
+
+ANNOTATIONS: Final = ("ipuhub.io/usage", "primehub.io/usage")
+JOB_UID_LABEL: Final = "graphcore.ai/ipujob-uid"
+OPERATOR, ANNOTATION, NAMESPACE = "operator", "annotation", "namespace"
+_LONGEST: Final = 253  # the longest name of an object
+
+
+class InvalidAnnotation(ValueError):  # noqa: N818  # it is the annotation that is invalid
+    """An annotation that says not what it should; the text says what is wrong."""
+
+
+class _Stamp(msgspec.Struct, frozen=True, gc=False):
+    component: str
+    component_name: str
+    group: str
+    instance_type: str
+    user: str | None = None
+    partition: str | None = None
+    ipus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who holds a pod, and how it is known. `micro_ipus` is None without the operator's stamp."""
+
+    claim: str
+    group: str
+    user: str = ""
+    component: str = ""
+    component_name: str = ""
+    instance_type: str = ""
+    job_uid: str = ""
+    role: str = ""
+    instance: int | None = None
+    attempt: int | None = None
+    partition: str = ""
+    micro_ipus: int | None = None
+
+
+_STAMP: Final = msgspec.json.Decoder(_Stamp)
+
+
+def annotation_of(meta: PodMeta) -> str | None:
+    """The pod's usage annotation as it stands; ours goes before PrimeHub's."""
+    annotations = meta.annotations
+    if annotations:
+        for key in ANNOTATIONS:
+            if key in annotations:
+                return annotations[key]
+    return None
+
+
+def claim_of(meta: PodMeta, text: str | None) -> Claim:
+    """Who a pod with the annotation `text` counts for. Raises InvalidAnnotation."""
+    if text is None:
+        return by_namespace(meta)
+    stamp = _decode(text)
+    common = (stamp.group, stamp.user or "", stamp.component, stamp.component_name)
+    job_uid = controlling_job(meta)
+    if not job_uid:
+        return Claim(ANNOTATION, *common, stamp.instance_type)
+    labels = meta.labels or {}
+    return Claim(
+        OPERATOR,
+        *common,
+        stamp.instance_type,
+        job_uid,
+        labels.get("graphcore.ai/role", ""),
+        _number(labels.get("graphcore.ai/instance")),
+        _number(labels.get("graphcore.ai/attempt")),
+        stamp.partition or "",
+        stamp.ipus,
+    )
+
+
+def by_namespace(meta: PodMeta) -> Claim:
+    """The claim of a pod that says nothing usable: it counts for its namespace."""
+    return Claim(NAMESPACE, meta.namespace)
+
+
+def controlling_job(meta: PodMeta) -> str:
+    """UID of the IPUJob whose label the pod carries and that controls it; empty: none.
+
+    Only then is the annotation the operator's stamp.
+    """
+    uid = (meta.labels or {}).get(JOB_UID_LABEL)
+    if not uid:
+        return ""
+    for owner in meta.owner_references or ():
+        if owner.controller and owner.uid == uid and owner.kind == "IPUJob":
+            return uid if owner.api_version.startswith("graphcore.ai/") else ""
+    return ""
+
+
+@lru_cache(maxsize=4096)  # each change of a pod shows the same text again
+def _decode(text: str) -> _Stamp:
+    try:
+        stamp = _STAMP.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidAnnotation(f"the usage annotation cannot be read: {error}") from error
+    for name in ("component", "component_name", "group", "instance_type", "user", "partition"):
+        value = getattr(stamp, name) or ""
+        if len(value) > _LONGEST:
+            raise InvalidAnnotation(f"{name} is longer than {_LONGEST} characters")
+        if "\0" in value:
+            raise InvalidAnnotation(f"{name} contains a NUL character")
+    if stamp.ipus is not None and not 0 <= stamp.ipus <= LARGEST:
+        raise InvalidAnnotation(f"ipus must be a number from 0 to {LARGEST}")
+    return stamp
+
+
+def _number(text: str | None) -> int | None:
+    """A small whole number of a label."""
+    return int(text) if text and text.isdecimal() and len(text) < 10 else None

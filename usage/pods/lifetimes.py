@@ -1,0 +1,191 @@
+"""domain: when a pod held what it asked for: from its scheduling to its last container's end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from usage.pods.shape import PodStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from usage.pods.shape import ContainerStatus, Pod, Terminated
+
+BY_EVENT: Final = "event"
+BY_DELETION: Final = "deleted"
+BY_LIST: Final = "relist"
+
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_NOTICED: Final = timedelta(minutes=5)
+"""How late a control plane with its usual timeouts notes that a node was lost."""
+
+_CLOCKS_DIFFER: Final = timedelta(seconds=2)
+"""What clocks that are kept right may differ by, and times are cut to whole seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """When a pod ended. An `estimated` one is off by at most `uncertainty_seconds`.
+
+    `skew_seconds`: the node's clock gave an end before the pod's beginning, or one that had not
+    come when it was heard; `at` is the nearest possible time, that many seconds away.
+    """
+
+    at: datetime
+    source: str
+    estimated: bool = False
+    uncertainty_seconds: int = 0
+    skew_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """What a pod's status says of its time. Never scheduled: no `scheduled_at`."""
+
+    scheduled_at: datetime | None
+    started_at: datetime | None
+    end: End | None
+    phase: str = ""
+    reason: str = ""
+    exit_code: int | None = None
+
+
+_NO_STATUS: Final = PodStatus()
+
+
+def lifetime_of(pod: Pod, *, is_deleted: bool, at: datetime) -> Lifetime:
+    """Read a pod's times; `is_deleted` with the last state of one that is gone, heard `at`."""
+    status = pod.status or _NO_STATUS
+    scheduled_at = _scheduled_at(pod, status)
+    ended = [*_terminated(status)]
+    started = [one for one in _started_at(status) if one]
+    lifetime_end = None
+    if is_deleted or status.phase in _ENDED:
+        lifetime_end = _end(pod, status, scheduled_at, at)
+    failed = next((one for one in ended if one.exit_code), ended[0] if ended else None)
+    is_over = lifetime_end is not None and failed is not None
+    return Lifetime(
+        scheduled_at,
+        min(started) if started else None,
+        lifetime_end,
+        status.phase,
+        status.reason or (failed and failed.reason if is_over else "") or "",
+        failed.exit_code if is_over and failed else None,
+    )
+
+
+def _scheduled_at(pod: Pod, status: PodStatus) -> datetime | None:
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled":
+            if condition.status != "True":  # Unschedulable carries a time, too
+                return None
+            known = condition.last_transition_time or status.start_time
+            return known or pod.metadata.creation_timestamp
+    return None
+
+
+def _terminated(status: PodStatus) -> Iterator[Terminated]:
+    for one in status.container_statuses or ():
+        if one.state is not None and one.state.terminated is not None:
+            yield one.state.terminated
+
+
+def _started_at(status: PodStatus) -> Iterator[datetime | None]:
+    for one in status.container_statuses or ():
+        if one.state is not None:
+            if one.state.running is not None:
+                yield one.state.running.started_at
+            elif one.state.terminated is not None:
+                yield one.state.terminated.started_at
+
+
+def _end(
+    pod: Pod,
+    status: PodStatus,
+    scheduled_at: datetime | None,
+    at: datetime,
+) -> End:
+    """The last container's end; where that is not known, the best there is, estimated."""
+    finished = [one for one in _finished_at(status) if one]
+    latest = max(finished) if finished else None
+    if latest is not None and _is_complete(status):
+        possible = _possible(latest, scheduled_at, at)
+        return End(possible, BY_EVENT, skew_seconds=_seconds(abs(possible - latest)))
+    is_over = status.phase in _ENDED
+    if scheduled_at is None:  # it held nothing: no estimate can be wrong
+        # One that is deleted waited until then, whenever it was found unschedulable.
+        ended = _changed_at(status) if is_over else None
+        return End(ended or pod.metadata.deletion_timestamp or at, BY_EVENT)
+    if is_over and (changed_at := _changed_at(status)):
+        guess = max(changed_at, latest) if latest else changed_at
+        guess = _not_before(guess, scheduled_at)
+        seconds = _seconds(min(guess - scheduled_at, _NOTICED))
+        return End(guess, BY_EVENT, estimated=True, uncertainty_seconds=seconds)
+    source = BY_EVENT if is_over else BY_DELETION
+    deleted_at = pod.metadata.deletion_timestamp
+    if deleted_at is not None:
+        # Kubernetes counts the grace period in.
+        grace = pod.metadata.deletion_grace_period_seconds or 0
+        guess = _not_before(max(deleted_at, latest) if latest else deleted_at, scheduled_at)
+        return End(guess, source, estimated=True, uncertainty_seconds=max(grace, 0))
+    guess = _not_before(at, scheduled_at)
+    return End(guess, source, estimated=True, uncertainty_seconds=_seconds(guess - scheduled_at))
+
+
+def _finished_at(status: PodStatus) -> Iterator[datetime | None]:
+    """The ends of all containers: init containers and sidecars hold what the pod holds."""
+    for group in (
+        status.container_statuses,
+        status.init_container_statuses,
+        status.ephemeral_container_statuses,
+    ):
+        for one in group or ():
+            if one.state is not None and one.state.terminated is not None:
+                yield one.state.terminated.finished_at
+
+
+def _is_complete(status: PodStatus) -> bool:
+    """Whether no container ran on, would have been restarted, or ended at an unknown time."""
+    if status.phase not in _ENDED and any(_waits(one) for one in status.container_statuses or ()):
+        return False
+    for group in (status.container_statuses, status.init_container_statuses):
+        for one in group or ():
+            if one.state is None:
+                continue
+            if one.state.running is not None:
+                return False
+            ended = one.state.terminated
+            if ended is not None and ended.finished_at is None:
+                return False
+    return True
+
+
+def _waits(container: ContainerStatus) -> bool:
+    """Whether a container is yet to be started, or started again."""
+    state = container.state
+    return state is None or (state.running is None and state.terminated is None)
+
+
+def _changed_at(status: PodStatus) -> datetime | None:
+    """When the pod's conditions last changed."""
+    times = [one.last_transition_time for one in status.conditions or ()]
+    return max((one for one in times if one), default=None)
+
+
+def _possible(end: datetime, start: datetime | None, at: datetime) -> datetime:
+    """The nearest time to a node's `end` that is neither before `start` nor after it was heard."""
+    if end - at > _CLOCKS_DIFFER:
+        end = at
+    return _not_before(end, start)
+
+
+def _not_before(end: datetime, start: datetime | None) -> datetime:
+    """Clocks of nodes differ: a pod never ends before it begins."""
+    return end if start is None or end >= start else start
+
+
+def _seconds(length: timedelta) -> int:
+    return max(0, -(-length // timedelta(seconds=1)))

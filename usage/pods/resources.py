@@ -1,0 +1,151 @@
+"""domain: what a pod holds: its requests by the rules of the Kubernetes scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ipuhub.quantities import LARGEST, InvalidQuantity, thousandths, units
+from usage.pods.shape import PodSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from usage.pods.shape import Amounts, Container, Resources
+
+GPU_RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/mig-*", "amd.com/gpu", "gpu.intel.com/*")
+IPU_PREFIX: Final = "graphcore.ai/ipu"
+MICRO_IPUS: Final = 1_000_000
+_MOST_IPUS: Final = LARGEST // MICRO_IPUS
+# Of one of Intel's GPUs these are parts and properties, no further GPUs.
+_NO_GPUS: Final = ("millicores", "memory.max", "tiles", "monitoring")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Exact amounts: millicores, bytes, accelerators by resource name, whole IPUs requested."""
+
+    cpu_millicores: int = 0
+    memory_bytes: int = 0
+    accelerators: dict[str, int] = field(default_factory=dict)
+    ipus: int = 0
+
+    @property
+    def gpus(self) -> int:
+        """All accelerators together."""
+        return sum(self.accelerators.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a pod's spec says: what it holds, where, and which amounts are none."""
+
+    held: Held
+    node: str
+    problems: tuple[str, ...]
+
+
+_SPEC: Final = msgspec.json.Decoder(PodSpec)
+
+
+@lru_cache(maxsize=4096)  # a pod's changes show the same spec again and again
+def wish_of(spec: bytes, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Wish:
+    """Read a pod's spec as it was sent. Raises ValueError where it is none."""
+    try:
+        decoded = _SPEC.decode(spec)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"the spec cannot be read: {error}") from error
+    problems: list[str] = []
+    held = held_by(decoded, problems, gpu_resources)
+    return Wish(held, decoded.node_name or "", tuple(problems))
+
+
+def held_by(
+    spec: PodSpec, problems: list[str], gpu_resources: Sequence[str] = GPU_RESOURCES
+) -> Held:
+    """What a pod of `spec` holds. An amount that is none counts 0 and is told in `problems`."""
+    totals = _Totals(spec, problems)
+    accelerators: dict[str, int] = {}
+    ipus = 0
+    for name in sorted(totals.names - {"cpu", "memory"}):
+        if name.startswith(IPU_PREFIX):
+            ipus = min(ipus + totals.of(name, units), _MOST_IPUS)
+        elif is_gpu(name, gpu_resources) and (amount := totals.of(name, units)):
+            accelerators[name] = amount
+    if sum(accelerators.values()) > LARGEST:
+        problems.append("the accelerators together do not fit 64 bits: none is counted")
+        accelerators = {}
+    return Held(totals.of("cpu", thousandths), totals.of("memory", units), accelerators, ipus)
+
+
+def is_gpu(name: str, gpu_resources: Sequence[str]) -> bool:
+    """Whether a resource counts GPUs, by exact names and prefixes that end in `*`."""
+    for pattern in gpu_resources:
+        if pattern.endswith("*"):
+            if name.startswith(pattern[:-1]) and not name.endswith(_NO_GPUS):
+                return True
+        elif name == pattern:
+            return True
+    return False
+
+
+class _Totals:
+    """Sums of one pod, resource by resource."""
+
+    def __init__(self, spec: PodSpec, problems: list[str]) -> None:
+        self._problems = problems
+        self._containers = [_wanted(one.resources) for one in spec.containers or ()]
+        self._init = [
+            (_wanted(one.resources), _is_sidecar(one)) for one in spec.init_containers or ()
+        ]
+        self._overhead: Amounts = spec.overhead or {}
+        self._pod = _wanted(spec.resources)
+        self.names: set[str] = set(self._overhead) | set(self._pod)
+        self.names.update(*self._containers, *(amounts for amounts, _ in self._init))
+
+    def of(self, name: str, parse: Callable[[str | float], int]) -> int:
+        """The larger of what runs together and what any step of the start needs, plus overhead.
+
+        Sidecars run from their place in the start on. Requests of the whole pod go before.
+        """
+
+        def amount(amounts: Amounts) -> int:
+            text = amounts.get(name)
+            if text is None:
+                return 0
+            try:
+                return parse(text)
+            except InvalidQuantity as error:
+                self._problems.append(f"{name}: {error}")
+                return 0
+
+        if name in self._pod:
+            total = amount(self._pod)
+        else:
+            sidecars = peak = 0
+            for amounts, is_sidecar in self._init:
+                step = amount(amounts)
+                peak = max(peak, sidecars + step)
+                sidecars += step if is_sidecar else 0
+            total = max(peak, sidecars + sum(amount(one) for one in self._containers))
+        total += amount(self._overhead)
+        if total > LARGEST:
+            self._problems.append(f"{name}: the sum does not fit 64 bits")
+            return 0
+        return total
+
+
+def _is_sidecar(container: Container) -> bool:
+    return container.restart_policy == "Always"
+
+
+def _wanted(resources: Resources | None) -> Amounts:
+    """Requests; limits where a request is missing, as the API server fills them in."""
+    if resources is None:
+        return {}
+    if not resources.limits:
+        return resources.requests or {}
+    return {**resources.limits, **(resources.requests or {})}

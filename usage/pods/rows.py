@@ -1,0 +1,198 @@
+"""domain: the row that a pod's state makes, and how a later one changes an earlier one."""
+
+from __future__ import annotations
+
+from copy import copy
+from datetime import datetime  # noqa: TC003  # msgspec reads the annotations
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from usage.pods.annotations import NAMESPACE, OPERATOR
+from usage.pods.lifetimes import BY_LIST
+
+if TYPE_CHECKING:
+    from ipuhub.authors import AuthorTrust
+    from usage.pods.annotations import Claim
+    from usage.pods.lifetimes import Lifetime
+    from usage.pods.resources import Wish
+    from usage.pods.shape import PodMeta
+
+MICRO_IPUS: Final = 1_000_000
+MONITOR: Final = "monitor"
+GUESSED: Final = (BY_LIST, MONITOR)
+"""Sources of ends that a pod seen again takes back."""
+
+
+class PodRow(msgspec.Struct, gc=False):
+    """A row of `PodLifetime`, field by column; `is_known_only`: only a row that is there changes.
+
+    The first block is fixed by the first sight of a pod, but that a claim may follow where there
+    was none; the rest follows the pod until its exact end is known.
+    """
+
+    uid: str
+    namespace: str
+    pod_name: str
+    claim: str
+    component: str
+    component_name: str
+    group: str
+    user: str
+    user_verified: bool
+    instance_type: str
+    job_uid: str
+    role: str
+    instance: int | None
+    attempt: int | None
+    partition: str
+    cpu_millicores: int
+    memory_bytes: int
+    gpus: int
+    accelerators: dict[str, int]
+    micro_ipus: int
+    created_at: datetime
+    node: str
+    phase: str
+    reason: str
+    exit_code: int | None
+    scheduled_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    end_source: str
+    estimated: bool
+    uncertainty_seconds: int
+    skew_seconds: int = 0
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    is_known_only: bool = False
+
+
+CLAIMED: Final = (
+    "claim",
+    "component",
+    "component_name",
+    "group",
+    "user",
+    "user_verified",
+    "instance_type",
+    "job_uid",
+    "role",
+    "instance",
+    "attempt",
+    "partition",
+    "micro_ipus",
+)
+"""Columns that a claim brings with it."""
+
+FIXED: Final = (*PodRow.__struct_fields__[:21], "labels")
+"""Columns of the first sight."""
+
+COLUMNS: Final = PodRow.__struct_fields__[:-1]
+"""All that is recorded of a pod: what the API shows of it."""
+
+
+def row_of(
+    meta: PodMeta,
+    claim: Claim,
+    wish: Wish,
+    lifetime: Lifetime,
+    at: datetime,
+    authors: AuthorTrust | None = None,
+) -> PodRow:
+    """Put together what is known of a pod; `at` stands in for a missing time of creation.
+
+    The operator stamps whom the job names: that is as good as `authors` says it is.
+    """
+    is_verified = (
+        authors is not None
+        and claim.claim == OPERATOR
+        and authors.covers(claim.user, meta.namespace)
+    )
+    held, end = wish.held, lifetime.end
+    return PodRow(
+        meta.uid,
+        meta.namespace,
+        meta.name,
+        claim.claim,
+        claim.component,
+        claim.component_name,
+        claim.group,
+        claim.user,
+        is_verified,
+        claim.instance_type,
+        claim.job_uid,
+        claim.role,
+        claim.instance,
+        claim.attempt,
+        claim.partition,
+        held.cpu_millicores,
+        held.memory_bytes,
+        held.gpus,
+        held.accelerators,
+        # The stamp says what of a partition is a pod's; requests for the same are no second one.
+        held.ipus * MICRO_IPUS if claim.micro_ipus is None else claim.micro_ipus,
+        meta.creation_timestamp or at,
+        wish.node,
+        lifetime.phase,
+        lifetime.reason.replace("\0", "\ufffd"),
+        lifetime.exit_code,
+        lifetime.scheduled_at,
+        lifetime.started_at,
+        end.at if end else None,
+        end.source if end else "",
+        end.estimated if end else False,
+        end.uncertainty_seconds if end else 0,
+        end.skew_seconds if end else 0,
+    )
+
+
+def merged(rows: list[PodRow]) -> list[PodRow]:
+    """One row for each pod, as if `rows` had been written one after the other."""
+    known: dict[str, PodRow] = {}
+    for row in rows:
+        earlier = known.get(row.uid)
+        known[row.uid] = row if earlier is None else _later(earlier, row)
+    return [*known.values()]
+
+
+def _later(known: PodRow, new: PodRow) -> PodRow:
+    """What `known` becomes by `new`: the rules of the SQL in `usage.pods.recorder`."""
+    if known.is_known_only and not new.is_known_only:
+        return new
+    return _followed(copy(known), new)
+
+
+def _followed(known: PodRow, new: PodRow) -> PodRow:
+    if new.is_known_only or known.claim != NAMESPACE or new.claim == NAMESPACE:
+        claimed = known
+    else:
+        claimed = new
+    for name in CLAIMED if claimed is new else ():
+        setattr(known, name, getattr(new, name))
+    if known.finished_at is not None and not known.estimated:
+        return known
+    known.node = known.node or new.node
+    known.scheduled_at = known.scheduled_at or new.scheduled_at
+    times = [one for one in (known.started_at, new.started_at) if one is not None]
+    known.started_at = min(times, default=None)
+    if not takes_end(known, new):
+        return known
+    for name in ("phase", "reason", "exit_code", *END):
+        setattr(known, name, getattr(new, name))
+    return known
+
+
+END: Final = (
+    "finished_at",
+    "end_source",
+    "estimated",
+    "uncertainty_seconds",
+    "skew_seconds",
+)
+
+
+def takes_end(known: PodRow, new: PodRow) -> bool:
+    """Whether the state of `new` goes over a `known` one that has no exact end."""
+    if known.finished_at is None or known.end_source in GUESSED:
+        return True
+    return new.finished_at is not None and not new.estimated

@@ -1,0 +1,1 @@
+"""What an hour of a resource costs, since when."""

@@ -1,0 +1,147 @@
+"""domain: money as SQL: exact until it is rounded, once, half to even.
+
+Time is split where a price changes. `cost_seconds` is money x 3600: sums of resource x price x
+whole seconds, with no division that could not be exact; `rounded_money` divides and rounds.
+Names come in as parameters, prices as digits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from usage.rates.tariff import Segment
+
+_EXACT: Final = Context(prec=100)
+_GIB: Final = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class CostSql:
+    """The pieces of SQL that add money to rows of lifetimes.
+
+    `counts`: columns of a pod (`acc_0`, ...: its accelerators that have a price by name).
+    `seconds`: columns of a clipped row: its seconds in each segment (`seconds_0`, ...), none where
+    there is one segment only. `sizes`: the columns on which the price of an hour depends.
+    """
+
+    segments: tuple[Segment, ...] = ()
+
+    @property
+    def accelerators(self) -> list[str]:
+        """The accelerators with a price of their own, in the order of their columns."""
+        return sorted({name for each in self.segments for name in each.named("accelerator")})
+
+    @property
+    def counts(self) -> list[str]:
+        """SQL of `acc_0`, `acc_1`, ... of a pod."""
+        return [
+            f"COALESCE((accelerators->>%(accelerator_{n})s)::numeric, 0) AS acc_{n}"
+            for n, _ in enumerate(self.accelerators)
+        ]
+
+    @property
+    def no_counts(self) -> list[str]:
+        """The same of a partition."""
+        return [f"0::numeric AS {name}" for name in self.sizes]
+
+    @property
+    def sizes(self) -> list[str]:
+        """Names of the columns of `counts`."""
+        return [f"acc_{n}" for n, _ in enumerate(self.accelerators)]
+
+    @property
+    def parted(self) -> list[str]:
+        """Names of the columns of seconds, one for each segment."""
+        if len(self.segments) == 1:
+            return ["seconds"]
+        return [f"seconds_{n}" for n, _ in enumerate(self.segments)]
+
+    def seconds_in(self, number: int) -> str:
+        """Return SQL of a row's whole seconds in one segment."""
+        if len(self.segments) == 1:
+            return "seconds"
+        begin, end = f"%(begins_{number})s::timestamptz", f"%(ends_{number})s::timestamptz"
+        return (
+            f"GREATEST(floor(date_part('epoch', LEAST(stop, {end})))"
+            f" - floor(date_part('epoch', GREATEST(start, {begin}))), 0)::bigint"
+        )
+
+    @property
+    def cost_seconds(self) -> str:
+        """SQL of money x 3600 of a row that has its seconds in the columns of `parted`."""
+        terms = [
+            f"{column} * {_hourly(each, self.accelerators, n)}"
+            for n, (column, each) in enumerate(zip(self.parted, self.segments, strict=True))
+        ]
+        return " + ".join(terms) or "0::numeric"
+
+    @property
+    def line_cost_seconds(self) -> str:
+        """The same of a clipped row by itself."""
+        terms = [
+            f"{self.seconds_in(n)} * {_hourly(each, self.accelerators, n)}"
+            for n, each in enumerate(self.segments)
+        ]
+        return " + ".join(terms) or "0::numeric"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What the texts above refer to."""
+        found: dict[str, Any] = {
+            f"accelerator_{n}": name for n, name in enumerate(self.accelerators)
+        }
+        for n, each in enumerate(self.segments):
+            found |= _bounds(n, each.begin, each.end)
+            for m, name in enumerate(sorted(each.named("instance"))):
+                found[f"instance_{n}_{m}"] = name
+        return found
+
+
+def rounded_money(cost_seconds: str, decimals: int) -> str:
+    """Return SQL of money from an exact, not negative money x 3600: rounded half to even."""
+    scaled = f"(({cost_seconds}) * {10**decimals} + 1800)"
+    whole = f"div({scaled}, 3600)"
+    tie = f"mod({scaled}, 3600) = 0 AND mod({whole}, 2) = 1"
+    unit = Decimal(1).scaleb(-decimals)
+    return f"(CASE WHEN {tie} THEN {whole} - 1 ELSE {whole} END * {unit:f})"
+
+
+def _bounds(number: int, begin: datetime, end: datetime) -> dict[str, datetime]:
+    return {f"begins_{number}": begin, f"ends_{number}": end}
+
+
+def _hourly(segment: Segment, accelerators: list[str], number: int) -> str:
+    """Return SQL of the price of an hour of a row, as `numeric`."""
+    partition = _term("partition_ipus", segment.of("partition-ipu"))
+    cases = "".join(
+        f" WHEN instance_type = %(instance_{number}_{m})s THEN {price:f}::numeric"
+        for m, (_, price) in enumerate(sorted(segment.named("instance").items()))
+    )
+    parts = [
+        _term("cpu_millicores", segment.of("cpu"), Decimal(1000)),
+        _term("memory_bytes", segment.of("memory"), Decimal(_GIB)),
+        _term("micro_ipus", segment.of("ipu"), Decimal(10**6)),
+        *_accelerators(segment, accelerators),
+    ]
+    amount = " + ".join(part for part in parts if part) or "0::numeric"
+    return f"(CASE WHEN pod = 0 THEN {partition or '0::numeric'}{cases} ELSE {amount} END)"
+
+
+def _accelerators(segment: Segment, names: list[str]) -> list[str]:
+    named = segment.named("accelerator")
+    own = {f"acc_{n}": named[name] for n, name in enumerate(names) if name in named}
+    rest = " - ".join(["gpus", *own])
+    anything = _term(f"({rest})", segment.of("gpu"))
+    return [_term(column, price) for column, price in own.items()] + [anything]
+
+
+def _term(amount: str, price: Decimal, unit: Decimal = Decimal(1)) -> str:
+    """Return SQL of amount x price / unit; empty where it costs nothing."""
+    if not price:
+        return ""
+    return f"{amount} * {_EXACT.divide(price, unit):f}::numeric"

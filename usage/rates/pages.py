@@ -1,0 +1,95 @@
+"""glue: the page of rates: what an hour costs, since when, and who said so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST
+
+from ipuhub.web.access import require_accountant
+from ipuhub.web.htmx import signed_in
+from usage.models import Rate
+from usage.rates.services import end_rate, set_rate
+from usage.windows import local_day
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from django.http import HttpRequest, HttpResponse
+
+
+class RateForm(forms.Form):
+    """A new rate."""
+
+    resource = forms.ChoiceField(choices=Rate.Resource.choices)
+    name = forms.CharField(required=False, max_length=253)
+    price = forms.DecimalField(min_value=0, max_digits=18, decimal_places=6)
+    valid_from = forms.DateField()
+    valid_until = forms.DateField(required=False)
+
+
+class EndForm(forms.Form):
+    """The end of a rate."""
+
+    valid_until = forms.DateField()
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def rates(request: HttpRequest) -> HttpResponse:
+    """Show all rates; a POST sets one. Raises PermissionDenied."""
+    require_accountant(request.user)
+    now = timezone.now()
+    form = RateForm(request.POST or None)
+    if form.is_valid():
+        try:
+            rate = set_rate(Rate(**form.cleaned_data), request.user.get_username(), now)
+        except ValidationError as error:
+            for field, sentences in error.message_dict.items():
+                form.add_error(field, sentences)
+        else:
+            messages.success(request, f"{rate.get_resource_display()}: the rate is set.")
+            return redirect("usage:rates")
+    today = local_day(now, settings.REPORT_ZONE)
+    found = Rate.objects.order_by("resource", "name", "-valid_from", "-id")
+    context = {
+        "form": form,
+        "rates": [(rate, _state(rate, today)) for rate in found],
+        "currency": settings.REPORT_CURRENCY,
+        "zone": settings.REPORT_ZONE.key,
+        "today": today,
+    }
+    return render(request, "usage/rates.html", context, status=400 if form.errors else 200)
+
+
+@require_POST
+@signed_in
+def end(request: HttpRequest, pk: int) -> HttpResponse:
+    """End a rate and go back to the page. Raises PermissionDenied and Http404."""
+    require_accountant(request.user)
+    rate = get_object_or_404(Rate, pk=pk)
+    form = EndForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "Give the first day without the rate, such as 2026-12-01.")
+        return redirect("usage:rates")
+    try:
+        end_rate(
+            rate, form.cleaned_data["valid_until"], request.user.get_username(), timezone.now()
+        )
+    except ValidationError as error:
+        messages.error(request, " ".join(error.messages))
+    return redirect("usage:rates")
+
+
+def _state(rate: Rate, today: date) -> str:
+    if rate.valid_until is not None and rate.valid_until <= rate.valid_from:
+        return "withdrawn"
+    if rate.valid_from > today:
+        return "to come"
+    return "in force" if rate.valid_until is None or today < rate.valid_until else "over"

@@ -1,0 +1,138 @@
+"""glue: what `make_usage_reports` does, and how it says how far it is."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from django.utils import timezone
+
+from ipuhub.months import Month
+from usage.models import ReportRun
+from usage.ranges import read_instant
+from usage.reports.downloads import Wanted, open_file
+from usage.reports.making import ReportRefused
+from usage.reports.ranges import RangeFile, range_of, write_blocks
+from usage.reports.runs import do_run, request_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+_BAR_WIDTH = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of the command."""
+
+    month: str = ""
+    close: bool = False
+    begin: str = ""
+    end: str = ""
+    kind: str = "summary"
+    profile: str = "default"
+    form: str = "csv"
+    output: str = ""
+
+
+class Progress:
+    """A bar on a terminal; elsewhere only the lines that stay."""
+
+    def __init__(self, out: Any, data: Any) -> None:
+        self._out, self.data = out, data
+        self._bar = bool(out.isatty())
+        self._drawn = ""
+
+    def say(self, line: str) -> None:
+        """Write a line that stays."""
+        self._clear()
+        self._out.write(line)
+
+    def show(self, done: int, total: int, what: str) -> None:
+        """Draw the bar anew where it changed."""
+        share = min(1.0, done / total) if total else 0.0
+        full = round(share * _BAR_WIDTH)
+        bar = f"[{'#' * full}{'.' * (_BAR_WIDTH - full)}] {share:4.0%} {what}"
+        if self._bar and bar != self._drawn:
+            self._out.write(f"\r\x1b[K{bar}", ending="")
+            self._out.flush()
+            self._drawn = bar
+
+    def _clear(self) -> None:
+        if self._drawn:
+            self._out.write("\r\x1b[K", ending="")
+            self._drawn = ""
+
+
+def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -> None:
+    """Do what was asked. Raises MonthError, WindowError, ReportRefused, NoReportError, OSError."""
+    if asked.begin or asked.end:
+        _write_range(asked, now, zone, progress)
+        return
+    if asked.output and not asked.month:
+        raise ReportRefused("--output needs --month, or --from and --to.")
+    run = request_run("command", "", now, zone, asked.month, close=asked.close)
+    for report in do_run(
+        run, zone, on_step=lambda run: progress.show(run.done, len(run.months), run.message)
+    ):
+        progress.say(f"{report} ({report.state}): {report.lifetimes} lifetimes")
+    if run.state != ReportRun.State.DONE:
+        raise ReportRefused(run.message)
+    if run.message:
+        progress.say(run.message)
+    if asked.output:
+        wanted = Wanted(Month.parse(asked.month), asked.kind, asked.profile, form=asked.form)
+        target = _target(asked, wanted.file_name)
+        download = open_file(wanted)
+        _write(download.body, target, download.lines, progress)
+
+
+def _write_range(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -> None:
+    if asked.month or asked.close:
+        raise ReportRefused("Give either --month, or --from and --to.")
+    if not asked.begin:
+        raise ReportRefused("--to needs --from, for example --from 2026-11-01.")
+    if not asked.output:
+        raise ReportRefused("A range's report is written to a file: give --output (- for stdout).")
+    begin = read_instant(asked.begin, zone)
+    end = read_instant(asked.end, zone, end=True) if asked.end else now
+    file = RangeFile(range_of(begin, end, now, zone), asked.kind, asked.profile, asked.form)
+    target = _target(asked, file.name)
+    _write(file.open(), target, file.expected_lines(), progress)
+
+
+def _target(asked: Asked, name: str) -> Path | None:
+    """Return where to write; None: to stdout. Raises ReportRefused."""
+    if asked.output == "-":
+        return None
+    target = Path(asked.output)
+    target = target / name if target.is_dir() else target
+    if not target.parent.is_dir():
+        raise ReportRefused(f"There is no folder {target.parent}: make it first.")
+    return target
+
+
+def _write(blocks: Iterable[bytes], target: Path | None, expected: int, progress: Progress) -> None:
+    if target is None:
+        _to_stdout(blocks, progress.data)
+        return
+    began = timezone.now()
+    write_blocks(blocks, target, lambda lines: progress.show(lines, expected, f"{lines} lines"))
+    took = (timezone.now() - began).total_seconds()
+    progress.say(f"{target}: {target.stat().st_size} bytes in {took:.1f} s")
+
+
+def _to_stdout(blocks: Iterable[bytes], data: Any) -> None:
+    raw = getattr(data, "_out", sys.stdout)
+    binary = getattr(raw, "buffer", None)
+    for block in blocks:
+        if binary is not None:
+            binary.write(block)
+        else:
+            raw.write(block.decode())
+    if binary is not None:
+        binary.flush()

@@ -1,0 +1,221 @@
+"""glue: the files of reports, each over a connection of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from django.conf import settings
+from django.db import connection
+from psycopg.rows import dict_row
+
+from usage.rates.tariff import Tariff
+from usage.reports.columns import CORRECTION, PROFILES, header
+from usage.reports.csvreport import IN_ORDER, CsvStream, copy_csv
+from usage.reports.fileforms import for_excel, json_lines
+from usage.reports.making import file_key, state_of
+from usage.reports.monthly import Range, details_sql, summary_sql
+from usage.reports.recorded import anything_recorded
+from usage.retention.purged import PurgedError, refuse_purged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from ipuhub.months import Month
+
+_COLUMNS = (
+    'id, month, version, number, state, zone, first, "end", generated_at, complete_until,'
+    " digests, lines, tariff"
+)
+_NEWEST = f"""
+SELECT {_COLUMNS},
+  (SELECT count(*) FROM usage_monthreport WHERE month = %(month)s AND number > 0) AS corrections
+FROM usage_monthreport WHERE month = %(month)s AND number = %(number)s
+ORDER BY version DESC LIMIT 1"""  # noqa: S608
+_CHUNKS = """
+SELECT data FROM usage_reportchunk WHERE report_id = %(report)s AND profile = %(place)s
+ORDER BY number"""
+
+
+class NoReportError(LookupError):
+    """There is no such report; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file: `kind` is summary, details or correction (of that `number`)."""
+
+    month: Month
+    kind: str
+    profile: str = "default"
+    number: int = 0
+    form: str = "csv"
+    excel: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name in a report's `digests` and `lines`."""
+        if self.number:
+            return "summary-correction"
+        return file_key(self.kind, PROFILES[self.profile])
+
+    @property
+    def file_name(self) -> str:
+        """What it is called on disk."""
+        if self.profile == "primehub":
+            name = f"PrimeHub_Usage_{self.kind.title()}_{self.month.year}_{self.month.number:02}"
+        elif self.number:
+            name = f"ipuhub-usage-{self.month}-correction-{self.number}"
+        else:
+            name = f"ipuhub-usage-{self.kind}-{self.month}"
+        return f"{name}.{self.form}"
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """One file: its name, its blocks, and what its report says about it.
+
+    `digest`: SHA-256 of the CSV file where that is known before it is made; `lines`: of data.
+    """
+
+    file_name: str
+    body: CsvStream
+    digest: str
+    version: int
+    state: str
+    lines: int
+    corrections: int
+    complete_until: datetime | None
+    generated_at: datetime | None
+    currency: str
+
+
+def open_download(month: Month, kind: str, profile_name: str = "default", **more: Any) -> Download:
+    """Begin the file `kind` (summary or details) of `month`. Raises NoReportError."""
+    return open_file(Wanted(month, kind, profile_name, **more))
+
+
+def open_file(wanted: Wanted) -> Download:
+    """Begin a file. Raises NoReportError.
+
+    Everything is read in one snapshot: a new version of the report changes nothing in it. A month
+    in which nothing was recorded has an empty file, whether its report was made or not.
+    """
+    own = own_connection()
+    try:
+        report = _begin(own, wanted)
+        head, blocks = _blocks(own, report, wanted)
+    except BaseException:
+        own.close()
+        raise
+    return Download(
+        wanted.file_name,
+        CsvStream(own, head, blocks, _form(wanted)),
+        report["digests"].get(wanted.key, ""),
+        report["version"],
+        report["state"],
+        report["lines"].get(wanted.key, 0),
+        report["corrections"],
+        report["complete_until"],
+        report["generated_at"],
+        report["tariff"].get("currency", settings.REPORT_CURRENCY),
+    )
+
+
+def own_connection() -> psycopg.Connection[Any]:
+    """Connect to Django's database anew."""
+    parameters = dict(connection.get_connection_params())
+    for name in ("cursor_factory", "context", "prepare_threshold"):
+        parameters.pop(name, None)
+    return psycopg.connect(**parameters)
+
+
+def _form(wanted: Wanted) -> Any:
+    if wanted.form == "jsonl":
+        return json_lines
+    return for_excel if wanted.excel else None
+
+
+def _begin(own: psycopg.Connection[Any], wanted: Wanted) -> dict[str, Any]:
+    own.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    own.read_only = True
+    with own.cursor(row_factory=dict_row) as cursor:
+        parameters = {"month": str(wanted.month), "number": wanted.number}
+        report = cursor.execute(_NEWEST, parameters).fetchone()
+    return report or _nothing(wanted)
+
+
+def _nothing(wanted: Wanted) -> dict[str, Any]:
+    """Return an empty report of a month without usage. Raises NoReportError for any other."""
+    from django.utils import timezone
+
+    zone = settings.REPORT_ZONE
+    month = wanted.month
+    first, end = month.first(zone), month.end(zone)
+    if wanted.number:
+        raise NoReportError(f"{month} has no correction {wanted.number}.")
+    try:
+        refuse_purged(first, zone)
+    except PurgedError as error:
+        raise NoReportError(str(error)) from error
+    if anything_recorded(first, end):
+        raise NoReportError(f"There is no report of {month} yet. An administrator can make it.")
+    state = state_of(month, timezone.now(), zone)
+    empty = {"digests": {}, "lines": {}, "tariff": {}, "version": 0, "corrections": 0, "id": None}
+    return empty | {"state": str(state), "complete_until": None, "generated_at": None}
+
+
+def _blocks(
+    own: psycopg.Connection[Any], report: dict[str, Any], wanted: Wanted
+) -> tuple[str, Iterator[bytes]]:
+    """Return the header, where it is not in the blocks, and the blocks."""
+    profile = CORRECTION if wanted.number else PROFILES[wanted.profile]
+    kind = "details" if wanted.kind == "details" else "summary"
+    head = header(getattr(profile, kind))
+    if report["id"] is None:
+        return head, iter(())
+    if report["state"] == "closed" and _is_stored(own, report, wanted):
+        return "", _stored(own, report, _place(wanted))
+    if kind == "summary":
+        tariff = Tariff.from_record(report["tariff"])
+        parameters = {
+            "month": report["month"].replace("-", ""),
+            "report": report["id"],
+            "currency": tariff.currency or settings.REPORT_CURRENCY,
+            "decimals": tariff.decimals,
+            "number": report["number"],
+        }
+        return head, copy_csv(own, summary_sql(profile), parameters)
+    own.execute(IN_ORDER)
+    covers = _covers(report)
+    return head, copy_csv(own, details_sql(profile, covers), covers.parameters)
+
+
+def _covers(report: dict[str, Any]) -> Range:
+    return Range(
+        report["month"].replace("-", ""),
+        report["zone"],
+        report["first"],
+        report["end"],
+        report["generated_at"],
+        Tariff.from_record(report["tariff"]),
+    )
+
+
+def _place(wanted: Wanted) -> str:
+    return wanted.profile if wanted.kind == "details" else wanted.key
+
+
+def _is_stored(own: psycopg.Connection[Any], report: dict[str, Any], wanted: Wanted) -> bool:
+    parameters = {"report": report["id"], "place": _place(wanted)}
+    return own.execute(f"SELECT EXISTS ({_CHUNKS})", parameters).fetchone() == (True,)
+
+
+def _stored(own: psycopg.Connection[Any], report: dict[str, Any], place: str) -> Iterator[bytes]:
+    with own.cursor("chunks") as cursor:
+        cursor.itersize = 1
+        cursor.execute(_CHUNKS, {"report": report["id"], "place": place})
+        for (data,) in cursor:
+            yield data

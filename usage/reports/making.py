@@ -1,0 +1,277 @@
+"""glue: making a month's report, in one transaction that puts it in the old one's place."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Min, Sum
+
+from ipuhub.months import Month
+from usage.completeness import complete_until
+from usage.models import MonthReport, PodLifetime, ReportChunk, ReportRow, ReportState
+from usage.rates.services import tariff_of
+from usage.reports.columns import PROFILES, header
+from usage.reports.csvreport import CHUNK_BYTES, copy_csv
+from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql
+from usage.retention.purged import PurgedError, refuse_purged
+from usage.sums.copyrows import copy_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    import psycopg
+
+    from usage.rates.tariff import Tariff
+    from usage.reports.columns import Profile
+
+HASHED = "SET LOCAL work_mem = '64MB'; SET LOCAL enable_sort = off"
+"""Lets PostgreSQL add a month up in memory. It takes the rows of a summary for a hundred times as
+many as there are, and would sort every lifetime of the month on disk for them."""
+_AS_USUAL = "SET LOCAL enable_sort TO DEFAULT"
+ROW_KEYS = ("namespace", "group", "user", "user_verified", "component", "instance_type", "running")
+ROW_SUMS = (
+    *("lifetimes", "pods", "estimated", "seconds", "millicore_seconds", "byte_seconds"),
+    *("gpu_seconds", "micro_ipu_seconds", "partition_ipu_seconds", "idle_micro_ipu_seconds"),
+    "cost",
+)
+ROW_COLUMNS = ", ".join(f'"{name}"' for name in ROW_KEYS + ROW_SUMS)
+
+
+class ReportRefused(Exception):  # noqa: N818  # it is an answer, with a sentence for people
+    """A report cannot be made; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Why a report is made, and for whom; `close`: the month, which is over, is to be final."""
+
+    cause: str = ""
+    by: str = ""
+    close: bool = False
+
+
+def state_of(month: Month, now: datetime, zone: ZoneInfo) -> ReportState:
+    """Return how final a report of `month` is that is made now. Raises ReportRefused."""
+    this = Month.of(now, zone)
+    if month > this:
+        raise ReportRefused(f"{month} has not begun yet: reports reach from the past to {this}.")
+    if month == this:
+        return ReportState.OPEN
+    return ReportState.PROVISIONAL if month == this.previous() else ReportState.CLOSED
+
+
+def due_months(now: datetime, zone: ZoneInfo) -> list[Month]:
+    """Return what a run without a month makes: this and last month, older ones not yet closed.
+
+    Months whose records were deleted before they had a report are left out.
+    """
+    this = Month.of(now, zone)
+    last = this.previous()
+    began = PodLifetime.objects.aggregate(first=Min("scheduled_at"))["first"]
+    first_report = MonthReport.objects.aggregate(first=Min("month"))["first"]
+    candidates = [Month.of(began, zone)] if began else []
+    candidates += [Month.parse(first_report)] if first_report else []
+    older = min([*candidates, last]).until(last)
+    closed = closed_months()
+    return [
+        month for month in older if str(month) not in closed and not _is_purged(month, zone)
+    ] + [this]
+
+
+def closed_months() -> set[str]:
+    """Return the months that are closed."""
+    closed = MonthReport.objects.filter(state=ReportState.CLOSED)
+    return set(closed.values_list("month", flat=True))
+
+
+def make_month(
+    month: Month, now: datetime, zone: ZoneInfo, order: Order | None = None
+) -> MonthReport:
+    """Make and store the report of `month` as known at `now`; readers see the old one till then.
+
+    Raises ReportRefused for a month to come, for a closed one, which never changes, for one whose
+    records were deleted, and where `order` is to close one that is not over.
+    """
+    order = order or Order()
+    now = now.replace(microsecond=0)
+    state = _state_to_be(month, now, zone, order)
+    covers = month_range(month, now, zone)
+    with transaction.atomic():
+        one_snapshot()
+        report = store_report(covers, str(month), _next_version(month), state, order)
+        insert_rows(report, rows_sql(covers), covers.parameters)
+        finish_report(report)
+        if state == ReportState.CLOSED:
+            _store_files(report, covers)
+        report.save()
+        MonthReport.objects.filter(month=str(month)).exclude(pk=report.pk).delete()
+    return report
+
+
+def _state_to_be(month: Month, now: datetime, zone: ZoneInfo, order: Order) -> ReportState:
+    state = state_of(month, now, zone)
+    if order.close and state == ReportState.OPEN:
+        raise ReportRefused(f"{month} is not over: it can be closed when it is.")
+    try:
+        refuse_purged(month.first(zone), zone)
+    except PurgedError as error:
+        _next_version(month)  # says that it is closed, where it is
+        raise ReportRefused(str(error)) from error
+    return ReportState.CLOSED if order.close else state
+
+
+def month_range(month: Month, now: datetime, zone: ZoneInfo, tariff: Tariff | None = None) -> Range:
+    """Return what the report of `month` covers, with the prices of now or those given."""
+    first, end = month.first(zone), month.end(zone)
+    label = str(month).replace("-", "")
+    return Range(label, zone.key, first, end, now, tariff or prices_of(first, end, zone))
+
+
+def prices_of(first: datetime, end: datetime, zone: ZoneInfo) -> Tariff:
+    """Return the prices that hold in [first, end)."""
+    last = end - timedelta(seconds=1)
+    return tariff_of(first.astimezone(zone).date(), last.astimezone(zone).date())
+
+
+def one_snapshot() -> None:
+    """Let all statements of this transaction see the same rows (tests wrap their own around)."""
+    with connection.cursor() as cursor:
+        if not connection.savepoint_ids:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
+def store_report(
+    covers: Range, month: str, version: int, state: ReportState, order: Order
+) -> MonthReport:
+    """Store a report without rows."""
+    return MonthReport.objects.create(
+        month=month,
+        version=version,
+        state=state,
+        zone=covers.zone,
+        first=covers.first,
+        end=covers.end,
+        generated_at=covers.generated_at,
+        complete_until=complete_until(covers.first, covers.end),
+        lifetimes=0,
+        cause=order.cause,
+        made_by=order.by,
+        tariff=covers.tariff.to_record(),
+    )
+
+
+def insert_rows(report: MonthReport, select: str, parameters: dict[str, Any]) -> None:
+    """Store the rows that `select` makes."""
+    with connection.cursor() as cursor:
+        cursor.execute(HASHED)
+    copy_rows(
+        raw_connection(),
+        f"SELECT %(report)s, {ROW_COLUMNS} FROM ({select}) AS sums",  # noqa: S608  # our own text
+        {**parameters, "report": report.pk},
+        f"{ReportRow._meta.db_table} (report_id, {ROW_COLUMNS})",  # noqa: SLF001
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(_AS_USUAL)
+
+
+def finish_report(report: MonthReport, profiles: Iterable[Profile] = PROFILES.values()) -> None:
+    """Add what its rows say: counts, money, and the digests and lines of the summary's files."""
+    sums = report.rows.aggregate(Sum("lifetimes"), Sum("pods"), Sum("cost"))
+    report.lifetimes = sums["lifetimes__sum"] or 0
+    report.cost = sums["cost__sum"] or 0
+    report.lines = {"details": report.lifetimes, "details-primehub": sums["pods__sum"] or 0}
+    for profile in profiles:
+        query, parameters = summary_sql(profile), summary_parameters(report)
+        report.lines[file_key("summary", profile)] = _count(query, parameters)
+        head = [header(profile.summary).encode()]
+        digest = _digest(head, copy_csv(raw_connection(), query, parameters))
+        report.digests[file_key("summary", profile)] = digest
+
+
+def summary_parameters(report: MonthReport) -> dict[str, Any]:
+    """Return the parameters of `summary_sql`."""
+    return {
+        "month": report.month.replace("-", ""),
+        "report": report.pk,
+        "currency": report.tariff.get("currency", settings.REPORT_CURRENCY),
+        "decimals": report.tariff.get("decimals", settings.REPORT_COST_DECIMALS),
+        "number": report.number,
+    }
+
+
+def _is_purged(month: Month, zone: ZoneInfo) -> bool:
+    try:
+        refuse_purged(month.first(zone), zone)
+    except PurgedError:
+        return True
+    return False
+
+
+def _next_version(month: Month) -> int:
+    newest = MonthReport.objects.filter(month=str(month)).order_by("version").last()
+    if newest is None:
+        return 1
+    if newest.state in {ReportState.CLOSED, ReportState.CORRECTION}:
+        raise ReportRefused(f"{month} is closed: its report does not change any more.")
+    return newest.version + 1
+
+
+def _store_files(report: MonthReport, covers: Range) -> None:
+    """Store both files in every profile, so that nothing that changes later changes them."""
+    for profile in PROFILES.values():
+        summary = summary_sql(profile), summary_parameters(report)
+        details = details_sql(profile, covers), covers.parameters
+        for kind, (query, parameters) in (("summary", summary), ("details", details)):
+            key = file_key(kind, profile)
+            head = header(getattr(profile, kind)).encode()
+            place = profile.name if kind == "details" else key
+            report.digests[key] = _store_file(report, place, head, (query, parameters))
+
+
+def _store_file(
+    report: MonthReport, place: str, head: bytes, query: tuple[str, dict[str, Any]]
+) -> str:
+    """Store one file; it waits on disk meanwhile: a connection does one thing at a time."""
+    with tempfile.TemporaryFile() as spool:
+        spool.write(head)
+        digest = hashlib.sha256(head)
+        for block in copy_csv(raw_connection(), *query):
+            spool.write(block)
+            digest.update(block)
+        spool.seek(0)
+        for number, data in enumerate(iter(lambda: spool.read(CHUNK_BYTES), b"")):
+            ReportChunk.objects.create(report=report, profile=place, number=number, data=data)
+    return digest.hexdigest()
+
+
+def file_key(kind: str, profile: Profile) -> str:
+    """Return the name of a file in `digests` and `lines`."""
+    return kind if profile.name == "default" else f"{kind}-{profile.name}"
+
+
+def _count(query: str, parameters: dict[str, Any]) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM ({query}) AS lines", parameters)  # noqa: S608
+        return int(cursor.fetchone()[0])
+
+
+def _digest(*parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        for block in part:
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def raw_connection() -> psycopg.Connection[Any]:
+    """Return Django's connection as psycopg knows it."""
+    connection.ensure_connection()
+    return cast("psycopg.Connection[Any]", connection.connection)

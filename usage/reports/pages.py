@@ -1,0 +1,104 @@
+"""glue: the page of month reports: what there is, its files, runs on demand, and ranges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from ipuhub.months import MonthError
+from ipuhub.web.access import require_accountant
+from ipuhub.web.etag import fragment_etag, not_modified, tagged
+from ipuhub.web.htmx import signed_in, wants_fragment
+from usage.models import MonthReport, ReportRun, ReportState
+from usage.rates.money import money_of
+from usage.reports.making import ReportRefused
+from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
+from usage.windows import WindowError
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+_SHOWN = 240
+_SHOWN_RANGES = 5
+_COLOURS = {"open": "blue", "provisional": "yellow", "closed": "green", "correction": "orange"}
+_REFUSALS = (MonthError, WindowError, ReportRefused, BrokerAway)
+
+
+@require_safe
+@signed_in
+def reports(request: HttpRequest) -> HttpResponse:
+    """Show the reports, or just the list while somebody looks. Raises PermissionDenied."""
+    require_accountant(request.user)
+    found = list(MonthReport.objects.order_by("-month", "-version")[:_SHOWN])
+    newest = ReportRun.objects.order_by("-requested_at", "-id")
+    run = newest.filter(kind="").first()
+    ranges = list(newest.exclude(kind="")[:_SHOWN_RANGES])
+    tag = fragment_etag(
+        request,
+        [(each.pk, each.version) for each in found],
+        run and _shown(run),
+        [(*_shown(each), each.has_file) for each in ranges],
+    )
+    unchanged = not_modified(request, tag)
+    if unchanged is not None:
+        return unchanged
+    context = {
+        "reports": [_row(each) for each in found],
+        "states": [(state.value, state.label, _COLOURS[state.value]) for state in ReportState],
+        "run": run,
+        "ranges": ranges,
+        "zone": settings.REPORT_ZONE.key,
+        "etag": tag,
+        "now": timezone.now(),
+    }
+    template = "usage/_reports.html" if wants_fragment(request) else "usage/reports.html"
+    return tagged(render(request, template, context), tag)
+
+
+@require_POST
+@signed_in
+def make_reports(request: HttpRequest) -> HttpResponse:
+    """Ask for a run and go back to the page, which shows its progress. Raises PermissionDenied."""
+    require_accountant(request.user)
+    month, close = request.POST.get("month", ""), request.POST.get("close") == "yes"
+    try:
+        ask_for_run(request.user.get_username(), timezone.now(), month, close=close)
+    except _REFUSALS as error:
+        messages.error(request, str(error))
+    return redirect("usage:reports")
+
+
+@require_POST
+@signed_in
+def make_range(request: HttpRequest) -> HttpResponse:
+    """Ask for the file of a range and go back to the page. Raises PermissionDenied."""
+    require_accountant(request.user)
+    asked = {name: str(value).strip() for name, value in request.POST.items()}
+    now = timezone.now()
+    try:
+        ask_for_range(read_range(asked, now, settings.REPORT_ZONE), _name(request), now)
+    except _REFUSALS as error:
+        messages.error(request, str(error))
+    return redirect("usage:reports")
+
+
+def _name(request: HttpRequest) -> str:
+    return str(request.user.get_username())
+
+
+def _shown(run: ReportRun) -> tuple[Any, ...]:
+    return (run.pk, run.state, run.done, run.message)
+
+
+def _row(report: MonthReport) -> dict[str, Any]:
+    return {
+        "report": report,
+        "colour": _COLOURS[report.state],
+        "money": money_of(report.cost, report.tariff),
+        "digests": sorted(report.digests.items()),
+    }

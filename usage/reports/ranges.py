@@ -1,0 +1,166 @@
+"""glue: the report of any range: not stored as a month's is, made anew each time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+from django.db import connection
+from django.db.models import Max
+from django.utils import timezone
+
+from usage.intervals import PARTITION_PIECES, POD_PIECES
+from usage.models import RunChunk
+from usage.reports.columns import PROFILES, header
+from usage.reports.csvreport import CHUNK_BYTES, IN_ORDER, CsvStream, copy_csv
+from usage.reports.downloads import own_connection
+from usage.reports.fileforms import json_lines
+from usage.reports.making import HASHED, ReportRefused, prices_of
+from usage.reports.monthly import Range, details_sql, range_summary_sql
+from usage.retention.purged import PurgedError, refuse_purged
+from usage.windows import Window, WindowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    from usage.models import ReportRun
+
+KINDS: Final = ("summary", "details")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeFile:
+    """One file to be made: what of it, in which profile, form csv or jsonl."""
+
+    covers: Range
+    kind: str
+    profile: str = "default"
+    form: str = "csv"
+
+    @property
+    def name(self) -> str:
+        """What it is called on disk."""
+        days = f"{self.covers.first:%Y%m%dT%H%M%SZ}-{self.covers.end:%Y%m%dT%H%M%SZ}"
+        owner = "PrimeHub_Usage" if self.profile == "primehub" else "ipuhub-usage"
+        return f"{owner}-{self.kind}-{days}.{self.form}"
+
+    def open(self) -> CsvStream:
+        """Begin the file, in one snapshot, over a connection of its own."""
+        profile, covers = PROFILES[self.profile], self.covers
+        own = own_connection()
+        try:
+            own.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            own.read_only = True
+            if self.kind == "summary":
+                own.execute(HASHED)
+                query = range_summary_sql(profile, covers)
+            else:
+                own.execute(IN_ORDER)
+                query = details_sql(profile, covers)
+            blocks = copy_csv(own, query, covers.parameters)
+        except BaseException:
+            own.close()
+            raise
+        form = json_lines if self.form == "jsonl" else None
+        return CsvStream(own, header(getattr(profile, self.kind)), blocks, form)
+
+    def expected_lines(self) -> int:
+        """Return about how many lines the details have; 0 for a summary, which comes at once."""
+        if self.kind == "summary":
+            return 0
+        query = f"SELECT count(*) FROM ({POD_PIECES}) AS pods"  # noqa: S608
+        if PROFILES[self.profile].with_partitions:
+            query = f"SELECT ({query}) + (SELECT count(*) FROM ({PARTITION_PIECES}) AS held)"  # noqa: S608
+        with connection.cursor() as cursor:
+            cursor.execute(query, self.covers.parameters)
+            return int(cursor.fetchone()[0])
+
+
+def range_of(begin: datetime, end: datetime, now: datetime, zone: ZoneInfo) -> Range:
+    """Return what the report of [begin, end) covers, as far as it has passed.
+
+    Raises ReportRefused for a range that is reversed, to come, or whose records were deleted.
+    """
+    try:
+        window = Window.of(begin, end, now)
+        refuse_purged(window.begin, zone)
+    except (WindowError, PurgedError) as error:
+        raise ReportRefused(str(error)) from error
+    if window.begin >= now:
+        raise ReportRefused(f"The range begins ({window.begin:%FT%TZ}) after now.")
+    label = f"{window.begin:%FT%TZ}/{window.end:%FT%TZ}"
+    prices = prices_of(window.begin, window.end, zone)
+    return Range(label, zone.key, window.begin, window.end, now.replace(microsecond=0), prices)
+
+
+def write_blocks(
+    blocks: Iterable[bytes], target: Path, on_lines: Callable[[int], None] = lambda _: None
+) -> None:
+    """Write a file whole or not at all: under another name first, then in the old one's place.
+
+    `on_lines` hears how many lines there are so far. Raises OSError.
+    """
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            lines = 0
+            for block in blocks:
+                out.write(block)
+                lines += block.count(b"\n")
+                on_lines(lines)
+            out.flush()
+            os.fsync(out.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)  # as any file that a program makes, not mkstemp's
+        Path(temporary).replace(target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            Path(temporary).unlink()
+        raise
+
+
+def store_range(run: ReportRun, file: RangeFile) -> None:
+    """Store the file in pieces with `run`, which says meanwhile how far it is."""
+    run.lines = file.expected_lines()
+    run.save(update_fields=["lines"])
+    digest, held, written = hashlib.sha256(), bytearray(), 0
+    number = 0
+    for block in file.open():
+        digest.update(block)
+        held += block
+        written += block.count(b"\n")
+        if len(held) >= CHUNK_BYTES:
+            _store(run, number, held, written)
+            number, held = number + 1, bytearray()
+    _store(run, number, held, written)
+    run.digest, run.lines = digest.hexdigest(), max(0, written - 1)
+    run.done = run.lines
+
+
+def _store(run: ReportRun, number: int, data: bytearray, written: int) -> None:
+    RunChunk.objects.create(run=run, number=number, data=bytes(data))
+    run.done = max(0, written - 1)
+    run.message = "writing"
+    run.save(update_fields=["done", "message"])
+
+
+def stored_blocks(run: ReportRun) -> Iterator[bytes]:
+    """Yield the pieces of the file that `run` made, one at a time."""
+    last = run.chunks.aggregate(last=Max("number"))["last"]
+    for number in range(0 if last is None else last + 1):
+        yield bytes(run.chunks.get(number=number).data)
+
+
+def delete_expired(now: datetime | None = None) -> int:
+    """Delete the files of runs whose time is over; return how many pieces they had."""
+    expired = RunChunk.objects.filter(run__expires_at__lte=now or timezone.now())
+    return expired.delete()[0]

@@ -1,0 +1,233 @@
+"""glue: a run makes the reports that are due; one at a time, and it says how far it is."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from ipuhub.months import Month
+from usage.completeness import complete_until
+from usage.models import ReportRun, ReportState
+from usage.ranges import read_instant
+from usage.reports.columns import PROFILES
+from usage.reports.corrections import correct_month, correctable_months
+from usage.reports.making import (
+    Order,
+    ReportRefused,
+    closed_months,
+    due_months,
+    make_month,
+    state_of,
+)
+from usage.reports.ranges import KINDS, RangeFile, delete_expired, range_of, store_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    from usage.models import MonthReport
+
+_LOG = structlog.get_logger(__name__)
+_LOCK: Final = 0x1B_0A_0A_01  # the advisory lock of report runs, in this database only
+BUSY: Final = "Another run is making the reports: see it above, and try again when it is done."
+_LOST: Final = "The process that made it ended before the run did."
+
+
+def request_run(
+    cause: str,
+    requested_by: str,
+    now: datetime,
+    zone: ZoneInfo,
+    month: str = "",
+    *,
+    close: bool = False,
+) -> ReportRun:
+    """Store a run for a worker to do. Raises MonthError and ReportRefused for a bad month."""
+    state = state_of(Month.parse(month), now, zone) if month else None
+    if close and state in {None, ReportState.OPEN}:
+        raise ReportRefused(f"{month or 'Nothing'} can be closed: a month can, when it is over.")
+    return ReportRun.objects.create(
+        cause=cause, requested_by=requested_by, requested_at=now, month=month, close=close
+    )
+
+
+def request_range(file: RangeFile, cause: str, requested_by: str, now: datetime) -> ReportRun:
+    """Store a run that makes the file of a range; it can be downloaded for some hours."""
+    return ReportRun.objects.create(
+        cause=cause,
+        requested_by=requested_by,
+        requested_at=now,
+        kind=file.kind,
+        profile=file.profile,
+        begin=file.covers.first,
+        end=file.covers.end,
+        expires_at=now + timedelta(hours=settings.RANGE_REPORT_HOURS),
+    )
+
+
+def read_range(asked: Mapping[str, str], now: datetime, zone: ZoneInfo) -> RangeFile:
+    """Return the file that `from`, `to`, `kind` and `profile` ask for; without `to` until now.
+
+    Raises WindowError and ReportRefused.
+    """
+    if not asked.get("from"):
+        raise ReportRefused("A range needs its beginning, for example 2026-11-01.")
+    begin = read_instant(asked["from"], zone)
+    end = read_instant(asked["to"], zone, end=True) if asked.get("to") else now
+    kind, profile = asked.get("kind") or "summary", asked.get("profile") or "default"
+    if kind not in KINDS or profile not in PROFILES:
+        raise ReportRefused("There is a summary and there are details, default and primehub.")
+    return RangeFile(range_of(begin, end, now, zone), kind, profile)
+
+
+def do_range(
+    run: ReportRun, zone: ZoneInfo, clock: Callable[[], datetime] = timezone.now
+) -> ReportRun:
+    """Make the file that `run` asks for, writing into it what happens; never raises."""
+    now = clock()
+    delete_expired(now)
+    run.state, run.started_at = ReportRun.State.RUNNING, now
+    run.save()
+    try:
+        if run.begin is None or run.end is None:
+            raise ReportRefused("The run has no range.")
+        covers = range_of(run.begin, run.end, now, zone)
+        run.complete_until = complete_until(covers.first, covers.end)
+        store_range(run, RangeFile(covers, run.kind, run.profile))
+        _end(run, ReportRun.State.DONE, "", clock())
+    except (DatabaseError, psycopg.Error, ReportRefused, ValueError, OverflowError) as error:
+        _LOG.exception("a range's report failed", run=run.pk)
+        run.chunks.all().delete()
+        _end(run, ReportRun.State.FAILED, f"It failed: {_first_line(error)}", clock())
+    return run
+
+
+def do_run(
+    run: ReportRun,
+    zone: ZoneInfo,
+    clock: Callable[[], datetime] = timezone.now,
+    on_step: Callable[[ReportRun], None] = lambda _: None,
+) -> list[MonthReport]:
+    """Make what `run` asks for, writing into it what happens; never raises for one bad month.
+
+    `on_step` hears of it before each month.
+    """
+    with _alone() as alone:
+        if not alone:
+            _end(run, ReportRun.State.REFUSED, BUSY, clock())
+            return []
+        now = clock()
+        lost = ReportRun.objects.filter(state=ReportRun.State.RUNNING, kind="").exclude(pk=run.pk)
+        lost.update(state=ReportRun.State.FAILED, message=_LOST, finished_at=now)
+        months = [Month.parse(run.month)] if run.month else _due(now, zone)
+        run.state, run.started_at = ReportRun.State.RUNNING, now
+        # Claimed but not yet alone, it may have been taken for lost by the run before it.
+        run.message, run.finished_at = "", None
+        run.months = [str(month) for month in months]
+        run.save()
+        return _make_all(run, months, zone, (clock, on_step))
+
+
+def _due(now: datetime, zone: ZoneInfo) -> list[Month]:
+    """Return the closed months to compare with the records, and those to be made."""
+    return correctable_months(settings.CORRECTED_MONTHS) + due_months(now, zone)
+
+
+def _make_all(
+    run: ReportRun,
+    months: list[Month],
+    zone: ZoneInfo,
+    hooks: tuple[Callable[[], datetime], Callable[[ReportRun], None]],
+) -> list[MonthReport]:
+    clock, on_step = hooks
+    made, faults, said = [], [], []
+    closed = closed_months()
+    order = Order(run.cause, run.requested_by, run.close)
+    for month in months:
+        _progress(run, f"{'comparing' if str(month) in closed else 'making'} {month}")
+        on_step(run)
+        try:
+            if str(month) not in closed:
+                made.append(make_month(month, clock(), zone, order))
+            elif correction := correct_month(month, clock(), order):
+                made.append(correction)
+            elif run.month:
+                said.append(f"{month} is closed, and nothing was found since.")
+        except ReportRefused as refusal:
+            faults.append(str(refusal))
+        except (DatabaseError, ValueError, OverflowError) as error:
+            _LOG.exception("a month's report failed", month=str(month))
+            faults.append(f"{month} failed: {_first_line(error)}")
+        run.done += 1
+    state = ReportRun.State.FAILED if faults else ReportRun.State.DONE
+    _end(run, state, " ".join(faults + said), clock())
+    return made
+
+
+def _progress(run: ReportRun, message: str) -> None:
+    run.message = message
+    run.save(update_fields=["message", "done"])
+
+
+def _end(run: ReportRun, state: ReportRun.State, message: str, now: datetime) -> None:
+    run.state, run.message, run.finished_at = state, message, now
+    run.save()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def _alone() -> Iterator[bool]:
+    """Hold the lock of runs if it is free; it ends with the connection, so never outlives us."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_LOCK])
+        (taken,) = cursor.fetchone()
+    try:
+        yield taken
+    finally:
+        if taken:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
+
+
+class BrokerAway(Exception):  # noqa: N818  # it is an answer, with a sentence for people
+    """No worker can be asked now; the message says what to do."""
+
+
+def ask_for_run(
+    requested_by: str, now: datetime, month: str = "", *, close: bool = False
+) -> ReportRun:
+    """Ask a worker for a run. Raises MonthError, ReportRefused and BrokerAway."""
+    run = request_run("demand", requested_by, now, settings.REPORT_ZONE, month, close=close)
+    return _send(run, now)
+
+
+def ask_for_range(file: RangeFile, requested_by: str, now: datetime) -> ReportRun:
+    """Ask a worker for the file of a range. Raises BrokerAway."""
+    return _send(request_range(file, "demand", requested_by, now), now)
+
+
+def _send(run: ReportRun, now: datetime) -> ReportRun:
+    from kombu.exceptions import KombuError, OperationalError
+
+    from ipuhub.celery import app
+
+    try:
+        app.send_task("usage.make_reports", [run.pk])
+    except (KombuError, OperationalError, OSError) as error:
+        _LOG.warning("the broker is away", error=str(error))
+        sentence = "The task broker is away: nobody can be asked to make reports. Try again later."
+        _end(run, ReportRun.State.FAILED, sentence, now)
+        raise BrokerAway(sentence) from error
+    return run

@@ -1,0 +1,51 @@
+"""glue: the addresses of month reports, which `usage/urls.py` and `usage/api/urls.py` take in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.urls import path, re_path
+
+from usage.api.primehub import OpenDetails, OpenMonths, OpenSummary, health
+from usage.api.rates import RateEnd, RateList
+from usage.api.reportruns import RunDetail, RunFile, RunList
+from usage.api.reports import CorrectionFile, ReportFile, ReportList
+from usage.rates.pages import end, rates
+from usage.reports.pages import make_range, make_reports, reports
+
+if TYPE_CHECKING:
+    from django.urls import URLPattern, URLResolver
+
+PAGES: list[URLPattern | URLResolver] = [
+    path("usage/reports/", reports, name="reports"),
+    path("usage/reports/make/", make_reports, name="make-reports"),
+    path("usage/reports/range/", make_range, name="make-range"),
+    path("usage/rates/", rates, name="rates"),
+    path("usage/rates/<int:pk>/end/", end, name="end-rate"),
+    path("report/monthly", OpenMonths.as_view(), name="primehub-months"),
+    path("report/monthly/<int:year>/<int:number>", OpenSummary.as_view(), name="primehub-summary"),
+    path(
+        "report/monthly/details/<int:year>/<int:number>",
+        OpenDetails.as_view(),
+        name="primehub-details",
+    ),
+    path("health", health, name="primehub-health"),
+]
+API: list[URLPattern | URLResolver] = [
+    path("reports", ReportList.as_view(), name="reports"),
+    path("reports/runs", RunList.as_view(), name="runs"),
+    path("reports/runs/<int:pk>", RunDetail.as_view(), name="run"),
+    path("reports/runs/<int:pk>/file.csv", RunFile.as_view(), name="run-file"),
+    path("rates", RateList.as_view(), name="rates"),
+    path("rates/<int:pk>/end", RateEnd.as_view(), name="rate-end"),
+    path(
+        "reports/<str:month>/corrections/<int:number>.csv",
+        CorrectionFile.as_view(),
+        name="correction-file",
+    ),
+    re_path(
+        r"^reports/(?P<month>[^/]+)/(?P<kind>summary|details)\.(?P<form>csv|jsonl)$",
+        ReportFile.as_view(),
+        name="report-file",
+    ),
+]

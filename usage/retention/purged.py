@@ -1,0 +1,49 @@
+"""glue: what retention deleted: no report of it can be made, and what is left says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
+
+from django.db.models import Max
+
+from usage.models import PurgeState
+from usage.windows import day_begin
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
+
+    from django.http.response import HttpResponseBase
+
+HEADER: Final = "Purged-Before"
+
+
+class PurgedError(Exception):
+    """The records that a report needs were deleted; the message says until when."""
+
+
+def refuse_purged(first: datetime, zone: ZoneInfo) -> None:
+    """Raise PurgedError where records of [first, ...) may have been deleted."""
+    state = PurgeState.objects.order_by("-purged_before", "-id").first()
+    if state is None:
+        return
+    day = state.purged_before
+    if first < day_begin(day, ZoneInfo(state.zone)):
+        raise PurgedError(
+            f"The records before {day} were deleted when their time was over: no report of "
+            f"{first.astimezone(zone):%Y-%m-%d} can be made any more. Stored reports stay."
+        )
+
+
+def purged_before() -> date | None:
+    """Return the day before which lifetimes were purged; None: none ever."""
+    # A purge of gaps and faults alone has the year 1970.
+    of_lifetimes = PurgeState.objects.filter(purged_before__year__gt=1970)
+    found: date | None = of_lifetimes.aggregate(last=Max("purged_before"))["last"]
+    return found
+
+
+def say_purged(answer: HttpResponseBase) -> None:
+    """Put it into a header of an answer that lists lifetimes."""
+    if day := purged_before():
+        answer[HEADER] = day.isoformat()

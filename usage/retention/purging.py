@@ -1,0 +1,208 @@
+"""io: deletes what is older than the retention, in batches, and keeps the record of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from django.db import connection, transaction
+
+from ipuhub.months import Month
+from usage.models import MonthReport, PurgeState, ReportState
+from usage.retention.rules import (
+    FAULTS,
+    GAPS,
+    LIFETIMES,
+    count_sql,
+    delete_sql,
+    first_kept,
+    first_unclosed,
+)
+from usage.sums.rollups import read_coverage, refresh
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from zoneinfo import ZoneInfo
+
+    from usage.retention.rules import Kind
+
+BATCH_ROWS: Final = 5000
+_LOCK: Final = 0x70757267  # only one purge at a time
+_NEVER: Final = dt.date(1970, 1, 1)  # gaps and faults went, no lifetimes
+_EARLIEST: Final = """
+SELECT least((SELECT min(scheduled_at) FROM usage_podlifetime),
+             (SELECT min(reserved_at) FROM partitions_partitionlifetime))"""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """For how many months rows are kept; 0: for ever."""
+
+    lifetimes: int = 0
+    gaps: int = 0
+    faults: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to go: before which instant, of which kinds. `day`: lifetimes go before it, None:
+    they stay. `reasons`: sentences about what stays though it is old."""
+
+    day: dt.date | None = None
+    steps: tuple[tuple[Kind, dt.datetime], ...] = ()
+    reasons: tuple[str, ...] = field(default=())
+
+
+def make_plan(now: dt.datetime, zone: ZoneInfo, keep: Retention) -> Plan:
+    """Return what `keep` lets go at `now`. Lifetimes go only month by month, in order, and only
+    where the month's report is closed."""
+    steps: list[tuple[Kind, dt.datetime]] = []
+    reasons: list[str] = []
+    day, wanted = None, first_kept(now, zone, keep.lifetimes)
+    if wanted and (kept := _kept_in_another(zone)):
+        reasons.append(
+            f"Lifetimes stay: what was purged is kept as sums of days of {kept}, and the report "
+            f"zone is {zone.key}. With both together neither could be read: set IPUHUB_REPORT_ZONE "
+            f"back to {kept}, or USAGE_RETENTION_MONTHS to 0."
+        )
+    elif wanted:
+        allowed = _allowed(wanted, zone)
+        if allowed < wanted:
+            reasons.append(
+                f"Lifetimes from {allowed} on stay: the report of {allowed} is not closed. "
+                "make_usage_reports closes it."
+            )
+        day = dt.date(allowed.year, allowed.number, 1)
+        steps += [(kind, allowed.first(zone)) for kind in LIFETIMES]
+    for kind, months in ((GAPS, keep.gaps), (FAULTS, keep.faults)):
+        if month := first_kept(now, zone, months):
+            steps.append((kind, month.first(zone)))
+    return Plan(day, tuple(steps), tuple(reasons))
+
+
+def _kept_in_another(zone: ZoneInfo) -> str:
+    """Return of which zone the sums of purged days are where it is not `zone`, else nothing."""
+    cover = read_coverage()
+    if cover.frozen_before is None or cover.frozen_before <= _NEVER:
+        return ""
+    return "" if cover.frozen_zone == zone.key else cover.frozen_zone
+
+
+def count(plan: Plan) -> dict[str, int]:
+    """Return how many rows would go, by kind, without deleting any."""
+    found = {}
+    with connection.cursor() as cursor:
+        for kind, before in plan.steps:
+            cursor.execute(count_sql(kind), {"before": before})
+            found[kind.name] = cursor.fetchone()[0]
+    return found
+
+
+def purge(
+    plan: Plan,
+    now: dt.datetime,
+    zone: ZoneInfo,
+    tell: Callable[[int, int], None] = lambda *_: None,
+    batch_rows: int = BATCH_ROWS,
+) -> PurgeState | None:
+    """Delete it, each batch in a transaction of its own; return the record, None: nothing to do.
+
+    The days that lose their rows are summed first and then kept as they are. Another purge at
+    work is left to it.
+    """
+    counts = count(plan)
+    whole = sum(counts.values())
+    if not whole or not _take_lock():
+        return None
+    try:
+        state = _begin(plan, now, zone)
+        done = dict.fromkeys(counts, 0)
+        for kind, before in plan.steps:
+            while deleted := _delete_batch(kind, before, batch_rows):
+                done[kind.name] += deleted
+                state.counts = done
+                state.save(update_fields=["counts"])
+                tell(sum(done.values()), max(whole, sum(done.values())))
+        state.finished_at = now
+        state.save(update_fields=["finished_at"])
+        return state
+    finally:
+        _release_lock()
+
+
+def _begin(plan: Plan, now: dt.datetime, zone: ZoneInfo) -> PurgeState:
+    if plan.day is not None:
+        # From the moment that this row is seen the sums of those days are kept as they are: they
+        # must be right then, whatever was changed a moment ago.
+        for _ in range(3):
+            refresh(now, zone)
+            with transaction.atomic():
+                if _is_summed(plan.day, zone):
+                    return PurgeState.objects.create(
+                        purged_before=plan.day, zone=zone.key, began_at=now
+                    )
+        raise PurgeRefused(
+            f"The days before {plan.day} are not summed yet: lifetimes of them still change, or "
+            "another process sums them now. Try again later."
+        )
+    # No lifetimes go: the days that were purged stay those of the zone that they were.
+    cover = read_coverage()
+    frozen, of = cover.frozen_before or _NEVER, cover.frozen_zone or zone.key
+    return PurgeState.objects.create(purged_before=frozen, zone=of, began_at=now)
+
+
+class PurgeRefused(Exception):  # noqa: N818  # it is an answer, with a sentence for people
+    """Nothing was deleted; the message says why."""
+
+
+def _is_summed(day: dt.date, zone: ZoneInfo) -> bool:
+    cover = read_coverage()
+    first = _earliest_month(zone)
+    if first is None:
+        return True
+    each = max(dt.date(first.year, first.number, 1), cover.frozen_before or dt.date.min)
+    while each < day:
+        if not cover.has(each, zone):
+            return False
+        each += dt.timedelta(days=1)
+    return True
+
+
+def _allowed(wanted: Month, zone: ZoneInfo) -> Month:
+    earliest = _earliest_month(zone)
+    if earliest is None or earliest >= wanted:
+        return wanted
+    rows = MonthReport.objects.filter(state=ReportState.CLOSED).values_list("month", "first", "end")
+    # A month that was closed in another zone does not cover all of this one.
+    closed = {
+        month
+        for month, first, end in ((Month.parse(text), a, b) for text, a, b in rows)
+        if first <= month.first(zone) and end >= month.end(zone)
+    }
+    return first_unclosed(earliest, wanted, closed)
+
+
+def _earliest_month(zone: ZoneInfo) -> Month | None:
+    with connection.cursor() as cursor:
+        cursor.execute(_EARLIEST)
+        earliest = cursor.fetchone()[0]
+    return None if earliest is None else Month.of(earliest, zone)
+
+
+def _delete_batch(kind: Kind, before: dt.datetime, rows: int) -> int:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(delete_sql(kind), {"before": before, "rows": rows})
+        deleted: Any = cursor.rowcount
+        return int(deleted)
+
+
+def _take_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_LOCK])
+        return bool(cursor.fetchone()[0])
+
+
+def _release_lock() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])

@@ -1,0 +1,1 @@
+"""Sums of lifetimes by any dimensions: the SQL, and the rollups that keep it short."""

@@ -1,0 +1,197 @@
+"""io: keeps the sums by day and by hour, and says which of them can be used.
+
+Triggers note the hours of every change (usage/migrations/_hour_dirt.py) in the transaction that
+makes it, so a reader never takes a sum that lacks a committed change: those days and hours are
+added up from the lifetimes until `refresh` has summed them anew.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from django.db import connection, transaction
+
+from usage.sums.parts import HOUR, Coverage, Stretch, days_to_sum, hours_to_sum, runs
+from usage.sums.usagesql import REFILL, TABLES, stretch_parameters
+from usage.windows import day_begin, local_day
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    Dirt = tuple[tuple[datetime, datetime | None], ...]
+    Tell = Callable[[int, int], None]
+
+_LOCK: Final = 0x75736167  # only one refresh at a time
+_DAY: Final = timedelta(days=1)
+_HASHED: Final = "SET LOCAL work_mem = '64MB'"
+"""A month's sums fit in it; with the default of 4 MB its lifetimes are sorted on disk for them,
+which takes twice as long."""
+_RUN_DAYS: Final = 31  # of one statement
+_PURGED: Final = """
+LEFT JOIN (SELECT purged_before, zone FROM usage_purgestate
+           ORDER BY purged_before DESC, id DESC LIMIT 1) AS p ON true"""
+_COVERAGE: Final = (
+    """
+SELECT s.zone, s.until, s.hours_from, s.hours_until,
+  p.purged_before, p.zone, d.first_hour, d.last_hour
+FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true
+LEFT JOIN (SELECT DISTINCT first_hour, last_hour FROM usage_rollupdirt) d ON true"""  # noqa: S608
+    + _PURGED  # text of this module
+)
+
+_STATE: Final = (
+    """
+SELECT s.zone, s.until, s.hours_from, s.hours_until,
+  p.purged_before, p.zone
+FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true"""
+    + _PURGED  # text of this module
+)
+
+
+class RefreshBusy(Exception):  # noqa: N818  # it is an answer, with a sentence for people
+    """Somebody else sums the days now."""
+
+
+def read_coverage() -> Coverage:
+    """Return which sums stand now."""
+    with connection.cursor() as cursor:
+        cursor.execute(_COVERAGE)
+        return _coverage(cursor.fetchall())
+
+
+def refresh(now: datetime, zone: ZoneInfo) -> int:
+    """Sum all days of `zone` before today's and hours of today that are new or changed.
+
+    Return how many days. Cheap when there are none. Where another refresh is at work this one
+    leaves it to it.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not _has_lock(cursor):
+            return 0
+        return _refresh(cursor, now, zone, lambda *_: None)
+
+
+def rebuild(now: datetime, zone: ZoneInfo, tell: Tell) -> int:
+    """Sum everything anew, in one transaction; readers see the old sums until it is done.
+
+    Writers do not wait. `tell` is called with how many days are done, of how many. Raises
+    RefreshBusy.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not _has_lock(cursor):
+            raise RefreshBusy("The days are being summed by somebody else: try again in a minute.")
+        cursor.execute("DELETE FROM usage_rollupstate")
+        return _refresh(cursor, now, zone, tell)
+
+
+def _has_lock(cursor: Any) -> bool:
+    cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_LOCK])
+    return bool(cursor.fetchone()[0])
+
+
+def _refresh(cursor: Any, now: datetime, zone: ZoneInfo, tell: Tell) -> int:
+    cursor.execute(_HASHED)
+    # The dirt first: a change that commits after this statement keeps its own for next time,
+    # and whether the sums below already have it does not matter then.
+    cursor.execute("DELETE FROM usage_rollupdirt RETURNING first_hour, last_hour")
+    dirt = tuple(set(cursor.fetchall()))
+    cover = _known(cursor, dirt, zone)
+    days = _stale_days(cursor, cover, now, zone)
+    _delete(cursor, "day", days)
+    done = 0
+    for chunk in _chunks(days):
+        tell(done, len(days))
+        edges = [day_begin(day, zone) for day in (*chunk, chunk[-1] + _DAY)]
+        _refill(cursor, "day", chunk, edges)
+        done += len(chunk)
+    tell(done, len(days))
+    begin = day_begin(local_day(now, zone), zone)
+    _delete_hours_before(cursor, begin)
+    hours = hours_to_sum(cover, now, zone)
+    _delete(cursor, "hour", hours)
+    for run in _hour_runs(hours):
+        _refill(cursor, "hour", run, [*run, run[-1] + HOUR])
+    _write_state(cursor, zone, now)
+    return len(days)
+
+
+def _known(cursor: Any, dirt: Dirt, zone: ZoneInfo) -> Coverage:
+    """Return what stands; where nothing does, forget all sums but those never made anew."""
+    cursor.execute(_STATE)
+    known_zone, until, hours_from, hours_until, frozen, frozen_zone = cursor.fetchone()
+    if known_zone != zone.key:
+        for table in TABLES["hour"]:
+            cursor.execute(f"DELETE FROM {table}")  # noqa: S608  # our own name
+        for table in TABLES["day"]:
+            cursor.execute(f"DELETE FROM {table} WHERE day >= %s", [frozen or date.min])  # noqa: S608
+        return Coverage(dirt=dirt, frozen_before=frozen, frozen_zone=frozen_zone or "")
+    hours = None if hours_from is None else (hours_from, hours_until)
+    return Coverage(known_zone, until, dirt, hours, frozen, frozen_zone or "")
+
+
+def _stale_days(cursor: Any, cover: Coverage, now: datetime, zone: ZoneInfo) -> list[date]:
+    cursor.execute(
+        "SELECT least((SELECT min(scheduled_at) FROM usage_podlifetime),"
+        " (SELECT min(reserved_at) FROM partitions_partitionlifetime))"
+    )
+    earliest = cursor.fetchone()[0]
+    if earliest is None and not cover.dirt:
+        return []
+    return days_to_sum(cover, local_day(earliest or now, zone), now, zone)
+
+
+def _delete(cursor: Any, grain: str, times: Sequence[date]) -> None:
+    for table in TABLES[grain] if times else ():
+        cursor.execute(f"DELETE FROM {table} WHERE {grain} = ANY(%s)", [list(times)])  # noqa: S608
+
+
+def _delete_hours_before(cursor: Any, begin: datetime) -> None:
+    for table in TABLES["hour"]:
+        cursor.execute(f"DELETE FROM {table} WHERE hour < %s", [begin])  # noqa: S608
+
+
+def _refill(cursor: Any, grain: str, times: Sequence[date], edges: Sequence[datetime]) -> None:
+    stretch = Stretch(tuple(edges), tuple(range(len(times))), (True,) * len(times))
+    parameters = {"times": list(times), **stretch_parameters("s", stretch)}
+    for statement in REFILL[grain]:
+        cursor.execute(statement, parameters)
+
+
+def _chunks(days: Sequence[date]) -> Iterable[list[date]]:
+    for first, last in runs(days):
+        run = [first + _DAY * n for n in range((last - first).days + 1)]
+        for start in range(0, len(run), _RUN_DAYS):
+            yield run[start : start + _RUN_DAYS]
+
+
+def _hour_runs(hours: Sequence[datetime]) -> list[list[datetime]]:
+    found: list[list[datetime]] = []
+    for hour in hours:
+        if found and found[-1][-1] + HOUR == hour:
+            found[-1].append(hour)
+        else:
+            found.append([hour])
+    return found
+
+
+def _write_state(cursor: Any, zone: ZoneInfo, now: datetime) -> None:
+    begin = day_begin(local_day(now, zone), zone)
+    until = now.replace(minute=0, second=0, microsecond=0)
+    cursor.execute("DELETE FROM usage_rollupstate")
+    cursor.execute(
+        "INSERT INTO usage_rollupstate (zone, until, hours_from, hours_until)"
+        " VALUES (%s, %s, %s, %s)",
+        [zone.key, local_day(now, zone), begin, max(begin, until)],
+    )
+
+
+def _coverage(rows: Sequence[tuple[Any, ...]]) -> Coverage:
+    zone, until, hours_from, hours_until, frozen, frozen_zone = rows[0][:6]
+    if zone is None:
+        return Coverage(frozen_before=frozen, frozen_zone=frozen_zone or "")
+    dirt = tuple((first, last) for *_, first, last in rows if first is not None)
+    hours = None if hours_from is None else (hours_from, hours_until)
+    return Coverage(zone, until, dirt, hours, frozen, frozen_zone or "")

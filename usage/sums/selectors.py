@@ -1,0 +1,257 @@
+"""glue: usage over any window: who held what, by any dimensions, in steps or in one sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db import connection
+
+from ipuhub.models import RecordFault, WatchGap
+from ipuhub.months import Month
+from ipuhub.web.filters import BadFilter
+from usage.models import PodLifetime
+from usage.sums.coarsesql import table_of
+from usage.sums.dimensions import DIMENSIONS
+from usage.sums.measures import POD_SUMS, Measures
+from usage.sums.parts import Coverage, split
+from usage.sums.rollups import read_coverage
+from usage.sums.sumsql import Shape, joined, key_sql, page_sql, rows_sql
+from usage.sums.usagesql import fold, partition_sums, pod_sums
+from usage.windows import Window, day_begin, step_begins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import date, datetime
+    from zoneinfo import ZoneInfo
+
+    from django.db.models import QuerySet
+
+    from ipuhub.web.access import Scope
+    from usage.sums.dimensions import Dimension
+    from usage.sums.parts import Parts
+
+_CHUNK_ROWS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: whose usage, by what, of what (`equals`: any of these values of each)."""
+
+    scope: Scope
+    window: Window
+    zone: ZoneInfo
+    by: tuple[Dimension, ...] = ()
+    equals: tuple[tuple[Dimension, tuple[str, ...]], ...] = ()
+
+    @property
+    def rolled(self) -> bool:
+        """Whether the day sums know all dimensions in question."""
+        return all(each.rolled for each in self._asked)
+
+    @property
+    def table(self) -> str:
+        """The smallest table of day and hour sums that knows them, without its grain."""
+        limited = [] if self.scope.namespaces is None else ["namespace"]
+        return table_of([*limited, *(each.name for each in self._asked)])
+
+    @property
+    def _asked(self) -> list[Dimension]:
+        return [*self.by, *(each for each, _ in self.equals)]
+
+
+@dataclass(frozen=True, slots=True)
+class SumRow:
+    """What was held in one step (0 in a summary) under one value of each dimension."""
+
+    step: int
+    key: tuple[str, ...]
+    measures: Measures
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a list of sums: after the row of this rank (sum or step) and key."""
+
+    rank: int
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Some rows in order, how many there are in all, and the sum of all."""
+
+    rows: Sequence[SumRow]
+    count: int
+    total: Measures
+
+
+def month_to_date(scope: Scope, now: datetime, zone: ZoneInfo) -> Measures:
+    """Return what was held since the month of `zone` began."""
+    month = Month.of(now, zone)
+    window = Window.of(month.first(zone), month.end(zone), now)
+    return read_sums(Question(scope, window, zone), [window.begin], "pods", 1).total
+
+
+def read_sums(
+    question: Question,
+    begins: Sequence[datetime],
+    order: str,
+    limit: int,
+    after: Place | None = None,
+) -> Sums:
+    """Return at most `limit` rows of the steps that begin at `begins`, after a place.
+
+    `order` is a sum, largest first, or STEP. What has not happened yet is in no step; in a total
+    over steps a lifetime counts in each of its steps.
+    """
+    shape = Shape(len(question.by), order, after is not None, limited=True)
+    found = _sums_sql(question, begins)
+    if found is None:
+        return Sums([], 0, Measures())
+    sums, parameters = found
+    parameters |= {"limit": limit} | _after(after)
+    rows = _run(page_sql(sums, shape), parameters)
+    count, _, *totals = next(row for row in rows if row[1] is None)
+    shown = [_row(row) for row in rows if row[1] is not None]
+    return Sums(shown, count, Measures(*map(int, totals)))
+
+
+def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iterator[SumRow]:
+    """Yield all rows in order, however many. The query is run before the first is asked for."""
+    found = _sums_sql(question, begins)
+    if found is None:
+        return iter(())
+    # Kept by the server and fetched in chunks: nobody holds all of them in memory.
+    cursor = connection.chunked_cursor()
+    cursor.execute(rows_sql(found[0], Shape(len(question.by), order)), found[1])
+    return _fetched(cursor)
+
+
+def _fetched(cursor: Any) -> Iterator[SumRow]:
+    with cursor:
+        while rows := cursor.fetchmany(_CHUNK_ROWS):
+            yield from map(_row, rows)
+
+
+def series_begins(question: Question, step: str) -> list[datetime]:
+    """Return when the steps of a series begin. Raises WindowError."""
+    return step_begins(question.window, step, question.zone)
+
+
+def chart(
+    question: Question, step: str, amount: str, top: int
+) -> tuple[list[datetime], dict[tuple[int, str | tuple[str, ...] | None], int]]:
+    """Return when the steps begin, and one exact sum by number of step and by value.
+
+    Only the `top` values with most of it stand apart; all others are under None. Raises
+    WindowError.
+    """
+    begins = step_begins(question.window, step, question.zone)
+    passed = [instant for instant in begins if instant < question.window.until]
+    if not passed:
+        return begins, {}
+    if amount == "partition_ipu_seconds":
+        statement, parameters = _partition_sql(question, _parts(question, passed))
+    else:
+        statement, parameters = _pod_sql(question, _parts(question, passed), (amount,))
+    rows = _run(fold(statement, amount), parameters | {"top": top})
+    return begins, {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
+
+
+def visible_lifetimes(scope: Scope) -> QuerySet[PodLifetime]:
+    """Return the pods that may be shown, scheduled or not."""
+    rows = PodLifetime.objects.all()
+    return rows if scope.namespaces is None else rows.filter(namespace__in=scope.namespaces)
+
+
+def faults(scope: Scope) -> QuerySet[RecordFault]:
+    """Return what the recorders could not take; only who sees everything sees any."""
+    return RecordFault.objects.all() if scope.sees_all else RecordFault.objects.none()
+
+
+def gaps(_scope: Scope) -> QuerySet[WatchGap]:
+    """Return when watches saw nothing; they name no namespace, so anybody may know."""
+    return WatchGap.objects.all()
+
+
+def _sums_sql(question: Question, begins: Sequence[datetime]) -> tuple[str, dict[str, Any]] | None:
+    until = question.window.until
+    passed = [instant for instant in begins if instant < until]
+    if not passed:
+        return None
+    parts = _parts(question, passed)
+    pods, parameters = _pod_sql(question, parts)
+    partitions, more = _partition_sql(question, parts)
+    return joined(pods, partitions), parameters | more
+
+
+def _after(place: Place | None) -> dict[str, Any]:
+    if place is None:
+        return {}
+    key = list(place.key) if len(place.key) > 1 else "".join(place.key)
+    return {"after_rank": place.rank, "after_key": key}
+
+
+def _row(row: Sequence[Any]) -> SumRow:
+    step, key, *sums = row
+    return SumRow(step, tuple(key), Measures(*map(int, sums)))
+
+
+def _pod_sql(
+    question: Question, parts: Parts, names: Sequence[str] = POD_SUMS
+) -> tuple[str, dict[str, Any]]:
+    key = key_sql([each.pods for each in question.by])
+    where, parameters = _conditions(question, "pods")
+    statement, own = pod_sums(key, where, parts, names, question.table)
+    return statement, parameters | own
+
+
+def _partition_sql(question: Question, parts: Parts) -> tuple[str, dict[str, Any]]:
+    key = key_sql([each.partitions for each in question.by])
+    where, parameters = _conditions(question, "partitions")
+    statement, own = partition_sums(key, where, parts)
+    return statement, parameters | own
+
+
+def _parts(question: Question, begins: Sequence[datetime]) -> Parts:
+    cover = read_coverage()
+    usable = cover if question.rolled else Coverage()
+    parts = split(begins, question.window.until, question.zone, usable)
+    if cover.frozen_before is not None:
+        _refuse_purged(parts, day_begin(cover.frozen_before, question.zone), cover.frozen_before)
+    return parts
+
+
+def _refuse_purged(parts: Parts, kept_from: datetime, day: date) -> None:
+    """Raise BadFilter where rows are needed that retention deleted."""
+    if any(stretch.bounds[0] < kept_from for stretch in parts.stretches):
+        known = ", ".join(name for name, each in DIMENSIONS.items() if each.rolled)
+        raise BadFilter(
+            [
+                (
+                    f"Raw rows before {day} are gone; sums by day remain. Ask there for whole "
+                    f"days of the report zone, in steps of a day or longer, by {known}."
+                )
+            ]
+        )
+
+
+def _conditions(question: Question, source: str) -> tuple[str, dict[str, Any]]:
+    """Return the condition on rows of `source` and its parameters."""
+    texts = ["true"]
+    parameters: dict[str, Any] = {}
+    for number, (dimension, values) in enumerate(question.equals):
+        texts.append(f"{getattr(dimension, source)} = ANY(%(equals_{number})s)")
+        parameters[f"equals_{number}"] = list(values)
+    if question.scope.namespaces is not None:
+        texts.append("namespace = ANY(%(namespaces)s)")
+        parameters["namespaces"] = sorted(question.scope.namespaces)
+    return " AND ".join(texts), parameters
+
+
+def _run(statement: str, parameters: Mapping[str, Any]) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        rows: list[Any] = cursor.fetchall()
+        return rows

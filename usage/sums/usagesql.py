@@ -1,0 +1,218 @@
+"""domain: the SQL that adds up lifetimes, clipped as in usage/intervals.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from usage.intervals import PARTITION_PIECES, POD_PIECES, bounds
+from usage.sums.coarsesql import COARSE, FULL, refill_sql
+from usage.sums.measures import POD_SUMS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from usage.sums.parts import Parts, Stretch
+
+_SECONDS: Final = (
+    "GREATEST(floor(date_part('epoch', LEAST(stop, b.ends)))"
+    " - floor(date_part('epoch', GREATEST(start, b.begins))), 0)::bigint"
+)
+_PIECE_SUMS: Final = {
+    "seconds": "COALESCE(sum(secs), 0)",
+    "estimated_seconds": "COALESCE(sum(secs) FILTER (WHERE estimated), 0)",
+    "unverified_seconds": "COALESCE(sum(secs) FILTER (WHERE NOT user_verified), 0)",
+    "millicore_seconds": "COALESCE(sum(cpu_millicores::numeric * secs), 0)",
+    "byte_seconds": "COALESCE(sum(memory_bytes::numeric * secs), 0)",
+    "gpu_seconds": "COALESCE(sum(gpus::numeric * secs), 0)",
+    "micro_ipu_seconds": "COALESCE(sum(micro_ipus::numeric * secs), 0)",
+}
+
+
+def pieces(source: str, columns: str, where: str, name: str, *, many: bool = True) -> str:
+    """Return a SELECT of `columns` for each piece of each lifetime in the stretch called `name`.
+
+    It has `secs`, `bucket`, `begun` and `counts` (the lifetime counts in this piece: it begins in
+    it, or the piece opens a step). Parameters: those of `stretch_parameters`. Where the stretch
+    is not of `many` pieces nothing is cut, so that the planner need not guess how often.
+    """
+    began = "scheduled_at" if source is POD_PIECES else "reserved_at"
+    own = source
+    for each in ("first", "until", "day_before"):
+        own = own.replace(f"%({each})s", f"%({name}_{each})s")
+    clipped = f"SELECT * FROM ({own}) AS clipped WHERE {where}"  # noqa: S608
+    piece = _piece(name, "1")
+    if many:
+        clipped, piece = _numbered(clipped, name), _piece(name, "i")
+        piece += " FROM generate_series(low, GREATEST(low, high)) AS i"
+    return (
+        f"SELECT {columns}, b.bucket, (b.opens OR {began} >= b.begins) AS counts,"  # noqa: S608
+        f" {began} >= b.begins AS begun, {_SECONDS} AS secs"
+        f" FROM ({clipped}) AS lifetimes CROSS JOIN LATERAL ({piece}) AS b"
+    )
+
+
+def _piece(name: str, number: str) -> str:
+    array = f"(%({name}_bounds)s::timestamptz[])"
+    return (
+        f"SELECT {array}[{number}] AS begins, {array}[{number} + 1] AS ends,"
+        f" (%({name}_buckets)s::int[])[{number}] AS bucket,"
+        f" (%({name}_opens)s::bool[])[{number}] AS opens"
+    )
+
+
+def _numbered(clipped: str, name: str) -> str:
+    """Return the lifetimes with the numbers of their first and last piece."""
+    array = f"%({name}_bounds)s::timestamptz[]"
+    last = f"width_bucket(stop, {array})"
+    return (
+        f"SELECT *, width_bucket(start, {array}) AS low,"  # noqa: S608
+        f" {last} - (stop = ({array})[{last}])::int AS high FROM ({clipped}) AS whole"
+    )
+
+
+def stretch_parameters(name: str, stretch: Stretch) -> dict[str, Any]:
+    """Return the parameters of `pieces` for one stretch."""
+    own = bounds(stretch.bounds[0], stretch.bounds[-1])
+    return {
+        **{f"{name}_{key}": value for key, value in own.items()},
+        f"{name}_bounds": list(stretch.bounds),
+        f"{name}_buckets": list(stretch.buckets),
+        f"{name}_opens": list(stretch.opens),
+    }
+
+
+def pod_sums(
+    key: str, where: str, parts: Parts, names: Sequence[str] = POD_SUMS, table: str = FULL
+) -> tuple[str, dict[str, Any]]:
+    """Return the SELECT of bucket, key, pods and the sums called for, and its parameters.
+
+    `table` has the sums by day and hour, with all columns of `key` and `where` (`table_of`).
+    """
+    selects, parameters = _rolled_sums(table, key, where, parts, ("pods", *names))
+    for number, stretch in enumerate(parts.stretches):
+        name = f"s{number}"
+        columns = (
+            f"{key} AS key, estimated, user_verified, cpu_millicores, memory_bytes, gpus, "
+            "micro_ipus"
+        )
+        source = pieces(POD_PIECES, columns, where, name, many=len(stretch.buckets) > 1)
+        sums = ", ".join(_PIECE_SUMS[each] for each in names)
+        selects.append(
+            f"SELECT bucket, key, count(*) FILTER (WHERE counts) AS pods, {sums}"  # noqa: S608
+            f" FROM ({source}) AS pieces GROUP BY 1, 2"
+        )
+        parameters |= stretch_parameters(name, stretch)
+    return _together(selects, ("pods", *names)), parameters
+
+
+def partition_sums(key: str, where: str, parts: Parts) -> tuple[str, dict[str, Any]]:
+    """Return the SELECT of bucket, key, partitions and their IPU-seconds, and its parameters."""
+    names = ("partitions", "partition_ipu_seconds")
+    selects, parameters = _rolled_sums("usage_partition", key, where, parts, names)
+    for number, stretch in enumerate(parts.stretches):
+        name = f"h{number}"
+        many = len(stretch.buckets) > 1
+        source = pieces(PARTITION_PIECES, f"{key} AS key, size", where, name, many=many)
+        selects.append(
+            "SELECT bucket, key, count(*) FILTER (WHERE counts) AS partitions,"  # noqa: S608
+            " sum(size * secs) AS partition_ipu_seconds"
+            f" FROM ({source}) AS pieces GROUP BY 1, 2"
+        )
+        parameters |= stretch_parameters(name, stretch)
+    return _together(selects, names), parameters
+
+
+def _rolled_sums(
+    tables: str, key: str, where: str, parts: Parts, names: Sequence[str]
+) -> tuple[list[str], dict[str, Any]]:
+    """Return SELECTs from the day and the hour sums, and their parameters.
+
+    The first of `names` counts lifetimes, the others are sums.
+    """
+    count, *sums = names
+    listed = "".join(f", sum({name}) AS {name}" for name in sums)
+    selects: list[str] = []
+    parameters: dict[str, Any] = {}
+    for grain, kind, rolled in (("day", "date", parts.days), ("hour", "timestamptz", parts.hours)):
+        if not rolled:
+            continue
+        selects.append(
+            f"SELECT d.bucket, {key} AS key,"  # noqa: S608
+            f" sum(CASE WHEN d.opens THEN {count} ELSE begun END)::bigint AS {count}{listed}"
+            f" FROM unnest(%({grain}s)s::{kind}[], %({grain}_buckets)s::int[],"
+            f" %({grain}_opens)s::bool[]) AS d ({grain}, bucket, opens)"
+            f" JOIN {tables}{grain} USING ({grain}) WHERE {where} GROUP BY 1, 2"
+        )
+        parameters |= {
+            f"{grain}s": [each.day or each.begin for each in rolled],
+            f"{grain}_buckets": [each.bucket for each in rolled],
+            f"{grain}_opens": [each.opens for each in rolled],
+        }
+    return selects, parameters
+
+
+def _together(selects: Sequence[str], names: Sequence[str]) -> str:
+    if not selects:
+        return ""
+    sums = ", ".join(f"sum({name}) AS {name}" for name in names)
+    listed = ", ".join(names)
+    return (
+        f"SELECT bucket, key, {sums} FROM ("  # noqa: S608
+        + " UNION ALL ".join(selects)
+        + f") AS parts (bucket, key, {listed}) GROUP BY 1, 2"
+    )
+
+
+def fold(sums: str, amount: str) -> str:
+    """Return the SELECT of bucket, key and `amount` of `sums`, with one NULL key for the small.
+
+    The %(top)s keys with the largest sums keep their name.
+    """
+    return (
+        f"WITH sums AS MATERIALIZED ({sums}), big AS (SELECT key FROM sums GROUP BY key"  # noqa: S608
+        f" HAVING sum({amount}) > 0 ORDER BY sum({amount}) DESC, key LIMIT %(top)s)"
+        f" SELECT bucket, big.key, sum({amount}) FROM sums LEFT JOIN big USING (key)"
+        f" GROUP BY 1, 2 HAVING sum({amount}) > 0"
+    )
+
+
+def _refill_pods(grain: str, kind: str) -> str:
+    return (
+        f"INSERT INTO usage_usage{grain} ({grain}, namespace,"  # noqa: S608
+        f' "group", "user", component, instance_type, pods, begun, {", ".join(POD_SUMS)})'
+        f' SELECT (%(times)s::{kind}[])[bucket + 1], namespace, "group", "user", component,'
+        " instance_type, count(*), count(*) FILTER (WHERE begun),"
+        f" {', '.join(_PIECE_SUMS.values())} FROM ("
+        + pieces(
+            POD_PIECES,
+            'namespace, "group", "user", component, instance_type, estimated, user_verified, '
+            "cpu_millicores, memory_bytes, gpus, micro_ipus",
+            "true",
+            "s",
+        )
+        + ") AS pieces GROUP BY 1, 2, 3, 4, 5, 6"
+    )
+
+
+def _refill_partitions(grain: str, kind: str) -> str:
+    columns = 'namespace, "group", "user", size'
+    return (
+        f"INSERT INTO usage_partition{grain} ({grain}, {columns}, partitions, begun,"  # noqa: S608
+        f" partition_ipu_seconds) SELECT (%(times)s::{kind}[])[bucket + 1], {columns}, count(*),"
+        " count(*) FILTER (WHERE begun), sum(size::numeric * secs)"
+        f" FROM ({pieces(PARTITION_PIECES, columns, 'true', 's')}) AS pieces GROUP BY 1, 2, 3, 4, 5"
+    )
+
+
+def _refill(grain: str, kind: str) -> tuple[str, ...]:
+    coarse = (refill_sql(table, grain, kind) for table in COARSE)
+    return (_refill_pods(grain, kind), _refill_partitions(grain, kind), *coarse)
+
+
+REFILL: Final = {"day": _refill("day", "date"), "hour": _refill("hour", "timestamptz")}
+"""Sums an unbroken run of days or hours anew: a stretch `s`, a bucket for each of `times`."""
+TABLES: Final = {
+    grain: tuple(f"{table}{grain}" for table in (FULL, "usage_partition", *COARSE))
+    for grain in ("day", "hour")
+}
+"""The tables that these fill."""

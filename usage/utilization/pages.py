@@ -1,0 +1,188 @@
+"""glue: the page of utilization: what became of the IPUs of each V-IPU controller."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+from django.http import JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from ipuhub.months import Month
+from ipuhub.web.access import require_admin
+from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.filters import BadFilter
+from ipuhub.web.htmx import signed_in
+from usage.asking import given, one
+from usage.sums.measures import hours
+from usage.utilization.asking import OUTPUTS, answer_capacity, capacity_columns
+from usage.windows import STEPS
+from usage.zones import usage_zone
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+
+    from usage.asking import Params
+    from usage.utilization.amounts import Utilization
+    from usage.utilization.asking import CapacityAnswer
+
+# Name in the chart, the sum, and its colour: the same in light and dark.
+_BANDS: Final = (
+    ("Running pods", "busy", "#4269d0"),
+    ("Held idle", "held_idle", "#efb118"),
+    ("By others", "by_others", "#a463f2"),
+    ("Idle", "idle", "#6cc5b0"),
+    ("Down", "down", "#ff725c"),
+    ("Unknown", "unknown", "#97979f"),
+)
+
+
+@require_safe
+@signed_in
+def utilization_page(request: HttpRequest) -> HttpResponseBase:
+    """Show administrators a range, or hand out its twin. Raises PermissionDenied."""
+    require_admin(request.user)
+    now, params = timezone.now(), given(request.GET)
+    try:
+        kind = _format(params)
+        answer = answer_capacity(params, now, usage_zone())
+    except BadFilter as error:
+        return render(request, "usage/refused.html", {"problems": error.messages}, status=400)
+    if kind:
+        return export(kind, capacity_columns(), answer.rows, "utilization")
+    return render(request, "usage/utilization.html", _context(answer, params, now))
+
+
+@require_safe
+@signed_in
+def utilization_chart(request: HttpRequest) -> HttpResponseBase:
+    """Return each step of all controllers as the page's chart draws it. Raises PermissionDenied."""
+    require_admin(request.user)
+    zone = usage_zone()
+    try:
+        answer = answer_capacity({**given(request.GET), "by": ["total"]}, timezone.now(), zone)
+    except BadFilter as error:
+        return JsonResponse({"detail": " ".join(error.messages)}, status=400)
+    form = "%Y-%m-%d %H:%M" if answer.step == "hour" else "%Y-%m-%d"
+    shown = [band for band in _BANDS if any(getattr(r.amounts, band[1]) for r in answer.rows)]
+    response = JsonResponse(
+        {
+            "label": "IPU-hours",
+            "whole": "Whole range",
+            "days": [row.begin.astimezone(zone).strftime(form) for row in answer.rows],
+            "series": [
+                {
+                    "name": name,
+                    "colour": colour,
+                    "values": [float(hours(getattr(row.amounts, band))) for row in answer.rows],
+                }
+                for name, band, colour in shown
+            ],
+        }
+    )
+    response["Cache-Control"] = "private, no-cache"
+    return response
+
+
+def _format(params: Params) -> str:
+    kind = one(params, "format")
+    if kind and kind not in FORMATS:
+        raise BadFilter([f"format: {kind!r} is none of {', '.join(FORMATS)}."])
+    return kind
+
+
+def _context(answer: CapacityAnswer, params: Params, now: dt.datetime) -> dict[str, Any]:
+    zone, total = usage_zone(), answer.total
+    last = answer.window.end - dt.timedelta(seconds=1)
+    lines = [_line(name, amounts) for name, amounts in answer.controllers.items()]
+    return {
+        "answer": answer,
+        "zone": zone.key,
+        "first_day": answer.window.begin.astimezone(zone).date(),
+        "last_day": last.astimezone(zone).date(),
+        "cards": [_card(total, label, name) for label, name in _CARDS],
+        "outputs": OUTPUTS,
+        "lines": lines,
+        "total": _line("All controllers", total) if len(lines) > 1 else None,
+        "lag": _is_behind(answer),
+        "steps": [(step, _address(params, step=step), step == answer.step) for step in STEPS],
+        "chart": f"{reverse('utilization-chart')}?{_query(params)}",
+        "csv": _address(params, format="csv"),
+        "json": _address(params, format="json"),
+        "only": params.get("controller", ()),
+        "everything": _address({k: v for k, v in params.items() if k != "controller"}),
+        **_neighbours(params, answer, now),
+    }
+
+
+_CARDS: Final = (
+    ("Capacity", "capacity"),
+    ("Reserved", "reserved"),
+    ("Held idle", "held_idle"),
+    ("Idle", "idle"),
+    ("Down", "down"),
+    ("Unknown", "unknown"),
+)
+
+
+def _card(total: Utilization, label: str, name: str) -> tuple[str, object, str]:
+    return label, hours(getattr(total, name)), _share(getattr(total, name), total.capacity)
+
+
+def _line(name: str, amounts: Utilization) -> dict[str, Any]:
+    return {
+        "name": name,
+        "hours": [hours(getattr(amounts, o.amount), o.unit) for o in OUTPUTS],
+        "reserved": _share(amounts.reserved, amounts.capacity),
+        "bar": _bar(amounts),
+    }
+
+
+def _bar(amounts: Utilization) -> list[dict[str, Any]]:
+    """Return the bands as parts of 1000, each from where the one before it ends."""
+    parts, begin = [], 0
+    so_far = 0
+    for name, band, colour in _BANDS:
+        so_far += getattr(amounts, band)
+        end = 1000 * so_far // amounts.capacity if amounts.capacity else 0
+        if end > begin:
+            parts.append({"name": name, "x": begin, "width": end - begin, "colour": colour})
+        begin = end
+    return parts
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else ""
+
+
+def _is_behind(answer: CapacityAnswer) -> bool:
+    return answer.known_until is not None and answer.known_until < answer.window.until
+
+
+def _neighbours(params: Params, answer: CapacityAnswer, now: dt.datetime) -> dict[str, Any]:
+    """Return the months beside the one shown; none where another range is shown."""
+    if {"from", "to", "window"} & params.keys():
+        return {"month": None}
+    zone = usage_zone()
+    month = Month.of(answer.window.begin, zone)
+    last = month >= Month.of(now, zone)
+    return {
+        # A day, not an instant: templates show instants in UTC, where it may be the month before.
+        "month": dt.date(month.year, month.number, 1),
+        "previous": _address(params, month=str(month.previous())),
+        "next": "" if last else _address(params, month=str(month.next())),
+    }
+
+
+def _query(params: Params, **others: str) -> str:
+    kept = {name: value for name, value in params.items() if name not in {"format", "by"}}
+    return urlencode(kept | {n: [text] for n, text in others.items()}, doseq=True)
+
+
+def _address(params: Params, **others: str) -> str:
+    return f"{reverse('utilization')}?{_query(params, **others)}"
