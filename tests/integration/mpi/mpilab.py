@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.devcluster.kubelet.runtime import can_isolate
 from ipuhub.devcluster.kubelet.sandbox import container_command
-from jobs.builders.context import BuildContext, PodPlace
+from jobs.builders.context import BuildContext
 from jobs.builders.launcher import ACCOUNT_VOLUME, build_launcher
 from jobs.builders.mpi import build_config_map
 from jobs.builders.pod import KUBECTL_VOLUME, MPI_VOLUME
 from jobs.builders.worker import build_worker
 from jobs.spec import parse_spec
-from tests.builders.ipujobs import key_of, partition
+from tests.builders.ipujobs import key_of
+from tests.builders.jobpods import PLACE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.builders.ipujobs import IPUJobBuilder
 
-PLACE = PodPlace(0, 0, partition())
 KUBECTL = """\
 #!/bin/sh
 # stands in for `kubectl exec`: takes what kubexec.sh may say, and runs it in the worker's place

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.actions import PatchStatus
-from jobs.builders.context import BuildContext, PodOptions, PodPlace
-from jobs.builders.launcher import build_launcher
 from jobs.builders.mpi import hostfile
 from jobs.builders.overrides import overrides
-from jobs.builders.worker import build_worker
 from jobs.plan import plan
 from jobs.spec import parse_spec
-from tests.builders.ipujobs import NOW, ipujob, key_of, partition
+from tests.builders.ipujobs import NOW, ipujob
+from tests.builders.jobpods import context_of, launcher_of, worker_of
 from tests.builders.plans import up
 from tests.fakes.jobworld import JobWorld
 
@@ -23,15 +21,9 @@ if TYPE_CHECKING:
     from tests.builders.ipujobs import IPUJobBuilder
 
 
-def context_of(job: IPUJobBuilder) -> BuildContext:
-    built = job.build()
-    return BuildContext(key_of(built), built, parse_spec(built["spec"]), "", PodOptions())
-
-
 def pods_of(job: IPUJobBuilder) -> list[dict[str, Any]]:
     """Worker 0 and the launcher."""
-    context, place = context_of(job), PodPlace(0, 0, partition())
-    return [build_worker(context, place, 0), build_launcher(context, place)]
+    return [worker_of(job), launcher_of(job)]
 
 
 def main_of(pod: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +187,7 @@ def test_labels_and_stamps_of_the_operators_own_are_said_and_others_are_kept() -
     }
     assert "labels graphcore.ai/role, which" in said_of(job)
     assert "annotation ipuhub.io/usage" in said_of(job)
-    worker = build_worker(context_of(job), PodPlace(0, 0, partition()), 0)
+    worker = worker_of(job)
     assert worker["metadata"]["labels"]["app.kubernetes.io/version"] == "2"
 
 

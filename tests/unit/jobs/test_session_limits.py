@@ -9,8 +9,6 @@ import pytest
 
 from ipuhub.devcluster.patch import json_patch
 from jobs.actions import PatchStatus
-from jobs.builders.context import BuildContext, PodPlace
-from jobs.builders.worker import build_worker
 from jobs.management.commands.run_operator import operator_options
 from jobs.management.commands.run_webhooks import webhook_rules
 from jobs.plan import plan
@@ -20,7 +18,8 @@ from jobs.validation import problems
 from jobs.webhooks.defaulting import operations
 from jobs.webhooks.judging import Privileges, judge
 from jobs.webhooks.review import Review
-from tests.builders.ipujobs import at, ipujob, key_of, launcher, partition, worker
+from tests.builders.ipujobs import at, ipujob, launcher, worker
+from tests.builders.jobpods import worker_of
 from tests.builders.plans import created, status, truth, up
 
 if TYPE_CHECKING:
@@ -116,8 +115,7 @@ def running(*, begun_with: int, written: int) -> Observed:
     """A session whose pods were made of another ttl than its spec has now."""
     before, now = ipujob().interactive(begun_with), ipujob().interactive(written).running()
     manifest = before.build()
-    context = BuildContext(key_of(manifest), manifest, parse_spec(before.spec))
-    stamp = build_worker(context, PodPlace(0, 0, partition()), 0)["metadata"]["annotations"]
+    stamp = worker_of(before)["metadata"]["annotations"]
     pods = [launcher(manifest).running(), worker(manifest).running()]
     for pod in pods:
         pod.manifest["metadata"]["annotations"] = stamp

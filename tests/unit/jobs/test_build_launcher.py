@@ -1,0 +1,102 @@
+"""The launcher pod that the operator creates."""
+
+from __future__ import annotations
+
+from jobs.builders.launcher import build_launcher
+from tests.builders.ipujobs import ipujob
+from tests.builders.jobpods import PLACE, context_of, env_of, launcher_of
+
+
+def test_the_launcher_keeps_what_it_needs_and_drops_what_would_count_twice() -> None:
+    job = ipujob().with_template(
+        volumes=[{"name": "data", "emptyDir": {}}],
+        imagePullSecrets=[{"name": "pull"}],
+        tolerations=[{"operator": "Exists"}],
+        securityContext={"runAsUser": 1000},
+        initContainers=[{"name": "prepare", "image": "a"}],
+        containers=[
+            {
+                "name": "main",
+                "image": "a",
+                "imagePullPolicy": "Always",
+                "env": [{"name": "MODE", "value": "x"}],
+                "args": ["dropped"],
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                "securityContext": {"runAsGroup": 5, "capabilities": {}},
+                "resources": {"requests": {"cpu": "1"}},
+                "ports": [{"containerPort": 80}],
+                "livenessProbe": {"httpGet": {"port": 80}},
+                "readinessProbe": {"httpGet": {"port": 80}},
+                "startupProbe": {"httpGet": {"port": 80}},
+                "lifecycle": {"preStop": {"exec": {"command": ["x"]}}},
+            },
+            {"name": "sidecar", "image": "b"},
+        ],
+    )
+    spec = launcher_of(job)["spec"]
+    (main,) = spec["containers"]
+    assert main["command"] == ["mpirun", "-np", "1", "true"]
+    assert not {
+        "args",
+        "resources",
+        "ports",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+    } & set(main)
+    assert {"name": "data", "mountPath": "/data"} in main["volumeMounts"]
+    assert (main["imagePullPolicy"], main["securityContext"]["runAsGroup"]) == ("Always", 5)
+    assert env_of(main)["MODE"] == "x"
+    assert spec["imagePullSecrets"] == [{"name": "pull"}]
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert spec["securityContext"] == {"runAsUser": 1000}
+    assert [c["name"] for c in spec["initContainers"]] == ["ipuhub-launcher"]
+    assert spec["serviceAccountName"] == "sample-launcher"
+    assert spec["nodeSelector"] == {"vipu-ctrl": "vctl1"}
+
+
+def test_the_launcher_needs_no_secret_of_its_account_and_leaves_a_mount_of_the_template() -> None:
+    at = "/var/run/secrets/kubernetes.io/serviceaccount"
+    job = ipujob()
+    main = job.spec["workers"]["template"]["spec"]["containers"][0]
+    main["volumeMounts"] = [{"name": "mine", "mountPath": at}]
+    spec = build_launcher(context_of(job), PLACE)["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    mounted = {
+        one["name"]: [m["name"] for m in one["volumeMounts"] if m["mountPath"] == at]
+        for one in (*spec["initContainers"], *spec["containers"])
+    }
+    assert mounted == {"ipuhub-launcher": ["ipuhub-account"], main["name"]: ["mine"]}
+
+
+def test_launcher_env_wins_over_the_templates() -> None:
+    job = ipujob().with_template(
+        containers=[{"name": "m", "image": "a", "env": [{"name": "MODE", "value": "worker"}]}]
+    )
+    job.spec["launcher"]["env"] = [{"name": "MODE", "value": "launcher"}]
+    environment = env_of(launcher_of(job)["spec"]["containers"][0])
+    assert environment["MODE"] == "launcher"
+    assert environment["OMPI_MCA_plm_rsh_agent"] == "/etc/mpi/kubexec.sh"
+    assert environment["OMPI_MCA_orte_keep_fqdn_hostnames"] == "1"
+
+
+def test_the_init_container_knows_the_job_its_attempt_and_how_many_workers_there_are() -> None:
+    (init,) = launcher_of(ipujob().workers(3), launcher_image="own:2")["spec"]["initContainers"]
+    environment = env_of(init)
+    assert init["image"] == "own:2"
+    assert environment["IPUHUB_WORKERS"] == "3"
+    assert environment["IPUHUB_NAMESPACE"] == "default"
+    assert (environment["IPUHUB_JOB"], environment["IPUHUB_ATTEMPT"]) == ("sample", "0")
+
+
+def test_the_launcher_of_an_interactive_job_sleeps_until_the_operator_ends_it() -> None:
+    (main,) = launcher_of(ipujob().interactive(3600))["spec"]["containers"]
+    assert main["command"][-1] == 'trap "exit 0" TERM; sleep 365d & wait'
+
+
+def test_a_launcher_with_a_long_name_gets_a_hostname_that_mpirun_survives() -> None:
+    assert "hostname" not in launcher_of(ipujob("j" * 40))["spec"]
+    assert launcher_of(ipujob("j" * 41))["spec"]["hostname"] == "ipujob-launcher"
+    chosen = launcher_of(ipujob("j" * 41).with_template(hostname="mine"))
+    assert chosen["spec"]["hostname"] == "mine"

@@ -1,0 +1,170 @@
+"""Worker pods, and what all pods of a job have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from jobs.builders.context import micro_ipus_of
+from jobs.builders.worker import build_worker
+from tests.builders.ipujobs import ipujob
+from tests.builders.jobpods import PLACE, context_of, env_of, launcher_of, worker_of
+
+
+def test_workers_of_a_job_with_a_launcher_sleep_and_hear_sigterm() -> None:
+    main = worker_of(ipujob())["spec"]["containers"][0]
+    assert main["command"] == ["sh", "-c", 'trap "exit 0" TERM; sleep 365d & wait']
+
+
+def test_the_sleep_ends_at_once_on_sigterm() -> None:
+    command = worker_of(ipujob())["spec"]["containers"][0]["command"]
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        process.terminate()
+        assert process.wait(5) in {0, -15}  # -15: before the shell had set its trap
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its sleep
+
+
+def test_workers_without_a_launcher_run_their_own_command() -> None:
+    job = (
+        ipujob()
+        .without_launcher()
+        .with_template(
+            containers=[{"name": "main", "image": "a", "command": ["serve"], "args": ["-v"]}]
+        )
+    )
+    main = worker_of(job)["spec"]["containers"][0]
+    assert (main["command"], main["args"]) == (["serve"], ["-v"])
+
+
+def test_the_pod_environment_names_the_partition_and_the_popdist_totals() -> None:
+    environment = env_of(worker_of(ipujob(), vipu_timeout_seconds=7)["spec"]["containers"][0])
+    assert environment == {
+        "IPUOF_VIPU_API_HOST": "vipu",
+        "IPUOF_VIPU_API_PORT": "8090",
+        "IPUOF_VIPU_API_PARTITION_ID": "p-0",
+        "IPUOF_VIPU_API_TIMEOUT": "7",
+        "POPDIST_NUM_TOTAL_REPLICAS": "4",
+        "POPDIST_NUM_IPUS_PER_REPLICA": "1",
+    }
+
+
+def test_the_current_shape_has_no_popdist_totals() -> None:
+    environment = env_of(worker_of(ipujob().current_shape())["spec"]["containers"][0])
+    assert not any(name.startswith("POPDIST") for name in environment)
+
+
+def test_a_value_in_the_template_wins() -> None:
+    job = ipujob().with_template(
+        hostNetwork=False,
+        dnsPolicy="Default",
+        nodeSelector={"vipu-ctrl": "mine"},
+        containers=[
+            {
+                "name": "main",
+                "image": "a",
+                "env": [{"name": "IPUOF_VIPU_API_TIMEOUT", "value": "1"}],
+                "securityContext": {"capabilities": {"drop": ["ALL"]}},
+            }
+        ],
+    )
+    spec = worker_of(job)["spec"]
+    assert (spec.get("hostNetwork", False), spec["dnsPolicy"]) == (False, "Default")
+    assert spec["nodeSelector"] == {"vipu-ctrl": "mine"}
+    assert env_of(spec["containers"][0])["IPUOF_VIPU_API_TIMEOUT"] == "1"
+    assert spec["containers"][0]["securityContext"] == {"capabilities": {"drop": ["ALL"]}}
+
+
+def test_pods_use_the_host_network_by_default_and_not_when_the_setting_is_off() -> None:
+    on, off = worker_of(ipujob())["spec"], worker_of(ipujob(), host_network=False)["spec"]
+    assert (on["hostNetwork"], on["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert "hostNetwork" not in off
+    assert "dnsPolicy" not in off
+
+
+def test_pods_get_ipc_lock_or_in_the_seed_profile_privilege() -> None:
+    default = worker_of(ipujob())["spec"]["containers"][0]["securityContext"]
+    seed = worker_of(ipujob(), profile="seed")["spec"]["containers"][0]["securityContext"]
+    assert default == {"capabilities": {"add": ["IPC_LOCK"]}}
+    assert seed == {"privileged": True}
+
+
+def test_pods_go_to_the_nodes_of_the_partition_and_never_restart_themselves() -> None:
+    job = ipujob().with_template(restartPolicy="Always", nodeSelector={"zone": "a"})
+    spec = worker_of(job)["spec"]
+    assert spec["nodeSelector"] == {"zone": "a", "vipu-ctrl": "vctl1"}
+    assert spec["restartPolicy"] == "Never"
+
+
+def test_annotations_of_the_job_reach_its_pods_but_not_kubectls_or_our_own() -> None:
+    job = ipujob().annotated(
+        **{
+            "sim/exit-code": "3",
+            "kubectl.kubernetes.io/last-applied-configuration": "{}",
+            "ipuhub.io/usage": "forged",
+        }
+    )
+    annotations = launcher_of(job)["metadata"]["annotations"]
+    assert annotations["sim/exit-code"] == "3"
+    assert set(annotations) == {"sim/exit-code", "ipuhub.io/usage", "ipuhub.io/made-of"}
+    assert annotations["ipuhub.io/usage"] != "forged"
+
+
+def test_labels_of_a_pod() -> None:
+    job = ipujob()
+    job.spec["workers"]["template"]["metadata"] = {
+        "labels": {"app": "mine", "graphcore.ai/role": "forged"}
+    }
+    labels = worker_of(job)["metadata"]["labels"]
+    assert labels == {
+        "app": "mine",
+        "graphcore.ai/ipujob-name": "sample",
+        "graphcore.ai/ipujob-uid": "uid-sample",
+        "graphcore.ai/role": "worker",
+        "graphcore.ai/instance": "0",
+        "graphcore.ai/attempt": "0",
+        "app.kubernetes.io/name": "ipujob",
+        "app.kubernetes.io/instance": "sample",
+        "app.kubernetes.io/component": "worker",
+        "app.kubernetes.io/managed-by": "ipuhub",
+    }
+
+
+def test_the_usage_stamp_shares_the_ipus_exactly() -> None:
+    job = ipujob().workers(3).annotated(**{"ipuhub.io/created-by": "alice"})
+    context = context_of(job, group="physics")
+    stamps = [
+        json.loads(build_worker(context, PLACE, n)["metadata"]["annotations"]["ipuhub.io/usage"])
+        for n in range(3)
+    ]
+    assert [s["ipus"] for s in stamps] == [1333334, 1333333, 1333333]
+    assert stamps[0] | {"ipus": 0} == {
+        "component": "ipujob",
+        "component_name": "sample",
+        "user": "alice",
+        "group": "physics",
+        "instance_type": "ipu-4",
+        "partition": "p-0",
+        "ipus": 0,
+    }
+
+
+def test_without_a_named_user_or_group_the_stamp_names_the_namespace_only() -> None:
+    stamp = json.loads(launcher_of(ipujob())["metadata"]["annotations"]["ipuhub.io/usage"])
+    assert (stamp["group"], stamp["ipus"]) == ("default", 0)
+    assert "user" not in stamp
+
+
+@pytest.mark.parametrize(("size", "workers"), [(4, 1), (4, 3), (64, 7), (1, 64)])
+def test_shares_add_up(size: int, workers: int) -> None:
+    shares = [micro_ipus_of(size, workers, n) for n in range(workers)]
+    assert sum(shares) == size * 1_000_000
+    assert max(shares) - min(shares) <= 1
+    assert shares == sorted(shares, reverse=True)
