@@ -10,13 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.core.exceptions import PermissionDenied
 
 from ipuhub.months import Month, MonthError
-from ipuhub.web.access import require_namespaces, usage_scope_of
+from ipuhub.web.access import (
+    ACCOUNTANTS_ONLY,
+    require_namespaces,
+    sees_cost,
+    usage_scope_of,
+)
 from ipuhub.web.filters import BadFilter
 from usage.ranges import read_instant, read_window
+from usage.rates.services import pricing_at
 from usage.sums.dimensions import DIMENSIONS, LABEL, UnknownDimensionError, dimension, dimensions
-from usage.sums.measures import OUTPUTS
+from usage.sums.measures import COST, OUTPUTS
 from usage.sums.selectors import Question
 from usage.windows import Window, WindowError
 
@@ -80,14 +87,23 @@ def read_question(
         raise BadFilter([str(error)]) from error
     scope = usage_scope_of(user)
     require_namespaces(scope, params.get("namespace", ()))
-    return Question(scope, window, zone, by, equals)
+    pricing = pricing_at(window.begin, window.until, zone) if sees_cost(scope) else None
+    return Question(scope, window, zone, by, equals, pricing)
 
 
-def read_output(params: Params) -> Output:
-    """Return the measure asked for, IPU-hours of pods by default. Raises BadFilter."""
+def read_output(params: Params, question: Question) -> Output:
+    """Return the measure asked for, IPU-hours of pods by default.
+
+    Raises BadFilter, and PermissionDenied for the cost where it may not be known.
+    """
     name = one(params, "measure") or "ipu_hours"
+    if name == COST.name:
+        if question.pricing is None:
+            raise PermissionDenied(ACCOUNTANTS_ONLY)
+        return COST
     if name not in OUTPUTS:
-        raise BadFilter([f"measure: {name!r} is not measured. Known: {', '.join(OUTPUTS)}."])
+        known = ", ".join([*OUTPUTS, COST.name])
+        raise BadFilter([f"measure: {name!r} is not measured. Known: {known}."])
     return OUTPUTS[name]
 
 

@@ -25,22 +25,25 @@ from usage.completeness import POD_WATCH
 from usage.facts import month_facts
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
+from usage.rates.pricing import Pricing
 from usage.retention.purged import purged_before
 from usage.sums.columns import sums_columns
 from usage.sums.dimensions import DIMENSIONS, LABEL, dimension
-from usage.sums.measures import OUTPUTS
+from usage.sums.measures import COST, OUTPUTS
 from usage.sums.selectors import all_sums, chart, faults, gaps, read_sums, visible_lifetimes
-from usage.windows import WindowError
+from usage.windows import WindowError, local_day
 from usage.zones import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from zoneinfo import ZoneInfo
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
     from ipuhub.months import Month
     from usage.asking import Params
+    from usage.sums.measures import Output
     from usage.sums.selectors import Question, SumRow, Sums
 
 SHOWN_ROWS = 50  # the files have all
@@ -65,7 +68,7 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
         month = read_month(params, now, zone)
         question = read_question(params, request.user, now, zone, "measure")
         _refuse_range(params)
-        output = read_output(params)
+        output = read_output(params, question)
         kind = _format(params)
     except MonthError as error:
         return _refuse(request, [f"month: {error}"])
@@ -75,7 +78,8 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
     try:
         if kind:
             rows = all_sums(question, begins, output.amount)
-            return export(kind, sums_columns(by), rows, f"usage-{month}-by-{_file_part(by)}")
+            columns = sums_columns(by, question.pricing)
+            return export(kind, columns, rows, f"usage-{month}-by-{_file_part(by)}")
         sums = read_sums(question, begins, output.amount, SHOWN_ROWS)
     except BadFilter as error:  # rows that it needs are gone
         return _refuse(request, error.messages)
@@ -93,7 +97,7 @@ def month_chart(request: HttpRequest) -> HttpResponseBase:
     params = {"by": ["group"], **given(request.GET)}
     try:
         question = read_question(params, request.user, now, zone, "measure")
-        output = read_output(params)
+        output = read_output(params, question)
         begins, sums = chart(question, "day", output.amount, CHART_KEYS)
     except BadFilter as error:
         return JsonResponse({"detail": " ".join(error.messages)}, status=400)
@@ -105,7 +109,7 @@ def month_chart(request: HttpRequest) -> HttpResponseBase:
     order = sorted(heights, key=lambda key: (key is None, -heights[key], key or ""))
     answer = JsonResponse(
         {
-            "label": output.label,
+            "label": _chart_label(output, question),
             "days": [f"{begin.astimezone(zone):%Y-%m-%d}" for begin in begins],
             "series": [
                 {
@@ -121,6 +125,11 @@ def month_chart(request: HttpRequest) -> HttpResponseBase:
     )
     answer["Cache-Control"] = "private, no-cache"
     return answer
+
+
+def _chart_label(output: Output, question: Question) -> str:
+    currency = question.pricing.currency if output is COST and question.pricing else ""
+    return f"{output.label}, {currency}" if currency else output.label
 
 
 def _what_is_there(_request: HttpRequest) -> dict[str, Any]:
@@ -183,7 +192,8 @@ def _refuse(request: HttpRequest, sentences: list[str]) -> HttpResponseBase:
 
 
 def _context(month: Month, question: Question, params: Params, sums: Sums) -> dict[str, Any]:
-    output = read_output(params)
+    output = read_output(params, question)
+    pricing = question.pricing or Pricing()
     # The first row has most: rows are in the order of the measure.
     most = getattr(sums.rows[0].measures, output.amount) if sums.rows else 0
     everything = sums.total
@@ -201,11 +211,14 @@ def _context(month: Month, question: Question, params: Params, sums: Sums) -> di
         "total": everything,
         "cards": [(OUTPUTS[name].of(everything), label) for name, label in _CARDS],
         "columns": OUTPUTS.values(),
-        "rows": [_row(row, output.amount, most) for row in sums.rows],
+        "pricing": question.pricing,
+        "cost": pricing.money(everything.cost),
+        "unpriced": [_days(stretch, question.zone) for stretch in pricing.unpriced],
+        "rows": [_row(row, output.amount, most, pricing) for row in sums.rows],
         "hidden": max(0, sums.count - SHOWN_ROWS),
         "row_count": sums.count,
         "dimensions": [(d, _address(params, by=d.name)) for d in known],
-        "outputs": [(o, _address(params, measure=o.name)) for o in OUTPUTS.values()],
+        "outputs": [(o, _address(params, measure=o.name)) for o in _outputs(pricing, output)],
         "chart": f"{reverse('usage:chart')}?{_query(params)}",
         "files": [
             (name, _address(params, format=kind))
@@ -219,12 +232,25 @@ def _context(month: Month, question: Question, params: Params, sums: Sums) -> di
     }
 
 
-def _row(row: SumRow, amount: str, most: int) -> dict[str, Any]:
+def _outputs(pricing: Pricing, chosen: Output) -> list[Output]:
+    """Return what the chart and the order can be of: of the cost where there is any."""
+    with_cost = bool(pricing.currency) or chosen is COST
+    return [*OUTPUTS.values(), *([COST] if with_cost else [])]
+
+
+def _days(stretch: tuple[dt.datetime, dt.datetime], zone: ZoneInfo) -> tuple[dt.date, dt.date]:
+    """Return the first and the last day of a stretch that ends as a day does, or now."""
+    begin, end = stretch
+    return local_day(begin, zone), local_day(end - dt.timedelta(seconds=1), zone)
+
+
+def _row(row: SumRow, amount: str, most: int, pricing: Pricing) -> dict[str, Any]:
     share = 100 * getattr(row.measures, amount) // most if most else 0
     return {
         "key": row.key,
         "measures": row.measures,
         "hours": [output.of(row.measures) for output in OUTPUTS.values()],
+        "cost": pricing.money(row.measures.cost),
         "share": share,
     }
 

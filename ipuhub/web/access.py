@@ -73,6 +73,15 @@ def usage_scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
     return Scope(None) if is_accountant(user) else scope_of(user)
 
 
+def sees_cost(scope: Scope) -> bool:
+    """Whether whoever has this scope of usage may know what it costs: as reports and rates.
+
+    Cost over hours is the price of an hour, so who may not see rates sees no cost, not even of
+    namespaces of their own.
+    """
+    return scope.sees_all
+
+
 def require_namespaces(scope: Scope, namespaces: Iterable[str]) -> None:
     """Raise PermissionDenied with a sentence where `scope` does not cover one of them."""
     for namespace in namespaces:

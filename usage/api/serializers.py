@@ -37,7 +37,27 @@ class SumsSerializer(serializers.Serializer[object]):
     pod_hours = serializers.CharField()
     estimated_percent = serializers.CharField()
     unverified_percent = serializers.CharField()
+    cost = serializers.CharField(
+        allow_null=True,
+        help_text="Rounded once, half to even; null without a price and for whoever sees no rates.",
+    )
+    currency = serializers.CharField(allow_null=True)
     exact = ExactSerializer()
+
+
+class StretchSerializer(serializers.Serializer[object]):
+    """A part of a range."""
+
+    begin = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+
+
+class PricingSerializer(serializers.Serializer[object]):
+    """With what the range is priced. Money of several currencies is not added up: then no row has
+    a cost, and each part is to be asked for by itself. `unpriced`: nothing had a price then."""
+
+    currencies = serializers.ListField(child=serializers.CharField())
+    unpriced = StretchSerializer(many=True)
 
 
 class SummarySerializer(serializers.Serializer[object]):
@@ -47,6 +67,9 @@ class SummarySerializer(serializers.Serializer[object]):
     end = serializers.DateTimeField()
     until = serializers.DateTimeField()
     by = serializers.ListField(child=serializers.CharField())
+    pricing = PricingSerializer(
+        allow_null=True, help_text="Null for whoever may not see rates and reports."
+    )
     next = serializers.URLField(allow_null=True, help_text="The next page.")
     count = serializers.IntegerField(help_text="Results of all pages.")
     total = SumsSerializer()
@@ -67,6 +90,9 @@ class SeriesSerializer(serializers.Serializer[object]):
     end = serializers.DateTimeField()
     until = serializers.DateTimeField()
     by = serializers.ListField(child=serializers.CharField())
+    pricing = PricingSerializer(
+        allow_null=True, help_text="Null for whoever may not see rates and reports."
+    )
     step = serializers.CharField()
     next = serializers.URLField(allow_null=True, help_text="The next page.")
     count = serializers.IntegerField(help_text="Results of all pages.")

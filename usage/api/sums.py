@@ -20,10 +20,10 @@ from ipuhub.web.filters import BadFilter
 from usage.api.serializers import SeriesSerializer, SummarySerializer
 from usage.asking import given, names_of, one, read_output, read_question
 from usage.ranges import NAMED
-from usage.sums.columns import measures_record, step_columns, step_rows, sums_columns
+from usage.sums.columns import measures_record, step_columns, step_money, step_rows, sums_columns
 from usage.sums.cursors import Cursor, read_cursor, write_cursor
 from usage.sums.dimensions import DIMENSIONS
-from usage.sums.measures import OUTPUTS
+from usage.sums.measures import COST, OUTPUTS
 from usage.sums.selectors import Place, all_sums, read_sums, series_begins
 from usage.sums.sumsql import STEP
 from usage.windows import STEPS, Window, WindowError
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
+    from usage.rates.money import Money
+    from usage.rates.pricing import Pricing
+    from usage.sums.measures import Measures
     from usage.sums.selectors import Question, SumRow, Sums
 
 PAGE_ROWS, MOST_ROWS = 1000, 10_000
@@ -69,7 +72,10 @@ PARAMETERS = [
 ]
 _STEP = OpenApiParameter("step", str, enum=list(STEPS), description="day by default.")
 _ORDER = OpenApiParameter(
-    "measure", str, enum=list(OUTPUTS), description="Most of it first; ipu_hours by default."
+    "measure",
+    str,
+    enum=[*OUTPUTS, COST.name],
+    description="Most of it first; ipu_hours by default. Cost: accountants and administrators.",
 )
 
 
@@ -89,16 +95,16 @@ class SummaryView(APIView):
         """Return the sums, largest first. Raises BadFilter and PermissionDenied."""
         form, params = form_of(request), given(request.query_params)
         question = _question(request, "measure", "cursor", "page_size")
-        order = read_output(params).amount
+        order = read_output(params, question).amount
         by = names_of(question.by)
         if form != JSON:
             rows = all_sums(question, [question.window.begin], order)
-            return export(form, sums_columns(by), rows, "usage")
+            return export(form, sums_columns(by, question.pricing), rows, "usage")
         question, after = _later(question, one(params, "cursor"))
         size = _size(one(params, "page_size"))
         sums = read_sums(question, [question.window.begin], order, size + 1, after)
-        total = {"key": {}, **measures_record(sums.total)}
-        results = [_record(by, row) for row in sums.rows[:size]]
+        total = {"key": {}, **measures_record(sums.total, _money(question, sums.total))}
+        results = [_record(by, row, _money(question, row.measures)) for row in sums.rows[:size]]
         listed = {"next": _next(request, question, sums, size, order), "count": sums.count}
         return Response({**_range_record(question), **listed, "total": total, "results": results})
 
@@ -127,14 +133,15 @@ class SeriesView(APIView):
         by, end = names_of(question.by), question.window.end
         if form != JSON:
             rows = step_rows(all_sums(question, begins, STEP), begins, end)
-            columns = step_columns(by)
+            columns = step_columns(by, question.pricing)
             return export("csv" if form == CSV else form, columns, rows, "usage-series")
         question, after = _later(question, one(params, "cursor"))
         size = _size(one(params, "page_size"))
         sums = read_sums(question, begins, STEP, size + 1, after)
         shown = sums.rows[:size]
         results = [
-            _record(by, row) | {"begin": each.begin, "end": each.end}
+            _record(by, row, step_money(each, question.pricing))
+            | {"begin": each.begin, "end": each.end}
             for row, each in zip(shown, step_rows(shown, begins, end), strict=True)
         ]
         listed = {"next": _next(request, question, sums, size, STEP), "count": sums.count}
@@ -176,8 +183,22 @@ def _size(text: str) -> int:
 def _range_record(question: Question) -> dict[str, Any]:
     window = question.window
     by = names_of(question.by)
-    return {"begin": window.begin, "end": window.end, "until": window.until, "by": by}
+    times = {"begin": window.begin, "end": window.end, "until": window.until}
+    return {**times, "by": by, "pricing": _pricing_record(question.pricing)}
 
 
-def _record(by: list[str], row: SumRow) -> dict[str, Any]:
-    return {"key": dict(zip(by, row.key, strict=True)), **measures_record(row.measures)}
+def _pricing_record(pricing: Pricing | None) -> dict[str, Any] | None:
+    if pricing is None:
+        return None
+    return {
+        "currencies": pricing.currencies,
+        "unpriced": [{"begin": begin, "end": end} for begin, end in pricing.unpriced],
+    }
+
+
+def _money(question: Question, measures: Measures) -> Money | None:
+    return question.pricing.money(measures.cost) if question.pricing else None
+
+
+def _record(by: list[str], row: SumRow, money: Money | None) -> dict[str, Any]:
+    return {"key": dict(zip(by, row.key, strict=True)), **measures_record(row.measures, money)}

@@ -1,16 +1,20 @@
-"""glue: rates: reading the tariff of a range, setting a price and ending it."""
+"""glue: rates: reading the prices of a range, setting a price and ending it."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q
 
-from usage.models import Rate
+from usage.models import MonthReport, Rate, ReportState
+from usage.rates.pricing import Closed, Pricing, pricing_of
 from usage.rates.tariff import Price, Tariff
+from usage.windows import local_day
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -26,6 +30,19 @@ def tariff_of(first: date, last: date) -> Tariff:
         for each in held.order_by("resource", "name", "valid_from")
     )
     return Tariff(settings.REPORT_CURRENCY, settings.REPORT_COST_DECIMALS, prices)
+
+
+def pricing_at(begin: datetime, until: datetime, zone: ZoneInfo) -> Pricing:
+    """Return what [begin, until) costs: closed months what they were closed with."""
+    if until <= begin:
+        return Pricing()
+    days = [local_day(each, zone) for each in (begin, until - timedelta(seconds=1))]
+    closed = MonthReport.objects.filter(state=ReportState.CLOSED, first__lt=until, end__gt=begin)
+    kept = [
+        Closed(first, end, ZoneInfo(its_zone), Tariff.from_record(tariff))
+        for first, end, its_zone, tariff in closed.values_list("first", "end", "zone", "tariff")
+    ]
+    return pricing_of(begin, until, zone, tariff_of(*days), kept)
 
 
 def set_rate(rate: Rate, by: str, now: datetime) -> Rate:

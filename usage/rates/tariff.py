@@ -64,16 +64,20 @@ class Tariff:
 
     def segments(self, first: datetime, end: datetime, zone: ZoneInfo) -> tuple[Segment, ...]:
         """Return [first, end) cut where a price changes; none where nothing has a price."""
+        found = self.pieces(first, end, zone)
+        return found if any(each.prices for each in found) else ()
+
+    def pieces(self, first: datetime, end: datetime, zone: ZoneInfo) -> tuple[Segment, ...]:
+        """Return [first, end) cut where a price changes, whether or not there is any."""
         days = {each.valid_from for each in self.prices}
         days |= {each.valid_until for each in self.prices if each.valid_until}
         changes = sorted({_first_instant(day, zone): day for day in days}.items())
         inside = [instant for instant, _ in changes if first < instant < end]
         bounds = [first, *inside, end]
-        found = [
+        return tuple(
             Segment(begin, until, self._on(begin.astimezone(zone).date()))
             for begin, until in pairwise(bounds)
-        ]
-        return tuple(found) if any(each.prices for each in found) else ()
+        )
 
     def _on(self, day: date) -> dict[tuple[str, str], Decimal]:
         held = (each for each in self.prices if each.holds_on(day))

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
+    from usage.rates.money import Money
+    from usage.rates.pricing import Pricing
     from usage.sums.measures import Measures, Output
     from usage.sums.selectors import SumRow
 
@@ -28,8 +30,17 @@ class StepRow:
     end: datetime
 
 
-def sums_columns(by: Sequence[str]) -> tuple[Column, ...]:
-    """Return the columns of SumRows by these dimensions; hours are text with five decimals."""
+def sums_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ...]:
+    """Return the columns of SumRows by these dimensions; hours are text with five decimals.
+
+    Cost and currency are empty where there is no price, or none that may be known.
+    """
+
+    def money(row: Any) -> Money | None:
+        if isinstance(row, StepRow):
+            return step_money(row, pricing)
+        return pricing.money(row.measures.cost) if pricing else None
+
     return (
         *(Column(name, name, _value(number)) for number, name in enumerate(by)),
         *(Column(name, name, _count(name)) for name in EXACT),
@@ -38,24 +49,34 @@ def sums_columns(by: Sequence[str]) -> tuple[Column, ...]:
         Column(
             "unverified_percent", "Unverified", lambda row: str(row.measures.unverified_percent)
         ),
+        Column("cost", "Cost", lambda row: _amount(money(row)), kind="number"),
+        Column("currency", "Currency", lambda row: _currency(money(row))),
     )
 
 
-def step_columns(by: Sequence[str]) -> tuple[Column, ...]:
+def step_money(row: StepRow, pricing: Pricing | None) -> Money | None:
+    """Return what a step cost; None where nothing in it has a price."""
+    if pricing is None or not pricing.has_price(row.begin, row.end):
+        return None
+    return pricing.money(row.measures.cost)
+
+
+def step_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ...]:
     """Return the columns of StepRows: a series."""
     return (
         Column("begin", "From", lambda row: row.begin),
         Column("end", "Until", lambda row: row.end),
-        *sums_columns(by),
+        *sums_columns(by, pricing),
     )
 
 
-def measures_record(measures: Measures) -> dict[str, Any]:
-    """Return the sums as the API prints them: hours beside the exact whole numbers."""
+def measures_record(measures: Measures, money: Money | None) -> dict[str, Any]:
+    """Return the sums as the API prints them: hours beside the exact whole numbers, and money."""
     record: dict[str, Any] = {name: getattr(measures, name) for name in EXACT}
     record |= {output.name: str(output.of(measures)) for output in OUTPUTS.values()}
     record["estimated_percent"] = str(measures.estimated_percent)
     record["unverified_percent"] = str(measures.unverified_percent)
+    record |= {"cost": _amount(money), "currency": _currency(money)}
     amounts = [output.amount for output in OUTPUTS.values()]
     return record | {"exact": {name: getattr(measures, name) for name in amounts}}
 
@@ -67,6 +88,14 @@ def step_rows(
     ends = [*begins[1:], end]
     for row in rows:
         yield StepRow(row.key, row.measures, begins[row.step], ends[row.step])
+
+
+def _amount(money: Money | None) -> str | None:
+    return str(money.amount) if money else None
+
+
+def _currency(money: Money | None) -> str | None:
+    return money.currency if money else None
 
 
 def _value(number: int) -> Callable[[Any], object]:

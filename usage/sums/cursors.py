@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from ipuhub.web.filters import BadFilter
 from usage.sums.selectors import Place
 
-_MOST = 10**60  # no sum of this database comes near
+_MOST = 10**100  # no sum of this database comes near
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 HOUR: Final = 3600
 GIB: Final = 2**30
+COST_UNIT: Final = 10**36
+"""Parts of a currency in which cost is exact: a price has 6 decimals, a byte of a GiB 30 more."""
 
 
 def hours(amount: int, unit: int = 1) -> Decimal:
@@ -27,7 +29,8 @@ def hours(amount: int, unit: int = 1) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What some pods and partitions held, summed. `pods` and `partitions` count lifetimes."""
+    """What some pods and partitions held, summed. `pods` and `partitions` count lifetimes; `cost`
+    is money x 3600 x COST_UNIT."""
 
     pods: int = 0
     seconds: int = 0
@@ -39,6 +42,7 @@ class Measures:
     micro_ipu_seconds: int = 0
     partitions: int = 0
     partition_ipu_seconds: int = 0
+    cost: int = 0
 
     def __add__(self, other: Measures) -> Measures:
         """Return both together."""
@@ -88,6 +92,9 @@ _OUTPUTS: Final = (
 )
 OUTPUTS: Final = {output.name: output for output in _OUTPUTS}
 """In the order of tables and files."""
+COST: Final = Output("cost", "Cost", "cost", COST_UNIT)
+"""What comes after them where somebody may see it; its hours are money, for charts only: money
+that is shown is rounded by usage/rates/pricing.py."""
 
 
 def total(rows: Iterable[Measures]) -> Measures:

@@ -72,7 +72,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """A day or an hour whose sum counts for one step of a series; `opens`: the step begins with
+    """A day or an hour whose sum counts for one bucket of a series; `opens`: a step begins with
     it. Of a day `day` is set, of an hour not."""
 
     begin: datetime
@@ -91,11 +91,31 @@ class Parts:
     stretches: tuple[Stretch, ...]
 
 
-def split(begins: Sequence[datetime], until: datetime, zone: ZoneInfo, cover: Coverage) -> Parts:
-    """Return the parts of [begins[0], until) whose steps begin at `begins`."""
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps that begin at `begins`, cut once more at `cuts` into buckets: what is counted counts
+    in a step, whatever it is cut into."""
+
+    begins: tuple[datetime, ...]
+    cuts: tuple[datetime, ...] = ()
+
+    @property
+    def bounds(self) -> list[datetime]:
+        """When the buckets begin."""
+        return sorted({*self.begins, *(each for each in self.cuts if each > self.begins[0])})
+
+    @property
+    def numbers(self) -> list[int]:
+        """The number of the step in which each bucket lies."""
+        return [bisect_right(self.begins, each) - 1 for each in self.bounds]
+
+
+def split(steps: Steps, until: datetime, zone: ZoneInfo, cover: Coverage) -> Parts:
+    """Return the parts of the steps up to `until`; the cuts come before it."""
+    begins = steps.bounds
     if until <= begins[0]:
         return Parts((), (), ())
-    opening = set(begins)
+    opening = set(steps.begins)
 
     def rolled(begin: datetime, end: datetime, day: date | None = None) -> Rolled:
         return Rolled(begin, end, bisect_right(begins, begin) - 1, begin in opening, day)
@@ -111,7 +131,7 @@ def split(begins: Sequence[datetime], until: datetime, zone: ZoneInfo, cover: Co
     return Parts(
         tuple(each for each in taken if each.day is not None),
         tuple(each for each in taken if each.day is None),
-        tuple(_stretch(a, b, begins) for a, b in gaps),
+        tuple(_stretch(a, b, begins, opening) for a, b in gaps),
     )
 
 
@@ -168,11 +188,12 @@ def _gaps(
         yield begin, until
 
 
-def _stretch(begin: datetime, end: datetime, begins: Sequence[datetime]) -> Stretch:
+def _stretch(
+    begin: datetime, end: datetime, begins: Sequence[datetime], opening: set[datetime]
+) -> Stretch:
     low, high = bisect_right(begins, begin), bisect_right(begins, end - _SECOND)
     starts = (begin, *begins[low:high])
     buckets = tuple(range(low - 1, high))
-    opening = set(begins)
     return Stretch((*starts, end), buckets, tuple(start in opening for start in starts))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,12 @@ from ipuhub.web.filters import BadFilter
 from usage.models import PodLifetime
 from usage.sums.coarsesql import table_of
 from usage.sums.dimensions import DIMENSIONS
-from usage.sums.measures import POD_SUMS, Measures
-from usage.sums.parts import Coverage, split
+from usage.sums.measures import COST, POD_SUMS, Measures
+from usage.sums.parts import Coverage, Steps, split
+from usage.sums.prices import Prices
 from usage.sums.rollups import read_coverage
 from usage.sums.sumsql import Shape, joined, key_sql, page_sql, rows_sql
-from usage.sums.usagesql import fold, partition_sums, pod_sums
+from usage.sums.usagesql import Asked, fold, partition_sums, pod_sums
 from usage.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
 
     from ipuhub.web.access import Scope
+    from usage.rates.pricing import Pricing
     from usage.sums.dimensions import Dimension
     from usage.sums.parts import Parts
 
@@ -36,13 +39,15 @@ _CHUNK_ROWS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: whose usage, by what, of what (`equals`: any of these values of each)."""
+    """What is asked: whose usage, by what, of what (`equals`: any of these values of each), and
+    with which prices; None: whoever asks may not know them."""
 
     scope: Scope
     window: Window
     zone: ZoneInfo
     by: tuple[Dimension, ...] = ()
     equals: tuple[tuple[Dimension, tuple[str, ...]], ...] = ()
+    pricing: Pricing | None = None
 
     @property
     def rolled(self) -> bool:
@@ -52,8 +57,10 @@ class Question:
     @property
     def table(self) -> str:
         """The smallest table of day and hour sums that knows them, without its grain."""
-        limited = [] if self.scope.namespaces is None else ["namespace"]
-        return table_of([*limited, *(each.name for each in self._asked)])
+        needed = [] if self.scope.namespaces is None else ["namespace"]
+        if self.pricing and self.pricing.names("instance"):
+            needed.append("instance_type")
+        return table_of([*needed, *(each.name for each in self._asked)])
 
     @property
     def _asked(self) -> list[Dimension]:
@@ -148,13 +155,17 @@ def chart(
     WindowError.
     """
     begins = step_begins(question.window, step, question.zone)
-    passed = [instant for instant in begins if instant < question.window.until]
-    if not passed:
+    if amount != COST.amount:
+        question = dataclasses.replace(question, pricing=None)
+    if begins[0] >= question.window.until:
         return begins, {}
-    if amount == "partition_ipu_seconds":
-        statement, parameters = _partition_sql(question, _parts(question, passed))
+    steps = _steps(question, begins)
+    if amount == COST.amount:
+        statement, parameters = _both_sql(question, steps)
+    elif amount == "partition_ipu_seconds":
+        statement, parameters = _partition_sql(question, steps, _parts(question, steps))
     else:
-        statement, parameters = _pod_sql(question, _parts(question, passed), (amount,))
+        statement, parameters = _pod_sql(question, steps, _parts(question, steps), (amount,))
     rows = _run(fold(statement, amount), parameters | {"top": top})
     return begins, {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
 
@@ -176,13 +187,23 @@ def gaps(_scope: Scope) -> QuerySet[WatchGap]:
 
 
 def _sums_sql(question: Question, begins: Sequence[datetime]) -> tuple[str, dict[str, Any]] | None:
-    until = question.window.until
-    passed = [instant for instant in begins if instant < until]
-    if not passed:
+    if begins[0] >= question.window.until:
         return None
-    parts = _parts(question, passed)
-    pods, parameters = _pod_sql(question, parts)
-    partitions, more = _partition_sql(question, parts)
+    return _both_sql(question, _steps(question, begins))
+
+
+def _steps(question: Question, begins: Sequence[datetime]) -> Steps:
+    """Return the steps that have begun, cut where a price changes."""
+    until = question.window.until
+    cuts = [each.begin for each in question.pricing.usable] if question.pricing else []
+    begun, cut = ([each for each in instants if each < until] for instants in (begins, cuts))
+    return Steps(tuple(begun), tuple(cut))
+
+
+def _both_sql(question: Question, steps: Steps) -> tuple[str, dict[str, Any]]:
+    parts = _parts(question, steps)
+    pods, parameters = _pod_sql(question, steps, parts)
+    partitions, more = _partition_sql(question, steps, parts)
     return joined(pods, partitions), parameters | more
 
 
@@ -199,25 +220,32 @@ def _row(row: Sequence[Any]) -> SumRow:
 
 
 def _pod_sql(
-    question: Question, parts: Parts, names: Sequence[str] = POD_SUMS
+    question: Question, steps: Steps, parts: Parts, names: Sequence[str] = POD_SUMS
 ) -> tuple[str, dict[str, Any]]:
     key = key_sql([each.pods for each in question.by])
     where, parameters = _conditions(question, "pods")
-    statement, own = pod_sums(key, where, parts, names, question.table)
+    asked = Asked(key, where, _prices(question, steps))
+    statement, own = pod_sums(asked, parts, names, question.table)
     return statement, parameters | own
 
 
-def _partition_sql(question: Question, parts: Parts) -> tuple[str, dict[str, Any]]:
+def _partition_sql(question: Question, steps: Steps, parts: Parts) -> tuple[str, dict[str, Any]]:
     key = key_sql([each.partitions for each in question.by])
     where, parameters = _conditions(question, "partitions")
-    statement, own = partition_sums(key, where, parts)
+    statement, own = partition_sums(Asked(key, where, _prices(question, steps)), parts)
     return statement, parameters | own
 
 
-def _parts(question: Question, begins: Sequence[datetime]) -> Parts:
+def _prices(question: Question, steps: Steps) -> Prices | None:
+    pricing = question.pricing
+    return Prices(pricing, steps) if pricing and pricing.usable else None
+
+
+def _parts(question: Question, steps: Steps) -> Parts:
     cover = read_coverage()
-    usable = cover if question.rolled else Coverage()
-    parts = split(begins, question.window.until, question.zone, usable)
+    by_name = question.pricing is not None and question.pricing.names("accelerator")
+    usable = cover if question.rolled and not by_name else Coverage()
+    parts = split(steps, question.window.until, question.zone, usable)
     if cover.frozen_before is not None:
         _refuse_purged(parts, day_begin(cover.frozen_before, question.zone), cover.frozen_before)
     return parts

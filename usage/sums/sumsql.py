@@ -22,10 +22,11 @@ class Shape:
 
 
 def joined(pods: str, partitions: str) -> str:
-    """Return the SELECT of bucket, key and all sums of two SELECTs with bucket and key."""
-    cells = ", ".join(f"COALESCE({name}, 0) AS {name}" for name in NAMES)
+    """Return the SELECT of bucket, key and all sums of two SELECTs; both have a cost."""
+    cells = ", ".join(f"COALESCE({name}, 0) AS {name}" for name in NAMES if name != "cost")
     return (
-        f"SELECT bucket, key, {cells} FROM ({pods}) AS p"  # noqa: S608  # our own SELECTs
+        f"SELECT bucket, key, {cells}, COALESCE(p.cost, 0) + COALESCE(h.cost, 0) AS cost"  # noqa: S608  # our own SELECTs
+        f" FROM ({pods}) AS p"
         f" FULL JOIN ({partitions}) AS h USING (bucket, key)"
     )
 

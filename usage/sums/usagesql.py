@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from usage.intervals import PARTITION_PIECES, POD_PIECES, bounds
@@ -12,11 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from usage.sums.parts import Parts, Stretch
+    from usage.sums.prices import Prices
 
 _SECONDS: Final = (
     "GREATEST(floor(date_part('epoch', LEAST(stop, b.ends)))"
     " - floor(date_part('epoch', GREATEST(start, b.begins))), 0)::bigint"
 )
+_PIECE_COLUMNS: Final = "estimated, user_verified, cpu_millicores, memory_bytes, gpus, micro_ipus"
 _PIECE_SUMS: Final = {
     "seconds": "COALESCE(sum(secs), 0)",
     "estimated_seconds": "COALESCE(sum(secs) FILTER (WHERE estimated), 0)",
@@ -81,86 +84,135 @@ def stretch_parameters(name: str, stretch: Stretch) -> dict[str, Any]:
     }
 
 
-def pod_sums(
-    key: str, where: str, parts: Parts, names: Sequence[str] = POD_SUMS, table: str = FULL
-) -> tuple[str, dict[str, Any]]:
-    """Return the SELECT of bucket, key, pods and the sums called for, and its parameters.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """By which SQL expression is grouped, of which rows, and with which prices, if any."""
 
-    `table` has the sums by day and hour, with all columns of `key` and `where` (`table_of`).
+    key: str
+    where: str
+    prices: Prices | None = None
+
+
+def pod_sums(
+    asked: Asked, parts: Parts, names: Sequence[str] = POD_SUMS, table: str = FULL
+) -> tuple[str, dict[str, Any]]:
+    """Return the SELECT of bucket, key, pods, the sums called for and cost, and its parameters.
+
+    `table` has the sums by day and hour, with all columns that are needed (`table_of`).
     """
-    selects, parameters = _rolled_sums(table, key, where, parts, ("pods", *names))
+    prices = asked.prices
+    kind = prices.kind if prices else ""
+    extra = f", {kind} AS kind" if kind else ""
+    own = [f"acc_{n}" for n, _ in enumerate(prices.accelerators)] if prices else []
+    listed = ("pods", *names, *own)
+    rolled = _Tables(table, f"{asked.key} AS key{extra}", asked.where, 3 if kind else 2)
+    selects, parameters = _rolled_sums(rolled, parts, ("pods", *names), own)
+    sums = ", ".join(
+        [*(_PIECE_SUMS[each] for each in names), *(f"COALESCE(sum({n} * secs), 0)" for n in own)]
+    )
+    counts = [
+        f"COALESCE((accelerators ->> %(accelerator_{n})s)::numeric, 0) AS {name}"
+        for n, name in enumerate(own)
+    ]
+    columns = ", ".join([f"{asked.key} AS key{extra}", _PIECE_COLUMNS, *counts])
     for number, stretch in enumerate(parts.stretches):
         name = f"s{number}"
-        columns = (
-            f"{key} AS key, estimated, user_verified, cpu_millicores, memory_bytes, gpus, "
-            "micro_ipus"
-        )
-        source = pieces(POD_PIECES, columns, where, name, many=len(stretch.buckets) > 1)
-        sums = ", ".join(_PIECE_SUMS[each] for each in names)
+        source = pieces(POD_PIECES, columns, asked.where, name, many=len(stretch.buckets) > 1)
         selects.append(
-            f"SELECT bucket, key, count(*) FILTER (WHERE counts) AS pods, {sums}"  # noqa: S608
-            f" FROM ({source}) AS pieces GROUP BY 1, 2"
+            f"SELECT bucket, key{', kind' if kind else ''},"  # noqa: S608
+            f" count(*) FILTER (WHERE counts) AS pods, {sums}"
+            f" FROM ({source}) AS pieces GROUP BY {_ordinals(rolled.keys)}"
         )
         parameters |= stretch_parameters(name, stretch)
-    return _together(selects, ("pods", *names)), parameters
+    statement = _together(selects, listed, ("bucket", "key", *(["kind"] if kind else [])))
+    if prices is None:
+        return _free(statement), parameters
+    return prices.of_pods(statement, ("pods", *names)), parameters | prices.parameters
 
 
-def partition_sums(key: str, where: str, parts: Parts) -> tuple[str, dict[str, Any]]:
-    """Return the SELECT of bucket, key, partitions and their IPU-seconds, and its parameters."""
+def partition_sums(asked: Asked, parts: Parts) -> tuple[str, dict[str, Any]]:
+    """Return the SELECT of bucket, key, partitions, their IPU-seconds and cost, and its
+    parameters."""
     names = ("partitions", "partition_ipu_seconds")
-    selects, parameters = _rolled_sums("usage_partition", key, where, parts, names)
+    rolled = _Tables("usage_partition", f"{asked.key} AS key", asked.where, 2)
+    selects, parameters = _rolled_sums(rolled, parts, names)
     for number, stretch in enumerate(parts.stretches):
         name = f"h{number}"
         many = len(stretch.buckets) > 1
-        source = pieces(PARTITION_PIECES, f"{key} AS key, size", where, name, many=many)
+        columns = f"{asked.key} AS key, size"
+        source = pieces(PARTITION_PIECES, columns, asked.where, name, many=many)
         selects.append(
             "SELECT bucket, key, count(*) FILTER (WHERE counts) AS partitions,"  # noqa: S608
             " sum(size * secs) AS partition_ipu_seconds"
             f" FROM ({source}) AS pieces GROUP BY 1, 2"
         )
         parameters |= stretch_parameters(name, stretch)
-    return _together(selects, names), parameters
+    statement = _together(selects, names, ("bucket", "key"))
+    if asked.prices is None:
+        return _free(statement), parameters
+    return asked.prices.of_partitions(statement, names), parameters | asked.prices.parameters
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """Tables of sums by day and hour, and by what they are read; `keys`: how many columns that is,
+    the bucket among them."""
+
+    tables: str
+    columns: str
+    where: str
+    keys: int
 
 
 def _rolled_sums(
-    tables: str, key: str, where: str, parts: Parts, names: Sequence[str]
+    rolled: _Tables, parts: Parts, names: Sequence[str], zeros: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, Any]]:
     """Return SELECTs from the day and the hour sums, and their parameters.
 
-    The first of `names` counts lifetimes, the others are sums.
+    The first of `names` counts lifetimes, the others are sums; `zeros` come after them.
     """
     count, *sums = names
     listed = "".join(f", sum({name}) AS {name}" for name in sums)
+    listed += "".join(f", 0::numeric AS {name}" for name in zeros)
     selects: list[str] = []
     parameters: dict[str, Any] = {}
-    for grain, kind, rolled in (("day", "date", parts.days), ("hour", "timestamptz", parts.hours)):
-        if not rolled:
+    for grain, kind, taken in (("day", "date", parts.days), ("hour", "timestamptz", parts.hours)):
+        if not taken:
             continue
         selects.append(
-            f"SELECT d.bucket, {key} AS key,"  # noqa: S608
+            f"SELECT d.bucket, {rolled.columns},"  # noqa: S608
             f" sum(CASE WHEN d.opens THEN {count} ELSE begun END)::bigint AS {count}{listed}"
             f" FROM unnest(%({grain}s)s::{kind}[], %({grain}_buckets)s::int[],"
             f" %({grain}_opens)s::bool[]) AS d ({grain}, bucket, opens)"
-            f" JOIN {tables}{grain} USING ({grain}) WHERE {where} GROUP BY 1, 2"
+            f" JOIN {rolled.tables}{grain} USING ({grain}) WHERE {rolled.where}"
+            f" GROUP BY {_ordinals(rolled.keys)}"
         )
         parameters |= {
-            f"{grain}s": [each.day or each.begin for each in rolled],
-            f"{grain}_buckets": [each.bucket for each in rolled],
-            f"{grain}_opens": [each.opens for each in rolled],
+            f"{grain}s": [each.day or each.begin for each in taken],
+            f"{grain}_buckets": [each.bucket for each in taken],
+            f"{grain}_opens": [each.opens for each in taken],
         }
     return selects, parameters
 
 
-def _together(selects: Sequence[str], names: Sequence[str]) -> str:
+def _together(selects: Sequence[str], names: Sequence[str], keys: Sequence[str]) -> str:
     if not selects:
         return ""
     sums = ", ".join(f"sum({name}) AS {name}" for name in names)
-    listed = ", ".join(names)
+    by = ", ".join(keys)
     return (
-        f"SELECT bucket, key, {sums} FROM ("  # noqa: S608
+        f"SELECT {by}, {sums} FROM ("  # noqa: S608
         + " UNION ALL ".join(selects)
-        + f") AS parts (bucket, key, {listed}) GROUP BY 1, 2"
+        + f") AS parts ({by}, {', '.join(names)}) GROUP BY {_ordinals(len(keys))}"
     )
+
+
+def _free(statement: str) -> str:
+    return f"SELECT *, 0::numeric AS cost FROM ({statement}) AS free"  # noqa: S608
+
+
+def _ordinals(count: int) -> str:
+    return ", ".join(str(n + 1) for n in range(count))
 
 
 def fold(sums: str, amount: str) -> str:

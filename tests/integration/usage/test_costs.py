@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from decimal import Decimal
-from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
+from tests.integration.usage.exactcost import exact_cost, rounded
 from tests.integration.usage.reading import make, rows_of, text_of
 from usage.models import MonthReport, PodLifetime, Rate, ReportChunk, ReportRow
 from usage.rates.services import end_rate
@@ -206,7 +206,7 @@ _PRICES = st.tuples(
     st.integers(1, 30),
     st.decimals("0.000001", "99", places=6),
 )
-_FIRST = at("2026-10-01T00:00")
+FIRST = at("2026-10-01T00:00")
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
@@ -224,7 +224,7 @@ def test_costs_are_those_of_exact_fractions(pods, prices):
         except ValidationError:
             continue
     for number, (begin, length, cpu, memory, gpus, kind) in enumerate(pods):
-        start = _FIRST + timedelta(seconds=begin)
+        start = FIRST + timedelta(seconds=begin)
         PodLifetime.objects.filter(
             pk=pod(
                 f"{start:%FT%T}",
@@ -236,41 +236,8 @@ def test_costs_are_those_of_exact_fractions(pods, prices):
             ).pk
         ).update(cpu_millicores=cpu, memory_bytes=memory)
     make("2026-10", "2026-12-01T00:00")
-    exact = {each.group: _exactly(each, rates) for each in PodLifetime.objects.all()}
+    exact = {each.group: exact_cost(each, rates, FIRST, 31) for each in PodLifetime.objects.all()}
     for row in rows_of("2026-10", "summary"):
-        assert Decimal(row["cost"]) == _rounded(exact[row["group"]], 2)
+        assert Decimal(row["cost"]) == rounded(exact[row["group"]], 2)
     for row in rows_of("2026-10", "details"):
-        assert Decimal(row["cost"]) == _rounded(exact[row["group"]], 5)
-
-
-def _exactly(each: PodLifetime, rates: list[Rate]) -> Fraction:
-    """Money of a pod in October, second by second of each day."""
-    money = Fraction(0)
-    for day in range(31):
-        begin, end = (_FIRST + timedelta(days=n) for n in (day, day + 1))
-        seconds = (min(each.finished_at, end) - max(each.scheduled_at, begin)).total_seconds()
-        found = {
-            (r.resource, r.name): Fraction(r.price)
-            for r in rates
-            if r.valid_from <= begin.date() < r.valid_until
-        }
-        money += Fraction(max(0, int(seconds)), 3600) * _hour(each, found)
-    return money
-
-
-def _hour(each: PodLifetime, prices: dict[tuple[str, str], Fraction]) -> Fraction:
-    def price(*key: str) -> Fraction:
-        return prices.get(key, Fraction(0))
-
-    if ("instance", each.instance_type) in prices:
-        return price("instance", each.instance_type)
-    found = Fraction(each.cpu_millicores, 1000) * price("cpu", "")
-    found += Fraction(each.memory_bytes, 2**30) * price("memory", "")
-    for name, count in each.accelerators.items():
-        own = ("accelerator", name) if ("accelerator", name) in prices else ("gpu", "")
-        found += count * price(*own)
-    return found
-
-
-def _rounded(money: Fraction, decimals: int) -> Decimal:
-    return Decimal(round(money * 10**decimals)) / 10**decimals  # Python rounds half to even
+        assert Decimal(row["cost"]) == rounded(exact[row["group"]], 5)

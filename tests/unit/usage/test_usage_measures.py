@@ -32,6 +32,6 @@ def test_the_share_of_estimates_is_that_of_time() -> None:
 
 
 def test_the_total_adds_each_measure_to_itself() -> None:
-    rows = [Measures(*range(1, 11)), Measures(*range(10, 0, -1))]
-    assert total(rows) == Measures(*[11] * 10)
+    rows = [Measures(*range(1, 12)), Measures(*range(11, 0, -1))]
+    assert total(rows) == Measures(*[12] * 11)
     assert total([]) == Measures()

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.sums.parts import Coverage, days_to_sum, hours_to_sum, runs, split
+from usage.sums.parts import Coverage, Steps, days_to_sum, hours_to_sum, runs, split
 from usage.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def summed_days(parts: Parts) -> list[date]:
 
 
 def test_whole_days_are_taken_from_their_sums_and_the_edges_are_not() -> None:
-    parts = split([at("2026-11-01T12:00")], at("2026-11-04T06:00"), UTC_ZONE, SUMMED)
+    parts = split(Steps((at("2026-11-01T12:00"),)), at("2026-11-04T06:00"), UTC_ZONE, SUMMED)
     assert summed_days(parts) == [date(2026, 11, 2), date(2026, 11, 3)]
     assert [(s.bounds[0], s.bounds[-1]) for s in parts.stretches] == [
         (at("2026-11-01T12:00"), at("2026-11-02")),
@@ -40,13 +40,13 @@ def test_whole_days_are_taken_from_their_sums_and_the_edges_are_not() -> None:
 
 def test_a_day_with_a_change_is_added_up_from_its_pods() -> None:
     cover = Coverage("UTC", date(2026, 11, 21), ((at("2026-11-02"), at("2026-11-03T23:00")),))
-    parts = split([at("2026-11-01")], at("2026-11-05"), UTC_ZONE, cover)
+    parts = split(Steps((at("2026-11-01"),)), at("2026-11-05"), UTC_ZONE, cover)
     assert summed_days(parts) == [date(2026, 11, 1), date(2026, 11, 4)]
 
 
 def test_a_change_without_an_end_spoils_all_later_days() -> None:
     cover = Coverage("UTC", date(2026, 11, 21), ((at("2026-11-03"), None),))
-    parts = split([at("2026-11-01")], at("2026-11-05"), UTC_ZONE, cover)
+    parts = split(Steps((at("2026-11-01"),)), at("2026-11-05"), UTC_ZONE, cover)
     assert summed_days(parts) == [date(2026, 11, 1), date(2026, 11, 2)]
 
 
@@ -60,13 +60,15 @@ def test_a_utc_day_of_change_spoils_both_local_days_it_lies_in() -> None:
 
 
 def test_sums_of_another_zone_are_of_no_use() -> None:
-    parts = split([at("2026-11-01")], at("2026-11-05"), BERLIN, SUMMED)
+    parts = split(Steps((at("2026-11-01"),)), at("2026-11-05"), BERLIN, SUMMED)
     assert not parts.days
 
 
 def test_hours_are_never_taken_from_days() -> None:
     window = Window.of(at("2026-11-01"), at("2026-11-03"), at("2026-12-01"))
-    parts = split(step_begins(window, "hour", UTC_ZONE), window.until, UTC_ZONE, SUMMED)
+    parts = split(
+        Steps(tuple(step_begins(window, "hour", UTC_ZONE))), window.until, UTC_ZONE, SUMMED
+    )
     assert not parts.days
     assert sum(len(s.buckets) for s in parts.stretches) == 48
 
@@ -82,9 +84,8 @@ def test_of_the_day_that_is_not_over_whole_clean_hours_are_taken() -> None:
     today = (at("2026-11-21"), at("2026-11-21T10:00"))
     dirt = ((at("2026-11-21T07:00"), at("2026-11-21T07:00")), (at("2026-11-21T09:00"), None))
     cover = Coverage("UTC", date(2026, 11, 21), dirt, today)
-    parts = split(
-        [at("2026-11-20"), at("2026-11-21T00:30")], at("2026-11-21T10:20"), UTC_ZONE, cover
-    )
+    steps = Steps((at("2026-11-20"), at("2026-11-21T00:30")))
+    parts = split(steps, at("2026-11-21T10:20"), UTC_ZONE, cover)
     assert [each.begin.hour for each in parts.hours] == [1, 2, 3, 4, 5, 6, 8]
     assert [(s.bounds[0], s.bounds[-1]) for s in parts.stretches] == [
         (at("2026-11-21"), at("2026-11-21T01:00")),
@@ -136,7 +137,7 @@ def test_the_parts_cover_each_second_once_and_in_its_own_step(
     first = at("2026-10-01") + timedelta(seconds=begin)
     window = Window.of(first, first + timedelta(seconds=length), at("2027-01-01"))
     begins = step_begins(window, step, zone)
-    parts = split(begins, window.until, zone, cover)
+    parts = split(Steps(tuple(begins)), window.until, zone, cover)
     found = [
         (day_begin(d.day, zone), day_begin(d.day + timedelta(days=1), zone), d.bucket, d.opens)
         for d in parts.days

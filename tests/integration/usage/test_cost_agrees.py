@@ -1,0 +1,171 @@
+"""Page, API and month report tell the same cost, to the smallest unit, wherever the sums come from.
+
+Random lifetimes and prices, before and after the day sums are made.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import date, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from partitions.models import PartitionLifetime
+from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import at, held, pod
+from tests.builders.rates import rate
+from tests.integration.usage.exactcost import exact_cost, rounded
+from tests.integration.usage.reading import UTC_ZONE, make
+from usage.models import MonthReport, PodLifetime, Rate, RollupDirt, RollupState
+from usage.sums.rollups import refresh
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import SettingsWrapper
+
+pytestmark = pytest.mark.django_db
+FIRST, NOW = at("2026-10-01T00:00"), at("2026-11-03T05:00")
+KEY = "namespace,group,user,component,instance_type"
+days = st.integers(-40, 40)
+pods = st.tuples(
+    st.integers(-3 * 86_400, 32 * 86_400),
+    st.integers(0, 6 * 86_400),
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["ann", "bob"]),
+    st.sampled_from(["small", "big", "odd"]),
+    st.integers(0, 4),
+)
+holdings = st.tuples(
+    st.integers(-3 * 86_400, 32 * 86_400), st.integers(0, 6 * 86_400), st.sampled_from([1, 4])
+)
+prices = st.tuples(
+    st.sampled_from(
+        [
+            *(("cpu", ""), ("memory", ""), ("gpu", ""), ("ipu", ""), ("partition-ipu", "")),
+            *(("accelerator", "g"), ("instance", "big"), ("instance", "small")),
+        ]
+    ),
+    days,
+    st.none() | st.integers(1, 30),
+    st.decimals("0.000001", "99", places=6),
+)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(pods, min_size=1, max_size=6),
+    st.lists(holdings, max_size=2),
+    st.lists(prices, max_size=6),
+)
+def test_cost_agrees_wherever_it_comes_from(
+    settings: SettingsWrapper, pods: list[Any], holdings: list[Any], prices: list[Any]
+) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+    for model in (PodLifetime, PartitionLifetime, Rate, MonthReport, RollupState, RollupDirt):
+        model.objects.all().delete()
+    rates = _store(pods, holdings, prices)
+    found = [*PodLifetime.objects.all(), *PartitionLifetime.objects.all()]
+    exact = [(each, exact_cost(each, rates, FIRST, 31)) for each in found]
+    priced = any(r.valid_from <= date(2026, 10, 31) and _ends_in(r) for r in rates)
+    report = make("2026-10", f"{NOW:%FT%T}")
+    for _ in range(2):
+        for by in ("group", "user", "instance_type", KEY):
+            want = _by(exact, by.split(","), priced)
+            assert _of_the_api(by) == want
+        assert _of_the_page(KEY) == want
+        total = rounded(sum((money for _, money in exact), Fraction(0)), 2) if priced else None
+        assert _of_the_api("") == ({(): total} if found_in_october(exact) else {})
+        refresh(NOW, UTC_ZONE)
+    lines = {
+        (r.namespace, r.group, r.user, r.component, r.instance_type): r.cost
+        for r in report.rows.all()
+    }
+    assert lines == {key: cost or 0 for key, cost in _of_the_api(KEY).items()}
+    assert report.cost == sum(lines.values())
+
+
+def found_in_october(exact: list[Any]) -> bool:
+    return bool(_by(exact, ["group"], priced=True))
+
+
+def _ends_in(one: Rate) -> bool:
+    return one.valid_until is None or one.valid_until > date(2026, 10, 1)
+
+
+def _store(pods: list[Any], holdings: list[Any], prices: list[Any]) -> list[Rate]:
+    rates = []
+    for (resource, name), begin, length, price in prices:
+        begins = date(2026, 10, 1) + timedelta(days=begin)
+        ends = "" if length is None else f"{begins + timedelta(days=length)}"
+        try:
+            rates.append(rate(resource, str(price), f"{begins}", ends, name))
+        except ValidationError:
+            continue  # another one holds then
+    for begin, length, group, user, kind, gpus in pods:
+        start = FIRST + timedelta(seconds=begin)
+        pod(
+            f"{start:%FT%T}",
+            f"{start + timedelta(seconds=length):%FT%T}",
+            group=group,
+            user=user,
+            instance_type=kind,
+            gpus=gpus,
+            accelerators={"g": gpus // 2, "h": gpus - gpus // 2},
+            cpu=0.7,
+            memory_gib=1 / 3,
+            ipus=0.25,
+        )
+    for begin, length, size in holdings:
+        start = FIRST + timedelta(seconds=begin)
+        end = f"{start + timedelta(seconds=length):%FT%T}"
+        held(f"{start:%FT%T}", end, size=size, group="a", user="ann")
+    return rates
+
+
+def _by(exact: list[Any], names: list[str], priced: bool) -> dict[tuple[str, ...], Any]:
+    """Sum the exact money under each key that has anything in October, and round once."""
+    found: dict[tuple[str, ...], Fraction] = {}
+    for each, money in exact:
+        is_partition = isinstance(each, PartitionLifetime)
+        began = each.reserved_at if is_partition else each.scheduled_at
+        ended = each.released_at if is_partition else each.finished_at
+        if began >= at("2026-11-01T00:00") or (began < FIRST and ended <= FIRST):
+            continue
+        facts = (
+            {"component": "partition", "instance_type": f"ipu-{each.size}"} if is_partition else {}
+        )
+        key = tuple(facts.get(name) or getattr(each, name) for name in names)
+        found[key] = found.get(key, Fraction(0)) + money
+    return {key: rounded(money, 2) if priced else None for key, money in found.items()}
+
+
+def _ask(path: str) -> Any:
+    user, _ = get_user_model().objects.get_or_create(username="root", is_staff=True)
+    client = tool(user) if path.startswith("/api") else browser(user)
+    with mock.patch.object(timezone, "now", return_value=NOW):
+        answer = client.get(path)
+    assert answer.status_code == 200, answer.content
+    return json.loads(b"".join(answer))
+
+
+def _of_the_api(by: str) -> dict[tuple[str, ...], Any]:
+    rows = _ask(f"/api/v1/usage/summary?month=2026-10&by={by}&measure=cost")["results"]
+    costs = [None if row["cost"] is None else Decimal(row["cost"]) for row in rows]
+    assert costs == sorted(costs, key=lambda cost: -(cost or 0))
+    return {tuple(row["key"].values()): cost for row, cost in zip(rows, costs, strict=True)}
+
+
+def _of_the_page(by: str) -> dict[tuple[str, ...], Any]:
+    rows = _ask(f"/usage/?month=2026-10&by={by}&format=json")
+    return {
+        tuple(row[name] for name in by.split(",")): row["cost"] and Decimal(row["cost"])
+        for row in rows
+    }

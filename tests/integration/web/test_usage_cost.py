@@ -1,0 +1,198 @@
+"""What usage cost, on its page and in its API: with what prices, and for whom."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+from ipuhub.web.access import ACCOUNTANTS, ACCOUNTANTS_ONLY
+from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import at, held, pod
+from tests.builders.rates import rate
+from tests.integration.usage.reading import UTC_ZONE, make
+from usage.models import MonthReport, Rate
+from usage.rates.services import end_rate
+from usage.sums.rollups import refresh
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db
+NOW = at("2026-11-21T12:00")
+API = "/api/v1/usage"
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+
+
+def ask(user: User, path: str) -> Any:
+    answer = tool(user).get(f"{API}/{path}")
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def page(user: User, query: str = "") -> str:
+    answer = browser(user).get(f"/usage/?{query}")
+    assert answer.status_code == 200
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.content.decode()))
+
+
+def test_every_amount_has_its_currency(admin: User, settings) -> None:
+    settings.REPORT_CURRENCY = "CHF"
+    rate("cpu", "1000")
+    pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, group="red")
+    row = ask(admin, "summary?by=group")["results"][0]
+    assert (row["cost"], row["currency"]) == ("4000.00", "CHF")
+    answer = tool(admin).get(f"{API}/summary?by=group&format=csv")
+    line = next(csv.DictReader(io.StringIO(b"".join(answer).decode())))
+    assert (line["cost"], line["currency"]) == ("4000.00", "CHF")
+    assert page(admin).count("4,000.00 CHF") == 2  # the card and the row
+
+
+def test_without_a_price_there_is_no_cost_and_no_zero(admin: User) -> None:
+    pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2)
+    found = ask(admin, "summary?by=group")
+    assert (found["total"]["cost"], found["results"][0]["cost"]) == (None, None)
+    assert found["pricing"]["currencies"] == []
+    shown = page(admin)
+    assert "0.00" not in shown.replace("0.000", "")
+    assert "Cost" not in shown
+    assert "Nothing had a price in this month. Set rates" in page(admin, "measure=cost")
+
+
+def test_what_has_no_price_costs_nothing_beside_what_has_one(admin: User) -> None:
+    rate("ipu", "1")
+    pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2)
+    assert ask(admin, "summary")["total"]["cost"] == "0.00"
+
+
+def test_a_stretch_without_any_price_is_said(admin: User) -> None:
+    rate("cpu", "1", "2026-11-05", "2026-11-11")
+    pod("2026-11-01T00:00", "2026-11-21T00:00", cpu=1)
+    found = ask(admin, "summary")
+    assert found["total"]["cost"] == f"{6 * 24}.00"
+    assert found["pricing"]["unpriced"] == [
+        {"begin": "2026-11-01T00:00:00Z", "end": "2026-11-05T00:00:00Z"},
+        {"begin": "2026-11-11T00:00:00Z", "end": "2026-11-21T12:00:00Z"},
+    ]
+    said = "Nothing had a price from 2026-11-01 to 2026-11-04 and from 2026-11-11 to 2026-11-21."
+    assert said in page(admin)
+
+
+def test_a_step_has_a_cost_where_anything_has_a_price_in_it(admin: User) -> None:
+    rate("cpu", "1", "2026-11-05", "2026-11-06")
+    rate("cpu", "3", "2026-11-06", "2026-11-07")
+    pod("2026-11-01T00:00", "2026-11-21T00:00", cpu=1)
+    refresh(NOW, UTC_ZONE)
+    rows = ask(admin, "series?step=day")["results"]
+    costs = {row["begin"][8:10]: row["cost"] for row in rows}
+    assert [costs[day] for day in ("04", "05", "06", "07")] == [None, "24.00", "72.00", None]
+    weeks = ask(admin, "series?step=week")["results"]
+    assert [row["cost"] for row in weeks] == [None, "96.00", None, None]
+    assert [row["pods"] for row in weeks] == [1, 1, 1, 1]  # cut in two, counted once
+
+
+def test_a_closed_month_costs_what_it_was_closed_with(admin: User) -> None:
+    old = rate("cpu", "1")
+    pod("2026-09-30T00:00", "2026-11-02T00:00", cpu=1)
+    make("2026-09", f"{NOW:%FT%T}")
+    end_rate(old, date(2026, 1, 1), "ada", NOW)
+    rate("cpu", "5", "2026-01-01", "2026-11-01")
+    rate("cpu", "7", "2026-11-01")
+    assert ask(admin, "summary?month=2026-09")["total"]["cost"] == "24.00"
+    assert ask(admin, "summary?month=2026-10")["total"]["cost"] == f"{31 * 24 * 5}.00"
+    whole = ask(admin, "summary?from=2026-09-01&to=2026-11-21")["total"]["cost"]
+    assert whole == f"{24 + 31 * 24 * 5 + 24 * 7}.00"
+    months = ask(admin, "series?from=2026-09-01&to=2026-11-21&step=month")["results"]
+    assert [row["cost"] for row in months] == ["24.00", f"{31 * 24 * 5}.00", f"{24 * 7}.00"]
+    assert "Cost at the rates that the month was closed with" in page(admin, "month=2026-09")
+    assert "Cost at the rates of today" in page(admin, "month=2026-10")
+
+
+def test_the_decimals_are_those_a_month_was_closed_with(admin: User, settings) -> None:
+    settings.REPORT_COST_DECIMALS = 0
+    rate("cpu", "1")
+    pod("2026-09-30T00:00", "2026-09-30T01:30", cpu=1)
+    make("2026-09", f"{NOW:%FT%T}")
+    settings.REPORT_COST_DECIMALS = 3
+    assert ask(admin, "summary?month=2026-09")["total"]["cost"] == "2"
+    assert ask(admin, "summary?from=2026-09-01&to=2026-10-31")["total"]["cost"] == "1.500"
+
+
+def test_two_currencies_are_not_added_up(admin: User, settings) -> None:
+    settings.REPORT_CURRENCY = "FRF"
+    rate("cpu", "1")
+    pod("2026-09-30T00:00", "2026-10-02T00:00", cpu=1)
+    make("2026-09", f"{NOW:%FT%T}")
+    settings.REPORT_CURRENCY = "EUR"
+    found = ask(admin, "summary?from=2026-09-01&to=2026-10-31")
+    assert found["total"]["cost"] is None
+    assert found["pricing"]["currencies"] == ["EUR", "FRF"]
+    assert ask(admin, "summary?month=2026-09")["total"]["currency"] == "FRF"
+
+
+def test_most_cost_comes_first_and_pages_lose_none(admin: User) -> None:
+    rate("cpu", "1")
+    rate("partition-ipu", "0.25")
+    for n in range(5):
+        pod("2026-11-20T00:00", f"2026-11-20T0{n + 1}:00", group=f"g{n}", ipus=5 - n)
+    held("2026-11-20T00:00", "2026-11-20T06:00", group="held", size=4)
+    first = ask(admin, "summary?by=group&measure=cost&page_size=4")
+    answer = tool(admin).get(first["next"]).json()
+    rows = first["results"] + answer["results"]
+    assert [row["key"]["group"] for row in rows] == ["held", "g4", "g3", "g2", "g1", "g0"]
+    assert first["total"]["cost"] == "21.00"
+    chart = browser(admin).get("/usage/chart.json?by=group&measure=cost").json()
+    assert chart["label"].startswith("Cost, ")
+    assert [each["name"] for each in chart["series"]][:2] == ["held", "g4"]
+    assert sum(sum(each["values"]) for each in chart["series"]) == 21
+
+
+def test_rows_of_a_closed_month_cost_what_its_report_says(admin: User) -> None:
+    rate("instance", "0.01", name="ipu-4")
+    rate("cpu", "3", "2026-09-11")
+    pod("2026-09-10T23:59:42", "2026-09-11T00:00:18", instance_type="other", cpu=1)
+    pod("2026-09-10T00:00", "2026-09-11T01:30", user="ann")
+    make("2026-09", f"{NOW:%FT%T}")
+    Rate.objects.all().delete()
+    rows = ask(admin, "summary?month=2026-09&by=user,instance_type&measure=cost")["results"]
+    lines = MonthReport.objects.get().rows.order_by("-cost")
+    assert (
+        [row["cost"] for row in rows] == [f"{line.cost:.2f}" for line in lines] == ["0.26", "0.02"]
+    )
+
+
+def test_an_accountant_sees_cost_and_who_may_not_see_rates_sees_none(
+    alice: User, charlie: User, django_user_model: type
+) -> None:
+    rate("cpu", "1000")
+    pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, namespace="team-a")
+    carol = django_user_model.objects.create_user("carol")  # type: ignore[attr-defined]
+    carol.groups.add(Group.objects.get(name=ACCOUNTANTS))
+    assert ask(carol, "summary")["total"]["cost"] == "4000.00"
+    assert "4,000.00" in page(carol)
+    for user in (alice, charlie):
+        found = ask(user, "summary?by=namespace")
+        assert (found["total"]["cost"], found["pricing"]) == (None, None)
+        assert all(row["cost"] is None for row in found["results"])
+        assert all(row["cost"] is None for row in ask(user, "series")["results"])
+        for path in ("summary?by=group&format=csv", "series?format=jsonl"):
+            assert b'000.00"' not in b"".join(tool(user).get(f"{API}/{path}"))
+        assert "Cost" not in page(user)
+        for refused in (
+            tool(user).get(f"{API}/summary?measure=cost"),
+            browser(user).get("/usage/?measure=cost"),
+            browser(user).get("/usage/chart.json?measure=cost"),
+        ):
+            assert refused.status_code == 403
+            assert ACCOUNTANTS_ONLY.split(".", maxsplit=1)[0] in refused.content.decode()
+    assert ask(alice, "summary?by=namespace")["results"]  # she sees the hours

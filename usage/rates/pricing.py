@@ -1,0 +1,114 @@
+"""domain: what any range costs: its stretches with the prices of each, and exact money rounded.
+
+A closed month costs what it was closed with, all else what the rates say now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from usage.rates.money import Money
+from usage.sums.measures import COST_UNIT, HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    from usage.rates.tariff import Segment, Tariff
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A closed month [first, end) of a zone, and what it was closed with."""
+
+    first: datetime
+    end: datetime
+    zone: ZoneInfo
+    tariff: Tariff
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """The prices of a range: `segments` cover it in order; `currencies` are those of its prices.
+
+    Money of two currencies cannot be added up: such a range has no cost.
+    """
+
+    segments: tuple[Segment, ...] = ()
+    currencies: tuple[str, ...] = ()
+    decimals: int = 2
+
+    @property
+    def currency(self) -> str:
+        """The one currency; empty where nothing has a price, or in more than one."""
+        return self.currencies[0] if len(self.currencies) == 1 else ""
+
+    @property
+    def usable(self) -> tuple[Segment, ...]:
+        """The segments that cost is counted with: none where there is no one currency."""
+        return self.segments if len(self.currencies) == 1 else ()
+
+    @property
+    def unpriced(self) -> list[tuple[datetime, datetime]]:
+        """The stretches in which nothing at all has a price."""
+        found: list[tuple[datetime, datetime]] = []
+        for each in self.segments:
+            if each.prices:
+                continue
+            if found and found[-1][1] == each.begin:
+                found[-1] = (found[-1][0], each.end)
+            else:
+                found.append((each.begin, each.end))
+        return found
+
+    def has_price(self, begin: datetime, end: datetime) -> bool:
+        """Whether anything has a price in a part of [begin, end)."""
+        return any(each.prices and each.begin < end and begin < each.end for each in self.usable)
+
+    def names(self, resource: str) -> list[str]:
+        """Return the accelerators or instance types that have a price of their own."""
+        return sorted({name for each in self.usable for name in each.named(resource)})
+
+    def money(self, cost: int) -> Money | None:
+        """Return money x 3600 x COST_UNIT rounded once, half to even; None: nothing has a price."""
+        if not self.currency:
+            return None
+        whole, rest = divmod(cost * 10**self.decimals, HOUR * COST_UNIT)
+        half = 2 * rest - HOUR * COST_UNIT
+        whole += half > 0 or (half == 0 and whole % 2 == 1)
+        return Money(Decimal(f"{whole}e-{self.decimals}"), self.currency)
+
+
+def pricing_of(
+    begin: datetime, until: datetime, zone: ZoneInfo, now: Tariff, closed: Sequence[Closed]
+) -> Pricing:
+    """Return the prices of [begin, until): those of `now` except in the months that are closed."""
+    segments: list[Segment] = []
+    used: list[Tariff] = []
+    for first, end, its_zone, tariff in _stretches(begin, until, zone, now, closed):
+        pieces = tariff.pieces(first, end, its_zone)
+        segments += pieces
+        if any(each.prices for each in pieces):
+            used.append(tariff)
+    return Pricing(
+        tuple(segments),
+        tuple(sorted({each.currency for each in used})),
+        max((each.decimals for each in used), default=now.decimals),
+    )
+
+
+def _stretches(
+    begin: datetime, until: datetime, zone: ZoneInfo, now: Tariff, closed: Sequence[Closed]
+) -> list[tuple[datetime, datetime, ZoneInfo, Tariff]]:
+    inside = [each for each in closed if each.first < until and begin < each.end]
+    edges = {begin, until}
+    edges |= {e for each in inside for e in (each.first, each.end) if begin < e < until}
+    found = []
+    for first, end in pairwise(sorted(edges)):
+        its = next((each for each in inside if each.first <= first < each.end), None)
+        found.append((first, end, its.zone if its else zone, its.tariff if its else now))
+    return found

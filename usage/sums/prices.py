@@ -1,0 +1,119 @@
+"""domain: the SQL that puts money beside sums: exact whole numbers of COST_UNIT x 3600.
+
+Sums come by bucket, key and, where an instance type has a price, by that type. A bucket lies in
+one segment of the prices; few rows are left when they are multiplied.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from decimal import Context
+from typing import TYPE_CHECKING, Any, Final
+
+from usage.sums.measures import COST_UNIT, GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from decimal import Decimal
+
+    from usage.rates.pricing import Pricing
+    from usage.rates.tariff import Segment
+    from usage.sums.parts import Steps
+
+_EXACT: Final = Context(prec=100)
+_PODS: Final = (
+    ("cpu", "millicore_seconds", 1000),
+    ("memory", "byte_seconds", GIB),
+    ("ipu", "micro_ipu_seconds", 10**6),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The prices of the buckets of `steps`."""
+
+    pricing: Pricing
+    steps: Steps
+
+    @property
+    def kind(self) -> str:
+        """SQL of the instance type of a row where that has a price; empty: none has."""
+        if not self.pricing.names("instance"):
+            return ""
+        return "CASE WHEN instance_type = ANY(%(priced_types)s) THEN instance_type END"
+
+    @property
+    def accelerators(self) -> list[str]:
+        """The accelerators with a price of their own."""
+        return self.pricing.names("accelerator")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What the texts refer to."""
+        begins = [each.begin for each in self.pricing.usable]
+        found: dict[str, Any] = {
+            "step_numbers": self.steps.numbers,
+            "price_numbers": [bisect_right(begins, each) - 1 for each in self.steps.bounds],
+            "priced_types": self.pricing.names("instance"),
+        }
+        found |= {f"accelerator_{n}": name for n, name in enumerate(self.accelerators)}
+        for n, segment in enumerate(self.pricing.usable):
+            for m, name in enumerate(sorted(segment.named("instance"))):
+                found[f"type_{n}_{m}"] = name
+        return found
+
+    def of_pods(self, sums: str, names: Sequence[str]) -> str:
+        """Return the SELECT of bucket (the step), key, `names` and cost of sums of pods."""
+        return self._priced(sums, names, [self._pod_hour(n) for n in self._numbers])
+
+    def of_partitions(self, sums: str, names: Sequence[str]) -> str:
+        """Return the same of sums of partitions."""
+        each = [
+            _term("partition_ipu_seconds", segment.of("partition-ipu")) or "0"
+            for segment in self.pricing.usable
+        ]
+        return self._priced(sums, names, each)
+
+    @property
+    def _numbers(self) -> range:
+        return range(len(self.pricing.usable))
+
+    def _priced(self, sums: str, names: Sequence[str], amounts: Sequence[str]) -> str:
+        cases = "".join(f" WHEN {n} THEN {amount}" for n, amount in enumerate(amounts))
+        number = "(%(price_numbers)s::int[])[bucket + 1]"
+        listed = "".join(f"sum({name}) AS {name}, " for name in names)
+        return (
+            f"SELECT (%(step_numbers)s::int[])[bucket + 1] AS bucket, key, {listed}"  # noqa: S608
+            f"sum(CASE {number}{cases} END) AS cost FROM ({sums}) AS fine GROUP BY 1, 2"
+        )
+
+    def _pod_hour(self, number: int) -> str:
+        segment = self.pricing.usable[number]
+        named = sorted(segment.named("instance").items())
+        amounts = [_term(name, segment.of(kind), unit) for kind, name, unit in _PODS]
+        amounts += self._of_accelerators(segment)
+        amount = " + ".join(each for each in amounts if each) or "0"
+        if not named:
+            return amount
+        cases = "".join(
+            f" WHEN kind = %(type_{number}_{m})s THEN {_term('seconds', price) or '0'}"
+            for m, (_, price) in enumerate(named)
+        )
+        return f"CASE{cases} ELSE {amount} END"
+
+    def _of_accelerators(self, segment: Segment) -> list[str]:
+        named = segment.named("accelerator")
+        own = {f"acc_{n}": named[a] for n, a in enumerate(self.accelerators) if a in named}
+        rest = " - ".join(["gpu_seconds", *own])
+        return [_term(name, price) for name, price in own.items()] + [
+            _term(f"({rest})", segment.of("gpu"))
+        ]
+
+
+def _term(amount: str, price: Decimal, unit: int = 1) -> str:
+    """Return SQL of amount x price / unit, in COST_UNIT; empty where it costs nothing."""
+    if not price:
+        return ""
+    scaled = _EXACT.divide(_EXACT.multiply(price, COST_UNIT), unit)
+    return f"{amount} * {scaled:.0f}::numeric"
