@@ -15,6 +15,7 @@ PAGES = {
     "THREAT_MODEL.md": 30,
     "docs/developer/operator-rules.md": 150,
     "docs/developer/partition-rules.md": 100,
+    "docs/developer/usage-rules.md": 150,
 }
 
 
