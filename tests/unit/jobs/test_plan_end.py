@@ -163,3 +163,14 @@ def test_before_the_start_an_evicted_pod_is_deleted_to_be_made_again() -> None:
         planned.actions
     )
     assert created(planned) == []
+
+
+def test_before_the_start_an_evicted_launcher_is_deleted_to_be_made_again() -> None:
+    job = ipujob().with_status(launcherStatus="Pending")
+    built = job.build()
+    evicted = launcher(built).with_status(phase="Failed", reason="Evicted")
+    planned = plan(up(job, worker(built).running(), evicted), NOW)
+    assert DeleteChild(Kind.POD, "default", "sample-launcher", "uid-sample-launcher") in (
+        planned.actions
+    )
+    assert status(planned).get("launcherStatus") is None

@@ -132,3 +132,80 @@ def test_scaling_up_again_starts_the_next_attempt_of_the_instance() -> None:
     seen = observed(built, pods[0], partitions=(partition(0), partition(1, attempt=1)))
     (made,) = next(s for s in plan(seen, NOW).steps if s.name == "workers").actions
     assert made.manifest["metadata"]["labels"]["graphcore.ai/attempt"] == "1"
+
+
+def test_of_what_is_not_wanted_the_highest_instance_goes_first() -> None:
+    rest = [{"index": n, "attempt": 1, "state": "Suspended"} for n in (1, 2)]
+    job = ipujob().without_launcher().instances(1).running()
+    job.with_status(instances=[{"index": 0, "attempt": 0, "state": "Running"}, *rest])
+    built = job.build()
+    parts = tuple(partition(n) for n in range(3))
+    pods = [worker(built, n, n).running() for n in range(3)]
+    ending = plan(observed(built, *pods, partitions=parts), NOW).steps[0]
+    assert [a.name for a in ending.actions] == ["sample-worker-2", "sample-worker-1"]
+    planned = plan(observed(built, pods[0], partitions=parts), NOW)
+    (freed,) = [s for s in planned.steps if s.name == "release surplus"]
+    assert [a.instance for a in freed.actions] == [2, 1]
+
+
+def test_a_release_of_what_is_not_wanted_is_asked_for_again() -> None:
+    built = after_scaling_down(1).build()
+    parts = (partition(0), partition(1, phase="releasing", asked_at=NOW))
+    seen = observed(built, worker(built, 0, 0).running(), partitions=parts)
+    assert plan(seen, at(1)).requeue_after == 4
+    assert "release surplus" in steps(plan(seen, at(5)))
+
+
+def settled_beside(state: str) -> IPUJobBuilder:
+    """Instance 0 has completed, instance 1 is in `state`."""
+    return scaled(2).with_status(
+        instances=[
+            {"index": 0, "attempt": 0, "state": "Completed"},
+            {"index": 1, "attempt": 0, "state": state},
+        ]
+    )
+
+
+def test_suspending_leaves_an_instance_alone_that_has_ended() -> None:
+    built = settled_beside("Running").with_spec(suspend=True).build()
+    pods = (worker(built, 0, 0).exited(), worker(built, 1, 1).running())
+    planned = plan(observed(built, *pods, partitions=(partition(0), partition(1))), NOW)
+    assert [(e["attempt"], e["state"]) for e in status(planned)["instances"]] == [
+        (0, "Completed"),
+        (1, "Suspended"),
+    ]
+    job = settled_beside("Running").with_spec(suspend=True)
+    job.with_status(launcherStatus="Suspended").manifest["status"]["instances"][1] = {
+        "index": 1,
+        "attempt": 1,
+        "state": "Suspended",
+    }
+    planned = plan(observed(job.build(), *pods, partitions=(partition(0), partition(1))), NOW)
+    gone = [a.name for step in planned.steps if "end" in step.name for a in step.actions]
+    assert gone == ["sample-worker-1"], "the other one's object and log stay"
+
+
+def test_an_evicted_pod_of_an_instance_that_has_ended_stays_for_its_log() -> None:
+    built = settled_beside("Running").build()
+    pods = (worker(built, 0, 0).exited(137, "Evicted"), worker(built, 1, 1).running())
+    planned = plan(observed(built, *pods, partitions=(partition(0), partition(1))), NOW)
+    assert [s for s in steps(planned) if s != "status"] == []
+
+
+def test_what_is_suspended_in_the_breath_of_its_resuming_begins_with_another_attempt() -> None:
+    built = suspended().build()
+    held = (partition(attempt=1),)
+    planned = plan(observed(built, worker(built).attempt(1).running(), partitions=held), NOW)
+    assert steps(planned) == ["decide"]
+    assert status(planned)["instances"] == [{"index": 0, "attempt": 2, "state": "Suspended"}]
+
+
+def test_what_is_scaled_down_in_the_breath_of_its_scaling_up_begins_with_another_attempt() -> None:
+    built = after_scaling_down(1).build()
+    held = (partition(0), partition(1, attempt=1))
+    planned = plan(observed(built, worker(built, 0, 0).running(), partitions=held), NOW)
+    assert steps(planned) == ["decide"]
+    assert [(e["attempt"], e["state"]) for e in status(planned)["instances"]] == [
+        (0, "Running"),
+        (2, "Suspended"),
+    ]

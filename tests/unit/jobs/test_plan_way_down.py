@@ -187,3 +187,12 @@ def test_nothing_outlives_a_job_whose_finalizer_was_taken_off() -> None:
     without = observed(None, partitions=(partition(),), key=key_of(built))
     assert [type(a) for a in plan(with_pod, NOW).actions] == [DeleteChild]
     assert plan(without, NOW).actions == (ReleasePartition(0),)
+
+
+def test_somebody_elses_finalizer_on_a_job_that_holds_nothing_needs_nothing() -> None:
+    built = ipujob().deleted().build()
+    built["metadata"]["finalizers"] = ["other"]
+    assert plan(observed(built, partitions=(partition(phase="released"),)), NOW).actions == ()
+    built["metadata"]["finalizers"] = ["other", "ipu.finalizers.graphcore.ai"]
+    planned = plan(observed(built, partitions=(partition(phase="released"),)), NOW)
+    assert planned.actions == (SetFinalizers(("other",)),)
