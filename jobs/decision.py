@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from jobs.conditions import ConditionType as Condition
 from jobs.conditions import JobState, Reason, Verdict, default_message, plain_verdict
-from jobs.instancerecord import end_reason, records_of
+from jobs.instancerecord import InstanceRecord, end_reason, records_of
 from jobs.logtail import clean_tail, longest_tail
 from jobs.partitionview import Phase
 from jobs.policies import deadline, session
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from jobs.inforce import InForce
-    from jobs.instancerecord import InstanceRecord
     from jobs.instances import Instance
     from jobs.observed import Observed
     from jobs.policies.outcome import End
@@ -87,12 +86,19 @@ def _with_limit(end: End, spec: JobSpec, record: InstanceRecord) -> End:
 
 def released(observed: Observed, wanted: int) -> Records:
     """Instances that are not wanted any more and may hold something: their next attempt, should
-    they be wanted again, must not find pods of this one."""
+    they be wanted again, must not find pods of this one. Of one that was given up before the first
+    status only what it holds tells."""
+    known = {record.index: record for record in records_of(observed.status())}
+    held = {*observed.partitions, *(pod.instance for pod in observed.pods)} - known.keys()
+    records = [*known.values(), *(InstanceRecord(index) for index in sorted(held))]
     return {
         record.index: record.next_attempt(JobState.SUSPENDED)
-        for record in records_of(observed.status())
+        for record in records
         if record.index >= wanted
-        and (record.state != JobState.SUSPENDED or _holds_current(observed, record))
+        and (
+            (record.index in known and record.state != JobState.SUSPENDED)
+            or _holds_current(observed, record)
+        )
     }
 
 

@@ -94,19 +94,18 @@ def plan_suspended(observed: Observed, now: datetime) -> Plan:
 
 
 def surplus_steps(observed: Observed, wanted: int, now: datetime) -> tuple[Step, ...]:
-    """Ends what instances hold that are not wanted any more, the highest first."""
+    """Ends what instances hold that are not wanted any more, the highest first. That they are over
+    has been decided before: nothing of a later attempt is among it."""
     surplus = [pod for pod in observed.pods if pod.instance >= wanted]
     surplus.sort(key=lambda pod: -pod.instance)
-    past = [pod for pod in surplus if _is_past(observed, pod)]
     held = [index for index in sorted(observed.partitions, reverse=True) if index >= wanted]
     free = [
         index
         for index in held
         if not was_released(observed, index)
-        and _is_past(observed, observed.partitions[index])
         and all(pod.is_terminal for pod in surplus if pod.instance == index)
     ]
-    return (*end_pods(past), Step("release surplus", releases(observed, free, now)))
+    return (*end_pods(surplus), Step("release surplus", releases(observed, free, now)))
 
 
 def _is_past(observed: Observed, thing: PodView | Partition) -> bool:

@@ -4,14 +4,17 @@ attempt that it does not know of is left to who knows of it, and an absence is a
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.actions import DeleteChild, EndPod, PatchStatus, Plan, ReleasePartition
+from jobs.actions import DeleteChild, EndPod, PatchStatus, ReleasePartition
 from jobs.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import status, up
+
+if TYPE_CHECKING:
+    from jobs.actions import Plan
 
 
 def touched(planned: Plan) -> list[Any]:
@@ -25,10 +28,14 @@ def absent(planned: Plan) -> tuple[tuple[str, int], ...]:
 
 
 def test_pods_of_a_later_attempt_are_left_to_who_knows_of_it() -> None:
-    job = ipujob().running()
+    job = ipujob().with_status(launcherStatus="Pending")
     built = job.build()
     late = plan(up(job, worker(built).attempt(1).running()), NOW)
     assert touched(late) == []
+    job.with_status(instances=[{"index": 0, "attempt": 2, "state": "Pending"}])
+    assert [a.name for a in touched(plan(up(job, worker(built).attempt(1)), NOW))] == [
+        "sample-worker-0"
+    ]
 
 
 def test_what_was_scaled_up_again_is_left_to_who_knows_of_it() -> None:

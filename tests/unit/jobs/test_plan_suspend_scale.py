@@ -209,3 +209,16 @@ def test_what_is_scaled_down_in_the_breath_of_its_scaling_up_begins_with_another
         (0, "Running"),
         (2, "Suspended"),
     ]
+
+
+def test_what_was_asked_for_before_the_first_status_is_given_back_when_it_is_not_wanted() -> None:
+    built = ipujob().without_launcher().instances(1).build()
+    parts = (partition(0), partition(1, phase="creating", asked_at=NOW))
+    planned = plan(observed(built, partitions=parts), NOW)
+    assert steps(planned) == ["decide"]
+    assert status(planned)["instances"] == [
+        {"index": 0, "attempt": 0, "state": "Pending"},
+        {"index": 1, "attempt": 1, "state": "Suspended"},
+    ]
+    built["status"] = status(planned)
+    assert "release surplus" in steps(plan(observed(built, partitions=parts), NOW))
