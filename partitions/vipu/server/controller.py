@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -23,12 +23,16 @@ from partitions.vipu.server.statefile import StateFileError
 from partitions.vipu.types import OperationState, ReadyState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
+    from typing import TypeAlias
 
     from partitions.topology import IpuId, Topology
     from partitions.vipu.server.statefile import StateFile
     from partitions.vipu.types import CreateRequest, IpuofConfig
+
+    # Puts a new record, or takes one away; raises VipuError before it does either.
+    Change: TypeAlias = Callable[[dict[str, PartitionRecord]], None]
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +43,32 @@ class Latencies:
 
     create: timedelta = timedelta(seconds=0.5)
     reset: timedelta = timedelta(seconds=0.2)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A change whose caller waits until it is on disk, or refused."""
+
+    change: Change
+    is_done: bool = False
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The changes that wait for the next write of the state file."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    waiting: list[_Waiting] = field(default_factory=list)
+
+    def add(self, one: _Waiting) -> None:
+        with self.lock:
+            self.waiting.append(one)
+
+    def take(self) -> list[_Waiting]:
+        with self.lock:
+            taken, self.waiting = self.waiting, []
+            return taken
 
 
 class Controller:
@@ -59,8 +89,9 @@ class Controller:
         self.clock = clock
         self._latencies = latencies
         self._state = state
-        # Held by writers. Readers need none: the mapping is replaced whole, never changed.
-        self._lock = threading.Lock()
+        # Held by who writes. Readers need none: the mapping is replaced whole, never changed.
+        self._writing = threading.Lock()
+        self._queue = _Queue()
         self._records = {record.id: record for record in state.load()}
         self._check_fleet()
 
@@ -69,13 +100,14 @@ class Controller:
 
         Raises InvalidRequest, AlreadyExists, NoCapacity, or Unavailable when nothing is stored.
         """
-        settled = settle(request)
-        with self._lock:
-            if request.id in self._records:
+        settled, made = settle(request), list[PartitionRecord]()
+
+        def create(records: dict[str, PartitionRecord]) -> None:
+            if request.id in records:
                 raise AlreadyExists(f"partition {request.id} exists already")
-            ipus = choose_ipus(request, self.topology, self._holders())
+            ipus = choose_ipus(request, self.topology, _holders(records))
             first, now = self.topology.by_id[ipus[0]], self.clock()
-            record = PartitionRecord(
+            records[request.id] = PartitionRecord(
                 id=request.id,
                 ipus=ipus,
                 cluster=first.cluster,
@@ -91,22 +123,35 @@ class Controller:
                 started_at=now,
                 ready_at=now + self._latencies.create,
             )
-            self._put(record)
-        log.info("partition created", partition=record.id, ipus=len(ipus), first=tuple(ipus[0]))
+            made.append(records[request.id])
+
+        self._write(create)
+        record = made[-1]
+        log.info(
+            "partition created",
+            partition=record.id,
+            ipus=len(record.ipus),
+            first=tuple(record.ipus[0]),
+        )
         return record
 
     def reset(self, partition_id: str) -> None:
         """Bring a partition back to its first state on the same IPUs; raises NotFound."""
-        with self._lock:
-            record = self._get(partition_id)
-            self._put(reset_record(record, self.clock(), self._latencies.reset))
+
+        def reset(records: dict[str, PartitionRecord]) -> None:
+            record = _existing(records, partition_id)
+            records[partition_id] = reset_record(record, self.clock(), self._latencies.reset)
+
+        self._write(reset)
         log.info("partition reset", partition=partition_id)
 
     def remove(self, partition_id: str) -> None:
         """Free the IPUs of a partition in whatever state it is; raises NotFound."""
-        with self._lock:
-            self._get(partition_id)
-            self._store({key: one for key, one in self._records.items() if key != partition_id})
+
+        def remove(records: dict[str, PartitionRecord]) -> None:
+            del records[_existing(records, partition_id).id]
+
+        self._write(remove)
         log.info("partition removed", partition=partition_id)
 
     def report_fault(self, partition_id: str, message: str) -> None:
@@ -114,14 +159,17 @@ class Controller:
 
         Raises NotFound.
         """
-        with self._lock:
-            record = self._get(partition_id)
-            self._put(fail_record(record, message, self.clock(), self._latencies.reset))
+
+        def fail(records: dict[str, PartitionRecord]) -> None:
+            record, now = _existing(records, partition_id), self.clock()
+            records[partition_id] = fail_record(record, message, now, self._latencies.reset)
+
+        self._write(fail)
         log.warning("partition has a fault", partition=partition_id, fault=message)
 
     def get(self, partition_id: str) -> PartitionRecord:
         """The partition of that id; raises NotFound."""
-        return self._get(partition_id)
+        return _existing(self._records, partition_id)
 
     def list(self, allocation: str = "") -> list[PartitionRecord]:
         """All partitions of an allocation, or of all, in the order of their creation.
@@ -146,26 +194,45 @@ class Controller:
             )
         return ipuof_config(record, self.topology, gcd)
 
-    def _get(self, partition_id: str) -> PartitionRecord:
-        try:
-            return self._records[partition_id]
-        except KeyError:
-            raise NotFound(f"there is no partition {partition_id!r}") from None
+    def _write(self, change: Change) -> None:
+        """Have a change stored, with all others that wait by then; raises what it raises.
 
-    def _put(self, record: PartitionRecord) -> None:
-        self._store({**self._records, record.id: record})
+        Who comes while the file is being written shares the next write: a sync of the disk takes
+        as long for one change as for many.
+        """
+        mine = _Waiting(change)
+        self._queue.add(mine)
+        with self._writing:
+            if not mine.is_done:
+                self._write_all(self._queue.take())
+        if mine.error is not None:
+            raise mine.error
 
-    def _store(self, records: dict[str, PartitionRecord]) -> None:
-        """Make `records` the truth, on disk first: an answer must never outrun the file."""
+    def _write_all(self, batch: Sequence[_Waiting]) -> None:
+        """Make the changes the truth, on disk first: an answer must never outrun the file."""
+        records = dict(self._records)
+        for one in batch:
+            try:
+                one.change(records)
+            except Exception as error:  # noqa: BLE001  # it goes to its caller
+                one.error = error
+        failure = self._saved(records)
+        for one in batch:
+            one.error = one.error or failure
+            one.is_done = True
+
+    def _saved(self, records: dict[str, PartitionRecord]) -> Exception | None:
+        """Store these from now on; what keeps the controller from it."""
         try:
-            self._state.save(records.values())
+            if records != self._records:
+                self._state.save(records.values())
         except OSError as error:
             log.warning("state file not written", path=str(self._state.path), error=str(error))
-            raise Unavailable(f"the controller cannot write its state file: {error}") from error
+            return Unavailable(f"the controller cannot write its state file: {error}")
+        except Exception as error:  # noqa: BLE001  # it goes to all who wait
+            return error
         self._records = records
-
-    def _holders(self) -> dict[IpuId, str]:
-        return {ipu: record.id for record in self._records.values() for ipu in record.ipus}
+        return None
 
     def _check_fleet(self) -> None:
         held: dict[IpuId, str] = {}
@@ -183,3 +250,14 @@ class Controller:
                         f"{record.id} hold the same IPU. It was left as it is"
                     )
                 held[ipu] = record.id
+
+
+def _existing(records: Mapping[str, PartitionRecord], partition_id: str) -> PartitionRecord:
+    try:
+        return records[partition_id]
+    except KeyError:
+        raise NotFound(f"there is no partition {partition_id!r}") from None
+
+
+def _holders(records: Mapping[str, PartitionRecord]) -> dict[IpuId, str]:
+    return {ipu: record.id for record in records.values() for ipu in record.ipus}

@@ -35,6 +35,7 @@ class StateFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
+        self._lines: dict[str, tuple[PartitionRecord, str]] = {}
 
     def open(self) -> None:
         """Make the folder and lock the file; raises StateFileError when another process has it."""
@@ -86,7 +87,8 @@ class StateFile:
         Raises OSError when the disk refuses; the old state then still stands.
         """
         # A line a partition: readable, and without the slow path that json's indentation takes.
-        lines = ",\n".join(json.dumps(record_to_json(record)) for record in records)
+        self._lines = {record.id: (record, self._line(record)) for record in records}
+        lines = ",\n".join(line for _, line in self._lines.values())
         text = f'{{"format": "{FORMAT}", "version": {VERSION}, "partitions": [\n{lines}\n]}}\n'
         temporary = self.path.with_name(self.path.name + ".new")
         try:
@@ -100,6 +102,13 @@ class StateFile:
                 temporary.unlink()
             raise
         self._sync_folder()
+
+    def _line(self, record: PartitionRecord) -> str:
+        """The record as text; records never change, so the last save's texts still hold."""
+        known = self._lines.get(record.id)
+        if known is not None and known[0] is record:
+            return known[1]
+        return json.dumps(record_to_json(record))
 
     def _sync_folder(self) -> None:
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,0 +1,153 @@
+"""Changes that come while the state file is being written share the next write of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from partitions.topology import fleet_of_machines
+from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, Unavailable
+from partitions.vipu.server.controller import Controller, Latencies
+from partitions.vipu.server.statefile import StateFile
+from partitions.vipu.types import CreateRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
+
+    from partitions.vipu.server.records import PartitionRecord
+
+PATIENCE_SECONDS = 30
+
+
+class Disk:
+    """Syncs when it is let, notes what each file held then, and may refuse."""
+
+    def __init__(self) -> None:
+        self.may_sync = threading.Event()
+        self.busy = threading.Event()
+        self.syncs = 0
+        self.refuses: Exception | None = None
+
+    def fsync(self, descriptor: int) -> None:
+        self.busy.set()
+        assert self.may_sync.wait(PATIENCE_SECONDS)
+        if self.refuses is not None:
+            raise self.refuses
+        if Path(f"/proc/self/fd/{descriptor}").readlink().suffix == ".new":
+            self.syncs += 1
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    made = Disk()
+    monkeypatch.setattr("partitions.vipu.server.statefile.os.fsync", made.fsync)
+    return made
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(16) as pool:
+        yield pool
+
+
+@pytest.fixture
+def controller(tmp_path: Path, disk: Disk) -> Controller:
+    del disk
+    return started(tmp_path)
+
+
+def started(folder: Path) -> Controller:
+    state, now = StateFile(folder / "vipu.json"), datetime(2026, 3, 1, tzinfo=UTC)
+    return Controller(fleet_of_machines(4), state, Latencies(), lambda: now)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def while_first_is_written(
+    controller: Controller, disk: Disk, threads: ThreadPoolExecutor, *ids: str, size: int = 1
+) -> list[Future[PartitionRecord]]:
+    """Ask for "first", and for the others once that is being written; all of their answers."""
+    answers = [threads.submit(controller.create, CreateRequest("first", 1))]
+    assert disk.busy.wait(PATIENCE_SECONDS)
+    answers += [threads.submit(controller.create, CreateRequest(one, size)) for one in ids]
+    until(lambda: len(controller._queue.waiting) == len(ids))
+    return answers
+
+
+def test_those_who_come_during_a_write_share_the_next_one(
+    controller: Controller, disk: Disk, threads: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    answers = while_first_is_written(controller, disk, threads, *(f"p{n}" for n in range(7)))
+    assert not any(answer.done() for answer in answers)
+    disk.may_sync.set()
+    made = [answer.result(PATIENCE_SECONDS) for answer in answers]
+    assert disk.syncs == 2
+    assert len({ipu for record in made for ipu in record.ipus}) == 8
+    assert {one.id for one in started(tmp_path).list()} == {one.id for one in made}
+
+
+def test_nothing_is_seen_or_answered_before_it_is_on_disk(
+    controller: Controller, disk: Disk, threads: ThreadPoolExecutor
+) -> None:
+    answers = while_first_is_written(controller, disk, threads, "second")
+    assert controller.list() == []
+    with pytest.raises(NotFound):
+        controller.get("first")
+    disk.may_sync.set()
+    assert [answer.result(PATIENCE_SECONDS).id for answer in answers] == ["first", "second"]
+
+
+def test_each_change_of_a_shared_write_sees_those_before_it(
+    controller: Controller, disk: Disk, threads: ThreadPoolExecutor
+) -> None:
+    answers = while_first_is_written(controller, disk, threads, "same", "same", size=8)
+    threads.submit(controller.remove, "first")
+    too_large = threads.submit(controller.create, CreateRequest("large", 16))
+    until(lambda: len(controller._queue.waiting) == 4)
+    disk.may_sync.set()
+    outcomes = [answer.exception(PATIENCE_SECONDS) for answer in answers[1:]]
+    assert sorted(type(one) for one in outcomes if one) == [AlreadyExists]
+    assert isinstance(too_large.exception(PATIENCE_SECONDS), NoCapacity)
+    until(lambda: [one.id for one in controller.list()] == ["same"])
+
+
+@pytest.mark.parametrize(
+    ("refusal", "want"),
+    [(OSError(28, "No space left on device"), Unavailable), (RuntimeError("broken"), RuntimeError)],
+    ids=["the disk is full", "a fault of our own"],
+)
+def test_a_write_that_fails_is_told_to_all_who_shared_it_and_leaves_nothing(
+    controller: Controller,
+    disk: Disk,
+    threads: ThreadPoolExecutor,
+    refusal: Exception,
+    want: type[Exception],
+) -> None:
+    answers = while_first_is_written(controller, disk, threads, "a", "b")
+    disk.refuses = refusal
+    disk.may_sync.set()
+    assert [type(one.exception(PATIENCE_SECONDS)) for one in answers] == [want] * 3
+    assert controller.list() == []
+    disk.refuses = None
+    assert controller.create(CreateRequest("a", 16)).id == "a"
+
+
+def test_a_record_that_changes_is_written_anew(controller: Controller, disk: Disk) -> None:
+    disk.may_sync.set()
+    for name in ("kept", "changed"):
+        controller.create(CreateRequest(name, 1, auto_reset=False))
+    controller.report_fault("changed", "a link is down")
+    assert started(controller._state.path.parent).list() == controller.list()
+    assert controller.get("changed").errors == ("a link is down",)
