@@ -94,11 +94,14 @@ class Driver:
                         # Under the lock: a change that comes now starts a new drive.
                         del self._drives[holder]
                         return drive.memory.waiting
-                if due is Next.NOW:
+                if due in {Next.NOW, Next.ACCEPTED}:
                     pauses = 0
-                    continue
-                await self._pause(drive, due, pauses)
-                pauses += 1
+                else:
+                    await self._pause(drive, self._pause_seconds(due, pauses))
+                    pauses += 1
+                if due is Next.ACCEPTED:
+                    now = asyncio.get_running_loop().time()
+                    await self._pause(drive, drive.memory.look_at - now)
         finally:
             if self._drives.get(holder) is drive:
                 del self._drives[holder]
@@ -120,9 +123,14 @@ class Driver:
             drive.memory.is_first_ask = False
             return Next.BACKOFF
 
-    async def _pause(self, drive: _Drive, due: Next, pauses: int) -> None:
+    def _pause_seconds(self, due: Next, pauses: int) -> float:
         backoff = self._pace.poll if due is Next.POLL else self._pace.retry
-        seconds = backoff.delay_seconds(pauses, jitter())
+        return backoff.delay_seconds(pauses, jitter())
+
+    async def _pause(self, drive: _Drive, seconds: float) -> None:
+        """Wait so long, or until the drive is woken."""
+        if seconds <= 0:
+            return
         try:
             async with asyncio.timeout(seconds):
                 await drive.wake.wait()

@@ -13,7 +13,7 @@ from partitions.controllers import PlacementRule, explain_shortage, order_candid
 from partitions.driver import Driver, Pace
 from partitions.errors import UnknownPartition
 from partitions.lifecycle import Phase, Verdict
-from partitions.records import record_of, waiting_record
+from partitions.records import PartitionRecord, record_of, waiting_record
 from partitions.steps import Memory, Steps, free_id
 from partitions.tracker import TrackerEntry, next_serial
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from partitions.controllers import ControllerView
     from partitions.fleet import Fleet
     from partitions.lifecycle import Request
-    from partitions.records import PartitionRecord
     from partitions.store import TrackerStore
     from partitions.tracker import Draft, Holder
 
@@ -84,18 +83,11 @@ class PartitionService:
         """
         memory = None
         async with self._driver.locks.hold(request.holder):
-            entry = self._kept(request)
-            if entry is None:
-                planned = await self._store.write(lambda draft: self._plan(draft, request, None))
-                if planned.entry is None:
-                    views = await self._fleet.views()
-                    candidates = order_candidates(views, request.size, self._options.rule)
-                    if not candidates:
-                        return waiting_record(request, explain_shortage(views, request.size))
-                    target = candidates[0]
-                    planned = await self._store.write(
-                        lambda draft: self._plan(draft, request, target)
-                    )
+            verdict = self._verdict(request)
+            if verdict is not Verdict.KEEP:
+                planned = await self._planned(request, verdict)
+                if isinstance(planned, PartitionRecord):
+                    return planned
                 if planned.is_new:
                     memory = Memory(is_first_ask=True)
         return await self._answer(request.holder, memory)
@@ -162,10 +154,21 @@ class PartitionService:
             raise UnknownPartition(f"instance {holder[1]} of job UID {holder[0]} has no partition")
         return entry
 
-    def _kept(self, request: Request) -> TrackerEntry | None:
-        """The entry that serves the request as it is: nothing to write, nothing to wait for."""
-        entry = self._store.tracker.newest(request.holder)
-        return entry if lifecycle.decide(entry, request) is Verdict.KEEP else None
+    def _verdict(self, request: Request) -> Verdict:
+        """What the request comes to by what is written; KEEP: nothing to write."""
+        return lifecycle.decide(self._store.tracker.newest(request.holder), request)
+
+    async def _planned(self, request: Request, verdict: Verdict) -> _Planned | PartitionRecord:
+        """Write what the request comes to; a record is the answer that there is no room."""
+        if verdict is not Verdict.RESERVE:
+            planned = await self._store.write(lambda draft: self._plan(draft, request, None))
+            if planned.entry is not None:
+                return planned
+        views = await self._fleet.views()
+        candidates = order_candidates(views, request.size, self._options.rule)
+        if not candidates:
+            return waiting_record(request, explain_shortage(views, request.size))
+        return await self._store.write(lambda draft: self._plan(draft, request, candidates[0]))
 
     def _plan(self, draft: Draft, request: Request, target: ControllerView | None) -> _Planned:
         """Put what the request comes to; without a target nothing new is reserved."""

@@ -6,6 +6,7 @@ A crash after any of them leaves an entry from which the same steps go on.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from partitions import lifecycle
 from partitions.controllers import PartitionSettings, explain_shortage, order_candidates
 from partitions.lifecycle import Phase, Reason
 from partitions.naming import choose_partition_id
+from partitions.readiness import Readiness
 from partitions.records import waiting_record
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, VipuError
 from partitions.vipu.types import CreateRequest, OperationState, ReadyState
@@ -35,10 +37,11 @@ log = structlog.get_logger(__name__)
 
 
 class Next(Enum):
-    """When the next step of a partition is due."""
+    """When the next step of a partition is due; ACCEPTED: at the memory's `look_at`."""
 
     SETTLED = auto()
     NOW = auto()
+    ACCEPTED = auto()
     POLL = auto()
     BACKOFF = auto()
 
@@ -49,11 +52,16 @@ class Memory:
 
     `is_first_ask`: no request to create this partition can have been sent to its controller, so
     that a partition of its id there is somebody else's. `waiting` is the answer of an attempt
-    that found no room.
+    that found no room. `accepted_at` (nothing: this process has not asked) and `look_at` are of
+    the loop's clock; `looks` counts since then.
     """
 
     is_first_ask: bool = False
     is_removed: bool = False
+    is_reset: bool = False
+    accepted_at: float | None = None
+    look_at: float = 0.0
+    looks: int = 0
     tried: set[str] = field(default_factory=set)
     waiting: PartitionRecord | None = None
 
@@ -68,6 +76,7 @@ class Steps:
         self._fleet = fleet
         self._now = now
         self._rule = rule
+        self._readiness = Readiness()
 
     async def step(self, entry: TrackerEntry, memory: Memory) -> Next:
         """Take the next step; raises TrackerUnavailable when it cannot be written down."""
@@ -75,7 +84,7 @@ class Steps:
             case Phase.RESERVING:
                 return await self._make(entry, memory)
             case Phase.CREATING:
-                return await self._poll(entry)
+                return await self._poll(entry, memory)
             case Phase.RELEASING:
                 return await self._remove(entry, memory)
             case _:
@@ -87,7 +96,8 @@ class Steps:
         """Reset the partition if it exists, else create it."""
         api = self._fleet.api(entry.controller)
         try:
-            if not memory.is_first_ask and await self._exists(entry):
+            memory.is_reset = not memory.is_first_ask and await self._exists(entry)
+            if memory.is_reset:
                 await api.reset_partition(entry.id)
             elif self._fleet.spec_of(entry.controller) is None:
                 raise NoCapacity(f"{entry.controller} is off the list and drains")
@@ -106,8 +116,15 @@ class Steps:
             await self._replace(entry, lifecycle.fail(entry, Reason.CREATE_REFUSED, str(error)))
             return Next.SETTLED
         memory.is_first_ask = False
+        self._note_acceptance(entry, memory)
         await self._replace(entry, lifecycle.accept(entry))
-        return Next.NOW
+        return Next.ACCEPTED
+
+    def _note_acceptance(self, entry: TrackerEntry, memory: Memory) -> None:
+        """The controller is at work from now on, while that is still being written down."""
+        wait = self._readiness.first_look_seconds(entry.controller, is_reset=memory.is_reset)
+        memory.accepted_at, memory.looks = asyncio.get_running_loop().time(), 0
+        memory.look_at = memory.accepted_at + wait
 
     async def _exists(self, entry: TrackerEntry) -> bool:
         try:
@@ -169,7 +186,8 @@ class Steps:
 
     # ------------------------------------------------------------------ activate
 
-    async def _poll(self, entry: TrackerEntry) -> Next:
+    async def _poll(self, entry: TrackerEntry, memory: Memory) -> Next:
+        memory.looks += 1
         try:
             status = await self._fleet.api(entry.controller).partition_status(entry.id)
         except NotFound:
@@ -184,9 +202,16 @@ class Steps:
             await self._replace(entry, fault_of(entry, status))
             return Next.SETTLED
         if is_usable(status):
+            self._learn(entry, memory)
             await self._replace(entry, lifecycle.activate(entry, self._now()))
             return Next.SETTLED
         return Next.POLL
+
+    def _learn(self, entry: TrackerEntry, memory: Memory) -> None:
+        if memory.accepted_at is None:
+            return
+        took = asyncio.get_running_loop().time() - memory.accepted_at
+        self._readiness.learn(entry.controller, took, memory.looks, is_reset=memory.is_reset)
 
     # ------------------------------------------------------------------ release
 

@@ -70,11 +70,17 @@ _Outcomes: TypeAlias = dict[_Waiting[Any], tuple[Any, Exception | None]]
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Where the tracker is, and how long a caller waits for a write before it is told to retry."""
+    """Where the tracker is, and how long a caller waits for a write before it is told to retry.
+
+    Two writes begin at least `gather_seconds` apart: what comes in between goes out together,
+    since a patch costs the API server a whole ConfigMap, whatever it changes. What comes after a
+    quiet moment is written at once.
+    """
 
     namespace: str
     name: str = "ipu-partitions-tracker"
     patience_seconds: float = 5.0
+    gather_seconds: float = 0.05
     backoff: Backoff = _BACKOFF
 
 
@@ -95,6 +101,7 @@ class TrackerStore:
         self._queue: list[_Waiting[Any]] = []
         self._wakeup = asyncio.Event()
         self._stale = True
+        self._next_send_at = 0.0
         self._problem = _NOT_READ
         self._has_said = False
 
@@ -156,6 +163,7 @@ class TrackerStore:
     async def _write_waiting(self) -> None:
         """Write all waiting changes; those of callers that gave up are dropped."""
         while True:
+            await self._gather()
             if self._stale:
                 self._stale = False  # before reading: a refresh asked for meanwhile reads again
                 self._tracker = await self._read()
@@ -174,12 +182,20 @@ class TrackerStore:
             if not self._queue and not self._stale:
                 return
 
+    async def _gather(self) -> None:
+        """Let more changes come, when the last ones have just gone out."""
+        pause = self._next_send_at - asyncio.get_running_loop().time()
+        if pause > 0 and not self._stale:
+            await asyncio.sleep(pause)
+
     async def _send(self, draft: Draft, changes: int) -> None:
         patches = draft.patches()
         shards = dict(self.tracker.shards)
         deleted = {name for name, shard in shards.items() if not shard.resource_version}
         if not patches and not deleted:
             return
+        now = asyncio.get_running_loop().time()
+        self._next_send_at = now + self._options.gather_seconds
         began, before = time.perf_counter(), self.tracker
         for name in [*patches, *sorted(deleted - patches.keys())]:
             shard = shards.get(name) or Shard(name, "")

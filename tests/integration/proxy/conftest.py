@@ -88,6 +88,7 @@ class World:
     answer_seconds: float = 5.0
     pace: Pace = field(default_factory=lambda: Pace(FAST, FAST))
     patience_seconds: float = 5.0
+    gather_seconds: float = 0.0
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
     running: list[Service] = field(default_factory=list)
 
@@ -108,7 +109,10 @@ class World:
 
     def build(self) -> Service:
         options = StoreOptions(
-            "ipuhub-system", patience_seconds=self.patience_seconds, backoff=FAST
+            "ipuhub-system",
+            patience_seconds=self.patience_seconds,
+            gather_seconds=self.gather_seconds,
+            backoff=FAST,
         )
         store = TrackerStore(self.maps, options)
         fleet = Fleet(
