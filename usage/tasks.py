@@ -13,6 +13,7 @@ from usage.reports.runs import do_range, do_run, request_run
 from usage.retention.purging import PurgeRefused, make_plan, purge
 from usage.retention.settings import retention
 from usage.sums.rollups import refresh
+from usage.utilization import rollups as utilization
 
 _LOG = structlog.get_logger(__name__)
 
@@ -39,9 +40,12 @@ def make_daily_reports() -> None:
 
 @shared_task(name="usage.sum_days")  # type: ignore[untyped-decorator]
 def sum_days() -> None:
-    """Sum the days that are over or have changed, so that pages need not add up their pods."""
-    if days := refresh(timezone.now(), settings.REPORT_ZONE):
+    """Sum the days that are over or have changed, so that pages need not add up their pods, and
+    what became of IPUs meanwhile."""
+    now = timezone.now()
+    if days := refresh(now, settings.REPORT_ZONE):
         _LOG.info("days summed", days=days)
+    utilization.refresh(now)
 
 
 @shared_task(name="usage.purge")  # type: ignore[untyped-decorator]

@@ -41,12 +41,18 @@ PAGES = (
     "/usage/chart.json",
     "/usage/chart.json?month={last}",
     "/usage/chart.json?month={last}&by=user",
+    "/utilization/",
+    "/utilization/?month={last}",
+    "/utilization/chart.json?month={last}",
     "/usage/pods/",
     "/usage/faults/",
     "/usage/gaps/",
     "/api/v1/jobs",
     "/api/v1/usage/summary?month={last}&by=group",
     "/api/v1/usage/series?month={last}&by=group",
+    "/api/v1/usage/capacity?month={last}&step=hour",
+    "/api/v1/usage/series?month={last}&by=group&step=hour",
+    "/api/v1/usage/summary?month={last}&by=job",
     "/api/v1/usage/lifetimes",
 )
 
@@ -88,6 +94,7 @@ def _prepare(options: argparse.Namespace) -> None:
 
     from tests.bench.pagesdata import fill
     from usage.sums.rollups import refresh
+    from usage.utilization import rollups as utilization
     from usage.zones import usage_zone
 
     call_command("migrate", verbosity=0)
@@ -98,6 +105,11 @@ def _prepare(options: argparse.Namespace) -> None:
         began = time.perf_counter()
         days = refresh(timezone.now(), usage_zone())
         print(f"{days} days summed in {time.perf_counter() - began:.1f} s")
+        began = time.perf_counter()
+        quarters = utilization.refresh(timezone.now())
+        print(
+            f"{quarters} quarters of an hour of utilization in {time.perf_counter() - began:.1f} s"
+        )
         cursor.execute("VACUUM ANALYZE")
 
 

@@ -1,8 +1,9 @@
 """A deterministic history for the page bench: jobs, partitions and pods of the last 60 days.
 
 20 groups, 500 users, 4 components, 8 instance types, 40 namespaces; one pod in 20 runs for days,
-one in 5,000 still runs; ten pods a job. Written by one INSERT ... SELECT each, so that a million
-rows take seconds.
+one in 5,000 still runs; ten pods a job, and where there are ten times as many pods as jobs a
+quarter of the partitions has its pods. Four V-IPU controllers tell their IPUs every minute.
+Written by one INSERT ... SELECT each, so that a million rows take seconds.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SELECT 'k' || n, 'bench', '', md5('job' || n)::uuid::text, 'ns-' || u %% 40, 'wo
   'p-work-' || n, 'vipu-' || n %% 4, (ARRAY[1, 2, 4, 8, 16])[n %% 5 + 1], 'released', '', '',
   'group-' || u %% 20, 'user-' || u, true, began, began,
   least(began + interval '1 second' * (n %% 7200), %(now)s), false, 0, %(now)s
-FROM (SELECT n, n %% 500 * 7919 %% 500 AS u,
+FROM (SELECT n, (n / 4 * 7919) %% 500 AS u,
         date_trunc('second', %(now)s - n * (interval '60 days' / %(rows)s)) AS began
       FROM generate_series(1, %(rows)s) AS n) AS held
 """
@@ -60,14 +61,26 @@ SELECT md5('job' || n)::uuid::text, 'bench', 'ns-' || u %% 40, 'work-' || n, 'gr
   'IPUJobCompleted', 'IPUJob work-' || n || ' ended.', 0, '[]', '{"workers": {"replicas": 9}}',
   '[]', '{}', began, began, CASE WHEN n >= 50 THEN least(began + interval '1 hour', %(now)s) END,
   false, %(now)s
-FROM (SELECT n, n %% 500 * 7919 %% 500 AS u,
+FROM (SELECT n, (n / 4 * 7919) %% 500 AS u,
         date_trunc('second', %(now)s - n * (interval '60 days' / %(rows)s)) AS began
       FROM generate_series(1, %(rows)s) AS n) AS jobs
+"""
+_CAPACITY = """
+INSERT INTO partitions_capacitychange (controller, at, total, free, cordoned, faulty, reachable)
+SELECT 'vipu-' || c, %(now)s - interval '1 minute' * m, 2048, 700 + (m * 7919 + c) %% 300,
+  m / 10000, m %% 3, m %% 1000 > 0
+FROM generate_series(1, 86400) AS m, generate_series(0, 3) AS c
+"""
+_ASKED = """
+INSERT INTO ipuhub_watchcheckpoint (name, cluster_uid, resource_version, selection, epoch,
+  position_at) VALUES ('capacity', '', '', '', 1, %(now)s)
 """
 
 
 def fill(cursor: Any, *, pods: int, jobs: int, now: datetime) -> None:
     """Write `pods` lifetimes and `jobs` partition holdings that end at or before `now`."""
+    cursor.execute(_CAPACITY, {"now": now})
+    cursor.execute(_ASKED, {"now": now})
     cursor.execute(_PODS, {"rows": pods, "now": now})
     cursor.execute(_PARTITIONS, {"rows": jobs, "now": now})
     cursor.execute(_JOBS, {"rows": jobs, "now": now})

@@ -26,7 +26,7 @@ class _Table:
     summed: tuple[str, ...]
 
 
-_PODS: Final = _Table(
+PODS: Final = _Table(
     "usage_podlifetime",
     "usage_mark_dirt",
     "usage_dirt",
@@ -57,16 +57,16 @@ _PARTITIONS: Final = _Table(
 )
 
 
-def _hour(instant: str) -> str:
+def hour(instant: str) -> str:
     return f"date_bin('1 hour', {instant}, '2000-01-01 00:00:00+00')"
 
 
-def _create(table: _Table) -> str:
+def create(table: _Table) -> str:
     began, ended = table.began, table.ended
     a, b = (f"({', '.join(f'{alias}.{each}' for each in table.summed)})" for alias in "ab")
     whole = (
-        f"SELECT DISTINCT {_hour(began)}, CASE WHEN {ended} IS NOT NULL THEN"  # noqa: S608
-        f" {_hour(f'greatest({began}, {ended})')} END FROM ROWS WHERE {began} IS NOT NULL"
+        f"SELECT DISTINCT {hour(began)}, CASE WHEN {ended} IS NOT NULL THEN"  # noqa: S608
+        f" {hour(f'greatest({began}, {ended})')} END FROM ROWS WHERE {began} IS NOT NULL"
     )
     insert = "INSERT INTO usage_rollupdirt (first_hour, last_hour)"
     return f"""
@@ -76,11 +76,11 @@ BEGIN
   IF TG_OP = 'UPDATE' THEN
     {insert}
     SELECT DISTINCT {
-        _hour(f'''least(CASE WHEN {a} IS NOT DISTINCT FROM {b}
+        hour(f'''least(CASE WHEN {a} IS NOT DISTINCT FROM {b}
         THEN least(a.{ended}, b.{ended}) ELSE least(a.{began}, b.{began}) END)''')
     },
       CASE WHEN a.{ended} IS NOT NULL AND b.{ended} IS NOT NULL
-           THEN {_hour(f"greatest(a.{ended}, b.{ended}, a.{began}, b.{began})")} END
+           THEN {hour(f"greatest(a.{ended}, b.{ended}, a.{began}, b.{began})")} END
     FROM removed b JOIN added a USING (id)
     WHERE (a.{began} IS NOT NULL OR b.{began} IS NOT NULL)
       AND (a.{ended} IS DISTINCT FROM b.{ended} OR {a} IS DISTINCT FROM {b});
@@ -101,7 +101,7 @@ CREATE TRIGGER {table.prefix}_delete AFTER DELETE ON {table.name}
 """  # noqa: S608  # text of this module
 
 
-def _drop(table: _Table) -> str:
+def drop(table: _Table) -> str:
     triggers = "".join(
         f"DROP TRIGGER {table.prefix}_{each} ON {table.name};\n"
         for each in ("insert", "update", "delete")
@@ -109,5 +109,5 @@ def _drop(table: _Table) -> str:
     return f"{triggers}DROP FUNCTION {table.function}();\n"
 
 
-CREATE: Final = _create(_PODS) + _create(_PARTITIONS)
-DROP: Final = _drop(_PODS) + _drop(_PARTITIONS)
+CREATE: Final = create(PODS) + create(_PARTITIONS)
+DROP: Final = drop(PODS) + drop(_PARTITIONS)

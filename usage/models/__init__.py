@@ -26,6 +26,7 @@ from usage.models.rollups import (
     UserDay,
     UserHour,
 )
+from usage.models.utilization import UtilizationDirt, UtilizationQuarter, UtilizationState
 
 __all__ = [
     "KindDay",
@@ -48,4 +49,7 @@ __all__ = [
     "UsageHour",
     "UserDay",
     "UserHour",
+    "UtilizationDirt",
+    "UtilizationQuarter",
+    "UtilizationState",
 ]

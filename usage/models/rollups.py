@@ -209,15 +209,22 @@ class RollupState(models.Model):
         return f"{self.zone} until {self.until}"
 
 
-class RollupDirt(models.Model):
-    """Hours whose lifetimes changed after they were summed; `last_hour` empty: up to now.
+class HourDirt(models.Model):
+    """Hours whose rows changed after they were summed; `last_hour` empty: up to now.
 
-    Written by triggers on the lifetimes, in the transaction of the change, whoever makes it. Rows
-    are only added, so a recorder never waits for a refresh.
+    Written by triggers, in the transaction of the change, whoever makes it. Rows are only added,
+    so a recorder never waits for a refresh.
     """
 
     first_hour = models.DateTimeField()
     last_hour = models.DateTimeField(null=True)
 
+    class Meta:
+        abstract = True
+
     def __str__(self) -> str:
         return f"{self.first_hour} to {self.last_hour or 'now'}"
+
+
+class RollupDirt(HourDirt):
+    """Of the sums of lifetimes."""

@@ -20,6 +20,8 @@ from usage.retention.rules import (
     first_unclosed,
 )
 from usage.sums.rollups import read_coverage, refresh
+from usage.utilization import rollups as utilization
+from usage.windows import day_begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,8 +139,11 @@ def _begin(plan: Plan, now: dt.datetime, zone: ZoneInfo) -> PurgeState:
         # must be right then, whatever was changed a moment ago.
         for _ in range(3):
             refresh(now, zone)
+            utilization.refresh(now)
             with transaction.atomic():
-                if _is_summed(plan.day, zone):
+                if _is_summed(plan.day, zone) and not utilization.missing(
+                    day_begin(plan.day, zone)
+                ):
                     return PurgeState.objects.create(
                         purged_before=plan.day, zone=zone.key, began_at=now
                     )

@@ -43,7 +43,12 @@ LIFETIMES: Final = (
     Kind(
         "partitions",
         "partitions_partitionlifetime",
-        "reserved_at < %(before)s AND released_at <= %(before)s",
+        # What was held when a controller told its last change before the cutoff, which stays,
+        # says how much of that was others'.
+        "reserved_at < %(before)s AND released_at <= %(before)s AND NOT COALESCE("
+        "tstzrange(reserved_at, greatest(reserved_at, released_at)) @> (SELECT max(told.at)"
+        " FROM partitions_capacitychange AS told WHERE told.at <= %(before)s"
+        " AND told.controller = partitions_partitionlifetime.controller), false)",
         "reserved_at",
     ),
     # The last change before the cutoff still holds after it.
@@ -55,7 +60,10 @@ LIFETIMES: Final = (
         "at",
     ),
 )
-GAPS: Final = Kind("gaps", "ipuhub_watchgap", "ended_at <= %(before)s", "began_at")
+# The sums of utilization stay, and with them for how long nobody asked the controllers.
+GAPS: Final = Kind(
+    "gaps", "ipuhub_watchgap", "ended_at <= %(before)s AND watch <> 'capacity'", "began_at"
+)
 FAULTS: Final = Kind("faults", "ipuhub_recordfault", "last_at < %(before)s", "last_at")
 
 

@@ -124,7 +124,7 @@ def split(steps: Steps, until: datetime, zone: ZoneInfo, cover: Coverage) -> Par
     if cover.zone == zone.key:
         hours = _summed_hours(begins, until, cover)
         taken += [rolled(a, a + HOUR) for a in hours if not taken or a >= taken[-1].end]
-    gaps = list(_gaps([(each.begin, each.end) for each in taken], begins[0], until))
+    gaps = list(gaps_between([(each.begin, each.end) for each in taken], begins[0], until))
     if len(gaps) > MAX_STRETCHES:
         gaps = [*gaps[: MAX_STRETCHES - 1], (gaps[MAX_STRETCHES - 1][0], gaps[-1][1])]
         taken = [each for each in taken if not any(a <= each.begin < b for a, b in gaps)]
@@ -177,9 +177,10 @@ def whole_hours(begin: datetime, end: datetime) -> list[datetime]:
 _SECOND: Final = timedelta(seconds=1)
 
 
-def _gaps(
+def gaps_between(
     taken: Iterable[tuple[datetime, datetime]], begin: datetime, until: datetime
 ) -> Iterable[tuple[datetime, datetime]]:
+    """Yield what of [begin, until) lies between ranges in it, which are in order and apart."""
     for start, end in taken:
         if begin < start:
             yield begin, start

@@ -26,20 +26,21 @@ if TYPE_CHECKING:
 
 _LOCK: Final = 0x75736167  # only one refresh at a time
 _DAY: Final = timedelta(days=1)
-_HASHED: Final = "SET LOCAL work_mem = '64MB'"
+HASHED: Final = "SET LOCAL work_mem = '64MB'"
 """A month's sums fit in it; with the default of 4 MB its lifetimes are sorted on disk for them,
 which takes twice as long."""
 _RUN_DAYS: Final = 31  # of one statement
-_PURGED: Final = """
+PURGED: Final = """
 LEFT JOIN (SELECT purged_before, zone FROM usage_purgestate
            ORDER BY purged_before DESC, id DESC LIMIT 1) AS p ON true"""
+"""Joins, as `p`, the day before which rows were deleted, and its zone."""
 _COVERAGE: Final = (
     """
 SELECT s.zone, s.until, s.hours_from, s.hours_until,
   p.purged_before, p.zone, d.first_hour, d.last_hour
 FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true
 LEFT JOIN (SELECT DISTINCT first_hour, last_hour FROM usage_rollupdirt) d ON true"""  # noqa: S608
-    + _PURGED  # text of this module
+    + PURGED  # text of this module
 )
 
 _STATE: Final = (
@@ -47,7 +48,7 @@ _STATE: Final = (
 SELECT s.zone, s.until, s.hours_from, s.hours_until,
   p.purged_before, p.zone
 FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true"""
-    + _PURGED  # text of this module
+    + PURGED  # text of this module
 )
 
 
@@ -93,7 +94,7 @@ def _has_lock(cursor: Any) -> bool:
 
 
 def _refresh(cursor: Any, now: datetime, zone: ZoneInfo, tell: Tell) -> int:
-    cursor.execute(_HASHED)
+    cursor.execute(HASHED)
     # The dirt first: a change that commits after this statement keeps its own for next time,
     # and whether the sums below already have it does not matter then.
     cursor.execute("DELETE FROM usage_rollupdirt RETURNING first_hour, last_hour")

@@ -10,10 +10,9 @@ from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import Column
 from usage.asking import LONGEST_VALUE, one, read_range
 from usage.sums.measures import hours
-from usage.sums.rollups import read_coverage
 from usage.utilization.amounts import Utilization, total_by_step
 from usage.utilization.selectors import read_capacity
-from usage.windows import WindowError, day_begin, step_begins
+from usage.windows import WindowError, step_begins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -93,9 +92,6 @@ def answer_capacity(params: Params, now: datetime, zone: ZoneInfo, *also: str) -
         begins = [window.begin] if step == WHOLE else step_begins(window, step, zone)
     except (MonthError, WindowError) as error:
         raise BadFilter([str(error)]) from error
-    purged = read_coverage().frozen_before
-    if purged is not None and window.begin < day_begin(purged, zone):
-        raise BadFilter([f"from: raw rows before {purged} are gone, and with them utilization."])
     record = read_capacity(begins, window.until)
     only = params.get("controller", ())
     steps = {name: rows for name, rows in record.steps.items() if not only or name in only}

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connection
 
+from ipuhub.web.filters import BadFilter
 from usage.intervals import bounds
-from usage.utilization.amounts import Holding, State, Story, sweep
-from usage.utilization.sql import CAPACITY_WATCH, HOLDINGS, RUNS, SILENCES, STATES
+from usage.utilization.amounts import Utilization
+from usage.utilization.quarters import plan
+from usage.utilization.rollups import read_quarters, read_standing
+from usage.utilization.rows import read_rows, read_silences
+from usage.utilization.sql import RUNS, TOLD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from usage.utilization.amounts import Utilization
+    from usage.utilization.quarters import Plan, Standing
 
 _MICRO = 10**6
-_BY_CONTROLLER = RUNS.replace("KEY", "controller")
 _BY_PARTITION = RUNS.replace("KEY", "id")
 _OF_PARTITIONS = _BY_PARTITION.replace(
     "WHERE stop > start", "WHERE id = ANY(%(ids)s) AND stop > start"
@@ -41,27 +44,49 @@ class CapacityRecord:
 def read_capacity(begins: Sequence[datetime], until: datetime) -> CapacityRecord:
     """Return the record of steps that begin at `begins`, the last of them up to `until`.
 
-    All are whole seconds and `until` is past; steps that begin later are left out.
+    All are whole seconds and `until` is past; steps that begin later are left out. Raises
+    BadFilter where rows are needed that retention deleted.
     """
-    passed = [instant for instant in begins if instant < until]
-    if not passed:
+    edges = [*(instant for instant in begins if instant < until), until]
+    if len(edges) == 1:
         return CapacityRecord({}, None, 0)
-    edges = [*passed, until]
-    stories, silences = _read_stories(edges)
-    busy = _read_runs(edges)
-    seconds = [int(edge.timestamp()) for edge in edges]
-    steps = {
-        name: [
-            step.with_pods(*busy.get((name, n), (0, 0)))
-            for n, step in enumerate(sweep(story, seconds))
-        ]
-        for name, story in stories.items()
-    }
+    standing = read_standing()
+    parts = plan(edges, standing)
+    _refuse_purged(parts, standing)
+    steps: dict[str, list[Utilization]] = {}
+
+    def add(name: str, step: int, amounts: Utilization) -> None:
+        own = steps.setdefault(name, [Utilization()] * (len(edges) - 1))
+        own[step] += amounts
+
+    for sums in read_quarters(parts.sums):
+        add(*sums)
+    with connection.cursor() as cursor:
+        silences = read_silences(cursor, edges[0], until, standing.known_now)
+        for stretch, first in parts.stretches:
+            for name, rows in read_rows(cursor, stretch, silences).items():
+                for n, amounts in enumerate(rows):
+                    add(name, first + n, amounts)
+        cursor.execute(TOLD, {"until": until})
+        told = cursor.fetchone()[0]
     return CapacityRecord(
         {name: rows for name, rows in sorted(steps.items()) if any(row.capacity for row in rows)},
-        _known_until(stories, silences, until),
+        _known_until(silences, until) if told else None,
         sum(max(0, b - a) for a, b in _merged(silences, edges)) // _MICRO,
     )
+
+
+def _refuse_purged(parts: Plan, standing: Standing) -> None:
+    frozen = standing.frozen
+    if frozen is None or not any(edges[0] < frozen for edges, _ in parts.stretches):
+        return
+    sentence = f"from: raw rows before {frozen:%F %R} UTC are gone, and with them utilization"
+    if standing.begin < frozen:
+        sentence += (
+            f" but for its sums by quarter of an hour since {standing.begin:%F %R} UTC. Ask there "
+            "for a range that begins and ends at one"
+        )
+    raise BadFilter([f"{sentence}."])
 
 
 def partition_runs(
@@ -74,42 +99,7 @@ def partition_runs(
     return {row[0]: (int(row[2]), int(row[3])) for row in _run(_OF_PARTITIONS, parameters)}
 
 
-def _read_stories(
-    edges: Sequence[datetime],
-) -> tuple[dict[str, Story], tuple[tuple[int, int], ...]]:
-    parameters: dict[str, Any] = bounds(edges[0], edges[-1]) | {"watch": CAPACITY_WATCH}
-    states: dict[str, list[State]] = {}
-    held_then: dict[str, int] = {}
-    for name, at, total, free, down, reachable, held in _run(STATES, parameters):
-        states.setdefault(name, []).append(State(at, total, free, down, reachable))
-        held_then.setdefault(name, int(held))
-    holdings: dict[str, list[Holding]] = {}
-    for name, start, stop, size in _run(HOLDINGS, parameters):
-        holdings.setdefault(name, []).append(Holding(start, stop, size))
-    silences = tuple((start, stop) for start, stop in _run(SILENCES, parameters))
-    stories = {
-        name: Story(
-            tuple(states.get(name, ())),
-            held_then.get(name, 0),
-            tuple(holdings.get(name, ())),
-            silences,
-        )
-        for name in states.keys() | holdings.keys()
-    }
-    return stories, silences
-
-
-def _read_runs(edges: Sequence[datetime]) -> dict[tuple[str, int], tuple[int, int]]:
-    parameters = bounds(edges[0], edges[-1]) | {"bounds": list(edges)}
-    rows = _run(_BY_CONTROLLER, parameters)
-    return {(name, step): (int(busy), int(micro)) for name, step, busy, micro in rows}
-
-
-def _known_until(
-    stories: Mapping[str, Story], silences: Sequence[tuple[int, int]], until: datetime
-) -> datetime | None:
-    if not any(story.states for story in stories.values()):
-        return None
+def _known_until(silences: Sequence[tuple[int, int]], until: datetime) -> datetime:
     end = int(until.timestamp()) * _MICRO
     last = [start for start, stop in silences if stop >= end]
     return datetime.fromtimestamp(min([*last, end]) / _MICRO, UTC)

@@ -54,16 +54,19 @@ WHERE stop > start
 """  # noqa: S608
 """controller, start, stop (microseconds, clipped to the range) and IPUs."""
 
-SILENCES: Final = f"""
+KNOWN: Final = """COALESCE(
+  (SELECT position_at FROM ipuhub_watchcheckpoint WHERE name = %(watch)s),
+  (SELECT max(at) FROM partitions_capacitychange))"""
+"""Until when controllers were asked; NULL: nobody ever did."""
+
+TOLD: Final = "SELECT EXISTS (SELECT 1 FROM partitions_capacitychange WHERE at < %(until)s)"
+"""Whether any controller had told its IPUs."""
+
+GAPS: Final = f"""
 SELECT {_micro("began_at")}, {_micro("ended_at")} FROM ipuhub_watchgap
 WHERE watch = %(watch)s AND began_at < %(until)s AND ended_at > %(first)s
-UNION ALL
-SELECT {_micro("known.until")}, {_micro("%(until)s::timestamptz")} FROM (
-  SELECT COALESCE((SELECT position_at FROM ipuhub_watchcheckpoint WHERE name = %(watch)s),
-                  (SELECT max(at) FROM partitions_capacitychange)) AS until
-) AS known WHERE known.until < %(until)s
 """  # noqa: S608
-"""From and to when nobody asked, in microseconds; not clipped."""
+"""From and to when nobody asked though they were asked since, in microseconds; not clipped."""
 
 # A pod counts on a partition of its own job, in the job's namespace (elsewhere its label is a
 # stranger's claim); one without a partition in its stamp on each of the job's.

@@ -11,6 +11,7 @@ from django.utils import timezone
 from ipuhub.progress import ProgressBar
 from ipuhub.usageswitch import require_usage
 from usage.sums.rollups import RefreshBusy, rebuild, refresh
+from usage.utilization import rollups as utilization
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 class Command(BaseCommand):
     help = (
-        "Sum the days of usage that are over or have changed; pages are fast where it runs often."
+        "Sum the days of usage, and the utilization of IPUs, that are over or have changed; pages "
+        "are fast where it runs often."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -28,11 +30,14 @@ class Command(BaseCommand):
         require_usage()
         now, zone = timezone.now(), settings.REPORT_ZONE
         if options["rebuild"]:
-            with ProgressBar(self.stderr, "days") as bar:
-                try:
+            try:
+                with ProgressBar(self.stderr, "days") as bar:
                     days = rebuild(now, zone, bar.show)
-                except RefreshBusy as error:
-                    raise CommandError(str(error)) from None
+                with ProgressBar(self.stderr, "quarters of an hour of utilization") as bar:
+                    utilization.rebuild(now, bar.show)
+            except RefreshBusy as error:
+                raise CommandError(str(error)) from None
         else:
             days = refresh(now, zone)
+            utilization.refresh(now)
         self.stdout.write(f"{days} day{'' if days == 1 else 's'} summed")

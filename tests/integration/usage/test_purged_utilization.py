@@ -1,0 +1,88 @@
+"""Utilization of a month whose rows were purged stands, and that of the months after it, too."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from ipuhub.models import WatchCheckpoint, WatchGap
+from partitions.models import CapacityChange, PartitionLifetime
+from tests.builders.clients import tool
+from tests.builders.lifetimes import at, held, pod
+from tests.integration.usage.reading import make
+from usage.models import UtilizationQuarter, UtilizationState
+from usage.utilization.rollups import rebuild, refresh
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import SettingsWrapper
+
+pytestmark = pytest.mark.django_db
+NOW = at("2026-11-21T12:00")
+JOB: dict[str, Any] = {"job_uid": "j", "partition": "p", "controller": "v1"}
+
+
+@pytest.fixture(autouse=True)
+def _months(db: None, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+    settings.USAGE_RETENTION_MONTHS = 2
+    settings.USAGE_RETENTION_GAPS_MONTHS = 1
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    CapacityChange.objects.create(controller="v1", at=at("2026-08-01T00:00"), total=16, free=12)
+    CapacityChange.objects.create(controller="v1", at=at("2026-08-31T22:00"), total=16, free=8)
+    held("2026-08-31T21:00", "2026-08-31T23:00", **JOB)
+    held("2026-08-05T00:00", "2026-08-05T01:00", **JOB)
+    pod("2026-08-31T21:00", "2026-08-31T22:00", job_uid="j", partition="p", ipus=4)
+    for day in ("2026-08-10", "2026-09-10"):
+        fields = {"began_at": at(f"{day}T00:00"), "ended_at": at(f"{day}T06:00"), "cause": ""}
+        WatchGap.objects.create(watch="capacity", **fields)
+    WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
+
+
+def purge() -> None:
+    for month in ("2026-08", "2026-09"):
+        make(month, "2026-11-20T00:00")
+    call_command("purge_usage", stdout=StringIO(), stderr=StringIO())
+
+
+def asked(django_user_model: Any, query: str, status: int = 200) -> Any:
+    user, _ = django_user_model.objects.get_or_create(username="root", is_staff=True)
+    answer = tool(user).get(f"/api/v1/usage/capacity?{query}")
+    assert answer.status_code == status, answer.content
+    return answer.json()
+
+
+@pytest.mark.parametrize("query", ["month=2026-08", "from=2026-08-01&to=2026-09-30&step=week"])
+def test_a_purge_changes_no_sum_of_utilization(django_user_model: type, query: str) -> None:
+    before = asked(django_user_model, query)
+    assert before["total"]["exact"]["unknown_ipu_seconds"] > 0
+    purge()
+    assert list(PartitionLifetime.objects.values_list("reserved_at")) == [
+        (at("2026-08-31T21:00"),)  # held as the controller told its last change
+    ]
+    assert asked(django_user_model, query) == before
+    refresh(NOW)
+    rebuild(NOW, lambda *_: None)
+    assert asked(django_user_model, query) == before
+
+
+def test_what_sums_by_quarter_of_an_hour_do_not_tell_is_refused_in_words(
+    django_user_model: type,
+) -> None:
+    purge()
+    said = asked(django_user_model, "from=2026-08-05T00:07:00Z&to=2026-09-02", 400)
+    assert "quarter of an hour since 2026-08-01 00:00 UTC" in str(said)
+    asked(django_user_model, "from=2026-08-05T00:15:00Z&to=2026-09-02")
+
+
+def test_a_month_purged_before_there_were_such_sums_is_refused(django_user_model: type) -> None:
+    purge()
+    UtilizationState.objects.all().delete()
+    UtilizationQuarter.objects.all().delete()
+    refresh(NOW)
+    said = asked(django_user_model, "month=2026-08", 400)
+    assert "raw rows before 2026-09-01 00:00 UTC are gone, and with them utilization." in str(said)
+    assert asked(django_user_model, "month=2026-09")["total"]["exact"]["by_others_ipu_seconds"] > 0

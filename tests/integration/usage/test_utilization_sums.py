@@ -1,0 +1,200 @@
+"""Sums of utilization, the rows themselves and the API agree, in whole numbers, whatever happens.
+
+Random holdings, pods, states of controllers and silences; changed, deleted and added to, with
+refreshes and rebuilds in between, in any order.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ipuhub.models import WatchCheckpoint, WatchGap
+from partitions.models import CapacityChange, PartitionLifetime
+from tests.builders.clients import tool
+from tests.builders.lifetimes import at, held, pod
+from usage.models import PodLifetime, UtilizationDirt, UtilizationQuarter, UtilizationState
+from usage.utilization.amounts import NAMES, Utilization
+from usage.utilization.asking import OUTPUTS, exact_name
+from usage.utilization.rollups import missing, read_standing, rebuild, refresh
+from usage.utilization.rows import read_rows, read_silences
+from usage.utilization.selectors import read_capacity
+from usage.windows import Window, step_begins
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from pytest_django.fixtures import SettingsWrapper
+
+pytestmark = pytest.mark.django_db
+FIRST = at("2026-11-10T00:00")
+NOW = at("2026-11-12T00:00")
+ZONES = [ZoneInfo(name) for name in ("UTC", "Asia/Kathmandu", "America/St_Johns")]
+_TABLES = (PodLifetime, PartitionLifetime, CapacityChange, WatchGap, WatchCheckpoint)
+_SUMS = (UtilizationQuarter, UtilizationState, UtilizationDirt)
+
+instants = st.integers(0, 2 * 86_400 * 10).map(
+    lambda tenths: FIRST + timedelta(seconds=tenths / 10)
+)
+lengths = st.none() | st.integers(-5, 86_400) | st.integers(0, 3000)
+controller = st.sampled_from(["v1", "v2"])
+held_row = st.tuples(
+    st.just("held"), instants, lengths, controller, st.sampled_from([1, 4]), st.integers(0, 1)
+)
+pod_row = st.tuples(
+    st.just("pod"), instants, lengths, st.integers(0, 4), st.sampled_from(["p0", "p1", ""])
+)
+told_row = st.tuples(
+    st.just("told"), instants, controller, st.integers(0, 16), st.integers(0, 8), st.booleans()
+)
+gap = st.tuples(st.just("gap"), instants, st.integers(1, 9000))
+asked = st.tuples(st.just("asked"), instants)
+ended = st.tuples(st.just("end"), st.integers(0, 86_400))
+changed = st.sampled_from(
+    [("move",), ("rename",), ("unheld",), ("untold",), ("retold",), ("ungap",), ("unpod",)]
+)
+made = st.tuples(st.just("refresh"), instants)
+histories = st.lists(
+    held_row | held_row | told_row | told_row | pod_row | gap | asked | ended | changed | made,
+    min_size=2,
+    max_size=16,
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=histories, zone=st.sampled_from(ZONES), now=instants, begin=instants)
+def test_sums_of_utilization_agree_with_the_rows(
+    history: list[Any], zone: ZoneInfo, now: datetime, begin: datetime, settings: SettingsWrapper
+) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+    for model in (*_TABLES, *_SUMS):
+        model.objects.all().delete()
+    for event in history:
+        _happen(event)
+    now = now.replace(microsecond=0)
+    for _ in range(2):
+        for step in ("hour", "day"):
+            begins = step_begins(Window.of(FIRST, NOW, now), step, zone)
+            _agree([each for each in begins if each < now] or [FIRST - timedelta(1)], now)
+        _agree([FIRST, begin.replace(microsecond=0)], NOW)
+        refresh(now)
+    assert missing(now) == []
+    _the_api_agrees(now)
+    rebuild(now, lambda *_: None)
+    _agree([FIRST], now + timedelta(seconds=1))
+
+
+def _agree(begins: Sequence[datetime], until: datetime) -> None:
+    begins = sorted({each for each in begins if each < until})
+    if begins:
+        assert read_capacity(begins, until).steps == _plainly([*begins, until])
+
+
+def _plainly(edges: Sequence[datetime]) -> dict[str, list[Utilization]]:
+    with connection.cursor() as cursor:
+        known = read_standing().known_now
+        found = read_rows(cursor, edges, read_silences(cursor, edges[0], edges[-1], known))
+    return {name: rows for name, rows in sorted(found.items()) if any(r.capacity for r in rows)}
+
+
+def _the_api_agrees(now: datetime) -> None:
+    if now <= FIRST:
+        return
+    want = sum(
+        (sum(rows, Utilization()) for rows in _plainly([FIRST, now]).values()), Utilization()
+    )
+    user, _ = get_user_model().objects.get_or_create(username="root", is_staff=True)
+    address = "/api/v1/usage/capacity?from=2026-11-10&to=2026-11-12&step=hour"
+    with mock.patch.object(timezone, "now", return_value=now):
+        answer = tool(user).get(address)
+    assert answer.status_code == 200, answer.content
+    got = answer.json()["total"]["exact"]
+    assert got == {exact_name(output): getattr(want, output.amount) for output in OUTPUTS}
+
+
+def _happen(event: Any) -> None:
+    match event:
+        case ("held", began, length, name, size, number):
+            fields = {"reserved_at": began, "released_at": _after(began, length)}
+            job = {"job_uid": "j", "partition": f"p{number}", "controller": name}
+            held("2026-01-01T00:00", size=size, **job, **fields)
+        case ("pod", began, length, ipus, partition):
+            fields = {"scheduled_at": began, "finished_at": _after(began, length)}
+            pod("2026-01-01T00:00", job_uid="j", partition=partition, ipus=ipus, **fields)
+        case ("told", when, name, free, faulty, reachable):
+            CapacityChange.objects.update_or_create(
+                {"total": 32, "free": free, "faulty": faulty, "reachable": reachable},
+                controller=name,
+                at=when,
+            )
+        case ("gap", began, length):
+            end = began + timedelta(seconds=length)
+            WatchGap.objects.create(watch="capacity", began_at=began, ended_at=end, cause="")
+        case ("asked", when):
+            WatchCheckpoint.objects.update_or_create({"position_at": when}, name="capacity")
+        case ("refresh", when):
+            refresh(when)
+        case ("end", seconds):
+            _end(timedelta(seconds=seconds))
+        case (what,):
+            _change(what)
+
+
+def _end(length: timedelta) -> None:
+    for one in PodLifetime.objects.filter(finished_at=None)[:1]:
+        one.finished_at = one.scheduled_at + length
+        one.save()
+    for two in PartitionLifetime.objects.filter(released_at=None)[:1]:
+        two.released_at = two.reserved_at + length
+        two.save()
+
+
+def _change(what: str) -> None:
+    firsts = {
+        model: model.objects.filter(pk__in=list(model.objects.values_list("pk", flat=True)[:1]))
+        for model in _TABLES
+    }
+    match what:
+        case "move":
+            firsts[PartitionLifetime].update(controller="v2", size=2)
+            firsts[PodLifetime].update(micro_ipus=7)
+        case "rename":
+            firsts[PartitionLifetime].update(partition="p1")
+            PodLifetime.objects.filter(partition="").update(partition="p0")
+        case "unheld":
+            firsts[PartitionLifetime].delete()
+        case "untold":
+            firsts[CapacityChange].delete()
+        case "retold":
+            later = FIRST + timedelta(hours=5)
+            if not CapacityChange.objects.filter(at=later).exists():
+                firsts[CapacityChange].update(at=later, total=40)
+        case "ungap":
+            firsts[WatchGap].delete()
+        case "unpod":
+            firsts[PodLifetime].delete()
+
+
+def _after(began: datetime, length: int | None) -> datetime | None:
+    return None if length is None else began + timedelta(seconds=length)
+
+
+def test_what_is_summed_is_read_from_the_sums_and_not_from_rows() -> None:
+    CapacityChange.objects.create(controller="v1", at=FIRST, total=16, free=16)
+    WatchCheckpoint.objects.create(name="capacity", position_at=NOW)
+    assert refresh(NOW) == 2 * 96
+    assert refresh(NOW) == 0
+    UtilizationQuarter.objects.update(**dict.fromkeys(NAMES, 0))
+    assert read_capacity([FIRST], NOW).steps == {}
+    UtilizationDirt.objects.create(first_hour=FIRST, last_hour=FIRST)
+    assert read_capacity([FIRST], NOW).steps["v1"][0].idle == 16 * 3600
