@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
@@ -12,10 +11,12 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import scope_of
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
-from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.exports import export, known_format
+from ipuhub.web.filters import BadFilter
 from ipuhub.web.freshness import freshness
 from ipuhub.web.htmx import signed_in, wants_fragment
 from ipuhub.web.lists import Column, ListPage
+from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import say
 from partitions.errors import PartitionsError
 from partitions.filters import PartitionFilters
@@ -26,7 +27,7 @@ from partitions.statrows import bar_segments, stat_table, sum_amounts
 from partitions.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:
-    from django.http import HttpRequest
+    from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
 
     from ipuhub.web.access import Scope
@@ -94,8 +95,11 @@ def stats(request: HttpRequest) -> HttpResponseBase:
     now, scope = timezone.now(), scope_of(request.user)
     reading = fleet_reader().stats(now)
     table = stat_table(reading.value, scope.covers, sees_all=scope.sees_all)
-    if kind := request.GET.get("format"):
-        return _export_stats(kind, table)
+    try:
+        if kind := known_format(request.GET.get("format", "")):
+            return export(kind, STAT_COLUMNS, table.rows, "stats")
+    except BadFilter as error:
+        return not_as_asked(request, error.messages)
     context = _stats_context(table, scope) | {"problem": reading.said(in_full=scope.sees_all)}
     tag = fragment_etag(request, context, reading.read_at if reading.problem else None)
     if same := not_modified(request, tag):
@@ -116,13 +120,6 @@ def _stats_context(table: StatTable, scope: Scope) -> dict[str, Any]:
         "sums": sums,
         "sums_bar": bar_segments(sums),
     }
-
-
-def _export_stats(kind: str, table: StatTable) -> HttpResponseBase:
-    if kind not in FORMATS:
-        sentence = f"format: {kind!r} is none of {', '.join(FORMATS)}."
-        return HttpResponse(sentence, status=400, content_type="text/plain")
-    return export(kind, STAT_COLUMNS, table.rows, "stats")
 
 
 @require_safe

@@ -19,6 +19,7 @@ from ipuhub.web.access import (
     sees_cost,
     usage_scope_of,
 )
+from ipuhub.web.exports import known_format
 from ipuhub.web.filters import BadFilter
 from usage.ranges import read_instant, read_window
 from usage.rates.services import pricing_at
@@ -28,7 +29,7 @@ from usage.sums.selectors import Question
 from usage.windows import Window, WindowError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
@@ -73,7 +74,7 @@ def read_question(
 
     Without `by` everything is one sum. Raises BadFilter and PermissionDenied.
     """
-    _refuse_unknown(params, [*_OWN, *also])
+    refuse_unknown(params, {*_OWN, *also, *DIMENSIONS}, _is_label)
     labels = settings.USAGE_LABELS
     try:
         window = read_range(params, now, zone)
@@ -89,6 +90,11 @@ def read_question(
     require_namespaces(scope, params.get("namespace", ()))
     pricing = pricing_at(window.begin, window.until, zone) if sees_cost(scope) else None
     return Question(scope, window, zone, by, equals, pricing)
+
+
+def read_format(params: Params) -> str:
+    """Return the kind of file asked for, empty for none. Raises BadFilter."""
+    return known_format(one(params, "format"))
 
 
 def read_output(params: Params, question: Question) -> Output:
@@ -155,15 +161,22 @@ def _names(values: Sequence[str]) -> list[str]:
 
 
 def _is_filter(name: str) -> bool:
-    return name in DIMENSIONS or name.startswith(LABEL)
+    return name in DIMENSIONS or _is_label(name)
 
 
-def _refuse_unknown(params: Params, known: Sequence[str]) -> None:
-    listed = ", ".join(sorted([*known, *DIMENSIONS]))
+def _is_label(name: str) -> bool:
+    return name.startswith(LABEL)
+
+
+def refuse_unknown(
+    params: Params, known: Collection[str], also_known: Callable[[str], bool] | None = None
+) -> None:
+    """Refuse parameters that nobody reads, and values too long to be meant. Raises BadFilter."""
+    listed = ", ".join(sorted(known))
     sentences = [
         f"{name[:80]!r}: there is no such parameter. Known: {listed}."
         for name in sorted(params)
-        if name not in known and not _is_filter(name)
+        if name not in known and not (also_known and also_known(name))
     ]
     for name, values in params.items():
         longest = LONGEST_CURSOR if name == "cursor" else LONGEST_VALUE

@@ -20,17 +20,19 @@ from ipuhub.web.filters import BadFilter
 from ipuhub.web.freshness import freshness
 from ipuhub.web.htmx import signed_in
 from ipuhub.web.lists import ListPage
-from usage.asking import given, names_of, one, read_month, read_output, read_question
+from ipuhub.web.problems import not_as_asked
+from usage.asking import given, names_of, read_format, read_month, read_output, read_question
 from usage.completeness import POD_WATCH
 from usage.facts import month_facts
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.rates.pricing import Pricing
 from usage.retention.purged import purged_before
+from usage.selectors import faults, gaps, visible_lifetimes
 from usage.sums.columns import sums_columns
 from usage.sums.dimensions import DIMENSIONS, LABEL, dimension
 from usage.sums.measures import COST, OUTPUTS
-from usage.sums.selectors import all_sums, chart, faults, gaps, read_sums, visible_lifetimes
+from usage.sums.selectors import all_sums, chart, read_sums
 from usage.windows import WindowError, local_day
 from usage.zones import usage_zone
 
@@ -69,11 +71,11 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
         question = read_question(params, request.user, now, zone, "measure")
         _refuse_range(params)
         output = read_output(params, question)
-        kind = _format(params)
+        kind = read_format(params)
     except MonthError as error:
-        return _refuse(request, [f"month: {error}"])
+        return not_as_asked(request, [f"month: {error}"])
     except BadFilter as error:
-        return _refuse(request, error.messages)
+        return not_as_asked(request, error.messages)
     begins, by = [question.window.begin], names_of(question.by)
     try:
         if kind:
@@ -82,7 +84,7 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
             return export(kind, columns, rows, f"usage-{month}-by-{_file_part(by)}")
         sums = read_sums(question, begins, output.amount, SHOWN_ROWS)
     except BadFilter as error:  # rows that it needs are gone
-        return _refuse(request, error.messages)
+        return not_as_asked(request, error.messages)
     facts = month_facts(month, question.window, now, zone)
     context = _context(month, question, params, sums) | {"facts": facts, "now": now}
     context |= _neighbours(params, month, question, facts.earliest)
@@ -175,20 +177,9 @@ def fault_list(request: HttpRequest) -> Any:
     return _fault_list(request)
 
 
-def _format(params: Params) -> str:
-    kind = one(params, "format")
-    if kind and kind not in FORMATS:
-        raise BadFilter([f"format: {kind!r} is none of {', '.join(FORMATS)}."])
-    return kind
-
-
 def _refuse_range(params: Params) -> None:
     if {"from", "to", "window"} & set(params):
         raise BadFilter(["This page shows months; for other ranges use /api/v1/usage/summary."])
-
-
-def _refuse(request: HttpRequest, sentences: list[str]) -> HttpResponseBase:
-    return render(request, "usage/refused.html", {"problems": sentences}, status=400)
 
 
 def _context(month: Month, question: Question, params: Params, sums: Sums) -> dict[str, Any]:

@@ -23,11 +23,13 @@ _TYPES = {
 
 def form_of(request: Request, forms: Sequence[str] = FORMS) -> str:
     """Return what `format` asks for, else what `Accept` likes best, else json. Raises BadFilter."""
-    asked = request.query_params.get("format")
+    asked = [text for text in request.query_params.getlist("format") if text]
+    if len(asked) > 1:
+        raise BadFilter(["format: give it once."])
     if asked:
-        if asked not in forms:
-            raise BadFilter([f"format: {asked[:50]!r} is none of {', '.join(forms)}."])
-        return asked
+        if asked[0] not in forms:
+            raise BadFilter([f"format: {asked[0][:50]!r} is none of {', '.join(forms)}."])
+        return asked[0]
     offered = [kind for kind, form in _TYPES.items() if form in forms]
     liked = request._request.get_preferred_type(offered)  # noqa: SLF001  # DRF hides Django's
     return _TYPES[liked] if liked else JSON

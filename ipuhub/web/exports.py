@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from django.http import StreamingHttpResponse
 
 from ipuhub.csvsafe import safe_cell
+from ipuhub.web.filters import BadFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 FORMATS = ("csv", "json", "jsonl")
+
+
+def known_format(kind: str) -> str:
+    """Return what `?format=` asks for, empty for the page. Raises BadFilter."""
+    if kind and kind not in FORMATS:
+        raise BadFilter([f"format: {kind[:50]!r} is none of {', '.join(FORMATS)}."])
+    return kind
 
 
 class ExportColumn(Protocol):

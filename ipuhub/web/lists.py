@@ -38,7 +38,7 @@ from ipuhub.keyset import CursorError, read_page
 from ipuhub.web.access import scope_of, usage_scope_of
 from ipuhub.web.colours import colour_of
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
-from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, bind_filters
 from ipuhub.web.htmx import signed_in, wants_fragment
 
@@ -121,7 +121,7 @@ class ListPage:
         rows = self.select(self._scope(request))
         try:
             bound = bind_filters(self.filters, request.GET, rows, request.user)
-            kind = request.GET.get("format", "")
+            kind = known_format(request.GET.get("format", ""))
             if kind:
                 return self._export(kind, bound.qs)
             page = read_page(bound.qs, self.order, request.GET.get("cursor", ""), PAGE_SIZE)
@@ -135,8 +135,6 @@ class ListPage:
         return (usage_scope_of if self.filters.of_usage else scope_of)(request.user)
 
     def _export(self, kind: str, rows: QuerySet[Any]) -> HttpResponseBase:
-        if kind not in FORMATS:
-            raise BadFilter([f"format: {kind!r} is none of {', '.join(FORMATS)}."])
         ordered = rows.order_by(*(f"-{name}" for name in self.order))
         return export(kind, self.columns, ordered.iterator(chunk_size=2000), f"{self.noun}s")
 

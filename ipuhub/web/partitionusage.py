@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 import django_filters
 from django.db.models import Q
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 
+from ipuhub.api.forms import JSON, form_of
+from ipuhub.api.lists import FORMAT
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.months import MonthError
 from ipuhub.web.access import usage_scope_of
-from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter, Filters, YesNoFilter, apply_filters
 from ipuhub.web.lists import Column
 from partitions.models import PartitionLifetime
 from partitions.selectors import visible_partitions
+from usage.api.parameters import RANGE
 from usage.asking import given, one, read_range
 from usage.intervals import clip
 from usage.retention.purged import say_purged
@@ -147,11 +150,8 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         summary="Partitions held in a range, with the time nothing ran on them",
         tags=["usage"],
         parameters=[
-            OpenApiParameter("month", str, description="YYYY-MM; this month by default."),
-            OpenApiParameter("from", str, description="First day or instant, instead of month."),
-            OpenApiParameter("to", str, description="Last day, or instant; now by default."),
-            OpenApiParameter("window", str, description="A named range instead: lastweek, 7d ..."),
-            OpenApiParameter("format", str, enum=list(FORMATS), description="json by default."),
+            *RANGE,
+            FORMAT,
         ],
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Any:
@@ -161,9 +161,7 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
     def list(self, request: Request, *_args: Any, **_kwargs: Any) -> Any:
         """Return a page, or the file; older rows that were purged are said in a header."""
         params = given(request.query_params)
-        kind = one(params, "format") or "json"
-        if kind not in FORMATS:
-            raise BadFilter([f"format: {kind!r} is none of {', '.join(FORMATS)}."])
+        kind = form_of(request)
         window = _window({name: params[name] for name in _RANGE if name in params})
         rest = {name: one(params, name) for name in params if name not in _RANGE}
         rows = apply_filters(
@@ -173,7 +171,7 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
             request.user,
         )
         rows = _overlapping(rows, window)
-        if kind != "json":
+        if kind != JSON:
             answer: HttpResponseBase = _file(kind, rows, window)
         else:
             page = self.paginate_queryset(rows) or []

@@ -21,9 +21,15 @@ def healthz(_request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(_request: HttpRequest) -> HttpResponse:
     """Answer ok while PostgreSQL answers; without the API server pages show the last data."""
+    return database_answer("ok", 503)
+
+
+def database_answer(word: str, status: int) -> HttpResponse:
+    """Return `word` while PostgreSQL answers, else a line that says so with `status`."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError:
-        return HttpResponse("postgres: does not answer\n", status=503, content_type="text/plain")
-    return HttpResponse("ok", content_type="text/plain")
+        word = "postgres: does not answer\n"
+        return HttpResponse(word, status=status, content_type="text/plain")
+    return HttpResponse(word, content_type="text/plain")

@@ -14,6 +14,8 @@ from ipuhub.api.problems import problem_answer
 from ipuhub.web.htmx import wants_fragment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.http import HttpRequest, HttpResponseBase
 
 _ADMINS_ONLY = "This page shows every namespace and is for administrators. Ask one for access."
@@ -46,6 +48,14 @@ def _is_database_away(error: BaseException | None) -> bool:
         return False
     state = getattr(error.__cause__, "sqlstate", None)
     return state is None or state.startswith(("08", "57P"))
+
+
+def not_as_asked(request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
+    """Say what of the parameters cannot be used (400), and how to begin anew."""
+    if _is_program(request):
+        return problem_answer(400, " ".join(sentences))
+    context = {"problems": sentences, "again": request.path}
+    return render(request, "400.html", context, status=400)
 
 
 def bad_request(request: HttpRequest, sentence: str) -> HttpResponseBase:

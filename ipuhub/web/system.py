@@ -14,10 +14,12 @@ from django.views.decorators.http import require_safe
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from ipuhub.web.access import require_admin
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
-from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.exports import export, known_format
+from ipuhub.web.filters import BadFilter
 from ipuhub.web.freshness import STALE_SECONDS
 from ipuhub.web.htmx import signed_in, wants_fragment
 from ipuhub.web.lists import Column
+from ipuhub.web.problems import not_as_asked
 from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
 
 if TYPE_CHECKING:
@@ -61,8 +63,11 @@ def system(request: HttpRequest) -> HttpResponseBase:
     require_admin(request.user)
     now = timezone.now()
     watches = list(WatchCheckpoint.objects.order_by("name"))
-    if (kind := request.GET.get("format", "")) in FORMATS:
-        return export(kind, WATCH_COLUMNS, watches, "watches")
+    try:
+        if kind := known_format(request.GET.get("format", "")):
+            return export(kind, WATCH_COLUMNS, watches, "watches")
+    except BadFilter as error:
+        return not_as_asked(request, error.messages)
     shown = {
         "watches": _watch_rows(watches, now),
         "monitor": MonitorRound.objects.order_by("-ended_at").first(),

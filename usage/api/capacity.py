@@ -14,11 +14,13 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 from rest_framework.views import APIView
 
+from ipuhub.api.forms import JSON, form_of
+from ipuhub.api.lists import FORMAT
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.paging import page_size
 from ipuhub.api.permissions import IsAdmin, IsSignedIn
-from ipuhub.web.exports import FORMATS, export
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.exports import export
+from usage.api.parameters import CURSOR, RANGE
 from usage.asking import given, one
 from usage.utilization.asking import (
     OUTPUTS,
@@ -40,16 +42,13 @@ if TYPE_CHECKING:
     from usage.utilization.asking import CapacityRow
 
 _PARAMETERS = [
-    OpenApiParameter("month", str, description="YYYY-MM; this month by default."),
-    OpenApiParameter("from", str, description="First day or instant, instead of month."),
-    OpenApiParameter("to", str, description="Last day, or instant; now by default."),
-    OpenApiParameter("window", str, description="A named range instead: today, lastweek, 7d ..."),
+    *RANGE,
     OpenApiParameter("step", str, enum=[*STEPS, WHOLE], description="day by default."),
     OpenApiParameter("by", str, enum=["controller", "total"], description="controller by default."),
     OpenApiParameter("controller", str, description="Only this V-IPU controller."),
-    OpenApiParameter("cursor", str, description="Where to go on: from `next`."),
+    CURSOR,
     OpenApiParameter("page_size", int, description="Rows of a page, 100 by default."),
-    OpenApiParameter("format", str, enum=list(FORMATS), description="json by default."),
+    FORMAT,
 ]
 
 
@@ -122,11 +121,9 @@ class CapacityView(APIView):
     def get(self, request: Request) -> HttpResponseBase:
         """Return the steps in order, for administrators. Raises BadFilter."""
         params = given(request.query_params)
-        kind = one(params, "format") or "json"
-        if kind not in FORMATS:
-            raise BadFilter([f"format: {kind!r} is none of {', '.join(FORMATS)}."])
+        kind = form_of(request)
         answer = answer_capacity(params, timezone.now(), usage_zone(), "cursor", "page_size")
-        if kind != "json":
+        if kind != JSON:
             return export(kind, capacity_columns(), answer.rows, "utilization")
         size = page_size(one(params, "page_size") or None)
         rows = _after(answer.rows, one(params, "cursor"))

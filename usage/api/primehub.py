@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection
-from django.http import HttpResponse
 from django.views.decorators.http import require_safe
 from drf_spectacular.utils import extend_schema
 from prometheus_client import Counter
@@ -21,10 +19,11 @@ from rest_framework.views import APIView
 
 from ipuhub.web.clients import client_address, lies_in
 from ipuhub.web.metrictable import OPEN_READS
+from ipuhub.web.probes import database_answer
 from usage.api.reports import PrimeHubFile, PrimeHubMonths
 
 if TYPE_CHECKING:
-    from django.http import HttpRequest
+    from django.http import HttpRequest, HttpResponse
     from rest_framework.request import Request
 
 log = structlog.get_logger(__name__)
@@ -82,9 +81,4 @@ class OpenDetails(OpenToNetworks, PrimeHubFile):
 @require_safe
 def health(_request: HttpRequest) -> HttpResponse:
     """Answer HEALTH while reports can be read, 500 while the database does not answer."""
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-    except DatabaseError:
-        return HttpResponse("postgres: does not answer\n", status=500, content_type="text/plain")
-    return HttpResponse("HEALTH", content_type="text/plain")
+    return database_answer("HEALTH", 500)

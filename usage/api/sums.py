@@ -17,9 +17,9 @@ from ipuhub.api.lists import FORMAT
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
+from usage.api.parameters import CURSOR, RANGE
 from usage.api.serializers import SeriesSerializer, SummarySerializer
 from usage.asking import given, names_of, one, read_output, read_question
-from usage.ranges import NAMED
 from usage.sums.columns import measures_record, step_columns, step_money, step_rows, sums_columns
 from usage.sums.cursors import Cursor, read_cursor, write_cursor
 from usage.sums.dimensions import DIMENSIONS
@@ -42,19 +42,7 @@ PAGE_ROWS, MOST_ROWS = 1000, 10_000
 _FILES = {(200, "text/csv"): OpenApiTypes.STR, (200, "application/x-ndjson"): OpenApiTypes.STR}
 _ROWS = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": PAGE_ROWS}
 PARAMETERS = [
-    OpenApiParameter("month", str, description="YYYY-MM; this month by default."),
-    OpenApiParameter(
-        "window",
-        str,
-        description=f"Instead of month: {', '.join(NAMED)}, a length up to now (12h, 7d, 4w), or "
-        "two instants with a comma between them.",
-    ),
-    OpenApiParameter(
-        "from",
-        str,
-        description="Instead of month: the first day (of the report zone) or instant (RFC 3339).",
-    ),
-    OpenApiParameter("to", str, description="The last day, or an instant; now by default."),
+    *RANGE,
     OpenApiParameter(
         "by",
         str,
@@ -66,7 +54,7 @@ PARAMETERS = [
         )
         for name, each in DIMENSIONS.items()
     ),
-    OpenApiParameter("cursor", str, description="Where to go on: from `next`."),
+    CURSOR,
     OpenApiParameter("page_size", _ROWS, description="Rows of a page."),
     FORMAT,
 ]

@@ -15,7 +15,7 @@ from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.models import PodLifetime
 from usage.retention.purged import say_purged
-from usage.sums.selectors import faults, gaps, visible_lifetimes
+from usage.selectors import faults, gaps, visible_lifetimes
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet

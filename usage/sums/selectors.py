@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connection
 
-from ipuhub.models import RecordFault, WatchGap
 from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
-from usage.models import PodLifetime
 from usage.sums.coarsesql import table_of
 from usage.sums.dimensions import DIMENSIONS
 from usage.sums.measures import COST, POD_SUMS, Measures
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import date, datetime
     from zoneinfo import ZoneInfo
-
-    from django.db.models import QuerySet
 
     from ipuhub.web.access import Scope
     from usage.rates.pricing import Pricing
@@ -168,22 +164,6 @@ def chart(
         statement, parameters = _pod_sql(question, steps, _parts(question, steps), (amount,))
     rows = _run(fold(statement, amount), parameters | {"top": top})
     return begins, {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
-
-
-def visible_lifetimes(scope: Scope) -> QuerySet[PodLifetime]:
-    """Return the pods that may be shown, scheduled or not."""
-    rows = PodLifetime.objects.all()
-    return rows if scope.namespaces is None else rows.filter(namespace__in=scope.namespaces)
-
-
-def faults(scope: Scope) -> QuerySet[RecordFault]:
-    """Return what the recorders could not take; only who sees everything sees any."""
-    return RecordFault.objects.all() if scope.sees_all else RecordFault.objects.none()
-
-
-def gaps(_scope: Scope) -> QuerySet[WatchGap]:
-    """Return when watches saw nothing; they name no namespace, so anybody may know."""
-    return WatchGap.objects.all()
 
 
 def _sums_sql(question: Question, begins: Sequence[datetime]) -> tuple[str, dict[str, Any]] | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ipuhub.months import MonthError
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import Column
-from usage.asking import LONGEST_VALUE, one, read_range
+from usage.asking import one, read_range, refuse_unknown
 from usage.sums.measures import hours
 from usage.utilization.amounts import Utilization, total_by_step
 from usage.utilization.selectors import read_capacity
@@ -82,7 +82,7 @@ def answer_capacity(params: Params, now: datetime, zone: ZoneInfo, *also: str) -
 
     Raises BadFilter.
     """
-    _refuse_unknown(params, _OWN | set(also))
+    refuse_unknown(params, _OWN | set(also))
     step = one(params, "step") or "day"
     by = one(params, "by") or _BY[0]
     if by not in _BY:
@@ -137,21 +137,6 @@ def amounts_record(amounts: Utilization) -> dict[str, Any]:
 def exact_name(output: Output) -> str:
     """Return the name of the exact sum, with its unit."""
     return f"{output.name}_{'micro_' if output.unit > 1 else ''}ipu_seconds"
-
-
-def _refuse_unknown(params: Params, known: frozenset[str]) -> None:
-    sentences = [
-        f"{name[:80]!r}: there is no such parameter. Known: {', '.join(sorted(known))}."
-        for name in sorted(params)
-        if name not in known
-    ]
-    sentences += [
-        f"{name[:80]}: at most {LONGEST_VALUE} characters, none of them a zero byte."
-        for name, values in params.items()
-        if any("\0" in value or len(value) > LONGEST_VALUE for value in values)
-    ]
-    if sentences:
-        raise BadFilter(sentences)
 
 
 def _hours(output: Output) -> Callable[[Any], object]:

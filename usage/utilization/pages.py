@@ -14,10 +14,11 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.months import Month
 from ipuhub.web.access import require_admin
-from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.htmx import signed_in
-from usage.asking import given, one
+from ipuhub.web.problems import not_as_asked
+from usage.asking import given, read_format
 from usage.sums.measures import hours
 from usage.utilization.asking import OUTPUTS, answer_capacity, capacity_columns
 from usage.windows import STEPS
@@ -49,10 +50,10 @@ def utilization_page(request: HttpRequest) -> HttpResponseBase:
     require_admin(request.user)
     now, params = timezone.now(), given(request.GET)
     try:
-        kind = _format(params)
+        kind = read_format(params)
         answer = answer_capacity(params, now, usage_zone())
     except BadFilter as error:
-        return render(request, "usage/refused.html", {"problems": error.messages}, status=400)
+        return not_as_asked(request, error.messages)
     if kind:
         return export(kind, capacity_columns(), answer.rows, "utilization")
     return render(request, "usage/utilization.html", _context(answer, params, now))
@@ -87,13 +88,6 @@ def utilization_chart(request: HttpRequest) -> HttpResponseBase:
     )
     response["Cache-Control"] = "private, no-cache"
     return response
-
-
-def _format(params: Params) -> str:
-    kind = one(params, "format")
-    if kind and kind not in FORMATS:
-        raise BadFilter([f"format: {kind!r} is none of {', '.join(FORMATS)}."])
-    return kind
 
 
 def _context(answer: CapacityAnswer, params: Params, now: dt.datetime) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import html
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -159,10 +160,10 @@ def test_the_polled_part_is_304_until_a_number_changes(
 
 def test_an_unknown_format_is_refused_in_words(admin: Client) -> None:
     answer = admin.get(f"{PAGE}?format=xml")
-    assert (answer.status_code, answer.content) == (
-        400,
-        b"format: 'xml' is none of csv, json, jsonl.",
-    )
+    assert answer.status_code == 400
+    said = html.unescape(answer.content.decode())
+    assert "<div>format: 'xml' is none of csv, json, jsonl.</div>" in said
+    assert f'<a href="{PAGE}">' in said
 
 
 @pytest.mark.parametrize("who", ["admin", "user"])

@@ -125,3 +125,9 @@ def test_a_clock_that_was_off_is_shown(admin: User) -> None:
     pod("2026-01-05T12:01", "2026-01-05T12:01", skew_seconds=300)
     shown = page_at(browser(admin), "/usage/pods/")
     assert "clock off by 300 s" in shown
+
+
+def test_an_unknown_format_is_refused_in_words(admin) -> None:
+    answer = browser(admin).get("/system/?format=xml")
+    assert answer.status_code == 400
+    assert "is none of csv, json, jsonl." in answer.content.decode()
