@@ -99,6 +99,11 @@ WEBHOOK_SKIPPED_NAMESPACES = ENV.words(
     ["kube-system", "ipuhub-system"],
     doc="Namespaces about whose IPUJobs the webhooks are not asked.",
 )
+HOST_IPC = ENV.switch(
+    "IPUHUB_HOST_IPC",
+    False,
+    doc="Jobs of every namespace may set hostIPC, as published manifests do for shared memory.",
+)
 PRIVILEGED_NAMESPACES = ENV.words(
     "IPUHUB_PRIVILEGED_NAMESPACES",
     [],

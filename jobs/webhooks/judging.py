@@ -40,11 +40,12 @@ _ACTIVE = frozenset({JobState.RUNNING.value, JobState.RESTARTING.value})
 
 @dataclass(frozen=True, slots=True)
 class Privileges:
-    """Who may ask for the host's network or privileged containers: jobs in `namespaces`, and all
-    where the operator gives it to every pod anyway."""
+    """Who may ask for the host's network, its IPC namespace or privileged containers: jobs in
+    `namespaces`, and all where the administrator lets everybody."""
 
     namespaces: frozenset[str] = frozenset()
     host_network: bool = True
+    host_ipc: bool = False
     privileged: bool = False
 
 
@@ -129,9 +130,9 @@ def _privileges(new: Manifest, namespace: str, privileges: Privileges) -> Iterat
     base = "spec.workers.template.spec"
     pod = _mapping(_mapping(_mapping(new["spec"].get("workers")).get("template")).get("spec"))
     remedy = f"leave it out, or ask an administrator to allow it in namespace {namespace}"
-    host = [] if privileges.host_network else ["hostNetwork"]
-    for field in (*host, "hostPID", "hostIPC"):
-        if pod.get(field) is True:
+    everybodys = {"hostNetwork": privileges.host_network, "hostIPC": privileges.host_ipc}
+    for field in ("hostNetwork", "hostPID", "hostIPC"):
+        if pod.get(field) is True and not everybodys.get(field):
             yield Problem(f"{base}.{field}", f"is not allowed: {remedy}")
     if privileges.privileged:
         return

@@ -76,6 +76,7 @@ def webhook_rules() -> WebhookRules:
     privileges = Privileges(
         namespaces=frozenset(settings.PRIVILEGED_NAMESPACES),
         host_network=settings.HOST_NETWORK,
+        host_ipc=settings.HOST_IPC,
         privileged=settings.POD_PROFILE == "seed",
     )
     limits = SessionLimits(settings.SESSION_DEFAULT_SECONDS, settings.SESSION_MAXIMUM_SECONDS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from jobs.builders.context import PodPlace
 from jobs.builders.launcher import build_launcher
-from tests.builders.ipujobs import ipujob
+from tests.builders.ipujobs import ipujob, partition
 from tests.builders.jobpods import PLACE, context_of, env_of, launcher_of
 
 
@@ -14,6 +15,9 @@ def test_the_launcher_keeps_what_it_needs_and_drops_what_would_count_twice() -> 
         tolerations=[{"operator": "Exists"}],
         securityContext={"runAsUser": 1000},
         initContainers=[{"name": "prepare", "image": "a"}],
+        ephemeralContainers=[{"name": "debug", "image": "a"}],
+        resources={"limits": {"cpu": "8"}},
+        serviceAccount="mine",
         containers=[
             {
                 "name": "main",
@@ -24,6 +28,8 @@ def test_the_launcher_keeps_what_it_needs_and_drops_what_would_count_twice() -> 
                 "volumeMounts": [{"name": "data", "mountPath": "/data"}],
                 "securityContext": {"runAsGroup": 5, "capabilities": {}},
                 "resources": {"requests": {"cpu": "1"}},
+                "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
+                "restartPolicy": "Always",
                 "ports": [{"containerPort": 80}],
                 "livenessProbe": {"httpGet": {"port": 80}},
                 "readinessProbe": {"httpGet": {"port": 80}},
@@ -39,6 +45,8 @@ def test_the_launcher_keeps_what_it_needs_and_drops_what_would_count_twice() -> 
     assert not {
         "args",
         "resources",
+        "resizePolicy",
+        "restartPolicy",
         "ports",
         "livenessProbe",
         "readinessProbe",
@@ -53,6 +61,7 @@ def test_the_launcher_keeps_what_it_needs_and_drops_what_would_count_twice() -> 
     assert spec["securityContext"] == {"runAsUser": 1000}
     assert [c["name"] for c in spec["initContainers"]] == ["ipuhub-launcher"]
     assert spec["serviceAccountName"] == "sample-launcher"
+    assert not {"serviceAccount", "ephemeralContainers", "resources"} & set(spec)
     assert spec["nodeSelector"] == {"vipu-ctrl": "vctl1"}
 
 
@@ -88,6 +97,25 @@ def test_the_init_container_knows_the_job_its_attempt_and_how_many_workers_there
     assert environment["IPUHUB_WORKERS"] == "3"
     assert environment["IPUHUB_NAMESPACE"] == "default"
     assert (environment["IPUHUB_JOB"], environment["IPUHUB_ATTEMPT"]) == ("sample", "0")
+    assert environment["IPUHUB_JOB_UID"] == "uid-sample"
+    assert "IPUHUB_LAUNCHER_WAIT_SECONDS" not in environment
+    later = build_launcher(
+        context_of(ipujob().instances(2), launcher_wait_seconds=90.0), PodPlace(1, 2, partition())
+    )
+    environment = env_of(later["spec"]["initContainers"][0])
+    assert (environment["IPUHUB_INSTANCE"], environment["IPUHUB_ATTEMPT"]) == ("1", "2")
+    assert environment["IPUHUB_WORKERS"] == "2"
+    assert environment["IPUHUB_LAUNCHER_WAIT_SECONDS"] == "90"
+
+
+def test_the_init_container_asks_for_little_and_may_do_nothing_special() -> None:
+    (init,) = launcher_of(ipujob())["spec"]["initContainers"]
+    assert init["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert init["resources"]["requests"] == init["resources"]["limits"]
+    assert init["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
 def test_the_launcher_of_an_interactive_job_sleeps_until_the_operator_ends_it() -> None:

@@ -10,9 +10,9 @@ import subprocess
 
 import pytest
 
-from jobs.builders.context import micro_ipus_of
+from jobs.builders.context import PodPlace, micro_ipus_of
 from jobs.builders.worker import build_worker
-from tests.builders.ipujobs import ipujob
+from tests.builders.ipujobs import ipujob, partition
 from tests.builders.jobpods import PLACE, context_of, env_of, launcher_of, worker_of
 
 
@@ -30,6 +30,11 @@ def test_the_sleep_ends_at_once_on_sigterm() -> None:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # its sleep
+
+
+def test_a_sleeping_worker_takes_no_arguments() -> None:
+    job = ipujob().with_template(containers=[{"name": "main", "image": "a", "args": ["train"]}])
+    assert "args" not in worker_of(job)["spec"]["containers"][0]
 
 
 def test_workers_without_a_launcher_run_their_own_command() -> None:
@@ -54,6 +59,13 @@ def test_the_pod_environment_names_the_partition_and_the_popdist_totals() -> Non
         "POPDIST_NUM_TOTAL_REPLICAS": "4",
         "POPDIST_NUM_IPUS_PER_REPLICA": "1",
     }
+
+
+def test_every_container_of_a_worker_finds_the_partition() -> None:
+    containers = [{"name": "main", "image": "a"}, {"name": "sidecar", "image": "b"}]
+    spec = worker_of(ipujob().with_template(containers=containers))["spec"]
+    found = [env_of(one)["IPUOF_VIPU_API_PARTITION_ID"] for one in spec["containers"]]
+    assert found == ["p-0", "p-0"]
 
 
 def test_the_current_shape_has_no_popdist_totals() -> None:
@@ -96,6 +108,17 @@ def test_pods_get_ipc_lock_or_in_the_seed_profile_privilege() -> None:
     assert seed == {"privileged": True}
 
 
+@pytest.mark.parametrize("profile", ["default", "seed"])
+@pytest.mark.parametrize("privileged", [False, True])
+def test_what_a_template_says_about_privilege_wins(profile: str, privileged: bool) -> None:
+    security = {"privileged": privileged}
+    job = ipujob().with_template(
+        containers=[{"name": "main", "image": "a", "securityContext": security}]
+    )
+    main = worker_of(job, profile=profile)["spec"]["containers"][0]
+    assert main["securityContext"] == security
+
+
 def test_pods_go_to_the_nodes_of_the_partition_and_never_restart_themselves() -> None:
     job = ipujob().with_template(restartPolicy="Always", nodeSelector={"zone": "a"})
     spec = worker_of(job)["spec"]
@@ -109,12 +132,20 @@ def test_annotations_of_the_job_reach_its_pods_but_not_kubectls_or_our_own() -> 
             "sim/exit-code": "3",
             "kubectl.kubernetes.io/last-applied-configuration": "{}",
             "ipuhub.io/usage": "forged",
+            "ipuhub.io/created-by": "ada",
         }
     )
     annotations = launcher_of(job)["metadata"]["annotations"]
     assert annotations["sim/exit-code"] == "3"
     assert set(annotations) == {"sim/exit-code", "ipuhub.io/usage", "ipuhub.io/made-of"}
     assert annotations["ipuhub.io/usage"] != "forged"
+
+
+def test_annotations_of_the_template_are_kept_and_win_over_the_jobs() -> None:
+    job = ipujob().annotated(note="of the job", other="kept")
+    job.spec["workers"]["template"]["metadata"] = {"annotations": {"note": "of the template"}}
+    annotations = worker_of(job)["metadata"]["annotations"]
+    assert (annotations["note"], annotations["other"]) == ("of the template", "kept")
 
 
 def test_labels_of_a_pod() -> None:
@@ -154,6 +185,15 @@ def test_the_usage_stamp_shares_the_ipus_exactly() -> None:
         "partition": "p-0",
         "ipus": 0,
     }
+
+
+def test_each_instance_shares_the_ipus_of_its_own_partition() -> None:
+    job = ipujob().without_launcher().instances(2).workers(3)
+    place = PodPlace(1, 0, partition(1))
+    pods = [build_worker(context_of(job), place, number) for number in (3, 4, 5)]
+    stamps = [json.loads(pod["metadata"]["annotations"]["ipuhub.io/usage"]) for pod in pods]
+    assert [stamp["ipus"] for stamp in stamps] == [1333334, 1333333, 1333333]
+    assert {stamp["partition"] for stamp in stamps} == {"p-1"}
 
 
 def test_without_a_named_user_or_group_the_stamp_names_the_namespace_only() -> None:

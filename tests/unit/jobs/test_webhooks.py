@@ -10,6 +10,7 @@ import pytest
 
 from ipuhub.devcluster.patch import json_patch
 from jobs.crd.podtemplate import read_pod_template
+from jobs.management.commands.run_webhooks import webhook_rules
 from jobs.names import ANNOTATION_CREATED_BY, FINALIZER
 from jobs.webhooks.defaulting import operations
 from jobs.webhooks.hints import hints
@@ -18,6 +19,8 @@ from jobs.webhooks.review import BadReviewError, Review, patched, read_review, r
 from tests.builders.ipujobs import ipujob
 
 if TYPE_CHECKING:
+    from pytest_django.fixtures import SettingsWrapper
+
     from tests.builders.ipujobs import IPUJobBuilder
 
 SCHEMA = read_pod_template()
@@ -150,6 +153,36 @@ def test_privileges_are_for_allowed_namespaces() -> None:
     assert fields_of(privileged().build()) == want
     assert fields_of(privileged().build(), host_network=False) == [f"{base}.hostNetwork", *want]
     assert fields_of(privileged().build(), namespaces=frozenset({"default"})) == []
+    job = privileged()
+    job.with_template(initContainers=job.spec["workers"]["template"]["spec"]["containers"])
+    assert fields_of(job.build())[1] == f"{base}.initContainers[0].securityContext.privileged"
+
+
+def test_published_manifests_with_host_ipc_need_one_setting_and_no_privileges() -> None:
+    container = {
+        "name": "main",
+        "image": "a",
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+        "volumeMounts": [{"name": "devshm", "mountPath": "/dev/shm"}],
+    }
+    memory = {"name": "devshm", "emptyDir": {"medium": "Memory", "sizeLimit": "10Gi"}}
+    template = {"containers": [container], "volumes": [memory], "restartPolicy": "Never"}
+    job = ipujob().current_shape().without_launcher().with_template(**template)
+    assert fields_of(job.build()) == []
+    job.with_template(hostIPC=True)
+    assert fields_of(job.build()) == ["spec.workers.template.spec.hostIPC"]
+    assert fields_of(job.build(), host_ipc=True) == []
+    assert fields_of(privileged().build(), host_ipc=True) == fields_of(privileged().build())
+
+
+def test_who_has_privileges_is_said_by_the_settings(settings: SettingsWrapper) -> None:
+    assert webhook_rules().privileges == Privileges()
+    settings.HOST_IPC = True
+    settings.HOST_NETWORK = False
+    settings.POD_PROFILE = "seed"
+    settings.PRIVILEGED_NAMESPACES = ["lab"]
+    want = Privileges(frozenset({"lab"}), host_network=False, host_ipc=True, privileged=True)
+    assert webhook_rules().privileges == want
 
 
 def scale(new: int, old: int) -> Review:
