@@ -73,15 +73,20 @@ class Sweep:
 
     async def once(self) -> Drift:
         """Compare, mark, finish and clean up once; raises TrackerUnavailable."""
-        await self._store.refresh()
-        entries = list(self._store.tracker.entries.values())
-        drift = compare(entries, await self._views(entries))
+        drift, _ = await self.look()
         await self._mark(drift)
         await self._bury()
         holders = {entry.holder for entry in drift.unfinished}
         await asyncio.gather(*(self._service.resume(holder) for holder in holders))
         self._report(drift)
         return drift
+
+    async def look(self) -> tuple[Drift, list[ControllerView]]:
+        """Compare once and change nothing; what controllers said. Raises TrackerUnavailable."""
+        await self._store.refresh()
+        entries = list(self._store.tracker.entries.values())
+        views = await self._views(entries)
+        return compare(entries, views), views
 
     async def _views(self, entries: Iterable[TrackerEntry]) -> list[ControllerView]:
         """The controllers of the list, and those off it that still hold something of ours."""

@@ -226,11 +226,18 @@ async def serve(options: ProxyOptions) -> None:
 
 async def sweep_once(options: ProxyOptions) -> None:
     """Compare tracker and controllers once, finish what is unfinished, and end."""
+    async with beside(options) as process:
+        await process.sweep.once()
+
+
+@asynccontextmanager
+async def beside(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
+    """A proxy that serves nobody and asks for no Lease, for one look or one act."""
     process = ProxyProcess(options)
     process.fleet.reload()
     process.loops = [asyncio.create_task(process.store.run())]
     try:
-        await process.sweep.once()
+        yield process
     finally:
         await process.close()
 

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import logs, processes
-from ipuhub.kube.config import load_config
+from ipuhub import logs
 from ipuhub.kube.errors import ConfigError
-from partitions.controllers import PartitionSettings, PlacementRule
 from partitions.errors import InvalidControllers, TrackerUnavailable
-from partitions.proxy.run import ListenError, ProxyOptions, serve, sweep_once
-from partitions.service import ServiceOptions
-from partitions.sweep import SweepOptions
+from partitions.proxy.configured import configured
+from partitions.proxy.run import ListenError, serve, sweep_once
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -37,35 +34,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
-            proxy = _options(options["host"], options["port"])
+            proxy = configured(options["host"], options["port"])
             asyncio.run(sweep_once(proxy) if options["once"] else serve(proxy))
         except (ConfigError, InvalidControllers, ListenError, TrackerUnavailable) as error:
             raise CommandError(str(error)) from error
-
-
-def _options(host: str, port: int) -> ProxyOptions:
-    return ProxyOptions(
-        cluster=load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT),
-        namespace=settings.NAMESPACE,
-        election=processes.leadership_options("ipuhub-proxy"),
-        metrics_token=settings.METRICS_TOKEN,
-        host=host,
-        port=port,
-        tracker=settings.TRACKER_CONFIGMAP,
-        controllers=settings.VIPU_CONTROLLERS,
-        controllers_path=settings.VIPU_CONTROLLERS_PATH,
-        deadline_seconds=settings.VIPU_DEADLINE_SECONDS,
-        defaults=PartitionSettings(
-            cluster_id=settings.VIPU_CLUSTER_NAME,
-            allocation_id=settings.VIPU_ALLOCATION_ID,
-            num_gcds=settings.VIPU_NUM_GCDS,
-            num_replicas=settings.VIPU_NUM_REPLICAS,
-            reconfigurable=settings.VIPU_RECONFIGURABLE,
-        ),
-        service=ServiceOptions(rule=PlacementRule(settings.PLACEMENT)),
-        sweep=SweepOptions(
-            settings.SWEEP_SECONDS,
-            settings.TRACKER_TOMBSTONE_SECONDS,
-            settings.TRACKER_RECORDER,
-        ),
-    )

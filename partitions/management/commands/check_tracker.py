@@ -1,0 +1,119 @@
+"""glue: `manage.py check_tracker`, tracker and V-IPU controllers compared for a person."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub import logs
+from ipuhub.kube.errors import ApiError, ConfigError
+from partitions.errors import InvalidControllers, TrackerUnavailable, UnknownPartition
+from partitions.proxy.configured import configured
+from partitions.proxy.run import beside
+from partitions.repair import Repair, read_claims, strangers
+from partitions.vipu.errors import VipuError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Iterator
+
+    from partitions.controllers import ControllerView
+    from partitions.drift import Drift
+    from partitions.proxy.run import ProxyProcess
+    from partitions.repair import Claim, Stranger
+    from partitions.tracker import Tracker
+
+
+class Command(BaseCommand):
+    help = "Says where the tracker and the V-IPU controllers disagree; --repair asks what to do."
+    requires_system_checks = ()  # no database and no templates
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--repair",
+            action="store_true",
+            help="ask of each partition that no entry has whether to adopt it for the job whose "
+            "status names it, or else to remove it; anything but its id as the answer leaves it",
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
+        try:
+            left = asyncio.run(self._check(repair=options["repair"]))
+        except (ApiError, ConfigError, InvalidControllers, TrackerUnavailable) as error:
+            raise CommandError(str(error)) from error
+        if left:
+            raise CommandError(f"Tracker and controllers disagree in {left} points.")
+        self.stdout.write("Tracker and controllers agree.")
+
+    async def _check(self, *, repair: bool) -> int:
+        """Say what differs, have it repaired, and return how many points are left."""
+        async with beside(configured(settings.PROXY_HOST, settings.PROXY_PORT)) as proxy:
+            drift, views = await proxy.sweep.look()
+            tracker = proxy.store.tracker
+            lines = list(_lines(drift, views, tracker))
+            for line in lines:
+                self.stdout.write(line)
+            claims = await read_claims(proxy.client)
+            found = strangers(drift, views, claims, tracker.entries.values())
+            done = 0
+            for stranger in found:
+                self.stdout.write(_sentence(stranger))
+                done += repair and await self._settle(proxy, stranger)
+            return len(lines) + len(found) - done
+
+    async def _settle(self, proxy: ProxyProcess, stranger: Stranger) -> bool:
+        """Ask about one, and do it; whether it is settled."""
+        claim, work = stranger.claim, Repair(proxy.store, proxy.fleet, _utc_now)
+        what = f"adopt it for {_job(claim)}" if claim else "remove it from its controller"
+        question = f"  To {what} write {stranger.id} (else it is left alone): "
+        if await asyncio.to_thread(self._answer, question) != stranger.id:
+            return False
+        try:
+            await (work.adopt(stranger, claim) if claim else work.remove(stranger))
+        except (UnknownPartition, VipuError) as error:
+            self.stdout.write(f"  Not done: {error}.")
+            return False
+        self.stdout.write("  Adopted." if claim else "  Removed.")
+        return True
+
+    def _answer(self, question: str) -> str:
+        """Return what is written on standard input, nothing at its end."""
+        try:
+            return input(question).strip()
+        except EOFError:
+            return ""
+
+
+def _lines(drift: Drift, views: list[ControllerView], tracker: Tracker) -> Iterator[str]:
+    """Yield what the proxy settles itself, and what only an edit of the tracker can."""
+    for view in views:
+        if not view.is_reachable:
+            yield f"{view.spec.address} does not answer: {view.problem}."
+    for key in sorted(tracker.unreadable):
+        yield f"{key}: this value of the tracker is no entry; it is left as it stands."
+    for entry in drift.unfinished:
+        yield f"{entry.id} on {entry.controller} is {entry.phase}; the proxy goes on with it."
+    for entry in drift.lost:
+        yield f"{entry.id} on {entry.controller}: gone there; the proxy makes it an error."
+    for entry in drift.faulty:
+        yield f"{entry.id} on {entry.controller} is in ERROR; a new attempt of its job resets it."
+    for entry in drift.resized:
+        yield f"{entry.id} on {entry.controller} has not the {entry.size} IPUs of its entry."
+
+
+def _sentence(stranger: Stranger) -> str:
+    whose = f"the status of {_job(stranger.claim)} names it" if stranger.claim else "of no job"
+    return f"{stranger.id} on {stranger.controller} ({stranger.size} IPUs) has no entry; {whose}."
+
+
+def _job(claim: Claim) -> str:
+    return f"{claim.namespace}/{claim.name}"
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)

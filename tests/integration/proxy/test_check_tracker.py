@@ -1,0 +1,167 @@
+"""`check_tracker`: what tracker and controllers disagree about, and what a person has done."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from ipuhub.demo.cluster import CRD_FILE, apply_file
+from ipuhub.kube.resources import CONFIG_MAPS
+from jobs.resources import IPUJOBS
+from partitions.errors import UnknownPartition
+from partitions.lifecycle import Phase
+from partitions.proxy.run import sweep_once
+from partitions.repair import Claim, Repair, Stranger, strangers
+from partitions.tracker import decode_entry
+from partitions.vipu.client import CreateRequest, VipuClient
+from tests.builders.ipujobs import ipujob
+from tests.fakes.proxylab import LABEL, SYSTEM
+from tests.integration.proxy.conftest import request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from partitions.tracker import TrackerEntry
+    from tests.fakes.proxylab import Lab
+    from tests.integration.proxy.conftest import World
+
+
+@pytest.fixture
+def check(lab: Lab, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run the command beside the lab with these answers; what it says, then its last sentence."""
+    settings.KUBECONFIG, settings.KUBE_CONTEXT, settings.NAMESPACE = lab.kubeconfig, "", SYSTEM
+    settings.TRACKER_CONFIGMAP = lab.tracker
+    settings.VIPU_CONTROLLERS = f"127.0.0.1:{lab.vipu_port}:{LABEL}"
+    settings.VIPU_CONTROLLERS_PATH = ""
+
+    async def run(*arguments: str, answers: str = "") -> tuple[str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(answers))
+        out = io.StringIO()
+        try:
+            await asyncio.to_thread(call_command, "check_tracker", *arguments, stdout=out)
+        except CommandError as error:
+            return out.getvalue(), str(error)
+        *said, last = out.getvalue().splitlines()
+        return "\n".join(said), last
+
+    return run
+
+
+async def make(lab: Lab, name: str, size: int) -> None:
+    async with VipuClient(f"127.0.0.1:{lab.vipu_port}") as vipu:
+        await vipu.create_partition(CreateRequest(name, size))
+
+
+async def test_a_partition_of_nobody_goes_only_where_its_id_is_written(
+    lab: Lab, check: Callable[..., Any]
+) -> None:
+    assert await check() == ("", "Tracker and controllers agree.")
+    await make(lab, "mine", 8)
+    said, last = await check()
+    where = f"mine on 127.0.0.1:{lab.vipu_port}"
+    assert said == f"{where} (8 IPUs) has no entry; of no job.\n"
+    assert last == "Tracker and controllers disagree in 1 points."
+    for answer in ("", "yes\n", "min\n"):
+        assert (await check("--repair", answers=answer))[1] == last
+        assert await lab.exists() == ["mine"]
+    said, last = await check("--repair", answers="mine\n")
+    assert said.endswith("  Removed.")
+    assert last == "Tracker and controllers agree."
+    assert await lab.exists() == []
+
+
+async def test_a_partition_that_a_job_names_is_adopted_and_becomes_active(
+    lab: Lab, check: Callable[..., Any]
+) -> None:
+    await apply_file(lab.client, CRD_FILE)
+    uid = await made_job(lab, "p-lost-0")
+    await make(lab, "p-lost-0", 4)
+    said, last = await check("--repair", answers="p-lost-0\n")
+    assert "the status of default/lost names it" in said
+    assert said.endswith("  Adopted.")
+    assert last == "Tracker and controllers agree."
+    assert "p-lost-0 on 127.0.0.1" in (await check())[0]  # until the proxy has asked after it
+    await sweep_once(lab.options)
+    entry = await stored(lab, uid)
+    assert (entry.phase, entry.id, entry.attempt, entry.size) == (Phase.ACTIVE, "p-lost-0", 3, 4)
+    assert await check() == ("", "Tracker and controllers agree.")
+
+
+async def made_job(lab: Lab, partition: str) -> str:
+    """A job whose third restart held a partition, in the words of its status."""
+    body = ipujob("lost").ipus(4).without_finalizer().build()
+    body["metadata"] = {"name": "lost", "namespace": "default"}
+    job = await lab.client.create(IPUJOBS, {**body, "status": {}})
+    where = f"127.0.0.1:{lab.vipu_port}"
+    held = {"instance": 0, "id": partition, "controller": where, "state": "active"}
+    status = {"partitions": [held], "instances": [{"index": 0, "attempt": 3, "state": "Running"}]}
+    await lab.client.patch(IPUJOBS, "lost", {"status": status}, "default", subresource="status")
+    return str(job["metadata"]["uid"])
+
+
+async def stored(lab: Lab, uid: str) -> TrackerEntry:
+    found = await lab.client.get(CONFIG_MAPS, lab.tracker, SYSTEM)
+    ((key, text),) = found["data"].items()
+    assert key.startswith(f"{uid}.0.")
+    return decode_entry(key, text)
+
+
+async def test_what_changed_before_the_answer_is_left_alone(world: World) -> None:
+    proxy = await world.start()
+    record = await proxy.service.ensure(request())
+    world.vipu.by_hand("other", 2)
+    repair = Repair(proxy.store, proxy.fleet, lambda: world.now)
+    ours = Stranger("v1:8090", "vipu-ctrl=v1", record.id, 4)
+    with pytest.raises(UnknownPartition, match="by now"):
+        await repair.remove(ours)
+    with pytest.raises(UnknownPartition, match="by now"):
+        await repair.adopt(ours, Claim("uid-else", "default", "else", 0, 0))
+    other = Stranger("v1:8090", "vipu-ctrl=v1", "other", 2)
+    with pytest.raises(UnknownPartition, match="default/job has p-job-default-0 by now"):
+        await repair.adopt(other, Claim("uid-job", "default", "job", 0, 0))
+    assert set(world.vipu.partitions) == {record.id, "other"}
+    assert world.entry().id == record.id
+
+
+async def test_a_claim_counts_while_its_holder_has_nothing_else(world: World) -> None:
+    proxy = await world.start()
+    world.vipu.by_hand("before", 2)
+    claims = {("v1:8090", "before"): Claim("uid-job", "default", "job", 0, 0)}
+
+    async def claim() -> Claim | None:
+        drift, views = await proxy.sweep.look()
+        entries = proxy.store.tracker.entries.values()
+        (found,) = strangers(drift, views, claims, entries)
+        return found.claim
+
+    assert await claim() is not None
+    await proxy.service.ensure(request())
+    assert await claim() is None
+    await proxy.service.release("uid-job", 0)
+    assert await claim() is not None
+
+
+async def test_a_look_changes_nothing(world: World) -> None:
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    world.vipu.partitions.clear()
+    before = world.maps.texts()
+    drift, _ = await proxy.sweep.look()
+    assert len(drift.lost) == 1
+    assert world.maps.texts() == before
+
+
+async def test_what_does_not_answer_and_what_cannot_be_read_is_said(
+    lab: Lab, check: Callable[..., Any]
+) -> None:
+    body = {"metadata": {"name": lab.tracker}, "data": {"odd": "no entry"}}
+    await lab.client.create(CONFIG_MAPS, body | {"apiVersion": "v1", "kind": "ConfigMap"}, SYSTEM)
+    await lab.stop_vipu()
+    said, last = await check("--repair")
+    assert f"127.0.0.1:{lab.vipu_port} does not answer" in said
+    assert "odd: this value of the tracker is no entry" in said
+    assert last == "Tracker and controllers disagree in 2 points."
