@@ -56,6 +56,7 @@ class FakeVipu:
     on_write: Callable[[], Awaitable[None]] | None = None
     before_create: Callable[[CreateRequest], None] | None = None
     lists: int = 0
+    removes: int = 0
     closed: bool = False
 
     def by_hand(self, partition_id: str, size: int) -> None:
@@ -110,6 +111,7 @@ class FakeVipu:
 
     async def remove_partition(self, partition_id: str) -> None:
         await self._arrive()
+        self.removes += 1
         one = self._find(partition_id)
         if self.remove_refused:
             raise self.remove_refused.pop(0)

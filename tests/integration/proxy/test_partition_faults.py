@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
 from partitions.drift import Drift
-from partitions.errors import UnknownPartition
+from partitions.errors import TrackerUnavailable, UnknownPartition
 from partitions.fleet import Fleet, FleetOptions
 from partitions.lifecycle import Phase
 from partitions.vipu.errors import NotReady, Refused, Unavailable, VipuError
 from partitions.vipu.types import OperationState, ReadyState
+from tests.fakes.configmaps import away
 from tests.fakes.vipu import FakeVipu
 from tests.integration.proxy.conftest import FAST, request
 
@@ -108,6 +110,47 @@ async def test_a_removal_that_takes_time_is_released_when_it_is_over(world: Worl
     assert (await proxy.service.release("uid-job", 0)).phase == "releasing"
     world.vipu.partitions.clear()
     await eventually(lambda: world.entry().phase is Phase.RELEASED)
+
+
+async def test_a_slow_removal_is_asked_for_once(world: World) -> None:
+    world.answer_seconds = 0.01
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    world.vipu.removes_slowly = True
+    await proxy.service.release("uid-job", 0)
+    polls = world.vipu.partitions["p-job-default-0"].polls
+    await eventually(lambda: world.vipu.partitions["p-job-default-0"].polls > polls + 2)
+    assert world.vipu.removes == 1
+
+
+async def test_a_new_attempt_makes_a_partition_anew_that_is_only_remembered(world: World) -> None:
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    remembered = world.vipu.partitions["p-job-default-0"]
+    remembered.ready = ReadyState.REMOVED
+    world.vipu.before_create = lambda _: world.vipu.partitions.clear()
+    assert (await proxy.service.ensure(request(attempt=1))).phase == "active"
+    assert remembered.resets == 0
+    assert world.vipu.created == ["p-job-default-0"] * 2
+
+
+async def test_a_partition_whose_creation_could_not_be_written_down_stays_ours(
+    world: World,
+) -> None:
+    world.answer_seconds, world.patience_seconds = 0.05, 0.05
+    proxy = await world.start()
+
+    async def lose_the_api_server() -> None:
+        world.vipu.on_write = None
+        world.maps.down = away()
+
+    world.vipu.on_write = lose_the_api_server
+    with contextlib.suppress(TrackerUnavailable):
+        await proxy.service.ensure(request())
+    await asyncio.sleep(0)
+    world.maps.down = None
+    await eventually(lambda: world.entry().phase is Phase.ACTIVE)
+    assert set(world.vipu.partitions) == {world.entry().id} == {"p-job-default-0"}
 
 
 @pytest.mark.parametrize(

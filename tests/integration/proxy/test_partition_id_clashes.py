@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.integration.proxy.conftest import request
+from partitions.vipu.errors import NoCapacity
+from tests.fakes.vipu import FakeVipu
+from tests.integration.proxy.conftest import TWO, request
 
 if TYPE_CHECKING:
+    from partitions.vipu.types import CreateRequest
     from tests.integration.proxy.conftest import World
 
 
@@ -66,3 +69,40 @@ async def test_an_id_taken_between_reservation_and_create_is_not_ours(world: Wor
     assert record.phase == "active"
     assert record.id != "p-job-default-0"
     assert world.vipu.partitions["p-job-default-0"].resets == 0
+
+
+async def test_one_id_is_used_once_on_all_controllers(world: World) -> None:
+    world.vipus["v2:8090"], world.listed = FakeVipu(), TWO
+    proxy = await world.start()
+    one = await proxy.service.ensure(request("a-b", namespace="c", size=32))
+    other = await proxy.service.ensure(request("a", namespace="b-c"))
+    assert (one.controller, other.controller) == ("v1:8090", "v2:8090")
+    assert one.id == "p-a-b-c-0"
+    assert other.id != one.id
+
+
+async def test_a_job_that_is_sent_to_the_next_controller_keeps_its_readable_id(
+    world: World,
+) -> None:
+    world.vipus["v2:8090"], world.listed = FakeVipu(), TWO
+    world.vipu.create_refused = [NoCapacity("full")]
+    proxy = await world.start()
+    record = await proxy.service.ensure(request())
+    assert (record.controller, record.id) == ("v2:8090", "p-job-default-0")
+
+
+async def test_an_id_taken_on_the_way_to_the_next_controller_is_not_ours(world: World) -> None:
+    second = FakeVipu()
+    world.vipus["v2:8090"], world.listed = second, TWO
+    world.vipu.create_refused = [NoCapacity("full")]
+
+    def snatch(_: CreateRequest) -> None:
+        second.before_create = None
+        second.by_hand("p-job-default-0", 2)
+
+    second.before_create = snatch
+    proxy = await world.start()
+    record = await proxy.service.ensure(request())
+    assert (record.phase, record.controller) == ("active", "v2:8090")
+    assert record.id != "p-job-default-0"
+    assert second.partitions["p-job-default-0"].resets == 0

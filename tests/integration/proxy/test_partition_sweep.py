@@ -160,3 +160,19 @@ async def test_a_sweep_without_api_server_is_put_off_and_not_the_end(world: Worl
     assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_sweep_asks_each_controller_once_and_none_off_the_list_for_a_tombstone(
+    world: World,
+) -> None:
+    world.vipus["v2:8090"] = FakeVipu()
+    world.listed = "v2:8090:vipu-ctrl=v2"
+    proxy = await world.start()
+    await proxy.service.ensure(request("gone"))
+    await proxy.service.release("uid-gone", 0)
+    world.listed = "v1:8090:vipu-ctrl=v1"
+    proxy.fleet.reload()
+    await proxy.service.ensure(request("here"))
+    first, second = world.vipu.lists, world.vipus["v2:8090"].lists
+    await proxy.sweep.once()
+    assert (world.vipu.lists, world.vipus["v2:8090"].lists) == (first + 1, second)

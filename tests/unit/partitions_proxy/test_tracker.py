@@ -149,6 +149,20 @@ def test_a_key_is_never_used_twice() -> None:
     assert next_serial(entry(serial=5), NOW) == 1795248000123
 
 
+def test_a_uid_may_have_dots() -> None:
+    made = entry(uid="a.b.c")
+    assert decode_entry(made.key, encode_entry(made)).uid == "a.b.c"
+
+
+def test_the_last_holding_is_that_of_the_highest_serial_in_whatever_map_it_stands() -> None:
+    old, new = entry(serial=1), entry(serial=2)
+    shards = [
+        Shard(f"{NAME}-{n}", "1", {one.key: encode_entry(one)}) for n, one in [(0, new), (1, old)]
+    ]
+    found = Tracker.read(NAME, shards)
+    assert found.newest(new.holder) == new
+
+
 # ---------------------------------------------------------------------- drafts
 
 
