@@ -11,8 +11,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import logs
 from ipuhub.kube.errors import ApiError, ConfigError
+from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable, UnknownPartition
-from partitions.proxy.configured import configured
 from partitions.proxy.run import beside
 from partitions.repair import Repair, read_claims, strangers
 from partitions.vipu.errors import VipuError

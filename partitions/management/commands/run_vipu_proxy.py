@@ -10,8 +10,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import logs
 from ipuhub.kube.errors import ConfigError
+from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable
-from partitions.proxy.configured import configured
 from partitions.proxy.run import ListenError, serve, sweep_once
 
 if TYPE_CHECKING:

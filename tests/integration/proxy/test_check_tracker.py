@@ -78,8 +78,11 @@ async def test_a_partition_that_a_job_names_is_adopted_and_becomes_active(
     lab: Lab, check: Callable[..., Any]
 ) -> None:
     await apply_file(lab.client, CRD_FILE)
-    uid = await made_job(lab, "p-lost-0")
     await make(lab, "p-lost-0", 4)
+    uid = await made_job(lab)
+    await tell(lab, "p-lost-0", "released")
+    assert (await check())[0].endswith("of no job.\n")
+    await tell(lab, "p-lost-0", "active")
     said, last = await check("--repair", answers="p-lost-0\n")
     assert "the status of default/lost names it" in said
     assert said.endswith("  Adopted.")
@@ -91,16 +94,18 @@ async def test_a_partition_that_a_job_names_is_adopted_and_becomes_active(
     assert await check() == ("", "Tracker and controllers agree.")
 
 
-async def made_job(lab: Lab, partition: str) -> str:
-    """A job whose third restart held a partition, in the words of its status."""
+async def made_job(lab: Lab) -> str:
     body = ipujob("lost").ipus(4).without_finalizer().build()
     body["metadata"] = {"name": "lost", "namespace": "default"}
-    job = await lab.client.create(IPUJOBS, {**body, "status": {}})
+    return str((await lab.client.create(IPUJOBS, {**body, "status": {}}))["metadata"]["uid"])
+
+
+async def tell(lab: Lab, partition: str, state: str) -> None:
+    """Its third restart holds a partition, in the words of the job's status."""
     where = f"127.0.0.1:{lab.vipu_port}"
-    held = {"instance": 0, "id": partition, "controller": where, "state": "active"}
+    held = {"instance": 0, "id": partition, "controller": where, "state": state}
     status = {"partitions": [held], "instances": [{"index": 0, "attempt": 3, "state": "Running"}]}
     await lab.client.patch(IPUJOBS, "lost", {"status": status}, "default", subresource="status")
-    return str(job["metadata"]["uid"])
 
 
 async def stored(lab: Lab, uid: str) -> TrackerEntry:

@@ -138,6 +138,16 @@ async def test_reset_and_release_of_what_nobody_knows_say_so(world: World) -> No
         proxy.service.find("uid-job", 0)
 
 
+async def test_what_is_being_released_is_not_reset(world: World) -> None:
+    world.answer_seconds = 0.01
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    world.vipu.removes_slowly = True
+    assert (await proxy.service.release("uid-job", 0)).phase == "releasing"
+    with pytest.raises(UnknownPartition, match="holds no partition"):
+        await proxy.service.reset("uid-job", 0, 1)
+
+
 async def test_release_removes_the_partition_and_leaves_a_tombstone(world: World) -> None:
     proxy = await world.start()
     await proxy.service.ensure(request())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ipuhub.kube.errors import TooManyRequests
 from partitions.errors import Contradiction, TrackerUnavailable
 from partitions.lifecycle import Phase
 from partitions.store import LABEL
@@ -236,3 +237,34 @@ async def test_the_values_are_readable_json(world: World) -> None:
         "label": "vipu-ctrl=v1",
         "reservedAt": "2026-11-21T08:00:00.000Z",
     }
+
+
+async def test_the_writer_waits_as_long_as_the_api_server_asks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    wait = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if seconds:
+            world.maps.down = None
+        await wait(0)
+
+    world.maps.down = TooManyRequests(429, "TooManyRequests", "slow down", retry_after=77.0)
+    monkeypatch.setattr("partitions.store.asyncio.sleep", pause)
+    proxy = await world.start()
+    assert max(pauses) == 77.0
+    assert proxy.store.problem == ""
+
+
+async def test_a_writer_that_begins_anew_knows_nothing_of_before(world: World) -> None:
+    proxy = await world.start()
+    await proxy.store.write(lambda draft: draft.put(entry()))
+    proxy.writer.cancel()
+    await asyncio.gather(proxy.writer, return_exceptions=True)
+    world.maps.objects.clear()  # by whoever wrote meanwhile
+    proxy.writer = asyncio.create_task(proxy.store.run())
+    await proxy.store.refresh()
+    assert proxy.store.tracker.entries == {}
+    assert world.maps.objects == {}
