@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.sums.parts import Coverage, Steps, days_to_sum, hours_to_sum, runs, split
+from usage.sums.parts import MAX_STRETCHES, Coverage, Steps, days_to_sum, hours_to_sum, runs, split
 from usage.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
@@ -60,8 +60,11 @@ def test_a_utc_day_of_change_spoils_both_local_days_it_lies_in() -> None:
 
 
 def test_sums_of_another_zone_are_of_no_use() -> None:
-    parts = split(Steps((at("2026-11-01"),)), at("2026-11-05"), BERLIN, SUMMED)
+    hours = (at("2026-11-21"), at("2026-11-21T10:00"))
+    cover = Coverage("UTC", date(2026, 11, 21), hours=hours)
+    parts = split(Steps((at("2026-11-01"),)), at("2026-11-21T10:00"), BERLIN, cover)
     assert not parts.days
+    assert not parts.hours
 
 
 def test_hours_are_never_taken_from_days() -> None:
@@ -154,3 +157,30 @@ def test_the_parts_cover_each_second_once_and_in_its_own_step(
     for start, end, bucket, opens in found:
         assert limits[bucket] <= start < end <= limits[bucket + 1]
         assert opens == (start == limits[bucket])
+
+
+def test_many_changes_make_few_stretches_that_still_cover_all() -> None:
+    changed = tuple((at(f"2026-11-{n:02}"), at(f"2026-11-{n:02}T01:00")) for n in range(2, 31, 2))
+    cover = Coverage("UTC", date(2026, 12, 1), changed)
+    parts = split(Steps((at("2026-11-01"),)), at("2026-12-01"), UTC_ZONE, cover)
+    assert len(parts.stretches) == MAX_STRETCHES
+    covered = [(each.begin, each.end) for each in parts.days]
+    covered += [(each.bounds[0], each.bounds[-1]) for each in parts.stretches]
+    covered.sort()
+    assert (covered[0][0], covered[-1][1]) == (at("2026-11-01"), at("2026-12-01"))
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(covered))
+
+
+def test_sums_of_purged_days_stand_in_their_own_zone_only_and_are_never_made_anew() -> None:
+    changed = ((at("2026-11-02"), at("2026-11-02T05:00")),)
+    known: dict[str, Any] = {
+        "until": date(2026, 11, 10),
+        "dirt": changed,
+        "frozen_before": date(2026, 11, 4),
+    }
+    ours = Coverage("UTC", **known, frozen_zone="UTC")
+    other = Coverage("UTC", **known, frozen_zone="Europe/Berlin")
+    assert [ours.has(date(2026, 11, n), UTC_ZONE) for n in (2, 3, 4)] == [True, True, True]
+    assert [other.has(date(2026, 11, n), UTC_ZONE) for n in (2, 3, 4)] == [False, False, True]
+    for cover in (ours, other):
+        assert days_to_sum(cover, date(2026, 11, 1), at("2026-11-10T12:00"), UTC_ZONE) == []

@@ -1,0 +1,116 @@
+"""What is written of holdings, whatever comes late, twice or from a list of earlier."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.db import connection
+
+from ipuhub.recording.recorder import Absence
+from partitions.lifecycle import Phase
+from partitions.lifetimerows import ShardRow
+from partitions.models import PartitionLifetime
+from partitions.recorder import (
+    Owner,
+    close_lost_shards,
+    note_capacity_seen,
+    recorded_of,
+    store_shards,
+)
+from tests.builders.trackerentries import NOW, entry
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from partitions.tracker import TrackerEntry
+
+pytestmark = pytest.mark.django_db
+CLUSTER = "cluster-1"
+ADA = Owner("physics", "ada", user_verified=True)
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def cursor() -> Any:
+    connection.ensure_connection()
+    return connection.connection.cursor()
+
+
+def write(
+    *entries: TrackerEntry, when: float = 1, owner: Owner | None = None, **given: Any
+) -> None:
+    row = ShardRow("shard-1", "ipuhub-system", "tracker", entries)
+    owners = {one.uid: owner for one in entries} if owner else {}
+    facts: dict[str, Any] = {"cluster_uid": CLUSTER, "since": None} | given
+    with cursor() as used:
+        store_shards(used, [row], owners, now=at(when), **facts)
+
+
+def row() -> PartitionLifetime:
+    return PartitionLifetime.objects.get()
+
+
+def released(one: TrackerEntry, seconds: float) -> TrackerEntry:
+    return replace(one, phase=Phase.RELEASED, released_at=at(seconds))
+
+
+def test_a_release_is_final_whatever_an_older_list_says() -> None:
+    write(released(entry(active_at=at(2)), 9), when=10)
+    write(entry(active_at=at(2), attempt=1), when=11)
+    assert (row().phase, row().released_at, row().attempt) == ("released", at(9), 0)
+
+
+def test_the_first_activation_stays() -> None:
+    write(entry(active_at=at(2)), when=3)
+    write(entry(active_at=None, phase=Phase.RESERVING, attempt=1), when=4)
+    assert (row().phase, row().active_at) == ("reserving", at(2))
+
+
+def test_group_and_user_once_known_stay_with_who_verified_them() -> None:
+    write(entry(), owner=ADA)
+    write(entry(attempt=1), when=2)
+    assert (row().attempt, row().group, row().user) == (1, "physics", "ada")
+    assert row().user_verified
+
+
+def test_an_end_that_was_concluded_is_never_before_the_beginning() -> None:
+    write(entry(active_at=at(30)), when=31)
+    write(when=20)  # a clock that was set back
+    assert row().released_at == at(30)
+    assert row().estimated
+
+
+def test_the_uncertainty_counts_from_the_last_time_it_was_there() -> None:
+    write(entry(), when=1)
+    write(when=100, since=at(90))
+    assert (row().released_at, row().uncertainty_seconds) == (at(100), 10)
+
+
+def test_rows_of_another_cluster_are_left_alone() -> None:
+    write(entry())
+    write(when=5, cluster_uid="cluster-2")
+    with cursor() as used:
+        lost = close_lost_shards(used, Absence((), "cluster-2", at(4), at(5)))
+    assert (lost, row().released_at) == (0, None)
+
+
+def test_only_what_is_stored_with_the_trackers_own_times_is_acknowledged() -> None:
+    held, gone = entry(1), released(entry(2), 5)
+    write(held, gone, entry(3), when=6)
+    write(held, gone, when=7)  # the third vanished: its end is a guess
+    with cursor() as used:
+        keys = [held.key, gone.key, entry(3).key]
+        assert recorded_of(used, keys) == [gone.key]
+
+
+def test_the_time_up_to_which_controllers_were_asked_never_goes_back() -> None:
+    for seconds, known in ((100, 100), (50, 100), (120, 120)):
+        with cursor() as used:
+            note_capacity_seen(used, at(seconds), 300)
+            used.execute("SELECT position_at FROM ipuhub_watchcheckpoint WHERE name = 'capacity'")
+            assert used.fetchone()[0] == at(known)
