@@ -130,6 +130,28 @@ def test_before_its_first_row_a_controller_has_no_ipus() -> None:
     assert read_capacity([at("2026-10-02T00:00")], at("2026-10-03T00:00")).steps == {}
 
 
+def test_a_controller_without_any_ipus_in_the_range_is_not_listed() -> None:
+    told("2026-11-01T00:00", 0, 0, controller="gone", reachable=False)
+    told("2026-11-01T00:00")
+    asked_until("2026-11-10T12:00")
+    assert [*read_capacity([at("2026-11-02T00:00")], at("2026-11-03T00:00")).steps] == ["v1"]
+
+
+def test_silences_that_overlap_are_counted_once() -> None:
+    told("2026-11-01T00:00")
+    asked_until("2026-11-10T12:00")
+    for begin, end in (("01:00", "02:00"), ("01:30", "03:00"), ("03:00", "03:10")):
+        WatchGap.objects.create(
+            watch="capacity",
+            began_at=at(f"2026-11-02T{begin}"),
+            ended_at=at(f"2026-11-02T{end}"),
+            cause="away",
+        )
+    found = read_capacity([at("2026-11-02T00:00")], at("2026-11-03T00:00"))
+    assert found.silent_seconds == 2 * HOUR + 600
+    assert found.steps["v1"][0].unknown == 16 * found.silent_seconds
+
+
 seconds = st.integers(0, 40_000)
 micros = st.integers(0, 999_999)
 partitions = st.lists(

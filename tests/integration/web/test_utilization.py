@@ -133,6 +133,8 @@ def test_the_page_shows_each_controller_and_its_chart_the_bands(admin: User) -> 
         ("month=2027-01", "has not begun yet"),
         ("colour=red", "'colour': there is no such parameter"),
         ("format=xml", "format: 'xml' is none of"),
+        (f"controller={'v' * 501}", "controller: at most 500 characters"),
+        ("controller=v%00", "none of them a zero byte"),
         ("cursor=zzz", "this is no cursor"),
         ("cursor=%F0%9F", "is not UTF-8"),
         ("page_size=0", "must be a whole number"),
