@@ -107,7 +107,17 @@ def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
         (ipujob().workers(0), "spec.workers.replicas", ["write 1 or more"]),
         (ipujob().workers(5000), "spec.workers.replicas", ["5000 workers", "at most 1000"]),
         (ipujob().with_spec(launcher={}), "spec.launcher.command", ["list of texts"]),
+        (
+            ipujob().with_spec(launcher={"command": ["mpirun", 2]}),
+            "spec.launcher.command",
+            ["list of texts"],
+        ),
         (ipujob().instances(2), "spec.jobInstances", ["must be 1", "launcher"]),
+        (
+            ipujob().interactive().instances(2),
+            "spec.jobInstances",
+            ["must be 1 for an interactive job"],
+        ),
         (
             ipujob().with_spec(interactive={"ttl": 60}),
             "spec.launcher",
@@ -138,6 +148,16 @@ def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
             ipujob().with_spec(restartPolicy={"exitCodes": "9-1"}),
             "spec.restartPolicy.exitCodes",
             ["9-1 is no range"],
+        ),
+        (
+            ipujob().with_spec(restartPolicy={"exitCodes": "1,250-256"}),
+            "spec.restartPolicy.exitCodes",
+            ["250-256 is no range", "0 to 255"],
+        ),
+        (
+            ipujob().with_spec(ttlSecondsAfterFinished=-1),
+            "spec.ttlSecondsAfterFinished",
+            ["write 0 or more"],
         ),
         (
             ipujob().with_spec(restartPolicy={"backOffLimit": -1}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,6 +72,14 @@ def test_an_object_being_deleted_gets_no_finalizer() -> None:
     assert "finalizers" not in mutated(going)["metadata"]
     stored = ipujob().deleted().build()
     assert operations(review(ipujob().without_finalizer().deleted().build(), stored)) == []
+
+
+def test_only_creating_brings_the_finalizer_and_subresources_bring_nothing() -> None:
+    bare = ipujob().without_finalizer().build()
+    assert "finalizers" not in mutated(bare, ipujob().build())["metadata"]
+    asked = replace(review(bare, ipujob().build()), subresource="status")
+    assert operations(asked) == []
+    assert operations(replace(review(bare), operation="DELETE")) == []
 
 
 def test_a_null_where_a_default_belongs_is_filled() -> None:
