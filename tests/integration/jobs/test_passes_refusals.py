@@ -153,6 +153,18 @@ async def test_a_late_watch_of_pods_costs_no_running_pod_its_partition() -> None
     assert world.partitions.used == 0
 
 
+async def test_a_late_watch_of_pods_resets_no_partition_under_a_running_pod() -> None:
+    world = await started(ipujob().with_spec(restartPolicy={"type": "OnFailure"}))
+    await world.until(lambda: world.state() == "Restarting", launcher_exit=1)
+    pods = world.controller.effects.caches.pods
+    pods.by_index = lambda *_: []  # type: ignore[method-assign]
+    await world.run(3, launcher_exit=None)
+    assert [one.attempt for one in world.partitions.held()] == [0]
+    del pods.by_index
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    assert [one.attempt for one in world.partitions.held()] == [1]
+
+
 async def test_an_api_server_that_cannot_say_whether_a_job_is_there_takes_nothing_away() -> None:
     world = await started(ipujob())
     job = world.kube.job("sample")

@@ -212,6 +212,17 @@ def test_scaling_is_for_jobs_with_instances() -> None:
     [
         (ipujob(), []),
         (ipujob().workers(2).with_spec(launcher={"command": ["mpirun", "-np", "2", "x"]}), ["btl"]),
+        (ipujob().with_spec(launcher={"command": ["mpirun", "-np", "4", "x"]}), []),
+        (
+            ipujob()
+            .workers(2)
+            .with_spec(
+                launcher={
+                    "command": ["mpirun", "--mca", "btl_tcp_if_include", "x", "-np", "4", "y"]
+                }
+            ),
+            [],
+        ),
         (
             ipujob().with_spec(launcher={"command": ["sh", "-c", "mpirun -np 5 x"]}),
             ["5 processes are more than the 4 slots"],
