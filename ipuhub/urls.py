@@ -12,9 +12,11 @@ from ipuhub.web.account import revoke_token, tokens
 from ipuhub.web.jobpage import job_page
 from ipuhub.web.metrics import metrics
 from ipuhub.web.overview import overview
+from ipuhub.web.partitionlist import partition_list
 from ipuhub.web.probes import healthz, readyz
 from ipuhub.web.system import system
 from jobs.urls import urlpatterns as job_pages
+from partitions.urls import urlpatterns as partition_pages
 from usage.utilization.pages import utilization_chart, utilization_page
 
 if TYPE_CHECKING:
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview, name="overview"),
     path("jobs/", include(([*job_pages, path("<str:uid>/", job_page, name="detail")], "jobs"))),
-    path("partitions/", include("partitions.urls")),
+    path(
+        "partitions/",
+        include(([path("", partition_list, name="list"), *partition_pages], "partitions")),
+    ),
     path("api/v1/", include("ipuhub.api.urls")),
     path("system/", system, name="system"),
     path("account/tokens/", tokens, name="account-tokens"),

@@ -1,4 +1,4 @@
-"""glue: the pages of partitions."""
+"""glue: the pages of partitions, but for their list (ipuhub/urls.py)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from django.urls import path
 
-from partitions.views import partition_list, query, stats
+from partitions.views import query, stats
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
 
-app_name = "partitions"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("", partition_list, name="list"),
     path("stats/", stats, name="stats"),
     path("query/", query, name="query"),
 ]

@@ -49,7 +49,8 @@ def _job_page(partition: PartitionLifetime) -> str:
         return ""
 
 
-def _freshness(_request: HttpRequest) -> dict[str, Any]:
+def partition_freshness(_request: HttpRequest) -> dict[str, Any]:
+    """Return what the list says of when the proxy was last heard of."""
     now = timezone.now()
     return {"freshness": freshness("tracker", now)}
 
@@ -75,7 +76,7 @@ COLUMNS = (
     Column("estimated", "", lambda one: one.estimated, kind="export"),
     Column("uncertainty_seconds", "", lambda one: one.uncertainty_seconds, kind="export"),
 )
-partition_list = ListPage(
+PARTITIONS = ListPage(
     title="Partitions",
     noun="partition",
     columns=COLUMNS,
@@ -84,8 +85,9 @@ partition_list = ListPage(
     order=("reserved_at", "id"),
     empty="A job's partition appears here once it is reserved, and stays after its release.",
     template="partitions/list.html",
-    more=_freshness,
-).view
+    more=partition_freshness,
+)
+"""The list; ipuhub/web/partitionlist.py also says of it what was purged."""
 
 
 @require_safe

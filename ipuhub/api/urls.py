@@ -9,7 +9,9 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
 from ipuhub.web.jobapi import JobPods, JobUsageSoFar
+from ipuhub.web.partitionlist import AllPartitions
 from ipuhub.web.partitionusage import PartitionUsage
+from partitions.api.urls import urlpatterns as partition_api
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
@@ -17,7 +19,15 @@ if TYPE_CHECKING:
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("jobs.api.urls")),
     path("jobs/<str:uid>/pods", JobPods.as_view(), name="job-pods"),
-    path("", include("partitions.api.urls")),
+    path(
+        "",
+        include(
+            (
+                [path("partitions", AllPartitions.as_view(), name="partitions"), *partition_api],
+                "partitions-api",
+            )
+        ),
+    ),
     path("schema/", SpectacularJSONAPIView.as_view(), name="api-schema"),
 ]
 if settings.USAGE_ENABLED:
