@@ -177,7 +177,7 @@ def test_an_accountant_sees_cost_and_who_may_not_see_rates_sees_none(
     rate("cpu", "1000")
     pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, namespace="team-a")
     carol = django_user_model.objects.create_user("carol")  # type: ignore[attr-defined]
-    carol.groups.add(Group.objects.get(name=ACCOUNTANTS))
+    carol.groups.add(Group.objects.get_or_create(name=ACCOUNTANTS)[0])
     assert ask(carol, "summary")["total"]["cost"] == "4000.00"
     assert "4,000.00" in page(carol)
     for user in (alice, charlie):
