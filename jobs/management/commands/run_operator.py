@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import logs, metrics, metrictable, processes
+from ipuhub import eventloop, logs, metrics, metrictable, processes
 from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
@@ -41,7 +40,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **_options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
-            asyncio.run(run_operator())
+            eventloop.run(run_operator())
         except ConfigError as error:
             raise CommandError(str(error)) from error
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import logs
+from ipuhub import eventloop, logs
 from ipuhub.kube.errors import ConfigError
 from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable
@@ -35,6 +34,6 @@ class Command(BaseCommand):
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
             proxy = configured(options["host"], options["port"])
-            asyncio.run(sweep_once(proxy) if options["once"] else serve(proxy))
+            eventloop.run(sweep_once(proxy) if options["once"] else serve(proxy))
         except (ConfigError, InvalidControllers, ListenError, TrackerUnavailable) as error:
             raise CommandError(str(error)) from error

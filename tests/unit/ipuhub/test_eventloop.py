@@ -1,0 +1,69 @@
+"""The loop of the processes that serve: its results, its errors, its few collections."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+
+import pytest
+import uvloop
+
+from ipuhub import eventloop
+
+PROGRAM = """
+import asyncio, gc, json
+from ipuhub import eventloop
+
+async def work():
+    return type(asyncio.get_running_loop()).__module__, gc.get_freeze_count(), gc.get_threshold()
+
+print(json.dumps(eventloop.run(work())))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _collector_as_before() -> object:
+
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+def test_a_process_gets_the_quick_loop_and_leaves_what_is_loaded_alone() -> None:
+    command = [sys.executable, "-c", PROGRAM]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    loop, frozen, thresholds = json.loads(said)
+    assert loop == uvloop.Loop.__module__
+    assert frozen > 1000
+    assert thresholds[0] >= 10_000
+
+
+def test_it_gives_the_result() -> None:
+    async def work() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    assert eventloop.run(work()) == 7
+
+
+def test_it_raises_what_the_work_raises_and_cancels_what_the_work_leaves_behind() -> None:
+    ended: list[str] = []
+
+    async def forever() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("cancelled")
+
+    async def work() -> None:
+        task = asyncio.create_task(forever())
+        await asyncio.sleep(0)
+        raise ValueError(f"no {task.done()}")
+
+    with pytest.raises(ValueError, match="no False"):
+        eventloop.run(work())
+    assert ended == ["cancelled"]
