@@ -22,8 +22,13 @@ from partitions.vipu.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+_READY_STATES = {
+    value: ReadyState(name.removeprefix("PS_"))
+    for name, value in pb.PartitionReadyState.items()
+    if name.removeprefix("PS_") in set(ReadyState)
+}
 _DEVICE_FIELDS = tuple(field.name for field in pb.IpuofDevice.DESCRIPTOR.fields)
 
 
@@ -81,8 +86,10 @@ def ipus_to_messages(ipus: Iterable[IpuId]) -> list[pb.PartitionIpu]:
     ]
 
 
-def ipus_from_messages(messages: Iterable[pb.PartitionIpu]) -> tuple[IpuId, ...]:
+def ipus_from_messages(messages: Sequence[pb.PartitionIpu]) -> tuple[IpuId, ...]:
     """The IPUs of a partition in the order of their routing ids, else of their places."""
+    if len(messages) == 1:  # most are, and lists of many are read all the time
+        return (IpuId(messages[0].ipulink_domain_topology_id, messages[0].topology_id),)
     ordered = sorted(
         messages, key=lambda one: (one.routing_id, one.ipulink_domain_topology_id, one.topology_id)
     )
@@ -220,10 +227,7 @@ def _sync_type(value: pb.SyncType.ValueType) -> SyncType:
 
 
 def _ready_state(value: pb.PartitionReadyState.ValueType) -> ReadyState:
-    try:
-        return ReadyState(pb.PartitionReadyState.Name(value).removeprefix("PS_"))
-    except ValueError:
-        return ReadyState.UNDEFINED
+    return _READY_STATES.get(value, ReadyState.UNDEFINED)
 
 
 def _operation_state(value: pb.PartitionOperationState.ValueType) -> OperationState:

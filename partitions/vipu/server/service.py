@@ -18,8 +18,8 @@ from partitions.vipu.protos import vipu_version_pb2 as version_pb
 from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceServicer
 from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceServicer
 from partitions.vipu.server.fleet import IPUOF_VERSION
-from partitions.vipu.server.records import MAX_AUTO_RESETS
-from partitions.vipu.types import VipuStatus
+from partitions.vipu.server.records import MAX_AUTO_RESETS, PartitionRecord
+from partitions.vipu.types import ReadyState, VipuStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from grpc import ServicerContext
 
     from partitions.vipu.server.controller import Controller
-    from partitions.vipu.server.records import PartitionRecord
 
 log = structlog.get_logger(__name__)
 
 _Question = TypeVar("_Question")
 _Answer = TypeVar("_Answer")
+
+# What a list said of each partition, and of which record and state that was made.
+_Listed = dict[str, tuple[PartitionRecord, ReadyState, pb.Partition]]
 
 
 def _answering(
@@ -59,6 +61,7 @@ class UserService(UserServiceServicer):
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
+        self._listed = _Listed()
 
     @_answering
     def CreatePartition(self, request: pb.CreatePartitionRequest) -> pb.CreatePartitionReply:
@@ -89,8 +92,16 @@ class UserService(UserServiceServicer):
     @_answering
     def ListPartitions(self, request: pb.ListPartitionsRequest) -> pb.ListPartitionsReply:
         """Answer with all partitions, or those of one allocation."""
-        records = self._controller.list(request.allocation_id)
-        return pb.ListPartitionsReply(partitions=[self._partition(one) for one in records])
+        now = self._controller.clock()
+        known, listed = self._listed, _Listed()
+        for record in self._controller.list(request.allocation_id):
+            state, last = record.ready_state(now), known.get(record.id)
+            # Lists are asked for all the time, and most of one is as it was in the one before.
+            if last is None or last[0] is not record or last[1] is not state:
+                last = (record, state, _listed(record, state))
+            listed[record.id] = last
+        self._listed = listed
+        return pb.ListPartitionsReply(partitions=[message for *_, message in listed.values()])
 
     @_answering
     def GetPartitionIpuofConfig(
@@ -105,25 +116,6 @@ class UserService(UserServiceServicer):
     def ListIPUAttributes(self, request: pb.ListIPUAttributesRequest) -> pb.ListIPUAttributesReply:
         """Answer with what is known of each IPU, of some agents or of all."""
         return wire.attributes_to_message(self._controller.attributes(request.agents))
-
-    def _partition(self, record: PartitionRecord) -> pb.Partition:
-        state = record.ready_state(self._controller.clock())
-        return pb.Partition(
-            id=record.id,
-            ready_state=pb.PartitionReadyState.Value(f"PS_{state}"),
-            ipuof_server_version=IPUOF_VERSION,
-            spec=pb.PartitionSpec(
-                cluster_id=record.cluster,
-                allocation_id=record.allocation,
-                ipus=wire.ipus_to_messages(record.ipus),
-                ipulink_routing_type=pb.IpuLinkRoutingType.Value(f"IRT_{record.routing}"),
-                sync_type=pb.SyncType.Value(f"ST_{record.sync_type}"),
-                num_gcds=record.num_gcds,
-                num_replicas=record.num_replicas,
-                num_ipulink_segments=1,
-                reconfigurable=record.reconfigurable,
-            ),
-        )
 
     def _status(self, record: PartitionRecord) -> VipuStatus:
         now = self._controller.clock()
@@ -150,3 +142,22 @@ class VersionService(VersionServiceServicer):
         """Answer with the version of this software."""
         del request, context
         return version_pb.VersionReply(version=self._version)
+
+
+def _listed(record: PartitionRecord, state: ReadyState) -> pb.Partition:
+    return pb.Partition(
+        id=record.id,
+        ready_state=pb.PartitionReadyState.Value(f"PS_{state}"),
+        ipuof_server_version=IPUOF_VERSION,
+        spec=pb.PartitionSpec(
+            cluster_id=record.cluster,
+            allocation_id=record.allocation,
+            ipus=wire.ipus_to_messages(record.ipus),
+            ipulink_routing_type=pb.IpuLinkRoutingType.Value(f"IRT_{record.routing}"),
+            sync_type=pb.SyncType.Value(f"ST_{record.sync_type}"),
+            num_gcds=record.num_gcds,
+            num_replicas=record.num_replicas,
+            num_ipulink_segments=1,
+            reconfigurable=record.reconfigurable,
+        ),
+    )

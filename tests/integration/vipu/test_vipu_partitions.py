@@ -343,3 +343,25 @@ async def test_the_version_service_answers(client: VipuClient) -> None:
     from importlib.metadata import version
 
     assert await client.version() == version("ipuhub")
+
+
+async def test_a_list_shows_each_change_since_the_list_before(
+    client: VipuClient, clock: Clock
+) -> None:
+    async def listed() -> dict[str, tuple[int, ReadyState]]:
+        return {p.id: (p.size, p.ready_state) for p in await client.list_partitions()}
+
+    await client.create_partition(CreateRequest("p", 4))
+    assert await listed() == {"p": (4, ReadyState.PENDING)}
+    clock.forward(1)
+    assert await listed() == {"p": (4, ReadyState.ACTIVE)}
+    await client.reset_partition("p")
+    assert await listed() == {"p": (4, ReadyState.PENDING)}
+    clock.forward(1)
+    assert await listed() == {"p": (4, ReadyState.ACTIVE)}
+    await client.remove_partition("p")
+    await client.create_partition(CreateRequest("p", 8))
+    clock.forward(1)
+    await client.create_partition(CreateRequest("q", 1))
+    assert await listed() == {"p": (8, ReadyState.ACTIVE), "q": (1, ReadyState.PENDING)}
+    assert await client.list_partitions(allocation_id="default") == await client.list_partitions()
