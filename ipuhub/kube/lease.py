@@ -2,6 +2,7 @@
 
 What a replica sees of another is timed by its own clock, from the moment it saw the Lease change:
 clocks of two machines are never compared. A leader that cannot renew stops before another begins.
+Who stands by looks at the Lease when it changes, when it runs out, and every few seconds anyway.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from ipuhub.kube.leasewatch import lease_changes
 from ipuhub.kube.resources import LEASES
 
 if TYPE_CHECKING:
@@ -42,10 +44,11 @@ class LeaseTiming:
 
 @dataclass(slots=True)
 class _Seen:
-    """The Lease as last seen, and when its content last changed by our clock."""
+    """The Lease as last seen, and by our clock when that was new and when it runs out."""
 
     renewal: tuple[Any, ...] = ()
     at: float = 0.0
+    until: float = 0.0
 
 
 class LeaderElection:
@@ -71,10 +74,12 @@ class LeaderElection:
         self._identity = identity
         self._timing = timing or LeaseTiming()
         self._seen = _Seen()
+        self._renewed_at = 0.0
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the Lease, then run `work` for as long as it is held; give it back at the end.
 
+        It is renewed until `work` has ended, however long that takes, and given back only then.
         Returns when `work` returns. Raises LeadershipLost, after `work` has been cancelled, and
         whatever `work` raises.
         """
@@ -89,42 +94,62 @@ class LeaderElection:
             else:
                 renewing.result()
         finally:
-            for task in (working, renewing):
-                task.cancel()
-            await asyncio.gather(working, renewing, return_exceptions=True)
+            try:
+                await _ended(working)
+            finally:
+                await _ended(renewing)
             if self.is_leading:
                 self.is_leading = False
                 await self._release()
 
     async def _acquire(self) -> None:
+        if not await self._attempt():
+            async with lease_changes(self._client, self._namespace, self._name) as changed:
+                await self._stand_by(changed)
+        self.is_leading = True
+
+    async def _stand_by(self, changed: asyncio.Event) -> None:
         told = ""
-        while not await self._attempt():
+        while True:
             if self.holder and self.holder != told:
                 told = self.holder
                 log.info("standing by", lease=self._name, leader=told)
-            await asyncio.sleep(self._timing.retry_seconds)
-        self.is_leading = True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._patience_seconds()):
+                    await changed.wait()
+            changed.clear()  # before looking: what changes meanwhile is looked at again
+            if await self._attempt():
+                return
+
+    def _patience_seconds(self) -> float:
+        """How long to wait for word of the Lease before looking at it without."""
+        retry = self._timing.retry_seconds
+        left = self._seen.until - asyncio.get_running_loop().time()
+        return min(left, retry) if left > 0 else retry
 
     async def _renew(self) -> None:
-        now = asyncio.get_running_loop().time
-        renewed = now()
+        now, timing = asyncio.get_running_loop().time, self._timing
         while True:
-            await asyncio.sleep(self._timing.retry_seconds)
-            left = self._timing.renew_deadline_seconds - (now() - renewed)
+            left = timing.renew_deadline_seconds - (now() - self._renewed_at)
+            # After a slow answer sooner than usual: there is always time for another try.
+            await asyncio.sleep(min(timing.retry_seconds, max(left - timing.retry_seconds, 0.0)))
+            left = timing.renew_deadline_seconds - (now() - self._renewed_at)
             try:
                 async with asyncio.timeout(max(left, 0.0)):
                     held = await self._attempt()
             except TimeoutError:
                 held = False
             if held:
-                renewed = now()
-            elif self.holder != self._identity or left <= self._timing.retry_seconds:
+                continue
+            if self.holder != self._identity or left <= timing.retry_seconds:
                 self.is_leading = False
                 why = self.problem or f"{self.holder or 'nobody'} holds it now"
                 raise LeadershipLost(f"lost the Lease {self._namespace}/{self._name}: {why}")
 
     async def _attempt(self) -> bool:
         """Take or renew the Lease; whether it is ours now. Troubles are tried again."""
+        # Others may count from any moment between question and answer: we count from the first.
+        began = asyncio.get_running_loop().time()
         try:
             held = await self._take()
         except (AlreadyExists, Conflict):
@@ -135,6 +160,8 @@ class LeaderElection:
             self.problem = str(error)
             return False
         self.problem = ""
+        if held:
+            self._renewed_at = began
         return held
 
     async def _take(self) -> bool:
@@ -164,12 +191,10 @@ class LeaderElection:
     def _may_take(self, spec: Manifest) -> bool:
         now = asyncio.get_running_loop().time()
         renewal = (self.holder, spec.get("renewTime"), spec.get("leaseTransitions"))
-        if renewal != self._seen.renewal:
-            self._seen = _Seen(renewal, now)
-        if self.holder in {"", self._identity}:
-            return True
+        at = now if renewal != self._seen.renewal else self._seen.at
         allowed = float(spec.get("leaseDurationSeconds") or self._timing.duration_seconds)
-        return now - self._seen.at >= allowed
+        self._seen = _Seen(renewal, at, at + allowed)
+        return self.holder in {"", self._identity} or now >= self._seen.until
 
     def _spec(self, old: Manifest) -> Manifest:
         written = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -197,3 +222,9 @@ class LeaderElection:
                 lease = await self._client.get(LEASES, self._name, self._namespace)
                 if (lease.get("spec") or {}).get("holderIdentity") == self._identity:
                     await self._write(lease, {"holderIdentity": ""})
+
+
+async def _ended(task: asyncio.Future[None]) -> None:
+    """Cancel it and wait until it has ended, whatever of."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
     from tests.e2e.running_demo import RunningDemo
 
-LEASES = {
-    "run_operator": "ipu-operator",
-    "run_vipu_proxy": "ipuhub-proxy",
-    "run_prober": "ipuhub-prober",
+LEADS = "leading"
+# What each says once it has read all it needs for its work.
+WORKS = {
+    "run_operator": "caches are complete",
+    "run_vipu_proxy": "tracker available",
+    "run_prober": "watch=pods",
 }
 PORTS = ("IPUHUB_HEALTH_PORT", "PROXY_PORT")
 TIMES = ("DURATION", "RENEW", "RETRY")
@@ -53,48 +55,40 @@ class Replicas:
         eventually(lambda: "standing by" in log.read_text(), f"{identity} standing by", 120)
         return started
 
-    def holders(self) -> dict[str, str]:
-        """Who holds each Lease now."""
-        text = self.demo.kubectl("get", "leases", "-n", "ipuhub-system", "-o", "json")
-        return {
-            lease["metadata"]["name"]: str(lease["spec"].get("holderIdentity") or "")
-            for lease in json.loads(text)["items"]
-        }
+    def seconds_until(self, words: str, identity: str, since: float) -> float:
+        """Seconds from the time `since` until a replica has said these words in its log."""
+        log = self.folder / f"{identity}.log"
 
-    def seconds_until(self, identities: dict[str, str]) -> dict[str, float]:
-        """Seconds until each process's Lease is held by the given identity."""
-        began, found = time.monotonic(), dict[str, float]()
-        while len(found) < len(identities):
-            holders = self.holders()
-            for name, identity in identities.items():
-                if name not in found and holders[LEASES[name]] == identity:
-                    found[name] = time.monotonic() - began
-            assert time.monotonic() - began < 60, f"no takeover: {identities}, {found}"
-        return found
+        def said() -> str:
+            return next((line for line in log.read_text().splitlines() if words in line), "")
+
+        line = str(eventually(said, f"{words!r} of {identity}", 60))
+        return datetime.fromisoformat(line.split()[0]).timestamp() - since
 
 
 def run(options: argparse.Namespace) -> None:
     """Print, for operator, proxy and prober, the seconds after kill -9 and after SIGTERM."""
-    figures: dict[str, dict[str, list[float]]] = {
-        how: {name: [] for name in LEASES} for how in ("kill -9", "SIGTERM")
-    }
+    figures: dict[tuple[str, str], list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         demo = start_demo(Path(folder) / "state")
         replicas = Replicas(demo, Path(folder))
         try:
             demo.wait_until_recording()
-            leaders = {name: demo.pid_of(name) for name in LEASES}
+            leaders = {name: demo.pid_of(name) for name in WORKS}
             os.kill(demo.process.pid, signal.SIGSTOP)  # it would start again what ends
             for number in range(options.rounds):
                 for how, given in (("kill -9", signal.SIGKILL), ("SIGTERM", signal.SIGTERM)):
-                    identities = {name: f"{name}-{number}-{given.name}" for name in LEASES}
+                    identities = {name: f"{name}-{number}-{given.name}" for name in WORKS}
                     next_ones = {
-                        name: replicas.start(leaders[name], identities[name]).pid for name in LEASES
+                        name: replicas.start(leaders[name], identities[name]).pid for name in WORKS
                     }
+                    began = time.time()
                     for pid in leaders.values():
                         os.kill(pid, given)
-                    for name, seconds in replicas.seconds_until(identities).items():
-                        figures[how][name].append(seconds)
+                    for name, identity in identities.items():
+                        leads = replicas.seconds_until(LEADS, identity, began)
+                        works = replicas.seconds_until(WORKS[name], identity, began)
+                        figures.setdefault((how, name), []).append((leads, works))
                     leaders = next_ones
         finally:
             for process in replicas.running:
@@ -102,9 +96,9 @@ def run(options: argparse.Namespace) -> None:
                 process.wait()
             os.kill(demo.process.pid, signal.SIGCONT)
             stop_demo(demo)
-    for how, found in figures.items():
-        for name, seconds in found.items():
-            print(f"{how}: {name}: {spread(seconds)} s until another replica leads")
+    for (how, name), found in figures.items():
+        leads, works = ([pair[place] for pair in found] for place in (0, 1))
+        print(f"{how}: {name}: leads after {spread(leads)} s, works after {spread(works)} s")
 
 
 def environment_of(pid: int) -> dict[str, str]:

@@ -1,29 +1,43 @@
-"""Leadership by a Lease, on a real API server."""
+"""Leadership by a Lease, on an embedded or a given API server."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
+from ipuhub.demo.cluster import write_account_kubeconfig
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import Unreachable
 from ipuhub.kube.lease import LeaderElection, LeadershipLost, LeaseTiming
-from ipuhub.kube.resources import LEASES
+from ipuhub.kube.resources import LEASES, NAMESPACES
+from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
-pytestmark = pytest.mark.embedded_only
+    from ipuhub.kube.resources import Resource
+    from ipuhub.kube.types import Manifest
+
+LEASE = "ipuhub-test"
 QUICK = LeaseTiming(duration_seconds=1.0, renew_deadline_seconds=0.6, retry_seconds=0.05)
+# Who looks at the Lease only this often has not found out in a test by looking.
+SELDOM = LeaseTiming(duration_seconds=300.0, renew_deadline_seconds=200.0, retry_seconds=100.0)
+RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
-    server = DevCluster(tmp_path / "cluster")
+async def cluster(tmp_path: Path, given_cluster: str) -> AsyncIterator[DevCluster | None]:
+    if given_cluster:
+        yield None
+        return
+    server = DevCluster(tmp_path / "cluster", authorization="rbac")
     await server.start()
     try:
         yield server
@@ -32,19 +46,44 @@ async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
 
 
 @pytest.fixture
-async def client(cluster: DevCluster) -> AsyncIterator[KubeClient]:
-    async with KubeClient(load_config(str(cluster.kubeconfig))) as opened:
+def kubeconfig(cluster: DevCluster | None, given_cluster: str) -> Path:
+    return cluster.kubeconfig if cluster is not None else Path(given_cluster)
+
+
+@pytest.fixture
+async def client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
+    async with KubeClient(load_config(str(kubeconfig))) as opened:
         yield opened
+
+
+@pytest.fixture
+async def place(client: KubeClient) -> AsyncIterator[str]:
+    """A namespace of the test's own."""
+    name = f"lease-{uuid4().hex[:8]}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await client.create(NAMESPACES, body)
+    yield name
+    with contextlib.suppress(Unreachable):  # a test has stopped the server
+        await client.delete(NAMESPACES, name)
 
 
 class Replica:
     """Counts who works at the same time."""
 
-    def __init__(self, client: KubeClient, name: str, at_work: list[str]) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        place: str,
+        name: str,
+        at_work: list[str],
+        timing: LeaseTiming = QUICK,
+    ) -> None:
         self.name = name
         self.at_work = at_work
-        self.election = LeaderElection(client, "default", "ipuhub-test", name, QUICK)
+        self.election = LeaderElection(client, place, LEASE, name, timing)
         self.works = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.may_end.set()
         self.task = asyncio.create_task(self.election.lead(self.work))
 
     async def work(self) -> None:
@@ -54,79 +93,221 @@ class Replica:
         try:
             await asyncio.Event().wait()
         finally:
+            await self.may_end.wait()
             self.at_work.remove(self.name)
+
+    async def until_works(self) -> None:
+        waiting = asyncio.create_task(self.works.wait())
+        await asyncio.wait({waiting, self.task}, timeout=30, return_when="FIRST_COMPLETED")
+        waiting.cancel()
+        assert self.works.is_set(), self.task
+
+    async def until_stands_by(self, leader: str) -> None:
+        await eventually(lambda: self.election.holder == leader)
 
     async def stop(self) -> None:
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-async def lease(client: KubeClient) -> dict[str, Any]:
-    found = await client.get(LEASES, "ipuhub-test", "default")
+class SlowThenGone(KubeClient):
+    """Writes, but says so only after half the time there is to renew; then there is no server."""
+
+    armed = False
+    is_gone = False
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+    ) -> Manifest:
+        if self.is_gone:
+            raise Unreachable("gone")
+        return await super().get(resource, name, namespace, subresource=subresource)
+
+    async def patch(self, *args: Any, **more: Any) -> Manifest:
+        answer = await super().patch(*args, **more)
+        if self.armed:
+            self.is_gone = True
+            await asyncio.sleep(0.5)
+        return answer
+
+
+async def lease(client: KubeClient, place: str) -> dict[str, Any]:
+    found = await client.get(LEASES, LEASE, place)
     spec: dict[str, Any] = found["spec"]
     return spec
 
 
-async def test_one_works_and_the_other_follows_at_once_on_a_clean_stop(client: KubeClient) -> None:
+async def take(client: KubeClient, place: str, **changes: Any) -> None:
+    """Write a Lease of somebody who never renews it."""
+    held = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "leaseTransitions": 3}
+    held["renewTime"] = "2036-01-01T00:00:00.000000Z"  # its clock was ahead: that is not compared
+    meta = {"name": LEASE, "namespace": place}
+    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
+    await client.create(LEASES, body | {"spec": held | changes})
+
+
+async def with_rights(client: KubeClient, kubeconfig: Path, place: str, *verbs: str) -> Path:
+    """The kubeconfig of an account that has these rights on the Lease, by its name."""
+    account = {"metadata": {"name": "candidate", "namespace": place}}
+    await client.request("POST", f"/api/v1/namespaces/{place}/serviceaccounts", body=account)
+    rule = {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "resourceNames": [LEASE],
+        "verbs": list(verbs),
+    }
+    subject = {"kind": "ServiceAccount", "name": "candidate", "namespace": place}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "candidate"}
+    binding = account | {"roleRef": reference, "subjects": [subject]}
+    base = f"{RIGHTS}/namespaces/{place}"
+    await client.request("POST", f"{base}/roles", body=account | {"rules": [rule]})
+    await client.request("POST", f"{base}/rolebindings", body=binding)
+    folder = kubeconfig.parent / place
+    folder.mkdir()
+    return await write_account_kubeconfig(client, kubeconfig, folder, f"{place}/candidate")
+
+
+async def test_one_works_and_the_other_follows_on_a_clean_stop(
+    client: KubeClient, place: str
+) -> None:
     at_work: list[str] = []
-    first = Replica(client, "a", at_work)
-    await asyncio.wait_for(first.works.wait(), 5)
-    second = Replica(client, "b", at_work)
-    while second.election.holder != "a":
-        await asyncio.sleep(0.01)
+    first = Replica(client, place, "a", at_work)
+    await first.until_works()
+    second = Replica(client, place, "b", at_work)
+    await second.until_stands_by("a")
     assert not second.works.is_set()
     await first.stop()
-    began = asyncio.get_running_loop().time()
-    await asyncio.wait_for(second.works.wait(), 5)
-    assert asyncio.get_running_loop().time() - began < QUICK.duration_seconds
-    assert (await lease(client))["holderIdentity"] == "b"
-    assert (await lease(client))["leaseTransitions"] == 1
+    await second.until_works()
+    assert (await lease(client, place))["holderIdentity"] == "b"
+    assert (await lease(client, place))["leaseTransitions"] == 1
     await second.stop()
-    assert (await lease(client))["holderIdentity"] == ""
+    assert (await lease(client, place))["holderIdentity"] == ""
 
 
-async def test_a_silent_leader_is_followed_when_its_lease_is_over(client: KubeClient) -> None:
-    dead = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "leaseTransitions": 3}
-    dead["renewTime"] = "2036-01-01T00:00:00.000000Z"  # its clock was ahead: that is not compared
-    meta = {"name": "ipuhub-test", "namespace": "default"}
-    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
-    await client.create(LEASES, body | {"spec": dead})
-    began = asyncio.get_running_loop().time()
-    replica = Replica(client, "a", [])
-    await asyncio.wait_for(replica.works.wait(), 10)
-    assert asyncio.get_running_loop().time() - began >= 1.0
-    assert (await lease(client))["leaseTransitions"] == 4
+async def test_a_released_or_deleted_lease_is_taken_long_before_the_next_look(
+    client: KubeClient, kubeconfig: Path, place: str
+) -> None:
+    await take(client, place, leaseDurationSeconds=300)
+    # No right to list, nor to watch any other.
+    given = await with_rights(client, kubeconfig, place, "get", "watch", "patch")
+    async with KubeClient(load_config(str(given))) as limited:
+        replica = Replica(limited, place, "a", [], SELDOM)
+        await replica.until_stands_by("dead")
+        await client.patch(LEASES, LEASE, {"spec": {"holderIdentity": ""}}, place)
+        await replica.until_works()
+        await replica.stop()
+    await client.patch(LEASES, LEASE, {"spec": {"holderIdentity": "dead"}}, place)
+    replica = Replica(client, place, "b", [], SELDOM)
+    await replica.until_stands_by("dead")
+    await client.delete(LEASES, LEASE, place)
+    await replica.until_works()
     await replica.stop()
 
 
-async def test_who_cannot_renew_stops_working(client: KubeClient, cluster: DevCluster) -> None:
-    replica = Replica(client, "a", [])
-    await asyncio.wait_for(replica.works.wait(), 5)
-    await cluster.stop()
-    with pytest.raises(LeadershipLost, match="lost the Lease default/ipuhub-test"):
-        await asyncio.wait_for(replica.task, 10)
+async def test_who_may_not_watch_looks_every_few_seconds(
+    client: KubeClient, kubeconfig: Path, place: str
+) -> None:
+    await take(client, place, leaseDurationSeconds=300)
+    given = await with_rights(client, kubeconfig, place, "get", "patch")
+    async with KubeClient(load_config(str(given))) as limited:
+        replica = Replica(limited, place, "a", [])
+        await replica.until_stands_by("dead")
+        await eventually(lambda: limited.calls["watch", "leases"])
+        await client.patch(LEASES, LEASE, {"spec": {"holderIdentity": ""}}, place)
+        await replica.until_works()
+        await replica.stop()
+        assert limited.calls["watch", "leases"] == 1  # it does not insist
+
+
+async def test_a_silent_leader_is_followed_when_its_lease_is_over(
+    client: KubeClient, place: str
+) -> None:
+    await take(client, place)
+    began = asyncio.get_running_loop().time()
+    replica = Replica(client, place, "a", [], SELDOM)  # it looks when the Lease runs out
+    await replica.until_works()
+    assert asyncio.get_running_loop().time() - began >= 1.0
+    assert (await lease(client, place))["leaseTransitions"] == 4
+    await replica.stop()
+
+
+async def test_the_lease_is_renewed_until_the_work_has_ended_and_then_given_back(
+    client: KubeClient, place: str
+) -> None:
+    at_work: list[str] = []
+    first = Replica(client, place, "a", at_work)
+    await first.until_works()
+    second = Replica(client, place, "b", at_work)
+    await second.until_stands_by("a")
+    first.may_end.clear()  # a write is under way
+    first.task.cancel()
+    for _ in range(2):  # the first may have been on its way
+        before = (await lease(client, place))["renewTime"]
+
+        async def renewed(before: str = before) -> bool:
+            return bool((await lease(client, place))["renewTime"] != before)
+
+        await eventually(renewed)
+    assert at_work == ["a"]
+    assert first.election.is_leading
+    first.may_end.set()
+    await second.until_works()
+    await second.stop()
+
+
+async def test_who_cannot_renew_stops_working(
+    client: KubeClient, place: str, cluster: DevCluster | None
+) -> None:
+    unlucky = SlowThenGone(client.config)
+    async with unlucky:
+        replica = Replica(unlucky, place, "a", [])
+        await replica.until_works()
+        if cluster is not None:
+            await cluster.stop()
+        unlucky.is_gone = True
+        with pytest.raises(LeadershipLost, match=f"lost the Lease {place}/ipuhub-test"):
+            await asyncio.wait_for(replica.task, 10)
     assert replica.at_work == []
     assert not replica.election.is_leading
 
 
-async def test_who_is_replaced_stops_working(client: KubeClient) -> None:
-    replica = Replica(client, "a", [])
-    await asyncio.wait_for(replica.works.wait(), 5)
-    usurped = {"spec": {"holderIdentity": "b"}}
-    await client.patch(LEASES, "ipuhub-test", usurped, "default")
+async def test_a_renewal_counts_from_its_question_not_from_a_late_answer(
+    client: KubeClient, place: str
+) -> None:
+    at_work: list[str] = []
+    async with SlowThenGone(client.config) as unlucky:
+        first = Replica(unlucky, place, "a", at_work)
+        await first.until_works()
+        second = Replica(client, place, "b", at_work)
+        await second.until_stands_by("a")
+        unlucky.armed = True
+        await second.until_works()  # and is alone
+        with pytest.raises(LeadershipLost):
+            await asyncio.wait_for(first.task, 10)
+        await second.stop()
+
+
+async def test_who_is_replaced_stops_working(client: KubeClient, place: str) -> None:
+    replica = Replica(client, place, "a", [])
+    await replica.until_works()
+    await client.patch(LEASES, LEASE, {"spec": {"holderIdentity": "b"}}, place)
     with pytest.raises(LeadershipLost, match="b holds it now"):
         await asyncio.wait_for(replica.task, 10)
 
 
-async def test_many_replicas_and_always_at_most_one_works(client: KubeClient) -> None:
+async def test_of_many_that_see_a_lease_released_one_works(client: KubeClient, place: str) -> None:
     at_work: list[str] = []
-    replicas = [Replica(client, f"r{n}", at_work) for n in range(6)]
+    replicas = [Replica(client, place, f"r{n}", at_work, SELDOM) for n in range(6)]
     for _ in range(len(replicas)):
-        waiting = [asyncio.create_task(r.works.wait()) for r in replicas]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=10)
-        for task in waiting:
-            task.cancel()
+        await eventually(lambda: any(r.works.is_set() for r in replicas))
         leader = next(r for r in replicas if r.works.is_set())
+        await asyncio.gather(*(r.until_stands_by(leader.name) for r in replicas if r is not leader))
+        assert at_work == [leader.name]
         await leader.stop()
         replicas.remove(leader)
     assert at_work == []

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.embedded_only, pytest.mark.timeout(120)]
 ROOT = Path(__file__).resolve().parents[3]
 SYSTEM = "ipuhub-system"
+# Looking at the Lease this seldom would take longer than a test waits.
+SELDOM = {
+    "IPUHUB_LEASE_DURATION_SECONDS": "900",
+    "IPUHUB_LEASE_RENEW_SECONDS": "600",
+    "IPUHUB_LEASE_RETRY_SECONDS": "300",
+}
 CRD = ROOT / "charts/ipuhub/crds/graphcore.ai_ipujobs.yaml"
 
 
@@ -148,13 +154,11 @@ async def test_the_standby_takes_over_after_a_kill_and_at_once_after_a_clean_sto
     assert time.monotonic() - killed < 20
     assert "lease=ipu-operator" in replicas.log("b")
 
-    await replicas.start("c", IPUHUB_LEASE_DURATION_SECONDS="60")  # it would wait for long
+    await replicas.start("c", **SELDOM)  # with the rights it has it hears of the release
     await eventually(lambda: "standing by" in replicas.log("c"))
-    stopped = time.monotonic()
     second.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(second.wait(), 20) == 0
     await replicas.until_leads("c")
-    assert time.monotonic() - stopped < 3, "the Lease was given back"
     await replicas.submit("next")
     await eventually(lambda: replicas.is_looked_after("next"))
 
