@@ -62,8 +62,8 @@ class Replicas:
         def said() -> str:
             return next((line for line in log.read_text().splitlines() if words in line), "")
 
-        line = str(eventually(said, f"{words!r} of {identity}", 60))
-        return datetime.fromisoformat(line.split()[0]).timestamp() - since
+        eventually(lambda: bool(said()), f"{words!r} of {identity}", 60)
+        return datetime.fromisoformat(said().split(maxsplit=1)[0]).timestamp() - since
 
 
 def run(options: argparse.Namespace) -> None:
@@ -97,8 +97,8 @@ def run(options: argparse.Namespace) -> None:
             os.kill(demo.process.pid, signal.SIGCONT)
             stop_demo(demo)
     for (how, name), found in figures.items():
-        leads, works = ([pair[place] for pair in found] for place in (0, 1))
-        print(f"{how}: {name}: leads after {spread(leads)} s, works after {spread(works)} s")
+        held, began_work = (spread(list(each)) for each in zip(*found, strict=True))
+        print(f"{how}: {name}: leads after {held} s, works after {began_work} s")
 
 
 def environment_of(pid: int) -> dict[str, str]:

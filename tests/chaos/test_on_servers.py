@@ -71,6 +71,11 @@ LOSSES = (
     *(("quota_that_leaves_no_room_for_a_while",) if GIVEN else ()),  # the embedded API counts none
 )
 WITH_PROXY = ("success", "on_failure_until_it_succeeds")
+LOSSES_WITH_PROXY = (
+    "node_that_never_comes_back",
+    "namespace_deleted_while_running",
+    *(("deleted_while_a_node_is_lost", "namespace_deleted_while_restarting") if GIVEN else ()),
+)
 PLURALS = {"ipujobs", "pods"}
 SEEDS = 8 if LONG else 2
 # Of the writes after which somebody dies: every one, or every so many; on the embedded API, where
@@ -226,6 +231,19 @@ async def test_what_is_lost_or_in_the_way(stage: Stage, name: str) -> None:
     calm = await stage.tell(NAMES[name], Faults())
     for share in (1, 2):  # and the operator dies in the middle of it
         await stage.tell(NAMES[name], Faults(kill_at=calm.writes * share // 3))
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", LOSSES_WITH_PROXY)
+async def test_what_is_lost_beside_a_whole_proxy(guarded: Stage, name: str) -> None:
+    calm, proxy = await guarded.tell_with_proxy(NAMES[name], Faults())
+    await guarded.tell_with_proxy(NAMES[name], Faults(kill_at=calm.writes // 2))
+    # Of the proxy's writes the last ones give back what was lost.
+    for left in range(1, proxy.writes // 2) if LONG else (2,):
+        _, mortal = await guarded.tell_with_proxy(
+            NAMES[name], Faults(proxy_kill_at=proxy.writes - left)
+        )
+        assert mortal.deaths == 1
 
 
 @pytest.mark.timeout(1800)

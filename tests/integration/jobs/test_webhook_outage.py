@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from ipuhub.kube.resources import NAMESPACES, VALIDATING_WEBHOOKS
+from ipuhub.kube.blocking import BlockingKubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.resources import NAMESPACES
 from ipuhub.metrics import Meters
 from jobs.metrics import tell_operator
 from jobs.metrictable import OPERATOR
 from tests.builders.ipujobs import ipujob
-from tests.fakes.serverkube import dead_webhook
+from tests.fakes.serverkube import ServerKube
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -30,12 +33,12 @@ def page_of(cluster: Cluster) -> Meters:
 
 
 async def set_away(cluster: Cluster, *, away: bool) -> None:
-    if away:
-        labels = {"metadata": {"labels": {"chaos": cluster.namespace}}}
-        await cluster.client.patch(NAMESPACES, cluster.namespace, labels)
-        await cluster.client.create(VALIDATING_WEBHOOKS, dead_webhook(cluster.namespace))
-    else:
-        await cluster.client.delete(VALIDATING_WEBHOOKS, cluster.namespace)
+    """Returns once the server heeds it, which a real one does a second later."""
+    labels = {"metadata": {"labels": {"chaos": cluster.namespace}}}
+    await cluster.client.patch(NAMESPACES, cluster.namespace, labels)
+    with BlockingKubeClient(load_config(str(cluster.kubeconfig))) as client:
+        kube = ServerKube(client, cluster.namespace)
+        await asyncio.to_thread(kube.set_webhook_away, away=away)
 
 
 async def test_a_finalizer_that_cannot_be_added_or_removed_is_said_until_the_webhooks_are_back(
