@@ -66,8 +66,8 @@ class Replicas:
                     "KUBECONFIG": str(kubeconfig),
                     "IPUHUB_IDENTITY": name,
                     "IPUHUB_HEALTH_PORT": str(self.ports[name]),
-                    "IPUHUB_LEASE_DURATION_SECONDS": "3",
-                    "IPUHUB_LEASE_RENEW_SECONDS": "2",
+                    "IPUHUB_LEASE_DURATION_SECONDS": "6",
+                    "IPUHUB_LEASE_RENEW_SECONDS": "5",
                     "IPUHUB_LEASE_RETRY_SECONDS": "0.2",
                     **environment,
                 },
@@ -179,7 +179,7 @@ async def test_who_loses_the_lease_stands_by_and_leads_again_when_it_is_free(
 ) -> None:
     process = await replicas.start("a")
     await eventually(lambda: "caches are complete" in replicas.log("a"))
-    usurped = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 6}}
+    usurped = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 12}}
     await replicas.client.patch(LEASES, "ipu-operator", usurped, SYSTEM)
     await eventually(lambda: "standing by again" in replicas.log("a"))
     await replicas.submit("waits")
@@ -187,7 +187,7 @@ async def test_who_loses_the_lease_stands_by_and_leads_again_when_it_is_free(
     assert await replicas.holder() == "somebody"
     assert not await replicas.is_looked_after("waits")
 
-    await replicas.until_leads("a")  # somebody has been silent for 6 s
+    await replicas.until_leads("a")  # somebody has been silent for 12 s
     await eventually(lambda: replicas.is_looked_after("waits"))
     lines = replicas.log("a").splitlines()
     (lost,) = [line for line in lines if "standing by again" in line]
@@ -223,7 +223,7 @@ async def test_without_the_namespace_it_says_so_and_goes_on_trying(replicas: Rep
 
 
 async def test_times_that_let_two_lead_are_refused(replicas: Replicas) -> None:
-    process = await replicas.start("a", IPUHUB_LEASE_RENEW_SECONDS="3")
+    process = await replicas.start("a", IPUHUB_LEASE_RENEW_SECONDS="6")
     assert await asyncio.wait_for(process.wait(), 30) == 1
     assert "each must be less than the one before" in replicas.log("a")
     assert "Traceback" not in replicas.log("a")
