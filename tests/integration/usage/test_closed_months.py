@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from datetime import date
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from tests.integration.usage.reading import make, rows_of
 from usage.models import Rate
 from usage.rates.services import end_rate, pricing_at
 from usage.reports.corrections import correct_month, correctable_months
+from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import ReportRefused
 from usage.reports.ranges import write_blocks
 
@@ -46,6 +48,19 @@ def test_a_stored_summary_keeps_its_currency_and_decimals(settings) -> None:
     settings.REPORT_CURRENCY, settings.REPORT_COST_DECIMALS = "EUR", 0
     line = rows_of("2026-10", "summary")[0]
     assert (line["cost"], line["currency"]) == ("0.125", "CHF")
+
+
+def test_the_digest_of_a_correction_is_that_of_its_file_in_its_own_currency(settings) -> None:
+    settings.REPORT_CURRENCY, settings.REPORT_COST_DECIMALS = "CHF", 3
+    rate("cpu", "0.25")
+    make("2026-10", "2026-12-01T00:00")
+    settings.REPORT_CURRENCY, settings.REPORT_COST_DECIMALS = "EUR", 0
+    pod("2026-10-10T00:00", "2026-10-10T00:30", cpu=1)
+    correction = correct_month(OCTOBER, LATER)
+    assert correction is not None
+    file = b"".join(open_file(Wanted(OCTOBER, "correction", number=1)).body)
+    assert b",0.125,CHF" in file
+    assert hashlib.sha256(file).hexdigest() in correction.digests.values()
 
 
 def test_a_correction_is_of_the_days_of_the_zone_that_the_month_was_closed_in() -> None:
