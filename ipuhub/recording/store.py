@@ -112,9 +112,12 @@ class Store(Generic[Row]):
         """Become the only recorder of this watch, and say how far it was recorded."""
         with self._connected().transaction(), self._connected().cursor() as cursor:
             cursor.execute(_TAKE_OVER, [self._recorder.name, self._holder])
-            self.checkpoint = Checkpoint(*(cursor.fetchone() or ()))
-            self.gaps = self._read_gaps(cursor)
-        return self.checkpoint
+            checkpoint = Checkpoint(*(cursor.fetchone() or ()))
+            gaps = self._read_gaps(cursor)
+        # Not before the commit: an epoch that Postgres never kept would look like another prober's
+        # when the take-over is tried again.
+        self.checkpoint, self.gaps = checkpoint, gaps
+        return checkpoint
 
     def commit(self, batch: Batch[Row]) -> list[Fault]:
         """Write a batch and move the checkpoint; return the faults of what was refused.
@@ -164,7 +167,8 @@ class Store(Generic[Row]):
             if known.position_at is not None:
                 cursor.execute(_GAP, [name, known.position_at, now, cause])
             fault_table.store(cursor, name, [*batch.faults, *refused], now)
-            self.gaps = self._read_gaps(cursor)
+            gaps = self._read_gaps(cursor)
+        self.gaps = gaps
         version = batch.resource_version
         namespace = recorder.scope.namespace or ""
         self.checkpoint = Checkpoint(known.epoch, cluster_uid, version, selection, at, namespace)

@@ -110,6 +110,7 @@ class Mortals:
     """One prober and one monitor, each made anew as soon as it is dead."""
 
     maker: asyncio.subprocess.Process
+    log: Path
     pids: dict[str, int] = field(default_factory=dict)
     deaths: Counter[str] = field(default_factory=Counter)
 
@@ -120,7 +121,10 @@ class Mortals:
         self.pids[name] = int(await self.maker.stdout.readline())
 
     def kill(self, name: str) -> None:
-        os.kill(self.pids.pop(name), signal.SIGKILL)
+        try:
+            os.kill(self.pids.pop(name), signal.SIGKILL)
+        except ProcessLookupError:
+            pytest.fail(f"a {name} ended by itself; {self.log} has its last words")
         self.deaths[name] += 1
 
 
@@ -289,7 +293,7 @@ async def test_deaths_of_prober_and_monitor_lose_double_and_bend_nothing(
             maker = await asyncio.create_subprocess_exec(
                 *command, server.url, postgres.server.url, stdin=pipe, stdout=pipe, stderr=log
             )
-        world = World(server, postgres, Mortals(maker), Stream(server))
+        world = World(server, postgres, Mortals(maker, tmp_path / "log"), Stream(server))
         try:
             for name in ("prober", "monitor"):
                 await world.mortals.make(name)
