@@ -103,7 +103,9 @@ class Api:
             response = _refusal(error)
         except RecursionError:
             response = _refusal(bad_request("the body is nested too deeply"))
-        except Exception:
+        except Exception as error:
+            if isinstance(error, ConnectionError) and _has_left(request):
+                return web.Response()  # to nobody: the answer that was begun is broken off
             log.exception("request failed", method=request.method, path=request.path)
             response = _refusal(StatusError(500, "InternalError", "Internal error occurred"))
         if not request.content.at_eof():
@@ -153,6 +155,11 @@ def _lacks_namespace(request: ApiRequest, path: ResourcePath) -> bool:
 
 def _wants_watch(request: ApiRequest) -> bool:
     return request.query.get("watch", "").lower() in {"true", "1", "t"}
+
+
+def _has_left(request: web.Request) -> bool:
+    """Whether the client has gone away: routine for a watch, and no failure of the server."""
+    return request.transport is None or request.transport.is_closing()
 
 
 def _refusal(error: StatusError) -> web.Response:
