@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 _PROMPT: Final = timedelta(seconds=1)
-"""A watch that nothing held up for so long has nothing older under way."""
+"""What happens is on a watch that nothing holds up within this time: never at once, since a server
+sends a hundred changes as one and only the first of them is heard now."""
 
 _DRAINED: Final = timedelta(milliseconds=10)
 """Who waits so long for the next line has read all that had come."""
@@ -88,7 +89,7 @@ class PositionClock:
             self._drained_at = now
         self._judge(now, waited)
         if not self._is_behind:
-            self._known_at = max(self._known_at, now)
+            self._known_at = max(self._known_at, self._drained_at - _PROMPT)
         return now, self._known_at
 
     def close(self) -> None:

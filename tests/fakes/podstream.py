@@ -97,6 +97,7 @@ class PodStream:
         self.objects: dict[str, bytes] = {}
         self.lists = self.watches = self.sent = 0
         self.refuses_lists = self.is_hidden = False
+        self._hung = 0
         self._news = asyncio.Condition()
         self._snapshots: dict[str, tuple[int, list[bytes]]] = {}
         self._runner: web.AppRunner | None = None
@@ -125,11 +126,28 @@ class PodStream:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Break every connection off."""
+        """Break every connection off, and take no new ones."""
+        if self._runner is None:
+            return
+        self.break_off()
         runner, self._runner = self._runner, None
         await self.tell()
-        if runner is not None:
-            await runner.cleanup()
+        await runner.cleanup()
+
+    def break_off(self) -> None:
+        """Break every connection off, as a killed server does: what is not yet read is lost.
+
+        Closing would wait until the client has read everything: for ever, if it is held back.
+        """
+        assert self._runner is not None
+        assert self._runner.server is not None
+        for connection in self._runner.server.connections:
+            if isinstance(connection.transport, asyncio.Transport):  # None: it is gone already
+                connection.transport.abort()
+
+    def hang(self) -> None:
+        """Say nothing any more on the watches that are open, and keep them open."""
+        self._hung = self.watches
 
     async def emit(self, kind: str, manifest: dict[str, Any]) -> None:
         """Let an object appear, change or go; gives it the next version."""
@@ -219,20 +237,20 @@ class PodStream:
             await answer.write(orjson.dumps({"type": "ERROR", "object": status}) + b"\n")
             return answer
         with suppress(ConnectionError):
-            await self._send(answer, since)
+            await self._send(answer, since, self.watches)
         return answer
 
-    async def _send(self, answer: web.StreamResponse, since: int) -> None:
+    async def _send(self, answer: web.StreamResponse, since: int, watch: int) -> None:
         log = self.log
         at = next((n for n, (version, _) in enumerate(log) if version > since), len(log))
         while True:
-            while at < len(log):
+            while at < len(log) and watch > self._hung:
                 part = [line for _, line in itertools.islice(log, at, at + 64)]
                 at += len(part)
                 await answer.write(b"".join(part))
                 self.sent += len(part)
             async with self._news:
-                while at >= len(log) and self._runner is not None:
+                while (at >= len(log) or watch <= self._hung) and self._runner is not None:
                     await self._news.wait()
             if self._runner is None:
                 return

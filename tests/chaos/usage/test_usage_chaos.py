@@ -15,15 +15,15 @@ import signal
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from tests.fakes.livestream import LiveStream, compare
 from tests.fakes.ownpostgres import OwnPostgres, ddl_of
-from tests.fakes.podstream import STEPS, PodStream, Truth, pod_of, uid_of
+from tests.fakes.podstream import PodStream
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -65,47 +65,6 @@ pytestmark = pytest.mark.timeout(3_600 if IS_LONG else 600)
 
 
 @dataclass
-class Stream:
-    """Lets pods live and go in real time, and remembers when they did."""
-
-    server: PodStream
-    scheduled: dict[int, datetime] = field(default_factory=dict)
-    ended: dict[int, datetime] = field(default_factory=dict)
-    added: dict[int, datetime] = field(default_factory=dict)
-    deleted: dict[int, datetime] = field(default_factory=dict)
-
-    def step(self, number: int, step: str) -> None:
-        now = datetime.now(UTC)
-        if step == "ADDED":
-            self.added[number] = now
-        elif step == "DELETED":
-            self.deleted[number] = now
-        elif step == "RUNNING":
-            self.scheduled[number] = now
-        elif step == "ENDED":
-            self.ended[number] = now
-        begun = self.scheduled.get(number, now).replace(microsecond=0)
-        ended = self.ended.get(number, now).replace(microsecond=0)  # as Kubernetes cuts it
-        manifest = pod_of(number, step, truth=Truth(uid_of(number), begun, ended))
-        self.server.put(step if step in {"ADDED", "DELETED"} else "MODIFIED", manifest)
-
-    async def run(self, pods: range, steps: int, gate: asyncio.Semaphore) -> None:
-        """`steps` portions, each when `gate` lets it pass."""
-        work = [
-            (number, step)
-            for first in range(pods.start, pods.stop, 100)
-            for step in STEPS
-            for number in range(first, min(first + 100, pods.stop))
-        ]
-        size = -(-len(work) // steps)
-        for first in range(0, len(work), size):
-            await gate.acquire()
-            for number, step in work[first : first + size]:
-                self.step(number, step)
-            await self.server.tell()
-
-
-@dataclass
 class Mortals:
     """One prober and one monitor, each made anew as soon as it is dead."""
 
@@ -135,11 +94,17 @@ class World:
     server: PodStream
     postgres: OwnPostgres
     mortals: Mortals
-    stream: Stream
+    stream: LiveStream
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         with psycopg.connect(self.postgres.server.url, row_factory=dict_row) as connection:
             return connection.execute(sql).fetchall()
+
+    def compare(self, pods: range) -> Counter[str]:
+        """Check every row against the generator; count the sources of their ends."""
+        rows = self.query("SELECT * FROM usage_podlifetime")
+        gaps = self.query("SELECT * FROM ipuhub_watchgap")
+        return compare(self.stream, pods, rows, gaps)
 
     def is_recorded(self) -> bool:
         found = self.query("SELECT resource_version FROM ipuhub_watchcheckpoint")
@@ -220,35 +185,6 @@ async def end_unseen(world: World, pods: range, *, with_monitor: bool) -> None:
     await eventually(world.is_recorded)
 
 
-def compare(world: World, pods: range) -> Counter[str]:
-    """Check every row against the generator; count the sources of their ends.
-
-    Only a pod whose whole life lies in a stored gap may have no row.
-    """
-    rows = {row["uid"]: row for row in world.query("SELECT * FROM usage_podlifetime")}
-    gaps = world.query("SELECT * FROM ipuhub_watchgap")
-    found: Counter[str] = Counter()
-    for number in pods:
-        row = rows.get(uid_of(number))
-        if row is None:
-            life = (world.stream.added[number], world.stream.deleted[number])
-            assert any(g["began_at"] <= life[0] and life[1] <= g["ended_at"] for g in gaps), number
-            found["inside a gap"] += 1
-            continue
-        ended = world.stream.ended[number]
-        assert row["finished_at"] is not None, number
-        begun = world.stream.scheduled[number].replace(microsecond=0)
-        assert row["scheduled_at"] in {begun, None}, number
-        if row["estimated"]:
-            off = abs((row["finished_at"] - ended).total_seconds())
-            assert off <= row["uncertainty_seconds"], (number, off, row)
-        else:
-            assert row["scheduled_at"] == begun
-            assert row["finished_at"] == ended.replace(microsecond=0), number
-        found[f"{row['end_source']}{' estimated' if row['estimated'] else ''}"] += 1
-    return found
-
-
 async def go_through(world: World) -> None:
     """All that happens, and what has to be there afterwards."""
     size = SIZE
@@ -257,15 +193,15 @@ async def go_through(world: World) -> None:
     by_monitor = range(by_list.stop, by_list.stop + size.unseen)
     everything = range(by_monitor.stop)
     await kill_many(world, kept, size.deaths_kept, cuts_history=False)
-    assert compare(world, kept) == Counter({"event": len(kept)})
+    assert world.compare(kept) == Counter({"event": len(kept)})
     assert world.query("SELECT * FROM ipuhub_watchgap") == []
     await kill_many(world, cut, size.deaths_cut, cuts_history=True)
     await end_unseen(world, by_list, with_monitor=False)
     await end_unseen(world, by_monitor, with_monitor=True)
     half = size.unseen // 2
-    assert compare(world, by_list) == Counter({"event": half, "relist estimated": half})
-    assert compare(world, by_monitor) == Counter({"event": half, "monitor estimated": half})
-    sources = compare(world, everything)
+    assert world.compare(by_list) == Counter({"event": half, "relist estimated": half})
+    assert world.compare(by_monitor) == Counter({"event": half, "monitor estimated": half})
+    sources = world.compare(everything)
     (count,) = world.query("SELECT count(*) AS rows FROM usage_podlifetime")
     assert count["rows"] == len(everything) - sources["inside a gap"]
     deaths = world.mortals.deaths
@@ -293,7 +229,7 @@ async def test_deaths_of_prober_and_monitor_lose_double_and_bend_nothing(
             maker = await asyncio.create_subprocess_exec(
                 *command, server.url, postgres.server.url, stdin=pipe, stdout=pipe, stderr=log
             )
-        world = World(server, postgres, Mortals(maker, tmp_path / "log"), Stream(server))
+        world = World(server, postgres, Mortals(maker, tmp_path / "log"), LiveStream(server))
         try:
             for name in ("prober", "monitor"):
                 await world.mortals.make(name)

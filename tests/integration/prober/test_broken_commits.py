@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fakes.lossywire import LossyWire, Moment
+from tests.fakes.lossywire import LossyWire
 from tests.fakes.podstream import STEPS, truth_of, uid_of
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
+    from tests.fakes.lossywire import Moment
     from tests.integration.prober.conftest import Lab
 
 TAKE_OVER, LIST, FIRST_BATCH, SECOND_BATCH = 1, 2, 3, 4
