@@ -128,11 +128,15 @@ def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iter
     # Kept by the server and fetched in chunks: nobody holds all of them in memory.
     cursor = connection.chunked_cursor()
     cursor.execute(rows_sql(found[0], Shape(len(question.by), order)), found[1])
-    return _fetched(cursor)
+    rows = _fetched(cursor)
+    next(rows)
+    return rows  # type: ignore[return-value]  # only the first one is None
 
 
-def _fetched(cursor: Any) -> Iterator[SumRow]:
+def _fetched(cursor: Any) -> Iterator[SumRow | None]:
+    """Yield None once, then the rows. Begun, it closes the cursor also where nobody reads on."""
     with cursor:
+        yield None
         while rows := cursor.fetchmany(_CHUNK_ROWS):
             yield from map(_row, rows)
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from ipuhub.web.downloads import slots
@@ -59,6 +60,44 @@ def test_a_file_that_was_read_and_closed_twice_frees_one_place(client: Client) -
             answer: Any = client.get(FILE)
             open_files.callback(answer.close)
             assert answer.status_code == want
+
+
+@pytest.mark.parametrize("blocks", [0, 1])
+@pytest.mark.parametrize(
+    "path",
+    [
+        FILE,
+        "/api/v1/usage/summary?month=2026-10&by=group&format=csv",
+        "/api/v1/usage/lifetimes?format=jsonl",
+        "/usage/pods/?format=csv",
+        "/usage/?month=2026-10&by=group&format=csv",
+    ],
+)
+def test_a_file_whose_reader_left_keeps_nothing_open_in_postgres(
+    client: Client, path: str, blocks: int
+) -> None:
+    answer: Any = client.get(path)
+    stream = iter(answer)
+    for _ in range(blocks):
+        assert next(stream)
+    answer.close()
+    assert open_cursors() == []
+
+
+def test_a_refused_download_keeps_nothing_open_in_postgres(client: Client) -> None:
+    with ExitStack() as open_files:
+        for _ in range(2):
+            open_files.callback(client.get(FILE).close)
+        sums = "/api/v1/usage/summary?month=2026-10&by=group&format=csv"
+        assert client.get(sums).status_code == 503
+        assert open_cursors() == []
+
+
+def open_cursors() -> list[str]:
+    """What PostgreSQL keeps for the connection of the web process."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement FROM pg_cursors")
+        return [statement for (statement,) in cursor.fetchall()]
 
 
 @pytest.mark.parametrize(
