@@ -304,7 +304,7 @@ async def test_tables_older_than_the_program_are_said_with_what_to_do(lab: Lab) 
         lab.execute("ALTER TABLE usage_podlifetime RENAME COLUMN of_another_release TO micro_ipus")
     await recorded(lab)
     assert len(lab.rows()) == 1
-    assert not lab.health[0].not_ready()
+    await eventually(lambda: not lab.health[0].not_ready())
 
 
 async def test_a_position_read_late_is_dated_by_what_the_server_said(lab: Lab) -> None:

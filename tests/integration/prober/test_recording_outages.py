@@ -89,7 +89,7 @@ async def test_postgres_restarts_in_the_middle(lab: Lab, ddl: str, tmp_path: Pat
             await own.start()
         await feeding
         await eventually(lambda: lab.is_at(lab.server.revision))
-        assert lab.health[0].not_ready() == []
+        await eventually(lambda: not lab.health[0].not_ready())
         assert lab.checkpoint()["epoch"] == 1
         assert_truth(lab, PODS)
     finally:
