@@ -17,7 +17,7 @@ T0 = datetime(2026, 10, 1, 12, tzinfo=UTC)
 HEARD = T0 + timedelta(hours=3)
 
 
-def at(minutes: int) -> datetime:
+def at(minutes: float) -> datetime:
     return T0 + timedelta(minutes=minutes)
 
 
@@ -32,7 +32,7 @@ def condition(kind: str, minutes: int, status: str = "True") -> dict[str, Any]:
 SCHEDULED = condition("PodScheduled", 0)
 
 
-def ended(minutes: int | None, code: int = 0, reason: str = "Completed") -> dict[str, Any]:
+def ended(minutes: float | None, code: int = 0, reason: str = "Completed") -> dict[str, Any]:
     finished = None if minutes is None else text(at(minutes))
     times = {"startedAt": text(at(1)), "finishedAt": finished}
     return {"state": {"terminated": {"exitCode": code, "reason": reason, **times}}}
@@ -85,6 +85,12 @@ def deleting(minutes: int, grace: int = 30) -> dict[str, Any]:
             False,
             End(HEARD, "event", skew_seconds=60),
             id="clocks: never after it was heard, and flagged",
+        ),
+        pytest.param(
+            pod("Succeeded", ended(180 + 2 / 60)),
+            False,
+            End(at(180 + 2 / 60), "event"),
+            id="clocks: two seconds are what good clocks differ by",
         ),
         pytest.param(
             pod("Failed", reason="Evicted", conditions=(SCHEDULED, condition("Ready", 8, "False"))),
@@ -155,6 +161,19 @@ def deleting(minutes: int, grace: int = 30) -> dict[str, Any]:
 )
 def test_the_end(manifest: Pod, is_deleted: bool, want_end: End | None) -> None:
     assert lifetime_of(manifest, is_deleted=is_deleted, at=HEARD).end == want_end
+
+
+def test_an_end_after_the_last_condition_is_the_better_guess() -> None:
+    not_ready = condition("Ready", 20, "False")
+    manifest = pod("Failed", ended(30), ended(None), conditions=(SCHEDULED, not_ready))
+    end = lifetime_of(manifest, is_deleted=False, at=HEARD).end
+    assert end == End(at(30), "event", True, 300)
+
+
+def test_uncertainty_is_rounded_up() -> None:
+    heard = at(1) + timedelta(milliseconds=1)
+    end = lifetime_of(pod("Running", RUNNING), is_deleted=True, at=heard).end
+    assert end == End(heard, "deleted", True, 61)
 
 
 def test_an_unschedulable_pod_was_never_scheduled() -> None:
