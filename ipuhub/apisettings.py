@@ -9,17 +9,18 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["ipuhub.api.permissions.IsSignedIn"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["ipuhub.api.parsing.JsonBody"],
     "DEFAULT_FILTER_BACKENDS": ["ipuhub.api.filtering.PageFilterBackend"],
     "DEFAULT_PAGINATION_CLASS": "ipuhub.api.paging.KeysetPagination",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "ipuhub.api.described.Described",
     "EXCEPTION_HANDLER": "ipuhub.api.problems.handle_exception",
     "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "IPUHub",
     "DESCRIPTION": "Jobs, partitions and usage. Send `Authorization: Bearer <API token>`. "
-    "Errors are application/problem+json with a sentence in `detail`.",
+    "Errors are application/problem+json with a sentence in `detail`. A query "
+    "parameter without a value is as if it were not given.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["ipuhub.api.permissions.IsSignedIn"],

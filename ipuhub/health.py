@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from ipuhub.httpserver import build_runner
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -106,7 +108,7 @@ class Health:
         """
         app = web.Application()
         app.add_routes([*self.routes(), *more])
-        runner = web.AppRunner(app, access_log=None)
+        runner = build_runner(app)
         await runner.setup()
         await web.TCPSite(runner, host, port).start()
         return runner

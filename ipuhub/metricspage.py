@@ -42,7 +42,7 @@ class Guard:
         given = text.strip()
         if scheme.lower() != "bearer" or not given:
             return _answer(401, f"A bearer token is needed. {_HOW}", _CHALLENGE)
-        if self._token and hmac.compare_digest(given.encode(), self._token):
+        if self._token and hmac.compare_digest(given.encode(errors="surrogateescape"), self._token):
             return None
         try:
             return await self._review(given)

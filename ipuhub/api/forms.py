@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 JSON, CSV, LINES = "json", "csv", "jsonl"
 FORMS = (JSON, CSV, LINES)
+MEDIA_TYPES = {JSON: "application/json", CSV: "text/csv", LINES: "application/x-ndjson"}
 _TYPES = {
-    "application/json": JSON,
-    "text/csv": CSV,
-    "application/x-ndjson": LINES,
+    **{kind: form for form, kind in MEDIA_TYPES.items()},
     "application/jsonl": LINES,
 }
 

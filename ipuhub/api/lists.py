@@ -11,6 +11,7 @@ from rest_framework.generics import ListAPIView
 from ipuhub.api.filtering import PageFilterBackend
 from ipuhub.api.forms import CSV, FORMS, JSON, form_of
 from ipuhub.api.negotiation import AnyAccept
+from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.web.exports import export, lines_download
 
 if TYPE_CHECKING:
@@ -44,10 +45,12 @@ class FileList(ListAPIView[_M], Generic[_M]):
     ordering: ClassVar[tuple[str, str]] = ("created_at", "id")
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
-        """Return a page, or the file. Raises BadFilter and PermissionDenied."""
+        """Return a page, or the file. Raises BadFilter, ValidationError and PermissionDenied."""
         form = form_of(request)
         if form == JSON:
             return super().list(request, *args, **kwargs)
+        page_size(request.query_params.get("page_size"))
+        refuse_cursor(request.query_params.get("cursor"))
         rows = PageFilterBackend().filter_queryset(request, self.get_queryset(), self)
         ordered = rows.order_by(*(f"-{name}" for name in self.ordering))
         found = ordered.iterator(chunk_size=_CHUNK_ROWS)

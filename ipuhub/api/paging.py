@@ -71,9 +71,15 @@ def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str,
     }
 
 
+def refuse_cursor(text: str | None) -> None:
+    """Raise ValidationError where somebody asks for a file from the middle on."""
+    if text:
+        raise ValidationError({"cursor": ["a file has no pages. Ask without it."]})
+
+
 def page_size(text: str | None) -> int:
     """Return the rows of a page. Raises ValidationError."""
-    if text is None:
+    if not text:
         return PAGE_SIZE
     if not (
         text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MAX_PAGE_SIZE

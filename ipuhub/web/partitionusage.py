@@ -16,9 +16,10 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 
-from ipuhub.api.forms import JSON, form_of
+from ipuhub.api.forms import FORMS, JSON, form_of
 from ipuhub.api.lists import FORMAT
 from ipuhub.api.negotiation import AnyAccept
+from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.months import MonthError
 from ipuhub.web.access import usage_scope_of
 from ipuhub.web.exports import export
@@ -144,6 +145,7 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
     filterset_class = PartitionUsageFilters
     ordering = ("reserved_at", "id")
     content_negotiation_class = AnyAccept
+    formats = FORMS
 
     @extend_schema(
         operation_id="usage_partitions",
@@ -172,6 +174,8 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         )
         rows = _overlapping(rows, window)
         if kind != JSON:
+            page_size(one(params, "page_size"))
+            refuse_cursor(one(params, "cursor"))
             answer: HttpResponseBase = _file(kind, rows, window)
         else:
             page = self.paginate_queryset(rows) or []

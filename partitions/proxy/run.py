@@ -16,6 +16,7 @@ from aiohttp import web
 
 from ipuhub import metrics, metrictable
 from ipuhub.health import Health
+from ipuhub.httpserver import build_runner
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.cache import Informer
 from ipuhub.kube.client import KubeClient
@@ -170,7 +171,7 @@ class ProxyProcess:
         guard = Guard(self.options.metrics_token, lambda: reviewer)
         page = metrics_route(self.meters, guard)
         app = build_app(parts, [page], [count_requests(self.meters)])
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        runner = build_runner(app, shutdown_seconds=_SHUTDOWN_SECONDS)
         await runner.setup()
         try:
             try:

@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 from ipuhub.api.forms import JSON, form_of
 from ipuhub.api.lists import FORMAT
 from ipuhub.api.negotiation import AnyAccept
-from ipuhub.api.paging import page_size
+from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.api.permissions import IsAdmin, IsSignedIn
 from ipuhub.web.exports import export
 from usage.api.parameters import CURSOR, RANGE
@@ -123,9 +123,10 @@ class CapacityView(APIView):
         params = given(request.query_params)
         kind = form_of(request)
         answer = answer_capacity(params, timezone.now(), usage_zone(), "cursor", "page_size")
-        if kind != JSON:
-            return export(kind, capacity_columns(), answer.rows, "utilization")
         size = page_size(one(params, "page_size") or None)
+        if kind != JSON:
+            refuse_cursor(one(params, "cursor"))
+            return export(kind, capacity_columns(), answer.rows, "utilization")
         rows = _after(answer.rows, one(params, "cursor"))
         following = None
         if len(rows) > size:

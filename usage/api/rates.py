@@ -37,7 +37,12 @@ class RateList(ListAPIView[Rate]):
         """Return a page of them."""
         return super().get(request, *args, **kwargs)
 
-    @extend_schema(operation_id="usage_rates_create", summary="Set a rate", tags=["usage"])
+    @extend_schema(
+        operation_id="usage_rates_create",
+        summary="Set a rate",
+        tags=["usage"],
+        responses={201: RateSerializer},
+    )
     def post(self, request: Request) -> Response:
         """Set one. Raises ValidationError."""
         asked = RateSerializer(data=request.data)

@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 from ipuhub.api.forms import CSV, JSON, form_of
 from ipuhub.api.lists import FORMAT
 from ipuhub.api.negotiation import AnyAccept
+from ipuhub.api.paging import refuse_cursor
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
 from usage.api.parameters import CURSOR, RANGE
@@ -83,13 +84,13 @@ class SummaryView(APIView):
         """Return the sums, largest first. Raises BadFilter and PermissionDenied."""
         form, params = form_of(request), given(request.query_params)
         question = _question(request, "measure", "cursor", "page_size")
-        order = read_output(params, question).amount
+        order, size = read_output(params, question).amount, _size(one(params, "page_size"))
         by = names_of(question.by)
         if form != JSON:
+            refuse_cursor(one(params, "cursor"))
             rows = all_sums(question, [question.window.begin], order)
             return export(form, sums_columns(by, question.pricing), rows, "usage")
         question, after = _later(question, one(params, "cursor"))
-        size = _size(one(params, "page_size"))
         sums = read_sums(question, [question.window.begin], order, size + 1, after)
         total = {"key": {}, **measures_record(sums.total, _money(question, sums.total))}
         results = [_record(by, row, _money(question, row.measures)) for row in sums.rows[:size]]
@@ -119,12 +120,13 @@ class SeriesView(APIView):
         except WindowError as error:
             raise BadFilter([str(error)]) from error
         by, end = names_of(question.by), question.window.end
+        size = _size(one(params, "page_size"))
         if form != JSON:
+            refuse_cursor(one(params, "cursor"))
             rows = step_rows(all_sums(question, begins, STEP), begins, end)
             columns = step_columns(by, question.pricing)
             return export("csv" if form == CSV else form, columns, rows, "usage-series")
         question, after = _later(question, one(params, "cursor"))
-        size = _size(one(params, "page_size"))
         sums = read_sums(question, begins, STEP, size + 1, after)
         shown = sums.rows[:size]
         results = [

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import logs
 from ipuhub.health import Health
+from ipuhub.httpserver import build_runner
 from ipuhub.metrics import of_process
 from ipuhub.metricspage import metrics_route
 from ipuhub.processes import lonely_metrics_guard, serve_health, until_stopped
@@ -47,7 +48,7 @@ async def run_webhooks() -> None:
         page = metrics_route(meters, guard)
         stack.push_async_callback((await serve_health(health, page)).cleanup)
         app = build_app(webhook_rules(), WebhookMeasures(meters))
-        runner = web.AppRunner(app, access_log=None)
+        runner = build_runner(app)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         host, port = settings.WEBHOOK_HOST, settings.WEBHOOK_PORT

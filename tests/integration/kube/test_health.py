@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING, cast
+
 import aiohttp
 import pytest
 
 from ipuhub.health import Health
+from ipuhub.kube.access import Reviewer
+from ipuhub.metrics import Meters
+from ipuhub.metricspage import Guard, metrics_route
+
+if TYPE_CHECKING:
+    from ipuhub.kube.client import KubeClient
 
 
 class Clock:
@@ -102,3 +111,17 @@ async def test_who_no_longer_leads_is_neither_unready_nor_restarted_for_what_he_
     assert await pages(health) == {"healthz": (200, "ok"), "readyz": (200, "ok")}
     clock.now = 1_101
     assert health.not_alive() == ["lease: silent for 1001 s, allowed are 1000"]
+
+
+async def test_a_token_that_is_no_text_is_refused_and_logs_nothing(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = Guard("secret", lambda: Reviewer(cast("KubeClient", None), ""))
+    runner = await Health(clock).serve("127.0.0.1", 0, [metrics_route(Meters(), guard)])
+    reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])
+    head = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    writer.write(head + b"Authorization: Bearer \xff\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 401 ")
+    writer.close()
+    await runner.cleanup()
+    assert not [record for record in caplog.records if record.exc_info]

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from ipuhub.backoff import Backoff
 from ipuhub.health import Health
+from ipuhub.httpserver import build_runner
 from ipuhub.kube.access import User
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
@@ -227,7 +228,7 @@ async def site(world: World) -> AsyncIterator[Site]:
     reviews.rights |= {("prober", verb, "") for verb in ("list", "acknowledge")}
     health = Health()
     parts = Parts(proxy.store, proxy.fleet, proxy.service, proxy.sweep, Access(reviews), health)
-    runner = web.AppRunner(build_app(parts), access_log=None)
+    runner = build_runner(build_app(parts))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"

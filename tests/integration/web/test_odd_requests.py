@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 import psycopg
@@ -184,3 +185,16 @@ def test_a_worker_that_was_stopped_after_its_launcher_is_no_failure(admin: User)
     assert "bar-failed" not in html
     assert "ran until it was stopped" in html
     assert "<code>DeadlineExceeded</code>" in html
+
+
+@pytest.mark.parametrize("text", ["%ff", "a%c3", "%ed%a0%80", "%80"])
+def test_bytes_that_are_no_text_are_refused(admin: User, text: str) -> None:
+    pod("2026-11-20T00:00", "2026-11-20T01:00", group="\ufffd")
+    for address in ("/api/v1/usage/summary", "/api/v1/usage/lifetimes", "/api/v1/jobs"):
+        answer = tool(admin).get(f"{address}?user={text}")
+        assert answer.status_code == 400
+        assert answer["Content-Type"] == "application/problem+json"
+        assert "not UTF-8" in answer.json()["detail"]
+    assert browser(admin).get(f"/usage/pods/?group={text}").status_code == 400
+    found = tool(admin).get(f"/api/v1/usage/lifetimes?group={quote(chr(0xFFFD))}").json()
+    assert len(found["results"]) == 1  # written out it is a character like any other

@@ -1,0 +1,74 @@
+"""glue: the OpenAPI description of an endpoint, with the refusals that every one of them has."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from drf_spectacular.openapi import AutoSchema
+from rest_framework import serializers
+
+from ipuhub.api.forms import JSON, MEDIA_TYPES
+from ipuhub.api.negotiation import AnyAccept
+from ipuhub.api.problems import CONTENT_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from drf_spectacular.utils import Direction
+
+_ALWAYS = {
+    HTTPStatus.BAD_REQUEST: "Something that was asked is not understood.",
+    HTTPStatus.UNAUTHORIZED: "No token, or a wrong one.",
+    HTTPStatus.FORBIDDEN: "Not for this user.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Something that this needs is away. Try again later.",
+}
+
+
+class ProblemSerializer(serializers.Serializer[Any]):
+    """Why something was refused (RFC 9457); `errors`: by field, where a body is refused."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField(help_text="A sentence.")
+
+    def get_fields(self) -> dict[str, Any]:
+        """Return the fields, with the one that DRF has a property of the same name for."""
+        return super().get_fields() | {"errors": serializers.JSONField(required=False)}
+
+
+class Described(AutoSchema):
+    """What DRF's views say of themselves, plus the refusals and 304."""
+
+    def _get_response_bodies(self, direction: Direction = "response") -> dict[str, Any]:
+        bodies = dict(super()._get_response_bodies(direction))
+        if direction != "response":
+            return bodies
+        self._add_files(bodies)
+        component = self.resolve_serializer(ProblemSerializer, direction)
+        content = {CONTENT_TYPE: {"schema": component.ref}}
+        for status, description in sorted(self._refusals()):
+            bodies[str(status.value)] = {"description": description, "content": content}
+        if self.method == "GET":
+            unchanged = "What has the ETag of If-None-Match has not changed."
+            bodies[str(HTTPStatus.NOT_MODIFIED.value)] = {"description": unchanged}
+        return bodies
+
+    def _add_files(self, bodies: dict[str, Any]) -> None:
+        """Add the files that a view answers with, beside JSON, in its `formats`."""
+        for form in getattr(self.view, "formats", ()):
+            kind = {"schema": {"type": "string"}}
+            if form != JSON:
+                bodies["200"]["content"].setdefault(MEDIA_TYPES[form], kind)
+
+    def _refusals(self) -> Iterator[tuple[HTTPStatus, str]]:
+        """Yield each status of a refusal with what it means."""
+        yield from _ALWAYS.items()
+        if "{" in self.path:
+            yield HTTPStatus.NOT_FOUND, "There is no such thing, or not for this user."
+        if not issubclass(self.view.content_negotiation_class, AnyAccept):
+            yield HTTPStatus.NOT_ACCEPTABLE, "Accept allows no form in which this is answered."
+        if self.method == "POST":
+            yield HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."
+            yield HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body is not JSON."
