@@ -1,0 +1,45 @@
+"""Commands with settings of no use: a sentence and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(
+    ("command", "setting", "code", "words"),
+    [
+        ("run_vipu_proxy", ("PROXY_PORT", "abc"), 2, "PROXY_PORT must be integer"),
+        ("purge_usage", ("DATABASE_URL", "mysql://x"), 2, "must be postgresql://"),
+        ("run_operator", ("IPUHUB_METRICS_TOKEN_FILE", "/nowhere"), 2, "No such file"),
+        (
+            "make_usage_reports --month 2026-10",
+            ("DATABASE_URL", "postgres://x:y@127.0.0.1:9/z"),
+            1,
+            "The database of DATABASE_URL does not answer",
+        ),
+    ],
+)
+def test_a_setting_of_no_use_is_said_in_words(
+    command: str, setting: tuple[str, str], code: int, words: str
+) -> None:
+    environment = {name: text for name, text in os.environ.items() if name != "DATABASE_URL"}
+    done = subprocess.run(
+        [sys.executable, "manage.py", *command.split()],
+        env={**environment, "DJANGO_SETTINGS_MODULE": "", "KUBECONFIG": "/nowhere"}
+        | dict([setting]),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
