@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+import psycopg
 import pytest
 from django.core.management import call_command
+from django.db import connection
 from django.utils import timezone
 
 from ipuhub.celery import app
 from ipuhub.models import RecordFault, WatchGap
+from ipuhub.months import Month
+from ipuhub.recording.store import connection_arguments
 from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.reading import make
 from usage.models import PodLifetime, PurgeState, ReportChunk, UsageDay
-from usage.retention.purging import Retention, make_plan, purge
+from usage.retention.purged import PurgedError, refuse_purged
+from usage.retention.purging import PurgeRefused, Retention, make_plan, purge
 from usage.sums.rollups import rebuild, refresh
 from usage.tasks import purge_old_rows
 
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = pytest.mark.django_db
-UTC = ZoneInfo("UTC")
+UTC, KOLKATA = ZoneInfo("UTC"), ZoneInfo("Asia/Kolkata")
 NOW = at("2026-11-21T12:00")
 KEEP = Retention(lifetimes=2)
 
@@ -78,6 +83,40 @@ def test_nothing_of_a_month_goes_whose_report_is_not_closed() -> None:
     close("2026-07")
     assert "the report of 2026-08 is not closed" in say()
     assert left() == {"m8", "m9", "m10", "into-september", "runs-on"}
+
+
+def test_a_month_that_was_closed_in_another_zone_is_not_closed_for_this_one() -> None:
+    close("2026-07", "2026-08")
+    plan = make_plan(NOW, KOLKATA, KEEP)
+    assert plan.day == date(2026, 7, 1)
+    assert "the report of 2026-07 is not closed" in " ".join(plan.reasons)
+
+
+def test_no_report_is_made_of_a_month_whose_first_hours_were_purged_in_another_zone() -> None:
+    close("2026-07", "2026-08")
+    purge(make_plan(NOW, UTC, KEEP), NOW, UTC)
+    refuse_purged(at("2026-09-01T00:00"), UTC)
+    with pytest.raises(PurgedError, match="before 2026-09-01 were deleted"):
+        refuse_purged(Month(2026, 9).first(KOLKATA), KOLKATA)
+
+
+def test_nothing_goes_while_another_process_sums_the_days() -> None:
+    with psycopg.connect(**connection_arguments(connection.settings_dict)) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [0x75736167])
+        close("2026-07", "2026-08")
+        with pytest.raises(PurgeRefused, match="not summed yet"):
+            purge(make_plan(NOW, UTC, KEEP), NOW, UTC)
+    assert len(left()) == 6
+    assert not PurgeState.objects.exists()
+    assert purge(make_plan(NOW, UTC, KEEP), NOW, UTC) is not None
+
+
+def test_a_second_purge_at_the_same_time_leaves_it_to_the_first() -> None:
+    close("2026-07", "2026-08")
+    with psycopg.connect(**connection_arguments(connection.settings_dict)) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [0x70757267])
+        assert purge(make_plan(NOW, UTC, KEEP), NOW, UTC) is None
+    assert len(left()) == 6
 
 
 def test_without_a_closed_month_everything_stays() -> None:

@@ -83,6 +83,7 @@ def test_changes(case: Case) -> None:
         {"items": [item(total="64")]},
         {"items": [item(free=-1)]},
         {"items": [item(total=None)]},
+        {"items": [item(total=True)]},
     ],
 )
 def test_an_answer_without_sense_is_refused(answer: dict[str, Any]) -> None:
