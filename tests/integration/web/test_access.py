@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ipuhub.web.access import Scope, is_admin, scope_of
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
 
@@ -116,6 +117,9 @@ def test_an_inactive_user_has_no_rights_left(alice: User) -> None:
     alice.is_active = False
     alice.save()
     assert caller.get("/api/v1/jobs").status_code == 401
+    alice.is_staff = True
+    assert not is_admin(alice)
+    assert scope_of(alice) == Scope(frozenset())
 
 
 def test_metrics_are_for_admins_and_the_metrics_token(
