@@ -85,6 +85,15 @@ USAGE_RETENTION_FAULTS_MONTHS = ENV.integer(
     minimum=0,
     doc="Whole months before this one for which faults in the record are kept. 0: for ever.",
 )
+USAGE_QUERY_SECONDS = ENV.integer(
+    "USAGE_QUERY_SECONDS",
+    20,
+    minimum=0,
+    maximum=3600,
+    doc="Longest time that PostgreSQL adds up records of single pods for a page or an answer of "
+    "the API (sums by job, by hour and the like); then the question is refused with the remedy. "
+    "0: no limit.",
+)
 REPORT_ZONE = ENV.zone(
     "IPUHUB_REPORT_ZONE",
     "UTC",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from django.conf import settings
 
 from ipuhub.months import Month
+from ipuhub.web.filters import BadFilter
 from usage.sums.selectors import month_to_date
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _kept: dict[_Key, tuple[datetime, str]] = {}
 def ipu_hours(scope: Scope, now: datetime) -> str:
     """IPU-hours of pods since the 1st, with one decimal; empty where no IPU was allocated.
 
+    A question mark where they would take too long to add up, since nobody summed the days.
     The sum grows with every second, and each open page asks every three: the number is kept, so
     that neither the database nor the pages' ETags follow each tick.
     """
@@ -33,9 +35,11 @@ def ipu_hours(scope: Scope, now: datetime) -> str:
         return kept[1]
     if len(_kept) >= _KEPT_SCOPES:
         _kept.clear()
-    held = month_to_date(scope, now, settings.REPORT_ZONE)
-    amount = held.micro_ipu_seconds
-    text = f"{Decimal(amount) / _MICRO_IPU_HOUR:,.1f}" if amount else ""
+    try:
+        amount = month_to_date(scope, now, settings.REPORT_ZONE).micro_ipu_seconds
+        text = f"{Decimal(amount) / _MICRO_IPU_HOUR:,.1f}" if amount else ""
+    except BadFilter:  # the page of usage, to which it links, says why
+        text = "?"
     _kept[scope.namespaces] = (now, text)
     return text
 

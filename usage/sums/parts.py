@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_STRETCHES: Final = 8  # each is one more SELECT of the query
 HOUR: Final = timedelta(hours=1)
+DEAR: Final = timedelta(days=2)
 _DAY: Final = timedelta(days=1)
 
 
@@ -89,6 +90,12 @@ class Parts:
     days: tuple[Rolled, ...]
     hours: tuple[Rolled, ...]
     stretches: tuple[Stretch, ...]
+
+    @property
+    def is_dear(self) -> bool:
+        """Whether lifetimes of more than a day or two are added up."""
+        length = sum((each.bounds[-1] - each.bounds[0] for each in self.stretches), timedelta())
+        return length > DEAR
 
 
 @dataclass(frozen=True, slots=True)

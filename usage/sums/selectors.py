@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.db import connection
+from django.db import connection, transaction
+from psycopg import DatabaseError
 
 from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
@@ -14,6 +16,7 @@ from usage.sums.coarsesql import table_of
 from usage.sums.dimensions import DIMENSIONS
 from usage.sums.measures import COST, POD_SUMS, Measures
 from usage.sums.parts import Coverage, Steps, split
+from usage.sums.patience import patience
 from usage.sums.prices import Prices
 from usage.sums.rollups import read_coverage
 from usage.sums.sumsql import Shape, joined, key_sql, page_sql, rows_sql
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from usage.sums.parts import Parts
 
 _CHUNK_ROWS = 2000
+_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,8 @@ def read_sums(
 ) -> Sums:
     """Return at most `limit` rows of the steps that begin at `begins`, after a place.
 
+    Raises BadFilter where rows are needed that were deleted, or too many.
+
     `order` is a sum, largest first, or STEP. What has not happened yet is in no step; in a total
     over steps a lifetime counts in each of its steps.
     """
@@ -112,9 +118,8 @@ def read_sums(
     found = _sums_sql(question, begins)
     if found is None:
         return Sums([], 0, Measures())
-    sums, parameters = found
-    parameters |= {"limit": limit} | _after(after)
-    rows = _run(page_sql(sums, shape), parameters)
+    more = {"limit": limit} | _after(after)
+    rows = _run(found.having(page_sql(found.sql, shape), more))
     count, _, *totals = next(row for row in rows if row[1] is None)
     shown = [_row(row) for row in rows if row[1] is not None]
     return Sums(shown, count, Measures(*map(int, totals)))
@@ -125,18 +130,32 @@ def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iter
     found = _sums_sql(question, begins)
     if found is None:
         return iter(())
-    # Kept by the server and fetched in chunks: nobody holds all of them in memory.
-    cursor = connection.chunked_cursor()
-    cursor.execute(rows_sql(found[0], Shape(len(question.by), order)), found[1])
-    rows = _fetched(cursor)
+    shown = found.having(rows_sql(found.sql, Shape(len(question.by), order)), {})
+    rows = _fetched(*_opened(shown))
     next(rows)
     return rows  # type: ignore[return-value]  # only the first one is None
 
 
-def _fetched(cursor: Any) -> Iterator[SumRow | None]:
+def _opened(query: _Query) -> tuple[Any, list[Any]]:
+    """Return a cursor and its first rows: it is kept by the server and fetched in chunks, so that
+    nobody holds all of them in memory."""
+    with patience(bounded=query.is_dear), transaction.atomic():
+        # The first rows in the transaction: no timeout holds for what its end makes of a cursor.
+        name = f"sums_{next(_NUMBERS)}"
+        cursor = connection.connection.cursor(name, scrollable=False, withhold=True)
+        try:
+            cursor.execute(query.sql, query.parameters)
+            return cursor, cursor.fetchmany(_CHUNK_ROWS)
+        except DatabaseError:
+            cursor.close()
+            raise
+
+
+def _fetched(cursor: Any, first: list[Any]) -> Iterator[SumRow | None]:
     """Yield None once, then the rows. Begun, it closes the cursor also where nobody reads on."""
     with cursor:
         yield None
+        yield from map(_row, first)
         while rows := cursor.fetchmany(_CHUNK_ROWS):
             yield from map(_row, rows)
 
@@ -160,20 +179,35 @@ def chart(
     if begins[0] >= question.window.until:
         return begins, {}
     steps = _steps(question, begins)
+    parts = _parts(question, steps)
     if amount == COST.amount:
-        statement, parameters = _both_sql(question, steps)
+        found = _both_sql(question, steps, parts)
     elif amount == "partition_ipu_seconds":
-        statement, parameters = _partition_sql(question, steps, _parts(question, steps))
+        found = _Query(*_partition_sql(question, steps, parts), parts.is_dear)
     else:
-        statement, parameters = _pod_sql(question, steps, _parts(question, steps), (amount,))
-    rows = _run(fold(statement, amount), parameters | {"top": top})
+        found = _Query(*_pod_sql(question, steps, parts, (amount,)), parts.is_dear)
+    rows = _run(found.having(fold(found.sql, amount), {"top": top}))
     return begins, {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
 
 
-def _sums_sql(question: Question, begins: Sequence[datetime]) -> tuple[str, dict[str, Any]] | None:
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A SELECT and its parameters; `is_dear`: it reads many lifetimes."""
+
+    sql: str
+    parameters: dict[str, Any]
+    is_dear: bool
+
+    def having(self, sql: str, more: Mapping[str, Any]) -> _Query:
+        """Return another around it, with `more` parameters."""
+        return _Query(sql, self.parameters | dict(more), self.is_dear)
+
+
+def _sums_sql(question: Question, begins: Sequence[datetime]) -> _Query | None:
     if begins[0] >= question.window.until:
         return None
-    return _both_sql(question, _steps(question, begins))
+    steps = _steps(question, begins)
+    return _both_sql(question, steps, _parts(question, steps))
 
 
 def _steps(question: Question, begins: Sequence[datetime]) -> Steps:
@@ -184,11 +218,10 @@ def _steps(question: Question, begins: Sequence[datetime]) -> Steps:
     return Steps(tuple(begun), tuple(cut))
 
 
-def _both_sql(question: Question, steps: Steps) -> tuple[str, dict[str, Any]]:
-    parts = _parts(question, steps)
+def _both_sql(question: Question, steps: Steps, parts: Parts) -> _Query:
     pods, parameters = _pod_sql(question, steps, parts)
     partitions, more = _partition_sql(question, steps, parts)
-    return joined(pods, partitions), parameters | more
+    return _Query(joined(pods, partitions), parameters | more, parts.is_dear)
 
 
 def _after(place: Place | None) -> dict[str, Any]:
@@ -262,8 +295,8 @@ def _conditions(question: Question, source: str) -> tuple[str, dict[str, Any]]:
     return " AND ".join(texts), parameters
 
 
-def _run(statement: str, parameters: Mapping[str, Any]) -> list[Any]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
+def _run(query: _Query) -> list[Any]:
+    with patience(bounded=query.is_dear), connection.cursor() as cursor:
+        cursor.execute(query.sql, query.parameters)
         rows: list[Any] = cursor.fetchall()
         return rows

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from usage.sums.parts import HOUR, gaps_between
+from usage.sums.parts import DEAR, HOUR, gaps_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,6 +72,11 @@ class Plan:
 
     sums: tuple[tuple[datetime, datetime, int], ...]
     stretches: tuple[tuple[tuple[datetime, ...], int], ...]
+
+    @property
+    def is_dear(self) -> bool:
+        """Whether rows of more than a day or two are read."""
+        return sum((edges[-1] - edges[0] for edges, _ in self.stretches), timedelta()) > DEAR
 
 
 def plan(edges: Sequence[datetime], standing: Standing) -> Plan:

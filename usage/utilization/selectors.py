@@ -10,6 +10,7 @@ from django.db import connection
 
 from ipuhub.web.filters import BadFilter
 from usage.intervals import bounds
+from usage.sums.patience import patience
 from usage.utilization.amounts import Utilization
 from usage.utilization.quarters import plan
 from usage.utilization.rollups import read_quarters, read_standing
@@ -45,7 +46,7 @@ def read_capacity(begins: Sequence[datetime], until: datetime) -> CapacityRecord
     """Return the record of steps that begin at `begins`, the last of them up to `until`.
 
     All are whole seconds and `until` is past; steps that begin later are left out. Raises
-    BadFilter where rows are needed that retention deleted.
+    BadFilter where rows are needed that retention deleted, or too many.
     """
     edges = [*(instant for instant in begins if instant < until), until]
     if len(edges) == 1:
@@ -61,7 +62,7 @@ def read_capacity(begins: Sequence[datetime], until: datetime) -> CapacityRecord
 
     for sums in read_quarters(parts.sums):
         add(*sums)
-    with connection.cursor() as cursor:
+    with patience(bounded=parts.is_dear), connection.cursor() as cursor:
         silences = read_silences(cursor, edges[0], until, standing.known_now)
         for stretch, first in parts.stretches:
             for name, rows in read_rows(cursor, stretch, silences).items():

@@ -1,0 +1,57 @@
+"""io: stops what adds up many rows before it holds a worker, and a reader, for minutes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.db import OperationalError, connection
+from psycopg.errors import QueryCanceled
+
+from ipuhub.web.filters import BadFilter
+from usage.sums.dimensions import DIMENSIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def patience(*, bounded: bool) -> Iterator[None]:
+    """Let PostgreSQL work on each statement in here for USAGE_QUERY_SECONDS where it is `bounded`.
+
+    Raises BadFilter with the remedy when it takes longer.
+    """
+    seconds = settings.USAGE_QUERY_SECONDS
+    if not bounded or not seconds:
+        yield
+        return
+    _set(f"{1000 * seconds}")
+    try:
+        yield
+    except (OperationalError, QueryCanceled) as error:  # of Django's cursor, of psycopg's
+        if isinstance(error, QueryCanceled) or isinstance(error.__cause__, QueryCanceled):
+            raise BadFilter([_sentence(seconds)]) from error
+        raise
+    finally:
+        # A transaction that failed takes back what was set in it.
+        if not connection.needs_rollback:
+            _set(None)
+
+
+def _set(milliseconds: str | None) -> None:
+    with connection.cursor() as cursor:
+        if milliseconds is None:
+            cursor.execute("RESET statement_timeout")
+        else:
+            cursor.execute("SET statement_timeout = %s", [milliseconds])
+
+
+def _sentence(seconds: int) -> str:
+    known = ", ".join(name for name, each in DIMENSIONS.items() if each.rolled)
+    return (
+        f"This was stopped after {seconds} s of adding up the records of single pods. Ask for a "
+        f"shorter range, or for what there are sums of: whole days of the report zone, by {known}. "
+        "Where those are slow, too, `sum_usage_days` has not run; an administrator may raise "
+        "USAGE_QUERY_SECONDS."
+    )
