@@ -31,7 +31,7 @@ from usage.utilization.selectors import read_capacity
 from usage.windows import Window, step_begins
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from pytest_django.fixtures import SettingsWrapper
@@ -198,3 +198,47 @@ def test_what_is_summed_is_read_from_the_sums_and_not_from_rows() -> None:
     assert read_capacity([FIRST], NOW).steps == {}
     UtilizationDirt.objects.create(first_hour=FIRST, last_hour=FIRST)
     assert read_capacity([FIRST], NOW).steps["v1"][0].idle == 16 * 3600
+
+
+LATE_CHANGES: dict[str, Callable[[], object]] = {
+    "a holding ends earlier": lambda: _first(PartitionLifetime).update(
+        released_at=at("2026-11-10T00:20")
+    ),
+    "a holding is another controller's": lambda: _first(PartitionLifetime).update(controller="v2"),
+    "a holding is gone": lambda: _first(PartitionLifetime).delete(),
+    "a state is told late": lambda: CapacityChange.objects.create(
+        controller="v1", at=at("2026-11-10T02:00"), total=64, free=64
+    ),
+    "a state is gone": lambda: _first(CapacityChange).delete(),
+    "a gap is found": lambda: WatchGap.objects.create(
+        watch="capacity", began_at=at("2026-11-10T06:00"), ended_at=at("2026-11-10T07:00"), cause=""
+    ),
+    "a gap is gone": lambda: WatchGap.objects.all().delete(),
+    "controllers were asked after all": lambda: WatchCheckpoint.objects.update(position_at=NOW),
+    "a pod ran on it": lambda: PodLifetime.objects.update(partition="p0"),
+    "a pod was of the job": lambda: PodLifetime.objects.update(job_uid="j", partition=""),
+}
+
+
+@pytest.mark.parametrize("late", LATE_CHANGES)
+def test_a_late_change_is_read_from_the_rows_until_it_is_summed(late: str) -> None:
+    for hour, free in (("00:30", 20), ("05:00", 32)):
+        told = {"at": at(f"2026-11-10T{hour}"), "total": 32, "free": free}
+        CapacityChange.objects.create(controller="v1", **told)
+    held("2026-11-10T00:00", "2026-11-10T00:40", controller="v1", job_uid="j", partition="p0")
+    pod("2026-11-10T00:00", "2026-11-10T00:35", job_uid="j", partition="other", ipus=4)
+    PodLifetime.objects.update(job_uid="j" if late == "a pod ran on it" else "k")
+    night = {"began_at": at("2026-11-10T09:00"), "ended_at": at("2026-11-10T10:00")}
+    WatchGap.objects.create(watch="capacity", cause="", **night)
+    WatchCheckpoint.objects.create(name="capacity", position_at=at("2026-11-10T12:00"))
+    refresh(NOW)
+    before = _plainly([FIRST, NOW])
+    LATE_CHANGES[late]()
+    assert _plainly([FIRST, NOW]) != before
+    _agree(step_begins(Window.of(FIRST, NOW, NOW), "hour", ZONES[0]), NOW)
+    refresh(NOW)
+    _agree(step_begins(Window.of(FIRST, NOW, NOW), "hour", ZONES[0]), NOW)
+
+
+def _first(model: Any) -> Any:
+    return model.objects.filter(pk=model.objects.order_by("pk").values("pk")[:1])
