@@ -174,3 +174,10 @@ def test_before_the_start_an_evicted_launcher_is_deleted_to_be_made_again() -> N
         planned.actions
     )
     assert status(planned).get("launcherStatus") is None
+
+
+def test_a_worker_that_has_succeeded_may_be_deleted() -> None:
+    job = ipujob().without_launcher().workers(2).running()
+    built = job.build()
+    pods = (worker(built, 0).exited(0).deleting(), worker(built, 1).running())
+    assert status(plan(up(job, *pods), NOW)).get("launcherStatus") is None

@@ -170,6 +170,13 @@ def test_a_pod_that_cannot_start_is_the_reason(pod: Any, want_reason: str, want_
     assert want_words in message
 
 
+def test_a_worker_that_cannot_start_is_told_before_the_launcher_that_waits_for_it() -> None:
+    job = ipujob()
+    built = job.build()
+    pods = (worker(built).unschedulable("full"), launcher(built).waiting("ErrImagePull"))
+    assert truth(plan(up(job, *pods), NOW))[1] == "Unschedulable"
+
+
 def test_the_two_words_of_a_failed_pull_are_one_write() -> None:
     job = ipujob()
     messages = {
