@@ -7,6 +7,7 @@ have one value is refused when it is repeated.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -25,8 +26,9 @@ from usage.ranges import read_instant, read_window
 from usage.rates.services import pricing_at
 from usage.sums.dimensions import DIMENSIONS, LABEL, UnknownDimensionError, dimension, dimensions
 from usage.sums.measures import COST, OUTPUTS
+from usage.sums.rollups import read_coverage
 from usage.sums.selectors import Question
-from usage.windows import Window, WindowError
+from usage.windows import Window, WindowError, day_begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
     from django.http import QueryDict
 
+    from usage.rates.pricing import Pricing
     from usage.sums.dimensions import Dimension
     from usage.sums.measures import Output
 
@@ -88,8 +91,17 @@ def read_question(
         raise BadFilter([str(error)]) from error
     scope = usage_scope_of(user)
     require_namespaces(scope, params.get("namespace", ()))
-    pricing = pricing_at(window.begin, window.until, zone) if sees_cost(scope) else None
+    pricing = _pricing(window, zone) if sees_cost(scope) else None
     return Question(scope, window, zone, by, equals, pricing)
+
+
+def _pricing(window: Window, zone: ZoneInfo) -> Pricing:
+    pricing = pricing_at(window.begin, window.until, zone)
+    if pricing.names("accelerator"):
+        purged = read_coverage().frozen_before
+        if purged is not None and window.begin < day_begin(purged, zone):
+            return dataclasses.replace(pricing, lost_before=purged)
+    return pricing
 
 
 def read_format(params: Params) -> str:

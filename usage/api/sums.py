@@ -182,6 +182,7 @@ def _pricing_record(pricing: Pricing | None) -> dict[str, Any] | None:
         return None
     return {
         "currencies": pricing.currencies,
+        "lost_before": pricing.lost_before,
         "unpriced": [{"begin": begin, "end": end} for begin, end in pricing.unpriced],
     }
 

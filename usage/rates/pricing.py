@@ -15,7 +15,7 @@ from usage.sums.measures import COST_UNIT, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
     from usage.rates.tariff import Segment, Tariff
@@ -35,22 +35,29 @@ class Closed:
 class Pricing:
     """The prices of a range: `segments` cover it in order; `currencies` are those of its prices.
 
-    Money of two currencies cannot be added up: such a range has no cost.
+    Money of two currencies cannot be added up: such a range has no cost. Nor has one with
+    accelerators priced by name that reaches before `lost_before`: no sum of a day knows names, and
+    the lifetimes before that day are gone.
     """
 
     segments: tuple[Segment, ...] = ()
     currencies: tuple[str, ...] = ()
     decimals: int = 2
+    lost_before: date | None = None
 
     @property
     def currency(self) -> str:
-        """The one currency; empty where nothing has a price, or in more than one."""
-        return self.currencies[0] if len(self.currencies) == 1 else ""
+        """The one currency; empty where nothing has a price, or there is no cost."""
+        return self.currencies[0] if self._has_cost else ""
 
     @property
     def usable(self) -> tuple[Segment, ...]:
-        """The segments that cost is counted with: none where there is no one currency."""
-        return self.segments if len(self.currencies) == 1 else ()
+        """The segments that cost is counted with: none where there is no cost."""
+        return self.segments if self._has_cost else ()
+
+    @property
+    def _has_cost(self) -> bool:
+        return len(self.currencies) == 1 and self.lost_before is None
 
     @property
     def unpriced(self) -> list[tuple[datetime, datetime]]:

@@ -57,6 +57,7 @@ class Prices:
             "price_numbers": [bisect_right(begins, each) - 1 for each in self.steps.bounds],
             "priced_types": self.pricing.names("instance"),
         }
+        found["accelerators"] = self.accelerators
         found |= {f"accelerator_{n}": name for n, name in enumerate(self.accelerators)}
         for n, segment in enumerate(self.pricing.usable):
             for m, name in enumerate(sorted(segment.named("instance"))):

@@ -221,7 +221,9 @@ def _steps(question: Question, begins: Sequence[datetime]) -> Steps:
 def _both_sql(question: Question, steps: Steps, parts: Parts) -> _Query:
     pods, parameters = _pod_sql(question, steps, parts)
     partitions, more = _partition_sql(question, steps, parts)
-    return _Query(joined(pods, partitions), parameters | more, parts.is_dear)
+    named = _named(question, steps)
+    is_dear = parts.is_dear or (named is not None and named.is_dear)
+    return _Query(joined(pods, partitions), parameters | more, is_dear)
 
 
 def _after(place: Place | None) -> dict[str, Any]:
@@ -241,7 +243,7 @@ def _pod_sql(
 ) -> tuple[str, dict[str, Any]]:
     key = key_sql([each.pods for each in question.by])
     where, parameters = _conditions(question, "pods")
-    asked = Asked(key, where, _prices(question, steps))
+    asked = Asked(key, where, _prices(question, steps), _named(question, steps))
     statement, own = pod_sums(asked, parts, names, question.table)
     return statement, parameters | own
 
@@ -258,10 +260,17 @@ def _prices(question: Question, steps: Steps) -> Prices | None:
     return Prices(pricing, steps) if pricing and pricing.usable else None
 
 
+def _named(question: Question, steps: Steps) -> Parts | None:
+    """Return the whole window, unsummed, where accelerators have prices by name: sums by day and
+    hour do not know which accelerators they hold."""
+    if question.pricing is None or not question.pricing.names("accelerator"):
+        return None
+    return split(steps, question.window.until, question.zone, Coverage())
+
+
 def _parts(question: Question, steps: Steps) -> Parts:
     cover = read_coverage()
-    by_name = question.pricing is not None and question.pricing.names("accelerator")
-    usable = cover if question.rolled and not by_name else Coverage()
+    usable = cover if question.rolled else Coverage()
     parts = split(steps, question.window.until, question.zone, usable)
     if cover.frozen_before is not None:
         _refuse_purged(parts, day_begin(cover.frozen_before, question.zone), cover.frozen_before)

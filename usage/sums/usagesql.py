@@ -86,11 +86,13 @@ def stretch_parameters(name: str, stretch: Stretch) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """By which SQL expression is grouped, of which rows, and with which prices, if any."""
+    """By which SQL expression is grouped, of which rows, with which prices, if any; `named`: the
+    window in which accelerators with a price of their own are looked for."""
 
     key: str
     where: str
     prices: Prices | None = None
+    named: Parts | None = None
 
 
 def pod_sums(
@@ -107,14 +109,8 @@ def pod_sums(
     listed = ("pods", *names, *own)
     rolled = _Tables(table, f"{asked.key} AS key{extra}", asked.where, 3 if kind else 2)
     selects, parameters = _rolled_sums(rolled, parts, ("pods", *names), own)
-    sums = ", ".join(
-        [*(_PIECE_SUMS[each] for each in names), *(f"COALESCE(sum({n} * secs), 0)" for n in own)]
-    )
-    counts = [
-        f"COALESCE((accelerators ->> %(accelerator_{n})s)::numeric, 0) AS {name}"
-        for n, name in enumerate(own)
-    ]
-    columns = ", ".join([f"{asked.key} AS key{extra}", _PIECE_COLUMNS, *counts])
+    sums = ", ".join([*(_PIECE_SUMS[each] for each in names), *("0::numeric" for _ in own)])
+    columns = f"{asked.key} AS key{extra}, {_PIECE_COLUMNS}"
     for number, stretch in enumerate(parts.stretches):
         name = f"s{number}"
         source = pieces(POD_PIECES, columns, asked.where, name, many=len(stretch.buckets) > 1)
@@ -124,10 +120,38 @@ def pod_sums(
             f" FROM ({source}) AS pieces GROUP BY {_ordinals(rolled.keys)}"
         )
         parameters |= stretch_parameters(name, stretch)
+    if asked.named and own:
+        more, theirs = _named_sums(asked, asked.named, extra, ("pods", *names), own)
+        selects += more
+        parameters |= theirs
     statement = _together(selects, listed, ("bucket", "key", *(["kind"] if kind else [])))
     if prices is None:
         return _free(statement), parameters
     return prices.of_pods(statement, ("pods", *names)), parameters | prices.parameters
+
+
+def _named_sums(
+    asked: Asked, window: Parts, extra: str, zeros: Sequence[str], own: Sequence[str]
+) -> tuple[list[str], dict[str, Any]]:
+    """Return SELECTs of the accelerators with a price of their own, which no sum of a day or an
+    hour knows, from the lifetimes that hold any; `zeros` come before them."""
+    none = "".join(f", 0 AS {each}" for each in zeros)
+    held = "".join(f", COALESCE(sum({each} * secs), 0) AS {each}" for each in own)
+    counts = "".join(
+        f", COALESCE((accelerators ->> %(accelerator_{n})s)::numeric, 0) AS {each}"
+        for n, each in enumerate(own)
+    )
+    where = f"({asked.where}) AND accelerators ?| %(accelerators)s"
+    keys = "bucket, key, kind" if extra else "bucket, key"
+    selects: list[str] = []
+    parameters: dict[str, Any] = {}
+    for number, stretch in enumerate(window.stretches):
+        name = f"a{number}"
+        columns = f"{asked.key} AS key{extra}{counts}"
+        source = pieces(POD_PIECES, columns, where, name, many=len(stretch.buckets) > 1)
+        selects.append(f"SELECT {keys}{none}{held} FROM ({source}) AS pieces GROUP BY {keys}")  # noqa: S608
+        parameters |= stretch_parameters(name, stretch)
+    return selects, parameters
 
 
 def partition_sums(asked: Asked, parts: Parts) -> tuple[str, dict[str, Any]]:

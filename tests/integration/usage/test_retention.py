@@ -20,6 +20,7 @@ from ipuhub.recording.store import connection_arguments
 from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
+from tests.builders.rates import rate
 from tests.integration.usage.reading import make
 from usage.models import PodLifetime, PurgeState, ReportChunk, UsageDay
 from usage.retention.purged import PurgedError, refuse_purged
@@ -156,6 +157,24 @@ def test_sums_by_day_and_reports_stay_even_when_all_is_summed_anew(
     assert tool(user).get(address).json() == before
     assert before["total"]["exact"]["partition_ipu_seconds"] == 4 * 3600
     assert stored_details() == details
+
+
+def test_a_month_without_its_pods_has_no_cost_that_needs_their_accelerators(
+    django_user_model: type,
+) -> None:
+    user = django_user_model.objects.create_user("root", is_staff=True)
+    rate("accelerator", "1", name="nvidia.com/gpu")
+    close("2026-07", "2026-08")
+    address = "/api/v1/usage/summary?month=2026-08&by=group"
+    before = tool(user).get(address).json()
+    say()
+    found = tool(user).get(address).json()
+    assert (before["total"]["cost"], before["pricing"]["lost_before"]) == ("0.00", None)
+    assert (found["total"]["cost"], found["pricing"]["lost_before"]) == (None, "2026-09-01")
+    assert found["total"]["exact"] == before["total"]["exact"]
+    page = browser(user).get("/usage/?month=2026-08").content.decode()
+    assert "No cost: accelerators have prices by name" in page
+    assert tool(user).get("/api/v1/usage/summary?month=2026-10").json()["total"]["cost"] == "0.00"
 
 
 def test_sums_of_days_of_another_zone_stay_and_are_not_taken_for_this_one_s(
