@@ -35,7 +35,7 @@ from jobs.waydown import (
     plan_without_job,
     surplus_steps,
 )
-from jobs.wayup import children_step, launcher_step, workers_step
+from jobs.wayup import children_steps, launcher_step, workers_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +171,7 @@ def _plan_way_up(
             _finalizer_step(observed),
             *steps,
             _partitions_step(observed, spec, instances, now),
-            children_step(observed, context, instances),
+            *children_steps(observed, context, instances),
             workers_step(context, instances),
             launcher_step(context, instances),
         ]

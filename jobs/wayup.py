@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from jobs.actions import CreateChild, Kind, Step
 from jobs.builders.access import build_role, build_role_binding, build_service_account
@@ -19,28 +19,30 @@ if TYPE_CHECKING:
     from jobs.manifests import Manifest
     from jobs.observed import Observed
 
-BUILDERS: dict[Kind, Callable[[BuildContext], Manifest]] = {
+_Builders: TypeAlias = "dict[Kind, Callable[[BuildContext], Manifest]]"
+CHILDREN: Final[_Builders] = {
     Kind.CONFIG_MAP: build_config_map,
     Kind.SERVICE_ACCOUNT: build_service_account,
     Kind.ROLE: build_role,
-    Kind.ROLE_BINDING: build_role_binding,
 }
+# An API server looks into the role before it lets anybody bind it: not before the role is there.
+BINDING: Final[_Builders] = {Kind.ROLE_BINDING: build_role_binding}
 
 
-def children_step(
+def children_steps(
     observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
-) -> Step:
-    """ConfigMap, ServiceAccount, Role and RoleBinding of a job with a launcher, all at once."""
-    actions = (
-        tuple(
-            CreateChild(kind, build(context))
-            for kind, build in BUILDERS.items()
-            if kind not in observed.children
-        )
-        if context.spec.has_launcher and any(instance.is_active for instance in instances)
-        else ()
+) -> tuple[Step, Step]:
+    """ConfigMap, ServiceAccount and Role of a job with a launcher at once, then the RoleBinding."""
+    is_due = context.spec.has_launcher and any(instance.is_active for instance in instances)
+
+    def missing(builders: _Builders) -> tuple[CreateChild, ...]:
+        kinds = (kind for kind in builders if is_due and kind not in observed.children)
+        return tuple(CreateChild(kind, builders[kind](context)) for kind in kinds)
+
+    return (
+        Step("children", missing(CHILDREN), needs_previous=True),
+        Step("binding", missing(BINDING), needs_previous=True),
     )
-    return Step("children", actions, needs_previous=True)
 
 
 def workers_step(context: BuildContext, instances: tuple[Instance, ...]) -> Step:

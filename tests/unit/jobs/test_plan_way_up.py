@@ -45,7 +45,7 @@ def test_other_finalizers_stay() -> None:
 
 def test_the_way_up_after_the_partition_is_children_workers_launcher() -> None:
     planned = plan(observed(ipujob().workers(2).build(), partitions=(partition(),)), NOW)
-    assert steps(planned) == ["children", "status", "workers", "launcher"]
+    assert steps(planned) == ["children", "binding", "status", "workers", "launcher"]
     assert created(planned) == [
         "ConfigMap sample-launcher",
         "ServiceAccount sample-launcher",
