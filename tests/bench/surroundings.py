@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.client import KubeClient
 
-CONCURRENCY = 16
+CONCURRENCY = 32
 ACCOUNT = "ipuhub-system/ipuhub-operator"
 METRICS_TOKEN = "bench"  # of processes that live for a round
 _LABEL = "vipu-ctrl=vctl1"
