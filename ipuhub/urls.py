@@ -45,6 +45,7 @@ if settings.USAGE_ENABLED:
         path("utilization/chart.json", utilization_chart, name="utilization-chart"),
         path("", include("usage.urls")),  # /usage/... and, as its old readers expect, /report/...
     ]
+handler400 = "ipuhub.web.problems.malformed"
 handler403 = "ipuhub.web.problems.permission_denied"
 handler404 = "ipuhub.web.problems.not_found"
 handler500 = "ipuhub.web.problems.server_error"

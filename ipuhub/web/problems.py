@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from django.core.exceptions import DisallowedHost, RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest, HttpResponseBase
 
+_MALFORMED: Final[dict[type[Exception], str]] = {
+    DisallowedHost: "This name is not served here. It can be added to IPUHUB_ALLOWED_HOSTS.",
+    RequestDataTooBig: "This form is too large.",
+    TooManyFieldsSent: "This form or query has too many fields.",
+}
 _ADMINS_ONLY = "This page shows every namespace and is for administrators. Ask one for access."
 
 
@@ -63,6 +69,11 @@ def bad_request(request: HttpRequest, sentence: str) -> HttpResponseBase:
     if _is_program(request):
         return problem_answer(400, sentence)
     return HttpResponse(sentence, status=400, content_type="text/plain; charset=utf-8")
+
+
+def malformed(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """Say what Django would not take: a foreign host name, too many fields, too large a form."""
+    return bad_request(request, _MALFORMED.get(type(exception), "This request is malformed."))
 
 
 def busy(request: HttpRequest, sentence: str) -> HttpResponseBase:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.conf import settings
@@ -37,7 +37,11 @@ class RateForm(forms.Form):
 class EndForm(forms.Form):
     """The end of a rate."""
 
-    valid_until = forms.DateField()
+    valid_until = forms.DateField(
+        error_messages=dict.fromkeys(
+            ("required", "invalid"), "Give the first day without the rate, such as 2026-12-01."
+        )
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -56,35 +60,38 @@ def rates(request: HttpRequest) -> HttpResponse:
         else:
             messages.success(request, f"{rate.get_resource_display()}: the rate is set.")
             return redirect("usage:rates")
-    today = local_day(now, settings.REPORT_ZONE)
-    found = Rate.objects.order_by("resource", "name", "-valid_from", "-id")
-    context = {
-        "form": form,
-        "rates": [(rate, _state(rate, today)) for rate in found],
-        "currency": settings.REPORT_CURRENCY,
-        "zone": settings.REPORT_ZONE.key,
-        "today": today,
-    }
-    return render(request, "usage/rates.html", context, status=400 if form.errors else 200)
+    return _show(request, {"form": form}, 400 if form.errors else 200)
 
 
 @require_POST
 @signed_in
 def end(request: HttpRequest, pk: int) -> HttpResponse:
-    """End a rate and go back to the page. Raises PermissionDenied and Http404."""
+    """End a rate and go back to the page; a day that is refused stands there again, with the
+    reason. Raises PermissionDenied and Http404."""
     require_accountant(request.user)
     rate = get_object_or_404(Rate, pk=pk)
     form = EndForm(request.POST)
-    if not form.is_valid():
-        messages.error(request, "Give the first day without the rate, such as 2026-12-01.")
-        return redirect("usage:rates")
-    try:
-        end_rate(
-            rate, form.cleaned_data["valid_until"], request.user.get_username(), timezone.now()
-        )
-    except ValidationError as error:
-        messages.error(request, " ".join(error.messages))
-    return redirect("usage:rates")
+    if form.is_valid():
+        day = form.cleaned_data["valid_until"]
+        try:
+            end_rate(rate, day, request.user.get_username(), timezone.now())
+        except ValidationError as error:
+            form.add_error("valid_until", ValidationError(error.messages))
+        else:
+            return redirect("usage:rates")
+    return _show(request, {"form": RateForm(), "ending": rate.pk, "end_form": form}, 400)
+
+
+def _show(request: HttpRequest, shown: dict[str, Any], status: int) -> HttpResponse:
+    today = local_day(timezone.now(), settings.REPORT_ZONE)
+    found = Rate.objects.order_by("resource", "name", "-valid_from", "-id")
+    context = {
+        "rates": [(rate, _state(rate, today)) for rate in found],
+        "currency": settings.REPORT_CURRENCY,
+        "zone": settings.REPORT_ZONE.key,
+        "today": today,
+    }
+    return render(request, "usage/rates.html", context | shown, status=status)
 
 
 def _state(rate: Rate, today: date) -> str:

@@ -34,28 +34,11 @@ _REFUSALS = (MonthError, WindowError, ReportRefused, BrokerAway)
 def reports(request: HttpRequest) -> HttpResponse:
     """Show the reports, or just the list while somebody looks. Raises PermissionDenied."""
     require_accountant(request.user)
-    found = list(MonthReport.objects.order_by("-month", "-version")[:_SHOWN])
-    newest = ReportRun.objects.order_by("-requested_at", "-id")
-    run = newest.filter(kind="").first()
-    ranges = list(newest.exclude(kind="")[:_SHOWN_RANGES])
-    tag = fragment_etag(
-        request,
-        [(each.pk, each.version) for each in found],
-        run and _shown(run),
-        [(*_shown(each), each.has_file) for each in ranges],
-    )
+    context = _content(request)
+    tag = context["etag"]
     unchanged = not_modified(request, tag)
     if unchanged is not None:
         return unchanged
-    context = {
-        "reports": [_row(each) for each in found],
-        "states": [(state.value, state.label, _COLOURS[state.value]) for state in ReportState],
-        "run": run,
-        "ranges": ranges,
-        "zone": settings.REPORT_ZONE.key,
-        "etag": tag,
-        "now": timezone.now(),
-    }
     template = "usage/_reports.html" if wants_fragment(request) else "usage/reports.html"
     return tagged(render(request, template, context), tag)
 
@@ -76,15 +59,39 @@ def make_reports(request: HttpRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def make_range(request: HttpRequest) -> HttpResponse:
-    """Ask for the file of a range and go back to the page. Raises PermissionDenied."""
+    """Ask for the file of a range and go back to the page; what is refused stands in the form
+    again, with the reason. Raises PermissionDenied."""
     require_accountant(request.user)
     asked = {name: str(value).strip() for name, value in request.POST.items()}
     now = timezone.now()
     try:
         ask_for_range(read_range(asked, now, settings.REPORT_ZONE), _name(request), now)
     except _REFUSALS as error:
-        messages.error(request, str(error))
+        context = _content(request) | {"asked": asked, "problem": str(error)}
+        return render(request, "usage/reports.html", context, status=400)
     return redirect("usage:reports")
+
+
+def _content(request: HttpRequest) -> dict[str, Any]:
+    """Return the context of the page and of its list, with the `etag` of the list."""
+    found = list(MonthReport.objects.order_by("-month", "-version")[:_SHOWN])
+    newest = ReportRun.objects.order_by("-requested_at", "-id")
+    run = newest.filter(kind="").first()
+    ranges = list(newest.exclude(kind="")[:_SHOWN_RANGES])
+    return {
+        "reports": [_row(each) for each in found],
+        "states": [(state.value, state.label, _COLOURS[state.value]) for state in ReportState],
+        "run": run,
+        "ranges": ranges,
+        "zone": settings.REPORT_ZONE.key,
+        "now": timezone.now(),
+        "etag": fragment_etag(
+            request,
+            [(each.pk, each.version) for each in found],
+            run and _shown(run),
+            [(*_shown(each), each.has_file) for each in ranges],
+        ),
+    }
 
 
 def _name(request: HttpRequest) -> str:

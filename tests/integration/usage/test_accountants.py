@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import TYPE_CHECKING
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -11,7 +10,6 @@ from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
-from ipuhub.celery import app, transport_options
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
@@ -20,23 +18,15 @@ from usage.models import Rate, ReportRun
 from usage.reports.ranges import RangeFile, range_of
 from usage.reports.runs import do_range, request_range
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("idle_broker"),
+]
 
 
 @pytest.fixture(autouse=True)
-def _world(settings, tmp_path: Path) -> Iterator[None]:
-    """Plain HTTP, and a broker that is a folder of the test, where nobody works."""
+def _plain_http(settings) -> None:
     settings.SECURE_SSL_REDIRECT = False
-    before = app.conf.broker_transport_options
-    app.conf.broker_transport_options = transport_options("filesystem://", tmp_path)
-    app._pool = app.amqp._producer_pool = None
-    yield
-    app.conf.broker_transport_options = before
-    app._pool = app.amqp._producer_pool = None
 
 
 @pytest.fixture

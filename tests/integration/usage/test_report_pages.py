@@ -8,7 +8,6 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
-from ipuhub.celery import app, transport_options
 from ipuhub.months import Month
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import pod
@@ -17,26 +16,17 @@ from usage.models import ReportRun
 from usage.reports.making import make_month
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("idle_broker"),
+]
 
 
 @pytest.fixture(autouse=True)
 def _plain_http(settings) -> None:
     settings.SECURE_SSL_REDIRECT = False
-
-
-@pytest.fixture(autouse=True)
-def _broker(tmp_path: Path) -> Iterator[None]:
-    """Tasks go into a folder of the test, where nobody works."""
-    before = app.conf.broker_transport_options
-    app.conf.broker_transport_options = transport_options("filesystem://", tmp_path)
-    app._pool = app.amqp._producer_pool = None
-    yield
-    app.conf.broker_transport_options = before
-    app._pool = app.amqp._producer_pool = None
 
 
 @pytest.fixture

@@ -198,3 +198,20 @@ def test_bytes_that_are_no_text_are_refused(admin: User, text: str) -> None:
     assert browser(admin).get(f"/usage/pods/?group={text}").status_code == 400
     found = tool(admin).get(f"/api/v1/usage/lifetimes?group={quote(chr(0xFFFD))}").json()
     assert len(found["results"]) == 1  # written out it is a character like any other
+
+
+@pytest.mark.parametrize(
+    ("query", "host", "sentence"),
+    [
+        ("", "evil.example", "This name is not served here."),
+        ("?" + "&".join(f"f{n}=1" for n in range(1100)), "testserver", "too many fields"),
+    ],
+)
+def test_what_django_will_not_take_is_refused_in_words(
+    admin: User, query: str, host: str, sentence: str
+) -> None:
+    page = browser(admin).get(f"/jobs/{query}", headers={"Host": host})
+    assert (page.status_code, sentence in page.content.decode()) == (400, True)
+    answer = tool(admin).get(f"/api/v1/jobs{query}", headers={"Host": host})
+    assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
+    assert sentence in answer.json()["detail"]
