@@ -1,0 +1,99 @@
+"""Whatever a V-IPU client sends: a status with a sentence, and a controller that goes on."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.protobuf import message_factory
+from grpc import StatusCode
+
+from partitions.vipu.protos import vipu_user_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+    from google.protobuf.message import Message
+
+    from partitions.vipu.server.server import VipuServer
+
+SERVICE = pb.DESCRIPTOR.services_by_name["UserService"]
+METHODS = [pytest.param(method, id=method.name) for method in SERVICE.methods]
+TEXTS = ["", "p", "p-1", "0", "-", "a" * 300, "ä\u202e\x00", "../x", "p\n", "%s", "c1"]
+NUMBERS = [0, 1, 2, 3, 4, 5, 64, 65, 128, 2**31, 2**32 - 1]
+SAID = {
+    StatusCode.INVALID_ARGUMENT,
+    StatusCode.NOT_FOUND,
+    StatusCode.ALREADY_EXISTS,
+    StatusCode.RESOURCE_EXHAUSTED,
+    StatusCode.FAILED_PRECONDITION,
+    StatusCode.PERMISSION_DENIED,
+}
+
+
+def ask(port: int, method: MethodDescriptor, body: bytes) -> tuple[StatusCode, str]:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.unary_unary(f"/{SERVICE.full_name}/{method.name}")
+        try:
+            call(body, timeout=10)
+        except grpc.RpcError as error:
+            return error.code(), error.details()
+    return StatusCode.OK, ""
+
+
+def value(random: Random, field: FieldDescriptor) -> Any:
+    if field.message_type is not None:
+        return message(random, field.message_type)
+    if field.type == field.TYPE_STRING:
+        return random.choice(TEXTS)
+    if field.type == field.TYPE_BOOL:
+        return random.random() < 0.5
+    if field.type == field.TYPE_ENUM:
+        return random.choice([*range(6), 99, -1])
+    return random.choice(NUMBERS)
+
+
+def message(random: Random, descriptor: Descriptor) -> Message:
+    made = message_factory.GetMessageClass(descriptor)()
+    for field in descriptor.fields:
+        if random.random() < 0.3:
+            continue
+        if field.is_repeated:
+            few = [value(random, field) for _ in range(random.choice([0, 1, 2, 70]))]
+            getattr(made, field.name).extend(few)
+        elif field.message_type is not None:
+            getattr(made, field.name).CopyFrom(value(random, field))
+        else:
+            setattr(made, field.name, value(random, field))
+    return made
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_any_message_is_answered_or_refused_in_words(
+    start_server: Callable[..., tuple[VipuServer, int]], method: MethodDescriptor
+) -> None:
+    server, port = start_server()
+    random = Random(method.name)  # the same messages each time
+    for _ in range(150):
+        asked = message(random, method.input_type)
+        code, said = ask(port, method, asked.SerializeToString())
+        assert code in {StatusCode.OK, *SAID}, (asked, said)
+        assert said or code is StatusCode.OK
+    server.stop()
+    start_server()  # what was stored can be read again
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bytes_that_are_no_message_break_nothing(
+    server: tuple[VipuServer, int], method: MethodDescriptor
+) -> None:
+    random = Random(method.name)
+    for _ in range(60):
+        code, _ = ask(server[1], method, random.randbytes(random.choice([1, 7, 60])))
+        # What cannot be decoded gRPC refuses itself, as INTERNAL.
+        assert code in {StatusCode.OK, StatusCode.INTERNAL, *SAID}
+    listing = SERVICE.methods_by_name["ListPartitions"]
+    assert ask(server[1], listing, b"") == (StatusCode.OK, "")
