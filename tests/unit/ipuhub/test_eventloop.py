@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import platform
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 import uvloop
 
 from ipuhub import eventloop
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROGRAM = """
 import asyncio, gc, json
@@ -67,3 +72,37 @@ def test_it_raises_what_the_work_raises_and_cancels_what_the_work_leaves_behind(
     with pytest.raises(ValueError, match="no False"):
         eventloop.run(work())
     assert ended == ["cancelled"]
+
+
+_ARENAS = """
+import asyncio, ctypes, sys
+from ipuhub import eventloop
+
+async def work():
+    loop = asyncio.get_running_loop()
+    held = await asyncio.gather(*(
+        loop.run_in_executor(None, lambda: [bytes(20_000) for _ in range(200)]) for _ in range(8)
+    ))
+    c = ctypes.CDLL(None)
+    c.fopen.restype = ctypes.c_void_p
+    out = c.fopen(sys.argv[1].encode(), b"w")
+    c.malloc_info(0, ctypes.c_void_p(out))
+    c.fclose(ctypes.c_void_p(out))
+    return held
+
+if sys.argv[2] == "ours":
+    eventloop.run(work())
+else:
+    asyncio.run(work())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has arenas")
+def test_all_threads_share_one_heap(tmp_path: Path) -> None:
+    heaps = {}
+    for loop in ("ours", "asyncio"):
+        told = tmp_path / loop
+        subprocess.run([sys.executable, "-c", _ARENAS, str(told), loop], check=True)
+        heaps[loop] = told.read_text("utf-8").count("<heap nr=")
+    assert heaps["ours"] == 1
+    assert heaps["asyncio"] > 1
