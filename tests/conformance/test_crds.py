@@ -181,11 +181,10 @@ async def test_a_taken_kind_is_not_accepted(api: Api) -> None:
     other["spec"]["names"]["shortNames"] = []
     (await api.create(CRDS, other)).ok(201)
 
-    async def is_refused() -> Any:
-        got = (await api.get(f"{CRDS}/gizmos.{group}")).ok(200)
-        return conditions(got).get("NamesAccepted") == "False"
+    async def judgement() -> Any:
+        return conditions((await api.get(f"{CRDS}/gizmos.{group}")).ok(200)).get("NamesAccepted")
 
-    await eventually(is_refused)
+    assert await eventually(judgement) == "False"
     for plural in ("gadgets", "gizmos"):
         (await api.delete(f"{CRDS}/{plural}.{group}")).ok(200)
 

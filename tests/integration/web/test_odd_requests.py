@@ -98,6 +98,7 @@ def test_a_form_that_a_list_does_not_have_is_refused(admin: User, name: str) -> 
 def test_a_tool_that_accepts_csv_only_gets_it(admin: User, name: str) -> None:
     answer = tool(admin).get(f"/api/v1/usage/{name}?format=csv", headers={"Accept": "text/csv"})
     assert (answer.status_code, answer["Content-Type"]) == (200, "text/csv")
+    assert b"".join(answer).count(b"\r\n") == 1  # nothing but the header
 
 
 @pytest.mark.parametrize("address", ["/api/v1/jobs", "/api/v1/usage/summary", "/report/monthly"])
