@@ -347,6 +347,9 @@ class ServerWorld(ChaosWorld):
 
     async def settle(self, **pods: Any) -> None:
         await super().settle(**pods)
+        while not self.kube.has_all_its_jobs():
+            await eventually(self.kube.has_all_its_jobs)
+            await super().settle(**pods)
         if self.kube.refusing.is_ending:
             await self._see_namespace_end(**pods)
         await eventually(lambda: not self.kube.ownerless(), seconds=COLLECTED_SECONDS)
