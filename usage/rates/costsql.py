@@ -8,16 +8,24 @@ Names come in as parameters, prices as digits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
+
+from usage.rates.heldsql import (
+    Amounts,
+    accelerator_columns,
+    accelerator_counts,
+    accelerator_parameters,
+    price_of,
+    term,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from usage.rates.tariff import Segment
 
-_EXACT: Final = Context(prec=100)
-_GIB: Final = 2**30
+_HELD: Final = Amounts("cpu_millicores", "memory_bytes", "micro_ipus", "gpus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +47,7 @@ class CostSql:
     @property
     def counts(self) -> list[str]:
         """SQL of `acc_0`, `acc_1`, ... of a pod."""
-        return [
-            f"COALESCE((accelerators->>%(accelerator_{n})s)::numeric, 0) AS acc_{n}"
-            for n, _ in enumerate(self.accelerators)
-        ]
+        return accelerator_counts(self.accelerators)
 
     @property
     def no_counts(self) -> list[str]:
@@ -52,7 +57,7 @@ class CostSql:
     @property
     def sizes(self) -> list[str]:
         """Names of the columns of `counts`."""
-        return [f"acc_{n}" for n, _ in enumerate(self.accelerators)]
+        return accelerator_columns(self.accelerators)
 
     @property
     def parted(self) -> list[str]:
@@ -92,9 +97,7 @@ class CostSql:
     @property
     def parameters(self) -> dict[str, Any]:
         """What the texts above refer to."""
-        found: dict[str, Any] = {
-            f"accelerator_{n}": name for n, name in enumerate(self.accelerators)
-        }
+        found: dict[str, Any] = dict(accelerator_parameters(self.accelerators))
         for n, each in enumerate(self.segments):
             found |= _bounds(n, each.begin, each.end)
             for m, name in enumerate(sorted(each.named("instance"))):
@@ -117,31 +120,10 @@ def _bounds(number: int, begin: datetime, end: datetime) -> dict[str, datetime]:
 
 def _hourly(segment: Segment, accelerators: list[str], number: int) -> str:
     """Return SQL of the price of an hour of a row, as `numeric`."""
-    partition = _term("partition_ipus", segment.of("partition-ipu"))
+    partition = term("partition_ipus", segment.of("partition-ipu")) or "0::numeric"
     cases = "".join(
         f" WHEN instance_type = %(instance_{number}_{m})s THEN {price:f}::numeric"
         for m, (_, price) in enumerate(sorted(segment.named("instance").items()))
     )
-    parts = [
-        _term("cpu_millicores", segment.of("cpu"), Decimal(1000)),
-        _term("memory_bytes", segment.of("memory"), Decimal(_GIB)),
-        _term("micro_ipus", segment.of("ipu"), Decimal(10**6)),
-        *_accelerators(segment, accelerators),
-    ]
-    amount = " + ".join(part for part in parts if part) or "0::numeric"
-    return f"(CASE WHEN pod = 0 THEN {partition or '0::numeric'}{cases} ELSE {amount} END)"
-
-
-def _accelerators(segment: Segment, names: list[str]) -> list[str]:
-    named = segment.named("accelerator")
-    own = {f"acc_{n}": named[name] for n, name in enumerate(names) if name in named}
-    rest = " - ".join(["gpus", *own])
-    anything = _term(f"({rest})", segment.of("gpu"))
-    return [_term(column, price) for column, price in own.items()] + [anything]
-
-
-def _term(amount: str, price: Decimal, unit: Decimal = Decimal(1)) -> str:
-    """Return SQL of amount x price / unit; empty where it costs nothing."""
-    if not price:
-        return ""
-    return f"{amount} * {_EXACT.divide(price, unit):f}::numeric"
+    held = price_of(segment, _HELD, accelerators)
+    return f"(CASE WHEN pod = 0 THEN {partition}{cases} ELSE {held} END)"

@@ -8,25 +8,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from decimal import Context
 from typing import TYPE_CHECKING, Any, Final
 
-from usage.sums.measures import COST_UNIT, GIB
+from usage.rates.heldsql import Amounts, accelerator_parameters, price_of, term
+from usage.sums.measures import COST_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from decimal import Decimal
 
     from usage.rates.pricing import Pricing
-    from usage.rates.tariff import Segment
     from usage.sums.parts import Steps
 
-_EXACT: Final = Context(prec=100)
-_PODS: Final = (
-    ("cpu", "millicore_seconds", 1000),
-    ("memory", "byte_seconds", GIB),
-    ("ipu", "micro_ipu_seconds", 10**6),
-)
+_HELD: Final = Amounts("millicore_seconds", "byte_seconds", "micro_ipu_seconds", "gpu_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +51,7 @@ class Prices:
             "priced_types": self.pricing.names("instance"),
         }
         found["accelerators"] = self.accelerators
-        found |= {f"accelerator_{n}": name for n, name in enumerate(self.accelerators)}
+        found |= accelerator_parameters(self.accelerators)
         for n, segment in enumerate(self.pricing.usable):
             for m, name in enumerate(sorted(segment.named("instance"))):
                 found[f"type_{n}_{m}"] = name
@@ -71,7 +64,7 @@ class Prices:
     def of_partitions(self, sums: str, names: Sequence[str]) -> str:
         """Return the same of sums of partitions."""
         each = [
-            _term("partition_ipu_seconds", segment.of("partition-ipu")) or "0"
+            term("partition_ipu_seconds", segment.of("partition-ipu"), COST_UNIT) or "0"
             for segment in self.pricing.usable
         ]
         return self._priced(sums, names, each)
@@ -92,29 +85,11 @@ class Prices:
     def _pod_hour(self, number: int) -> str:
         segment = self.pricing.usable[number]
         named = sorted(segment.named("instance").items())
-        amounts = [_term(name, segment.of(kind), unit) for kind, name, unit in _PODS]
-        amounts += self._of_accelerators(segment)
-        amount = " + ".join(each for each in amounts if each) or "0"
+        held = price_of(segment, _HELD, self.accelerators, COST_UNIT)
         if not named:
-            return amount
+            return held
         cases = "".join(
-            f" WHEN kind = %(type_{number}_{m})s THEN {_term('seconds', price) or '0'}"
+            f" WHEN kind = %(type_{number}_{m})s THEN {term('seconds', price, COST_UNIT) or '0'}"
             for m, (_, price) in enumerate(named)
         )
-        return f"CASE{cases} ELSE {amount} END"
-
-    def _of_accelerators(self, segment: Segment) -> list[str]:
-        named = segment.named("accelerator")
-        own = {f"acc_{n}": named[a] for n, a in enumerate(self.accelerators) if a in named}
-        rest = " - ".join(["gpu_seconds", *own])
-        return [_term(name, price) for name, price in own.items()] + [
-            _term(f"({rest})", segment.of("gpu"))
-        ]
-
-
-def _term(amount: str, price: Decimal, unit: int = 1) -> str:
-    """Return SQL of amount x price / unit, in COST_UNIT; empty where it costs nothing."""
-    if not price:
-        return ""
-    scaled = _EXACT.divide(_EXACT.multiply(price, COST_UNIT), unit)
-    return f"{amount} * {scaled:.0f}::numeric"
+        return f"CASE{cases} ELSE {held} END"

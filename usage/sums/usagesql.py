@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from usage.intervals import PARTITION_PIECES, POD_PIECES, bounds
+from usage.rates.heldsql import accelerator_columns, accelerator_counts
 from usage.sums.coarsesql import COARSE, FULL, refill_sql
 from usage.sums.measures import POD_SUMS
 
@@ -105,7 +106,8 @@ def pod_sums(
     prices = asked.prices
     kind = prices.kind if prices else ""
     extra = f", {kind} AS kind" if kind else ""
-    own = [f"acc_{n}" for n, _ in enumerate(prices.accelerators)] if prices else []
+    accelerators = prices.accelerators if prices else []
+    own = accelerator_columns(accelerators)
     listed = ("pods", *names, *own)
     rolled = _Tables(table, f"{asked.key} AS key{extra}", asked.where, 3 if kind else 2)
     selects, parameters = _rolled_sums(rolled, parts, ("pods", *names), own)
@@ -120,8 +122,8 @@ def pod_sums(
             f" FROM ({source}) AS pieces GROUP BY {_ordinals(rolled.keys)}"
         )
         parameters |= stretch_parameters(name, stretch)
-    if asked.named and own:
-        more, theirs = _named_sums(asked, asked.named, extra, ("pods", *names), own)
+    if own:
+        more, theirs = _named_sums(asked, extra, ("pods", *names), accelerators)
         selects += more
         parameters |= theirs
     statement = _together(selects, listed, ("bucket", "key", *(["kind"] if kind else [])))
@@ -131,21 +133,19 @@ def pod_sums(
 
 
 def _named_sums(
-    asked: Asked, window: Parts, extra: str, zeros: Sequence[str], own: Sequence[str]
+    asked: Asked, extra: str, zeros: Sequence[str], accelerators: Sequence[str]
 ) -> tuple[list[str], dict[str, Any]]:
     """Return SELECTs of the accelerators with a price of their own, which no sum of a day or an
     hour knows, from the lifetimes that hold any; `zeros` come before them."""
     none = "".join(f", 0 AS {each}" for each in zeros)
+    own = accelerator_columns(accelerators)
     held = "".join(f", COALESCE(sum({each} * secs), 0) AS {each}" for each in own)
-    counts = "".join(
-        f", COALESCE((accelerators ->> %(accelerator_{n})s)::numeric, 0) AS {each}"
-        for n, each in enumerate(own)
-    )
+    counts = "".join(f", {each}" for each in accelerator_counts(accelerators))
     where = f"({asked.where}) AND accelerators ?| %(accelerators)s"
     keys = "bucket, key, kind" if extra else "bucket, key"
     selects: list[str] = []
     parameters: dict[str, Any] = {}
-    for number, stretch in enumerate(window.stretches):
+    for number, stretch in enumerate(asked.named.stretches if asked.named else ()):
         name = f"a{number}"
         columns = f"{asked.key} AS key{extra}{counts}"
         source = pieces(POD_PIECES, columns, where, name, many=len(stretch.buckets) > 1)
