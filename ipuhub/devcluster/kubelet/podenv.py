@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     """(kind, name) of a ConfigMap or Secret of the pod's namespace -> its data, None: not there."""
 
 _REFERENCE: Final = re.compile(r"\$(\$|\(([^()]+)\))")
+_LONGEST_HOST_NAME: Final = 63
 _SOURCES: Final = {"configMapKeyRef": "ConfigMap", "secretKeyRef": "Secret"}
 _FROM: Final = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
@@ -37,6 +38,12 @@ def build_env(
         if value is not None:
             found[variable["name"]] = expand(value, found)
     return found
+
+
+def host_name(pod: Mapping[str, Any]) -> str:
+    """The host name that its containers see; cut as kubelets cut it."""
+    name: str = pod["spec"].get("hostname") or pod["metadata"]["name"]
+    return name[:_LONGEST_HOST_NAME].rstrip("-.")
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ import structlog
 
 from ipuhub.devcluster.kubelet import sandbox
 from ipuhub.devcluster.kubelet.life import End
-from ipuhub.devcluster.kubelet.podenv import build_env, expand
+from ipuhub.devcluster.kubelet.podenv import build_env, expand, host_name
 from ipuhub.devcluster.kubelet.podfiles import PodFiles
 from ipuhub.devcluster.kubelet.spawned import spawn
 
@@ -36,9 +36,9 @@ _TAIL: Final = 2048
 
 @cache
 def can_isolate() -> bool:
-    """Whether this machine lets us make user and mount namespaces."""
-    tools = all(shutil.which(name) for name in ("unshare", "nsenter", "setpriv"))
-    command = ["unshare", "--user", "--map-root-user", "--mount", "true"]
+    """Whether this machine lets us make namespaces of users, mounts and host names."""
+    tools = all(shutil.which(name) for name in ("unshare", "nsenter", "setpriv", "hostname"))
+    command = [*sandbox.OWN_NAMESPACES, "true"]
     if not tools:
         return False
     return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603
@@ -114,13 +114,10 @@ class ProcessRuntime:
         command = [expand(p, container.env) for p in _command_of(spec)]
         file = path.open("ab", buffering=0)
         work = files.folder / "mounts" / status["name"]
-        work.mkdir(parents=True, exist_ok=True)
+        (files.folder / "tmp" / status["name"]).mkdir(parents=True, exist_ok=True)
+        place = sandbox.Place(container.folder, str(work), host_name(pod))
         line = sandbox.container_command(
-            command,
-            files.mounts(spec),
-            str(work),
-            container.folder,
-            is_isolated=can_isolate(),
+            command, files.mounts(spec), place, is_isolated=can_isolate()
         )
         try:
             if not command:
@@ -214,7 +211,10 @@ class ProcessRuntime:
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(files.folder / "work"),
-            "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"],
+            "HOSTNAME": host_name(pod),
+            # Programs of one user that meet by host name and /tmp (Open MPI's daemons) would take
+            # the pods for one machine.
+            "TMPDIR": str(files.folder / "tmp" / spec["name"]),
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": port,
             sandbox.POD_ROOT: str(files.folder / "volumes"),

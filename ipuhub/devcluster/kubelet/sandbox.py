@@ -1,4 +1,4 @@
-"""domain: the command lines that run a container's command: with mounts of its own, or bare.
+"""domain: the command lines that run a container's command: with mounts and a host name, or bare.
 
 There is no image and no chroot: the command sees this machine's files. Where user namespaces are
 allowed its volumes lie at their mount paths all the same, in a mount namespace of its own; a
@@ -9,6 +9,7 @@ reachable as links. Elsewhere the volumes lie below $IPUHUB_POD_ROOT.
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 POD_ROOT: Final = "IPUHUB_POD_ROOT"
 _DIES_WITH_ME: Final = ("setpriv", "--pdeathsig", "KILL", "--")
-_OWN_MOUNTS: Final = ("unshare", "--user", "--map-root-user", "--mount", "--")
+OWN_NAMESPACES: Final = ("unshare", "--user", "--map-root-user", "--mount", "--uts")
 _LAY: Final = """\
 lay() { # lay SOURCE TARGET: SOURCE is seen at TARGET
   if [ ! -e "$2" ]; then
@@ -43,34 +44,36 @@ n=0
 """
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a container runs: its working directory, an empty spare folder, its host name."""
+
+    folder: str
+    spare: str
+    host: str
+
+
 def container_command(
-    command: Sequence[str],
-    mounts: Sequence[tuple[str, str]],
-    work: str,
-    folder: str,
-    *,
-    is_isolated: bool,
+    command: Sequence[str], mounts: Sequence[tuple[str, str]], place: Place, *, is_isolated: bool
 ) -> list[str]:
-    """The command line of a container; `mounts` are (source, mount path), `work` a spare folder."""
+    """The command line of a container; `mounts` are (source, mount path)."""
     if not is_isolated:
-        return [
-            *_DIES_WITH_ME,
-            "sh",
-            "-c",
-            f'cd {shlex.quote(folder)} && exec "$@"',
-            "sh",
-            *command,
-        ]
-    lines = [f"set -e; work={shlex.quote(work)}", _LAY]
+        return [*_DIES_WITH_ME, *_from(place.folder), *command]
+    lines = [f"set -e; work={shlex.quote(place.spare)}", _LAY]
     lines += [f"lay {shlex.quote(source)} {shlex.quote(at)}" for source, at in mounts]
-    lines += ["set +e", f"cd {shlex.quote(folder)} || exit 126", 'exec "$@"']
-    return [*_OWN_MOUNTS, *_DIES_WITH_ME, "sh", "-c", "\n".join(lines), "sh", *command]
+    lines += [f"hostname {shlex.quote(place.host)}", "set +e"]
+    lines += [f"cd {shlex.quote(place.folder)} || exit 126", 'exec "$@"']
+    return [*OWN_NAMESPACES, "--", *_DIES_WITH_ME, "sh", "-c", "\n".join(lines), "sh", *command]
 
 
 def exec_command(pid: int, command: Sequence[str], folder: str, *, is_isolated: bool) -> list[str]:
     """The command line of another process beside the container's own."""
+    line = [*_DIES_WITH_ME, *_from(folder), *command]
     if not is_isolated:
-        return container_command(command, (), "", folder, is_isolated=False)
-    into = ("nsenter", "--target", str(pid), "--user", "--mount", "--preserve-credentials")
-    change = ("sh", "-c", f'cd {shlex.quote(folder)} && exec "$@"', "sh")
-    return [*into, "--", *_DIES_WITH_ME, *change, *command]
+        return line
+    into = ("nsenter", "--target", str(pid), "--user", "--mount", "--uts")
+    return [*into, "--preserve-credentials", "--", *line]
+
+
+def _from(folder: str) -> tuple[str, ...]:
+    return ("sh", "-c", f'cd {shlex.quote(folder)} && exec "$@"', "sh")

@@ -144,6 +144,17 @@ async def test_a_deletion_ends_it_by_signal_and_then_by_force(kubectl: Kubectl) 
     await kubectl("delete", "pod", "p", "--grace-period=1")
 
 
+async def test_a_pod_has_a_host_name_and_a_temporary_folder_of_its_own(kubectl: Kubectl) -> None:
+    if not can_isolate():
+        pytest.fail("this test needs user namespaces")
+    await running(kubectl)
+    said = await kubectl("exec", "p", "--", "sh", "-c", "hostname; echo $HOSTNAME; mktemp")
+    host, told, made = said.split()
+    assert (host, told) == ("p", "p")
+    uid = await kubectl("get", "pod", "p", "-o", "jsonpath={.metadata.uid}")
+    assert f"/{uid}/tmp/main/" in made
+
+
 async def test_init_containers_run_first_and_volumes_are_shared(kubectl: Kubectl) -> None:
     if not can_isolate():
         pytest.fail("this test needs user namespaces")

@@ -14,8 +14,9 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ipuhub.devcluster.kubelet.podenv import host_name
 from ipuhub.devcluster.kubelet.runtime import can_isolate
-from ipuhub.devcluster.kubelet.sandbox import container_command
+from ipuhub.devcluster.kubelet.sandbox import Place, container_command
 from jobs.builders.context import BuildContext
 from jobs.builders.launcher import ACCOUNT_VOLUME, build_launcher
 from jobs.builders.mpi import build_config_map
@@ -42,7 +43,6 @@ echo "$4" >> @PODS@/entered
 entry=@PODS@/$4/enter; shift 7
 exec "$entry" "$@"
 """
-_AS_HOST = 'hostname "$0" && exec "$@"'
 
 
 @dataclass
@@ -124,11 +124,9 @@ class MpiLab:
             "HOSTNAME": name,
         } | {variable["name"]: variable["value"] for variable in main["env"]}
         given = [f"{key}={value}" for key, value in environment.items()]
-        host = self.node or pod["spec"].get("hostname") or name[:63].rstrip("-.")
-        inner = ["unshare", "--uts", "--", "sh", "-c", _AS_HOST, host]
-        line = container_command(
-            inner, mounts, str(folder / "work"), str(folder / "work"), is_isolated=True
-        )
+        work = str(folder / "work")
+        place = Place(work, work, self.node or host_name(pod))
+        line = container_command((), mounts, place, is_isolated=True)
         entry = folder / "enter"
         entry.write_text(
             f'#!/bin/sh\nexec env -i {shlex.join([*given, *line])} "$@"\n', encoding="utf-8"
