@@ -15,6 +15,7 @@ import aiohttp
 from ipuhub.demo.cluster import ACCESS_FILE, CRD_FILE, apply_file
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
+from ipuhub.kube.resources import NODES
 from ipuhub.kube.token import TokenSource
 from partitions.proxyclient import ProxyClient
 from tests.bench.demo_figures import proportional_set_sizes, spread
@@ -79,9 +80,22 @@ async def run(options: argparse.Namespace) -> None:
     """Print operator and floor figures of `rounds` alternating rounds for each shape and size."""
     shapes = {"launcher": [True], "plain": [False]}.get(options.shape, [True, False])
     async with bench_client(options.kubeconfig) as (client, kubeconfig):
+        if options.kubeconfig is not None:
+            await refuse_too_few_nodes(client, max(options.jobs) * (1 + max(shapes)))
         for jobs in options.jobs:
             for launcher in shapes:
                 await compare(client, kubeconfig, Load(jobs, launcher), options.rounds)
+
+
+async def refuse_too_few_nodes(client: KubeClient, pods: int) -> None:
+    """Exit with a sentence where the nodes have no place for that many pods at once."""
+    nodes = (await client.list(NODES)).items
+    room = sum(int(node["status"].get("allocatable", {}).get("pods", 0)) for node in nodes)
+    if room < pods:
+        raise SystemExit(
+            f"{pods} pods are to run at once, and the {len(nodes)} nodes take {room}: start more "
+            "nodes, or fewer jobs"
+        )
 
 
 async def compare(client: KubeClient, kubeconfig: Path, load: Load, rounds: int) -> None:
