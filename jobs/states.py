@@ -11,17 +11,30 @@ if TYPE_CHECKING:
 
 NO_JOB = "There is no job with this UID, or you have no access to its namespace."
 DELETED = "Deleted"
+DELETED_EARLY = "Deleted before its end."
 ENDED = tuple(state.value for state in FINISHED)
 STATES = (*(state.value for state in JobState), DELETED)
 
 
 class Remembered(Protocol):
-    """What of a job decides."""
+    """What of a job decides, and what it said last."""
 
     status: str
+    message: str
     deleted_at: datetime | None
 
 
 def state_of(job: Remembered) -> str:
     """Return what the pages show: a job that was deleted while it ran does not run."""
-    return DELETED if job.deleted_at and job.status not in ENDED else job.status
+    return DELETED if _deleted_early(job) else job.status
+
+
+def message_of(job: Remembered) -> str:
+    """Return what the pages say of it: the last message of a deleted job is not true any more."""
+    if not _deleted_early(job):
+        return job.message
+    return f"{DELETED_EARLY} Last said: {job.message}" if job.message else DELETED_EARLY
+
+
+def _deleted_early(job: Remembered) -> bool:
+    return bool(job.deleted_at) and job.status not in ENDED

@@ -11,7 +11,7 @@ from ipuhub.web.freshness import freshness
 from ipuhub.web.lists import Column, ListPage
 from jobs.filters import JobFilters
 from jobs.selectors import WATCH, listed_jobs
-from jobs.states import state_of
+from jobs.states import message_of, state_of
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -37,7 +37,7 @@ COLUMNS = (
     Column("workers", "Workers", lambda job: job.workers, kind="number"),
     Column("restart_count", "Restarts", lambda job: job.restart_count, kind="number"),
     Column("created_at", "Age", lambda job: job.created_at, kind="age"),
-    Column("message", "Message", lambda job: job.message, kind="note"),
+    Column("message", "Message", message_of, kind="note"),
     Column("uid", "", lambda job: job.uid, kind="export"),
     Column("instances", "", lambda job: job.instances, kind="export"),
     Column("user_verified", "", lambda job: job.user_verified, kind="export"),

@@ -91,6 +91,21 @@ def test_filters_in_the_address_narrow_the_list(staff: Client, query: str, want:
     assert names(staff.get(f"/jobs/?{query}")) == want
 
 
+def test_a_job_deleted_while_it_ran_is_not_said_to_run(staff: Client) -> None:
+    now = timezone.now()
+    running = "IPUJob team-a/gone is running."
+    jobhistory.job("gone", status="Running", message=running, created_at=now, deleted_at=now)
+    jobhistory.job("silent", status="Pending", message="", created_at=now, deleted_at=now)
+    jobhistory.job("ended", status="Failed", message="exit code 3", created_at=now, deleted_at=now)
+    rows = json.loads(body(staff.get("/jobs/?format=json")))
+    said = {row["name"]: row["message"] for row in rows}
+    assert said == {
+        "gone": f"Deleted before its end. Last said: {running}",
+        "silent": "Deleted before its end.",
+        "ended": "exit code 3",
+    }
+
+
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [

@@ -180,6 +180,9 @@ def test_estimates_and_unverified_users_are_marked(admin: User) -> None:
     html = browser(admin).get("/usage/?by=user").content.decode()
     assert "unverified</span>" in html
     assert "100.0 % of time estimated" in html
+    pod("2026-10-20T00:00", "2026-10-20T01:00", user="ann")
+    october = browser(admin).get("/usage/?month=2026-10").content.decode()
+    assert "of time estimated" not in october
 
 
 def test_months_lead_back_to_the_first_usage_and_not_into_the_future(admin: User) -> None:
