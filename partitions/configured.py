@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from django.conf import settings
 
 from ipuhub import processes
 from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import ConfigError
 from partitions.controllers import PartitionSettings, PlacementRule
 from partitions.proxy.run import ProxyOptions
 from partitions.service import ServiceOptions
 from partitions.sweep import SweepOptions
 
+# With HTTP, the tracker's last write and the Lease it has to fit into 30 s.
+_MOST_FINISH_SECONDS: Final = 20.0
+
 
 def configured(host: str, port: int) -> ProxyOptions:
     """Return them, to listen at `host`:`port`. Raises ConfigError."""
+    if settings.PROXY_FINISH_SECONDS > _MOST_FINISH_SECONDS:
+        raise ConfigError(
+            f"IPUHUB_PROXY_FINISH_SECONDS={settings.PROXY_FINISH_SECONDS:g}: write at most "
+            f"{_MOST_FINISH_SECONDS:g}, so that the process ends within 30 s"
+        )
     return ProxyOptions(
         cluster=load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT),
         namespace=settings.NAMESPACE,
@@ -25,6 +36,7 @@ def configured(host: str, port: int) -> ProxyOptions:
         controllers=settings.VIPU_CONTROLLERS,
         controllers_path=settings.VIPU_CONTROLLERS_PATH,
         deadline_seconds=settings.VIPU_DEADLINE_SECONDS,
+        finish_seconds=settings.PROXY_FINISH_SECONDS,
         defaults=PartitionSettings(
             cluster_id=settings.VIPU_CLUSTER_NAME,
             allocation_id=settings.VIPU_ALLOCATION_ID,

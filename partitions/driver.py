@@ -10,11 +10,12 @@ import structlog
 
 from ipuhub.backoff import Backoff
 from ipuhub.chance import jitter
-from partitions.errors import PartitionsError
+from partitions.errors import PartitionsError, TrackerUnavailable
 from partitions.locks import KeyedLocks
 from partitions.steps import Memory, Next
 
 if TYPE_CHECKING:
+    from partitions.lifecycle import Phase
     from partitions.records import PartitionRecord
     from partitions.steps import Steps
     from partitions.store import TrackerStore
@@ -36,12 +37,14 @@ class Pace:
 
 @dataclass(eq=False, slots=True)
 class _Drive:
-    """A running drive; `wake` ends its present pause, `memory` belongs to one attempt."""
+    """A running drive; `wake` ends its present pause, `memory` belongs to one attempt; `last`: the
+    phase with which it ends although there is more to do."""
 
     task: asyncio.Task[PartitionRecord | None] | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     memory: Memory = field(default_factory=Memory)
     attempt: tuple[str, int] = ("", -1)
+    last: Phase | None = None
 
 
 class Driver:
@@ -56,6 +59,20 @@ class Driver:
         self._steps = steps
         self._pace = pace
         self._drives: dict[Holder, _Drive] = {}
+        self._is_finishing = False
+
+    @property
+    def tasks(self) -> set[asyncio.Task[PartitionRecord | None]]:
+        """The drives that are under way."""
+        return {drive.task for drive in self._drives.values() if drive.task is not None}
+
+    def finish(self) -> None:
+        """From now on every drive, also of those to come, ends with the phase that its partition
+        is in, or as soon as it would have to wait because something failed."""
+        self._is_finishing = True
+        for holder, drive in self._drives.items():
+            drive.last = self._phase(holder)
+            drive.wake.set()
 
     def drive(
         self, holder: Holder, memory: Memory | None = None
@@ -67,6 +84,8 @@ class Driver:
         drive = self._drives.get(holder)
         if drive is None:
             drive = self._drives[holder] = _Drive()
+        if self._is_finishing:
+            drive.last = self._phase(holder)
         if memory is not None:
             entry = self._store.tracker.newest(holder)
             if entry is not None and drive.attempt != _attempt_of(entry):
@@ -78,7 +97,7 @@ class Driver:
 
     async def close(self) -> None:
         """Stop all drives where they are; their entries say how to go on."""
-        tasks = [drive.task for drive in self._drives.values() if drive.task is not None]
+        tasks = self.tasks
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -90,7 +109,7 @@ class Driver:
                 drive.wake.clear()
                 async with self.locks.hold(holder):
                     due = await self._step(holder, drive)
-                    if due is Next.SETTLED:
+                    if due is Next.SETTLED or self._ends(holder, drive, due):
                         # Under the lock: a change that comes now starts a new drive.
                         del self._drives[holder]
                         return drive.memory.waiting
@@ -99,12 +118,25 @@ class Driver:
                 else:
                     await self._pause(drive, self._pause_seconds(due, pauses))
                     pauses += 1
+                    if due is Next.BACKOFF and self._is_finishing:
+                        return None
                 if due is Next.ACCEPTED:
                     now = asyncio.get_running_loop().time()
                     await self._pause(drive, drive.memory.look_at - now)
         finally:
             if self._drives.get(holder) is drive:
                 del self._drives[holder]
+
+    def _ends(self, holder: Holder, drive: _Drive, due: Next) -> bool:
+        """Whether the rest is left to the next leader."""
+        return self._is_finishing and (due is Next.BACKOFF or self._phase(holder) is not drive.last)
+
+    def _phase(self, holder: Holder) -> Phase | None:
+        try:
+            entry = self._store.tracker.newest(holder)
+        except TrackerUnavailable:
+            return None
+        return entry.phase if entry is not None else None
 
     async def _step(self, holder: Holder, drive: _Drive) -> Next:
         try:

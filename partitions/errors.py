@@ -46,6 +46,12 @@ class TrackerUnavailable(PartitionsError):
     retryable = True
 
 
+class ReplicaEnds(PartitionsError):
+    """This replica of the proxy takes no more calls, since it ends; nothing has happened."""
+
+    retryable = True
+
+
 class ProxyUnavailable(PartitionsError):
     """The V-IPU Proxy cannot answer now: unreachable, waiting for what it needs, or no access."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,14 @@ import structlog
 from partitions import lifecycle
 from partitions.controllers import PlacementRule, explain_shortage, order_candidates
 from partitions.driver import Driver, Pace
-from partitions.errors import UnknownPartition
+from partitions.errors import ReplicaEnds, UnknownPartition
 from partitions.lifecycle import Phase, Verdict
 from partitions.records import PartitionRecord, record_of, waiting_record
 from partitions.steps import Memory, Steps, free_id
 from partitions.tracker import TrackerEntry, next_serial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from partitions.controllers import ControllerView
@@ -51,7 +52,8 @@ class PartitionService:
     """Holds partitions for the instances of jobs; `now` gives the time as aware UTC.
 
     Calls for one (job UID, instance) follow each other, others run side by side. Every call may
-    raise TrackerUnavailable: the same call again goes on where it stopped.
+    raise TrackerUnavailable, or ReplicaEnds: the same call again, to the replica that leads by
+    then, goes on where it stopped.
     """
 
     def __init__(
@@ -67,6 +69,8 @@ class PartitionService:
         self._options = options
         steps = Steps(store, fleet, now, options.rule)
         self._driver = Driver(store, steps, options.pace or Pace())
+        self._calls: set[asyncio.Future[None]] = set()
+        self._is_ending = False
 
     def records(self) -> list[PartitionRecord]:
         """All partitions and tombstones; those of one holder in the order of their making."""
@@ -82,15 +86,16 @@ class PartitionService:
         Raises StaleAttempt for an attempt that is over, Contradiction for another size or job.
         """
         memory = None
-        async with self._driver.locks.hold(request.holder):
-            verdict = self._verdict(request)
-            if verdict is not Verdict.KEEP:
-                planned = await self._planned(request, verdict)
-                if isinstance(planned, PartitionRecord):
-                    return planned
-                if planned.is_new:
-                    memory = Memory(is_first_ask=True)
-        return await self._answer(request.holder, memory)
+        with self._call():
+            async with self._driver.locks.hold(request.holder):
+                verdict = self._verdict(request)
+                if verdict is not Verdict.KEEP:
+                    planned = await self._planned(request, verdict)
+                    if isinstance(planned, PartitionRecord):
+                        return planned
+                    if planned.is_new:
+                        memory = Memory(is_first_ask=True)
+            return await self._answer(request.holder, memory)
 
     async def reset(self, uid: str, instance: int, attempt: int) -> PartitionRecord:
         """Make the partition clean for `attempt`; raises UnknownPartition when there is none."""
@@ -104,9 +109,10 @@ class PartitionService:
             if attempt > entry.attempt:
                 draft.put(lifecycle.begin_attempt(entry, attempt))
 
-        async with self._driver.locks.hold(holder):
-            await self._store.write(change)
-        return await self._answer(holder)
+        with self._call():
+            async with self._driver.locks.hold(holder):
+                await self._store.write(change)
+            return await self._answer(holder)
 
     async def release(self, uid: str, instance: int) -> PartitionRecord:
         """Remove the partition; raises UnknownPartition when there never was one."""
@@ -117,10 +123,11 @@ class PartitionService:
             if entry is not None and entry.phase is not Phase.RELEASED:
                 draft.put(lifecycle.begin_release(entry))
 
-        async with self._driver.locks.hold(holder):
-            if self._known(holder).phase is not Phase.RELEASED:
-                await self._store.write(change)
-        return await self._answer(holder)
+        with self._call():
+            async with self._driver.locks.hold(holder):
+                if self._known(holder).phase is not Phase.RELEASED:
+                    await self._store.write(change)
+            return await self._answer(holder)
 
     async def acknowledge(self, names: frozenset[str]) -> int:
         """A recorder has stored these: record keys, or UIDs for all tombstones of a job.
@@ -138,15 +145,41 @@ class PartitionService:
                 draft.put(lifecycle.acknowledge(entry))
             return len(found)
 
-        return await self._store.write(change)
+        with self._call():
+            return await self._store.write(change)
 
     async def resume(self, holder: Holder) -> None:
         """Go on with a holder's unfinished partition, for as long as a call would wait."""
-        await self._wait(holder)
+        with self._call():
+            await self._wait(holder)
+
+    async def finish(self, seconds: float) -> int:
+        """Take no more calls, and let every partition end the phase in which it is, for at most so
+        many seconds. Returns how many had to be left in the middle of one."""
+        self._is_ending = True
+        self._driver.finish()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while (busy := self._calls | self._driver.tasks) and (left := until - loop.time()) > 0:
+            await asyncio.wait(busy, timeout=left)
+        return len(self._driver.tasks)
 
     async def close(self) -> None:
         """Stop where we are; the tracker says how to go on."""
         await self._driver.close()
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """Count a call as one that has to end before this replica does."""
+        if self._is_ending:
+            raise ReplicaEnds("this replica ends; ask again in a moment")
+        call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._calls.add(call)
+        try:
+            yield
+        finally:
+            self._calls.discard(call)
+            call.set_result(None)
 
     def _known(self, holder: Holder) -> TrackerEntry:
         entry = self._store.tracker.newest(holder)

@@ -29,6 +29,7 @@ LABEL: Final = "ipuhub.io/tracker"
 _T = TypeVar("_T")
 _BACKOFF: Final = Backoff(first_seconds=0.2, max_seconds=5.0)
 _NOT_READ: Final = "not read yet"
+_ENDS: Final = "this replica ends"
 
 
 class ConfigMaps(Protocol):
@@ -104,6 +105,8 @@ class TrackerStore:
         self._next_send_at = 0.0
         self._problem = _NOT_READ
         self._has_said = False
+        self._is_running = False
+        self._is_closed = False
 
     @property
     def tracker(self) -> Tracker:
@@ -122,6 +125,20 @@ class TrackerStore:
 
         Raises what `change` raises, else TrackerUnavailable: then it may or may not be written.
         """
+        if self._is_closed:
+            raise TrackerUnavailable(f"the partition tracker cannot be written: {_ENDS}")
+        return await self._have_written(change)
+
+    async def finish(self) -> None:
+        """Have all waiting changes written, and take no more of them; raises TrackerUnavailable.
+
+        Where `run` is not running nothing waits, or nothing can be done about it.
+        """
+        self._is_closed = True
+        if self._is_running:
+            await self._have_written(lambda _: None)  # it comes behind all that wait
+
+    async def _have_written(self, change: Callable[[Draft], _T]) -> _T:
         done: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         waiting = _Waiting(change, done)
         self._queue.append(waiting)
@@ -141,9 +158,16 @@ class TrackerStore:
     async def run(self) -> None:
         """Load the tracker, then write what comes; until cancelled. Begun again, it forgets what it
         knew: another proxy may have written meanwhile."""
-        failures = 0
         self._tracker, self._stale, self._problem = None, True, _NOT_READ
         self._wakeup.set()
+        self._is_running = True
+        try:
+            await self._write_on()
+        finally:
+            self._is_running = False
+
+    async def _write_on(self) -> None:
+        failures = 0
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()

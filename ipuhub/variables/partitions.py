@@ -6,6 +6,12 @@ from ipuhub.variables.environment import ENV
 
 PROXY_HOST = ENV.text("PROXY_HOST", "127.0.0.1", doc="Address the V-IPU Proxy listens on.")
 PROXY_PORT = ENV.integer("PROXY_PORT", 8080, minimum=0, doc="Port the V-IPU Proxy listens on.")
+PROXY_FINISH_SECONDS = ENV.number(
+    "IPUHUB_PROXY_FINISH_SECONDS",
+    12.0,
+    doc="How long calls to V-IPU may take to end, and be written down, after SIGTERM; "
+    "more than IPUHUB_VIPU_DEADLINE_SECONDS, and at most 20.",
+)
 VIPU_CONTROLLERS = ENV.text(
     "IPUHUB_VIPU_CONTROLLERS",
     "",

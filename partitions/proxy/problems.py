@@ -10,7 +10,13 @@ import structlog
 from aiohttp import web
 
 from ipuhub.kube.errors import ApiError
-from partitions.errors import Contradiction, StaleAttempt, TrackerUnavailable, UnknownPartition
+from partitions.errors import (
+    Contradiction,
+    ReplicaEnds,
+    StaleAttempt,
+    TrackerUnavailable,
+    UnknownPartition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -77,7 +83,7 @@ def _problem_of(error: Exception) -> Problem | None:
             return Problem(409, str(error))
         case UnknownPartition():
             return Problem(404, str(error))
-        case TrackerUnavailable():
+        case TrackerUnavailable() | ReplicaEnds():
             return unavailable(str(error))
         case ApiError():
             return unavailable(f"the API server cannot be asked about this token: {error}")

@@ -24,6 +24,7 @@ from ipuhub.kube.resources import NODES
 from ipuhub.leading import Leadership
 from ipuhub.metricspage import Guard, metrics_route
 from partitions.controllers import PartitionSettings, parse_controllers
+from partitions.errors import TrackerUnavailable
 from partitions.fleet import Fleet, FleetOptions
 from partitions.metrictable import PROXY
 from partitions.proxy.access import AUDIENCE, Access
@@ -57,7 +58,8 @@ class ProxyOptions:
     """Everything that can be set; `controllers_path` goes before `controllers`.
 
     Without `election` this is the only replica. `metrics_token` may read /metrics, as may who is
-    allowed to by the API server.
+    allowed to by the API server. `finish_seconds`: how long partitions in the making or going may
+    take to end their phase when the process is to end.
     """
 
     cluster: ClusterConfig
@@ -70,6 +72,7 @@ class ProxyOptions:
     controllers: str = ""
     controllers_path: str = ""
     deadline_seconds: float = 10.0
+    finish_seconds: float = 12.0
     defaults: PartitionSettings = field(default_factory=PartitionSettings)
     service: ServiceOptions = field(default_factory=ServiceOptions)
     sweep: SweepOptions = field(default_factory=SweepOptions)
@@ -185,6 +188,22 @@ class ProxyProcess:
         finally:
             await runner.cleanup()
 
+    async def finish(self) -> None:
+        """Take no more work and end what is under way, while the Lease is still ours; pages go on.
+
+        What cannot be ended in time is left to the next leader, by its entry in the tracker.
+        """
+        self.health.set("end", ok=False, detail="this replica ends")
+        left = await self.service.finish(self.options.finish_seconds)
+        if left:
+            log.warning("partitions left to the next leader in the middle of a phase", count=left)
+        # Stopped before the last write is waited for: a cancelled call writes nothing any more.
+        await self.service.close()
+        try:
+            await self.store.finish()
+        except TrackerUnavailable as error:
+            log.warning("the tracker may lack the last changes", problem=str(error))
+
     async def close(self) -> None:
         """Stop where we are; the tracker says how to go on."""
         for loop in self.loops:
@@ -221,6 +240,9 @@ async def serve(options: ProxyOptions) -> None:
         ends: set[asyncio.Task[Any]] = {stopped, *process.loops}
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         log.info("V-IPU Proxy stops")
+        if stopped in done:
+            await process.finish()
+        stopped.cancel()
         for task in done:
             task.result()
 
@@ -229,6 +251,7 @@ async def sweep_once(options: ProxyOptions) -> None:
     """Compare tracker and controllers once, finish what is unfinished, and end."""
     async with beside(options) as process:
         await process.sweep.once()
+        await process.finish()
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import aiohttp
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ipuhub.kube.client import KubeClient
-    from partitions.proxy.run import ProxyProcess
 
 SYSTEM = "ipuhub-system"
 LABEL = "vipu-ctrl=proxytest"
@@ -48,6 +47,13 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+class Listening(Protocol):
+    """A proxy, of which nothing but its port is needed."""
+
+    @property
+    def port(self) -> int: ...
 
 
 @dataclass
@@ -90,18 +96,18 @@ class Lab:
         async with VipuClient(f"127.0.0.1:{self.vipu_port}") as vipu:
             return [one.id for one in await vipu.list_partitions()]
 
-    def operator(self, proxy: ProxyProcess) -> ProxyClient:
+    def operator(self, proxy: Listening) -> ProxyClient:
         token = TokenSource(self.client, f"{SYSTEM}/ipuhub-operator", "ipuhub-proxy")
         return ProxyClient(f"http://127.0.0.1:{proxy.port}", token)
 
 
-async def get(proxy: ProxyProcess, path: str, **headers: str) -> tuple[int, str]:
+async def get(proxy: Listening, path: str, **headers: str) -> tuple[int, str]:
     url = f"http://127.0.0.1:{proxy.port}{path}"
     async with aiohttp.ClientSession() as http, http.get(url, headers=headers) as answer:
         return answer.status, await answer.text()
 
 
-async def ready(proxy: ProxyProcess) -> bool:
+async def ready(proxy: Listening) -> bool:
     return (await get(proxy, "/readyz"))[0] == 200
 
 
