@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from django.db import connection as django_connection
 
-from ipuhub.demo.ports import choose_port
 from ipuhub.demo.postgres import EmbeddedPostgres
+from tests.fakes.heldport import HeldPort
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -17,13 +17,21 @@ if TYPE_CHECKING:
 
 
 class OwnPostgres:
-    """A durable server that a test may restart, with the tables of the tests' database."""
+    """A durable server that a test may restart; it runs, on one port, within `async with`."""
 
     def __init__(self, directory: Path) -> None:
-        port = choose_port("a test", 26_532, set()).number
-        self.server = EmbeddedPostgres(directory, port)
-        self.server.prepare()
+        self._port = HeldPort()
+        self.server = EmbeddedPostgres(directory, self._port.number)
         self.process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        self.server.prepare()
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+        self._port.close()
 
     async def start(self) -> None:
         command = self.server.command()

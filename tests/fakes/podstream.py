@@ -16,7 +16,10 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from tests.fakes.heldport import HeldPort
+
 EPOCH = datetime(2026, 10, 1, tzinfo=UTC)
+_SNAPSHOTS = 8  # lists that are read at the same time, page by page
 STEPS = ("ADDED", "RUNNING", "ENDED", "DELETED")
 
 
@@ -89,8 +92,9 @@ def condition(kind: str, at: datetime, status: str = "True") -> dict[str, str]:
 class PodStream:
     """Serves what `emit` says. `stop` and `start` restart it, `forget` cuts the history."""
 
-    def __init__(self, port: int = 0, cluster_uid: str = "cluster-1", padding: int = 0) -> None:
-        self.port, self.cluster_uid, self.padding = port, cluster_uid, padding
+    def __init__(self, cluster_uid: str = "cluster-1", padding: int = 0) -> None:
+        self._held = HeldPort()
+        self.port, self.cluster_uid, self.padding = self._held.number, cluster_uid, padding
         self.revision = 100
         self.oldest = 0
         self.log: list[tuple[int, bytes]] = []
@@ -112,6 +116,7 @@ class PodStream:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+        self._held.close()
 
     async def start(self) -> None:
         app = web.Application()
@@ -123,7 +128,6 @@ class PodStream:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await site.start()
-        self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         """Break every connection off, and take no new ones."""
@@ -202,8 +206,12 @@ class PodStream:
         if limit != 1:
             self.lists += 1
         name, offset = token.split(":") if token else (str(self.revision), "0")
-        version, items = self._snapshots.get(name) or (self.revision, [*self.objects.values()])
-        self._snapshots = {name: (version, items)}
+        if token and name not in self._snapshots:
+            raise web.HTTPGone
+        version, items = self._snapshots.pop(name, (self.revision, [*self.objects.values()]))
+        self._snapshots[name] = (version, items)
+        for oldest in [*self._snapshots][:-_SNAPSHOTS]:
+            del self._snapshots[oldest]
         if namespace := request.match_info.get("namespace"):
             items = [one for one in items if _place(one)[0] == namespace]
         first = int(offset)

@@ -72,29 +72,27 @@ def ddl(transactional_db: None) -> str:
 
 
 async def test_postgres_restarts_in_the_middle(lab: Lab, ddl: str, tmp_path: Path) -> None:
-    own = OwnPostgres(tmp_path / "postgres")
-    await own.start()
-    with psycopg.connect(own.server.url) as connection:
-        connection.execute(ddl)
-    lab.database = {**psycopg.conninfo.conninfo_to_dict(own.server.url), **_timeouts()}
-    lab.start()
-    try:
-        await eventually(lambda: lab.is_at(lab.server.revision))
-        feeding = asyncio.create_task(feed(lab.server, PODS, pause=0.02))
-        for number in (signal.SIGINT, signal.SIGQUIT):  # fast, and as by a crash
-            at = lab.server.revision
-            await eventually(lambda at=at: lab.server.revision > at + 1_500)
-            await own.stop(number)
-            await eventually(lambda: "Postgres" in " ".join(lab.health[0].not_ready()))
-            await own.start()
-        await feeding
-        await eventually(lambda: lab.is_at(lab.server.revision))
-        await eventually(lambda: not lab.health[0].not_ready())
-        assert lab.checkpoint()["epoch"] == 1
-        assert_truth(lab, PODS)
-    finally:
-        await lab.stop()
-        await own.stop()
+    async with OwnPostgres(tmp_path / "postgres") as own:
+        with psycopg.connect(own.server.url) as connection:
+            connection.execute(ddl)
+        lab.database = {**psycopg.conninfo.conninfo_to_dict(own.server.url), **_timeouts()}
+        lab.start()
+        try:
+            await eventually(lambda: lab.is_at(lab.server.revision))
+            feeding = asyncio.create_task(feed(lab.server, PODS, pause=0.02))
+            for number in (signal.SIGINT, signal.SIGQUIT):  # fast, and as by a crash
+                at = lab.server.revision
+                await eventually(lambda at=at: lab.server.revision > at + 1_500)
+                await own.stop(number)
+                await eventually(lambda: "Postgres" in " ".join(lab.health[0].not_ready()))
+                await own.start()
+            await feeding
+            await eventually(lambda: lab.is_at(lab.server.revision))
+            await eventually(lambda: not lab.health[0].not_ready())
+            assert lab.checkpoint()["epoch"] == 1
+            assert_truth(lab, PODS)
+        finally:
+            await lab.stop()
 
 
 def _timeouts() -> dict[str, Any]:

@@ -1,0 +1,23 @@
+"""A port of loopback for a server that is away now and then."""
+
+from __future__ import annotations
+
+import socket
+
+
+class HeldPort:
+    """Keeps a free port from all others until `close`: it is bound, and nobody listens.
+
+    Who sets SO_REUSEADDR, as servers do, may listen on it. Without that a port would be anybody's
+    while its server restarts: of another run of the tests, or of any connection that begins.
+    """
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", 0))
+        self.number = int(self._socket.getsockname()[1])
+
+    def close(self) -> None:
+        """Let others have it."""
+        self._socket.close()
