@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 _STOP_SECONDS = 25.0
+# A dozen processes start together: on a small machine under load that took more than a minute.
+_READY_SECONDS = 240.0
 _LAST_LINES_SECONDS = 2.0  # for the last lines of a child that has ended
 _STEADY_SECONDS = 20.0  # a child that ran this long starts its back-off from the beginning
 _PR_SET_PDEATHSIG = 1
@@ -58,7 +60,7 @@ class Supervisor:
         self._processes[process.name] = process
         self._tasks[process.name] = asyncio.create_task(self._keep_running(process))
 
-    async def wait_ready(self, *names: str, timeout_seconds: float = 60.0) -> None:
+    async def wait_ready(self, *names: str, timeout_seconds: float = _READY_SECONDS) -> None:
         """Wait until the named children serve."""
         await asyncio.gather(*(self._wait_one(self._processes[n], timeout_seconds) for n in names))
 
