@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.e2e.running_demo import EXAMPLES, eventually, start_demo, stop_demo
+from tests.e2e.running_demo import EXAMPLES, start_demo, stop_demo
+from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ def submit(demo: RunningDemo, manifest: dict[str, Any]) -> None:
         done = demo.try_kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
         return done.returncode == 0
 
-    eventually(accepted, f"{manifest['metadata']['name']} accepted", 60)
+    wait_until(accepted, f"{manifest['metadata']['name']} accepted")
 
 
 def listing(demo: RunningDemo, *what: str) -> list[dict[str, Any]]:
@@ -89,7 +90,7 @@ def test_fifty_jobs_finish_whatever_is_killed(demo: RunningDemo) -> None:
         phases = [j.get("status", {}).get("launcherStatus") for j in jobs]
         return len(jobs) == JOBS and set(phases) <= {"Completed", "Failed"}
 
-    eventually(all_finished, f"all {JOBS} jobs finished (seed {SEED})", 300)
+    wait_until(all_finished, f"all {JOBS} jobs finished (seed {SEED})", 300)
     wanted = {
         m["metadata"]["name"]: "Completed"
         if m["metadata"]["annotations"]["sim/exit-code"] == "0"
@@ -98,12 +99,12 @@ def test_fifty_jobs_finish_whatever_is_killed(demo: RunningDemo) -> None:
     }
     found = {j["metadata"]["name"]: j["status"]["launcherStatus"] for j in listing(demo, "ipujobs")}
     assert found == wanted
-    eventually(lambda: demo.stats()["total"]["used"] == 0, "no IPU is held", 60)
+    wait_until(lambda: demo.stats()["total"]["used"] == 0, "no IPU is held")
     assert vipu_partitions(demo) == []
 
     demo.kubectl("delete", "ipujobs", "--all", "--timeout=120s")
     assert listing(demo, "pods") == []
-    eventually(
+    wait_until(
         lambda: (
             not [
                 item

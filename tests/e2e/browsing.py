@@ -6,6 +6,8 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tests.fakes.waiting import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -34,6 +36,7 @@ def running_browser(chromium: str) -> Iterator[Browser]:
 
 def signed_in(page: Page, demo: RunningDemo) -> None:
     """Open the dashboard and sign in as the administrator."""
+    page.set_default_timeout(PATIENCE_SECONDS * 1000)
     page.goto(demo.dashboard)
     page.get_by_label("User name").fill("admin")
     page.get_by_label("Password").fill(demo.password)

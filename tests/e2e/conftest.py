@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.browsing import find_chromium, running_browser
-from tests.e2e.running_demo import eventually, start_demo, stop_demo
+from tests.e2e.running_demo import start_demo, stop_demo
+from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,5 +52,5 @@ def no_jobs_are_left(request: pytest.FixtureRequest) -> Iterator[None]:
     if "demo" not in request.fixturenames:
         return
     running: RunningDemo = request.getfixturevalue("demo")
-    running.kubectl("delete", "ipujobs", "--all", "-A", "--timeout=60s")
-    eventually(lambda: running.stats()["total"]["used"] == 0, "all IPUs free", 30)
+    running.kubectl("delete", "ipujobs", "--all", "-A", "--timeout=120s")
+    wait_until(lambda: running.stats()["total"]["used"] == 0, "all IPUs free")

@@ -9,18 +9,17 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.fakes.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
+START_SECONDS = 300  # all of a dozen processes, on a slow machine under load
 
 
 @dataclass
@@ -59,7 +58,7 @@ class RunningDemo:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=180,
             check=False,
         )
 
@@ -75,7 +74,7 @@ class RunningDemo:
         names = {key.replace("_", "-"): value for key, value in headers.items()}
         request = urllib.request.Request(self.proxy + path, data=body, headers=names)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -90,7 +89,7 @@ class RunningDemo:
 
     def wait_until_recording(self) -> None:
         """The prober begins a moment after the demo is up."""
-        eventually(lambda: any("what runs is recorded" in line for line in self.lines), "recording")
+        wait_until(lambda: any("what runs is recorded" in line for line in self.lines), "recording")
 
     def manage(self, *arguments: str) -> str:
         """Run a management command as a person does in a second terminal."""
@@ -100,7 +99,7 @@ class RunningDemo:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -125,19 +124,6 @@ class RunningDemo:
             if int(stat[1]) == self.process.pid and marker in command:
                 return int(entry.name)
         return None
-
-
-def eventually(
-    condition: Callable[[], object], what: str = "the condition", seconds: float = 60.0
-) -> None:
-    """Poll until `condition` holds; fail with `what` after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = condition()
-        if found:
-            return
-        assert time.monotonic() < deadline, f"{what} did not come true within {seconds} s"
-        time.sleep(0.1)
 
 
 def start_demo(directory: Path, *arguments: str) -> RunningDemo:
@@ -167,7 +153,7 @@ def start_demo(directory: Path, *arguments: str) -> RunningDemo:
 
     demo.reader = threading.Thread(target=read, daemon=True)
     demo.reader.start()
-    up.wait(120)
+    up.wait(START_SECONDS)
     if not demo.dashboard:
         stop_demo(demo)
         raise AssertionError("\n".join(demo.lines[-60:]))
@@ -178,7 +164,7 @@ def stop_demo(demo: RunningDemo) -> int:
     """Press Ctrl-C and wait for the end."""
     demo.process.send_signal(signal.SIGINT)
     try:
-        return demo.process.wait(90)
+        return demo.process.wait(180)
     finally:
         demo.process.kill()
         if demo.reader is not None:

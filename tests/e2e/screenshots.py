@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.e2e.browsing import find_chromium, running_browser, signed_in
-from tests.e2e.running_demo import EXAMPLES, ROOT, eventually, start_demo, stop_demo
+from tests.e2e.running_demo import EXAMPLES, ROOT, start_demo, stop_demo
+from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -69,7 +70,7 @@ def prepare(demo: RunningDemo) -> dict[str, str]:
     demo.manage("make_demo_history", "--dir", str(demo.directory))
     demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
     demo.kubectl("apply", "-f", str(EXAMPLES / "inference-1x.yaml"))
-    eventually(lambda: demo.status("ipujob-sample") == "Running", "the sample job Running", 60)
+    wait_until(lambda: demo.status("ipujob-sample") == "Running", "the sample job Running")
     uid = demo.job("ipujob-sample")["metadata"]["uid"]
     return addresses_of({"jobs:detail": [uid]})
 

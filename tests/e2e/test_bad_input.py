@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.e2e.running_demo import EXAMPLES, eventually
+from tests.e2e.running_demo import EXAMPLES
+from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +73,7 @@ def test_a_spec_that_makes_no_sense_is_refused_and_runs_when_fixed(
         assert part in done.stderr
     assert demo.kubectl("get", "ipujobs", "-o", "name") == ""
     demo.kubectl("apply", "-f", "-", stdin=json.dumps(sample(case)))
-    eventually(lambda: demo.status(case) == "Running", "Running after the fix", 30)
+    wait_until(lambda: demo.status(case) == "Running", "Running after the fix")
 
 
 @pytest.mark.usefixtures("no_webhooks")
@@ -86,7 +87,7 @@ def test_without_webhooks_the_job_says_what_to_write_and_then_runs_when_fixed(
         conditions = demo.job(case).get("status", {}).get("conditions", [])
         return next((c for c in conditions if c["reason"] == "InvalidSpec"), None)
 
-    eventually(pending, "InvalidSpec", 20)
+    wait_until(pending, "InvalidSpec")
     message = (pending() or {})["message"]
     for part in says:
         assert part in message
@@ -100,7 +101,7 @@ def test_without_webhooks_the_job_says_what_to_write_and_then_runs_when_fixed(
         demo.kubectl("patch", "ipujob", case, "--type=merge", "-p", patch)
     else:
         demo.kubectl("apply", "-f", "-", stdin=json.dumps(fixed))
-    eventually(lambda: demo.status(case) == "Running", "Running after the fix", 30)
+    wait_until(lambda: demo.status(case) == "Running", "Running after the fix")
 
 
 def test_a_name_too_long_for_its_pods_is_refused(demo: RunningDemo) -> None:

@@ -10,7 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.running_demo import EXAMPLES, ROOT, eventually, start_demo, stop_demo
+from tests.e2e.running_demo import EXAMPLES, ROOT, start_demo, stop_demo
+from tests.fakes.waiting import wait_until
 
 PROCESSES = (
     "run_devcluster",
@@ -46,7 +47,7 @@ def test_a_second_start_resumes_where_the_first_was_stopped(
     first = start_demo(tmp_path / "state")
     try:
         first.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
-        eventually(lambda: first.status("ipujob-sample") == "Running", "Running", 30)
+        wait_until(lambda: first.status("ipujob-sample") == "Running", "Running")
         first.wait_until_recording()
         uid, password = first.job("ipujob-sample")["metadata"]["uid"], first.password
         children = children_of(first.process.pid)
@@ -59,10 +60,10 @@ def test_a_second_start_resumes_where_the_first_was_stopped(
     second = start_demo(tmp_path / "state")
     try:
         assert second.job("ipujob-sample")["metadata"]["uid"] == uid
-        eventually(lambda: second.status("ipujob-sample") == "Running", "still Running", 30)
+        wait_until(lambda: second.status("ipujob-sample") == "Running", "still Running")
         assert second.stats()["total"]["used"] == 4
         assert second.password == password
-        second.kubectl("delete", "ipujob", "ipujob-sample", "--timeout=60s")
+        second.kubectl("delete", "ipujob", "ipujob-sample", "--timeout=120s")
         assert second.stats()["total"]["used"] == 0
     finally:
         stop_demo(second)
@@ -79,12 +80,12 @@ def test_every_process_that_is_killed_comes_back_and_jobs_run_again(
             with contextlib.suppress(ProcessLookupError):  # it went with one killed before it
                 os.kill(pid, signal.SIGKILL)
         for marker, pid in victims.items():
-            eventually(lambda: demo.find_pid(marker) not in {None, pid}, f"{marker} again", 120)  # noqa: B023
+            wait_until(lambda: demo.find_pid(marker) not in {None, pid}, f"{marker} again", 120)  # noqa: B023
         apply = ("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
-        eventually(
+        wait_until(
             lambda: demo.try_kubectl(*apply).returncode == 0, "the API and its webhooks", 120
         )
-        eventually(lambda: demo.status("ipujob-sample") == "Running", "Running", 120)
+        wait_until(lambda: demo.status("ipujob-sample") == "Running", "Running", 120)
         assert demo.process.poll() is None
     finally:
         stop_demo(demo)
@@ -119,7 +120,7 @@ def test_a_second_demo_on_one_folder_is_refused_in_words(tmp_path: Path) -> None
             text=True,
             env={**os.environ},
             check=False,
-            timeout=60,
+            timeout=180,
         )
     assert done.returncode == 1
     assert "a demo already runs on" in done.stderr

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.running_demo import EXAMPLES, eventually, start_demo, stop_demo
+from tests.e2e.running_demo import EXAMPLES, start_demo, stop_demo
+from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ def running(needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def wait_for_the_end(running: RunningDemo, job: str) -> None:
     try:
-        eventually(lambda: running.status(job) in {"Completed", "Failed"}, "the end", 40)
+        wait_until(lambda: running.status(job) in {"Completed", "Failed"}, "the end")
     except AssertionError as error:
         pods = running.kubectl("get", "pods", "-o", "wide")
         about = running.kubectl("describe", "ipujob", job)
@@ -70,7 +71,7 @@ def test_a_rank_that_fails_fails_the_job_with_its_exit_code(running: RunningDemo
 def test_a_session_gives_a_shell(running: RunningDemo) -> None:
     job = "interactive-sample-job"
     running.kubectl("apply", "-f", str(EXAMPLES / "interactive-job.yaml"))
-    eventually(lambda: running.status(job) == "Running", "Running")
+    wait_until(lambda: running.status(job) == "Running", "Running")
     # `script` gives kubectl the terminal that -t wants
     command = f"kubectl exec -it {job}-launcher -- bash -c 'test -t 0 && echo hi from $HOSTNAME'"
     done = subprocess.run(
@@ -79,7 +80,7 @@ def test_a_session_gives_a_shell(running: RunningDemo) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert f"hi from {job}-launcher" in done.stdout, done.stdout + done.stderr

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.e2e.running_demo import EXAMPLES, ROOT, eventually
+from tests.e2e.running_demo import EXAMPLES, ROOT
+from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.e2e.running_demo import RunningDemo
@@ -21,7 +22,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+Z")
 def test_the_sample_job_runs_on_a_partition_and_gives_it_back(demo: RunningDemo) -> None:
     applied = demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
     assert applied == "ipujob.graphcore.ai/ipujob-sample created\n"
-    eventually(lambda: demo.status("ipujob-sample") == "Running", "Running", 20)
+    wait_until(lambda: demo.status("ipujob-sample") == "Running", "Running")
 
     table = demo.kubectl("get", "ipujobs").splitlines()
     assert table[0].split()[:2] == ["NAME", "STATUS"]
@@ -45,7 +46,7 @@ def test_the_sample_job_runs_on_a_partition_and_gives_it_back(demo: RunningDemo)
 
 def test_describe_prints_every_line_of_the_documented_spec_and_status(demo: RunningDemo) -> None:
     demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
-    eventually(lambda: demo.status("ipujob-sample") == "Running", "Running", 20)
+    wait_until(lambda: demo.status("ipujob-sample") == "Running", "Running")
     described = demo.kubectl("describe", "ipujob", "ipujob-sample")
     golden = (ROOT / "tests/golden/jobs/describe.txt").read_text()
     lines = iter(described.splitlines())
@@ -79,13 +80,13 @@ def test_each_example_runs(
     assert job in {None, name}
     demo.kubectl("apply", "-f", str(EXAMPLES / example))
     try:
-        eventually(lambda: demo.status(name) == "Running", f"{name} Running", 30)
+        wait_until(lambda: demo.status(name) == "Running", f"{name} Running")
         listed = demo.kubectl("get", "pods", "-o", "jsonpath={.items[*].metadata.name}").split()
         assert pods is None or set(listed) == pods
         if "launcher" not in next(d for d in documents if d and d["kind"] == "IPUJob")["spec"]:
             assert name == "interactive-sample-job" or not any("launcher" in p for p in listed)
     finally:
-        demo.kubectl("delete", "-f", str(EXAMPLES / example), "--timeout=60s")
+        demo.kubectl("delete", "-f", str(EXAMPLES / example), "--timeout=120s")
 
 
 def with_outcome(example: str, name: str, *, seconds: int, code: int = 0) -> str:
@@ -105,16 +106,16 @@ def test_a_finished_job_ends_its_workers_and_frees_its_ipus(
     name = f"ends-{code}"
     manifest = with_outcome("single-gcd-sample.yaml", name, seconds=2, code=code)
     demo.kubectl("apply", "-f", "-", stdin=manifest)
-    eventually(lambda: demo.status(name) == want, want, 40)
-    eventually(lambda: demo.stats()["total"]["used"] == 0, "IPUs free", 20)
+    wait_until(lambda: demo.status(name) == want, want)
+    wait_until(lambda: demo.stats()["total"]["used"] == 0, "IPUs free")
 
     def worker_ended() -> bool:
         phase = demo.kubectl("get", "pod", f"{name}-worker-0", "-o", "jsonpath={.status.phase}")
         return phase in {"Succeeded", "Failed"}
 
-    eventually(worker_ended, "the sleeping worker ended", 20)
-    eventually(
-        lambda: demo.job(name)["status"]["workersStatus"].get("active", 0) == 0, "none active", 5
+    wait_until(worker_ended, "the sleeping worker ended")
+    wait_until(
+        lambda: demo.job(name)["status"]["workersStatus"].get("active", 0) == 0, "none active"
     )
     if code:
         assert str(code) in demo.job(name)["status"]["lastMessage"]
