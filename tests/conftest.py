@@ -123,7 +123,7 @@ def _running_postgres(folder: Path) -> Iterator[str]:
         yield server.url
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(90)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Json = dict[str, Any]
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 90.0
 CONTENT_TYPES = {
     "json": "application/json-patch+json",
     "merge": "application/merge-patch+json",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Kubectl:
 
     def wait_established(self, crd: str) -> None:
         """Return when the kind of a CRD is served."""
-        command = ("wait", "--for=condition=Established", f"crd/{crd}", "--timeout=30s")
+        command = ("wait", "--for=condition=Established", f"crd/{crd}", "--timeout=60s")
         deadline = time.monotonic() + TIMEOUT_SECONDS
         # Right after its creation a CRD may have null conditions, over which kubectl stumbles.
         while (done := self.call(*command)).returncode != 0:

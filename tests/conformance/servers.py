@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NODES = 4
 HISTORY = 500
-START_SECONDS = 60
+START_SECONDS = 240
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -241,7 +242,12 @@ async def test_a_deletion_with_finalizers_is_first_a_change(api: Api, namespace:
 
 def test_kubectl_watches_as_a_table(kubectl: Kubectl, namespace: str, widgets: str) -> None:
     kubectl.run("apply", "-n", namespace, "-f", "-", stdin=widget(widgets, "a", count=3))
-    said = kubectl.run("get", f"widgets.{widgets}", "-n", namespace, "-w", "--request-timeout=2s")
-    lines = said.splitlines()
+    command = ["kubectl", "get", f"widgets.{widgets}", "-n", namespace, "-w"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=kubectl.environment()
+    ) as watching:
+        assert watching.stdout is not None
+        lines = [watching.stdout.readline() for _ in range(2)]
+        watching.terminate()
     assert lines[0].split() == ["NAME", "COUNT", "COLOR", "READY", "WHEN", "AGE"]
     assert lines[1].split()[:3] == ["a", "3", "red"]

@@ -35,7 +35,7 @@ class Background:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(180)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -43,7 +43,7 @@ class OwnPostgres:
     async def stop(self, number: signal.Signals = signal.SIGINT) -> None:
         assert self.process is not None
         self.process.send_signal(number)
-        await asyncio.wait_for(self.process.wait(), 20)
+        await asyncio.wait_for(self.process.wait(), 90)
 
 
 def ddl_of(table: str) -> str:

@@ -8,7 +8,7 @@ import subprocess
 def complaints(text: bytes) -> str:
     """What `promtool check metrics` finds in an answer of /metrics; empty: nothing."""
     done = subprocess.run(
-        ["promtool", "check", "metrics"], input=text, capture_output=True, check=False, timeout=30
+        ["promtool", "check", "metrics"], input=text, capture_output=True, check=False, timeout=90
     )
     said = (done.stdout + done.stderr).decode()
     return said if said or done.returncode else ""

@@ -87,7 +87,7 @@ class Lab:
             port=0,
             tracker=self.tracker,
             controllers=f"127.0.0.1:{self.vipu_port}:{LABEL}",
-            deadline_seconds=2,
+            deadline_seconds=20,
             sweep=SweepOptions(every_seconds=60),
             fleet=FleetOptions(watch_seconds=0.1),
         )

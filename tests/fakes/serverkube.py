@@ -43,7 +43,7 @@ RESOURCES = {one.plural: one for one in (IPUJOBS, *RESOURCE_OF.values())}
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 NODE = "chaos-node"
 PROBE = {"chaos": "probe"}
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 90.0
 FORCED = 0  # seconds of grace: what a kubelet deletes a pod with that has ended
 
 

@@ -106,7 +106,7 @@ async def test_it_ends_by_itself_when_so_many_have_finished(client: KubeClient) 
     assert not task.done()
     for job in await jobs(client):
         await finish(client, job)
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 90)
     assert load.counts["submitted"] == 4
 
 

@@ -35,7 +35,7 @@ def test_of_two_starts_one_migrates_and_the_other_finds_it_done(database_url: st
             )
             for _ in range(2)
         ]
-        ended = [process.communicate(timeout=90) for process in started]
+        ended = [process.communicate(timeout=240) for process in started]
         assert [process.returncode for process in started] == [0, 0], ended
         assert sorted(out for out, _ in ended) == ["False\n0\n", "True\n0\n"]
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -18,7 +18,7 @@ from ipuhub.demo.postgres import EmbeddedPostgres, PostgresError
 def start(server: EmbeddedPostgres) -> subprocess.Popen[bytes]:
     server.prepare()
     process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not server.is_ready():
         assert process.poll() is None
         assert time.monotonic() < deadline
@@ -36,7 +36,7 @@ def test_data_survives_a_restart_and_the_password_is_needed(server: EmbeddedPost
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept (n int)")
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 0
+    assert process.wait(90) == 0
 
     process = start(server)
     with psycopg.connect(server.url) as connection:
@@ -44,7 +44,7 @@ def test_data_survives_a_restart_and_the_password_is_needed(server: EmbeddedPost
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(f"postgresql://ipuhub:wrong@127.0.0.1:{server.port}/ipuhub")
     process.send_signal(signal.SIGINT)
-    process.wait(20)
+    process.wait(90)
 
 
 def test_its_folders_are_closed_to_others(server: EmbeddedPostgres) -> None:
@@ -56,7 +56,7 @@ def test_its_folders_are_closed_to_others(server: EmbeddedPostgres) -> None:
 def test_a_server_that_was_left_behind_is_stopped(server: EmbeddedPostgres) -> None:
     process = start(server)
     server.stop_leftover()
-    assert process.wait(5) == 0
+    assert process.wait(90) == 0
 
 
 def test_without_any_binaries_the_error_says_what_to_do(

@@ -122,8 +122,8 @@ class Kubectl:
             "PATH": os.environ["PATH"],
         }
 
-    async def run(self, *arguments: str, stdin: str = "") -> Ran:
-        process = await asyncio.create_subprocess_exec(
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
             "kubectl",
             *arguments,
             env=self.environment,
@@ -131,7 +131,10 @@ class Kubectl:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 30)
+
+    async def run(self, *arguments: str, stdin: str = "") -> Ran:
+        process = await self.start(*arguments)
+        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 120)
         return Ran(process.returncode or 0, out.decode(), err.decode())
 
     async def __call__(self, *arguments: str, stdin: str = "") -> str:

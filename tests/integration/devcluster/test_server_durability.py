@@ -14,6 +14,7 @@ import pytest
 
 from ipuhub.devcluster.server import DevCluster, DevClusterError
 from ipuhub.devcluster.store import Store
+from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,7 +35,7 @@ async def served(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process
     )
     try:
         assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
+        line = (await asyncio.wait_for(process.stdout.readline(), 90)).decode().strip()
         yield process, Path(line)
     finally:
         if process.returncode is None:
@@ -89,7 +90,9 @@ async def test_every_acknowledged_write_survives_a_kill_and_versions_never_go_ba
                 asyncio.create_task(writer.run(http, f"r{round_number}w{number}"))
                 for number in range(3)
             ]
-            await asyncio.wait(tasks, timeout=moments.uniform(0.2, 0.6))
+            known = len(writer.acknowledged)
+            await eventually(lambda known=known: len(writer.acknowledged) > known + 5)
+            await asyncio.wait(tasks, timeout=moments.uniform(0.1, 0.5))
             process.kill()
             results = await asyncio.gather(*tasks, return_exceptions=True)
             assert all(isinstance(r, aiohttp.ClientError | OSError) for r in results), results

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.fakes.waiting import eventually
+
 MOMENT = "2026-01-01T00:00:00Z"
 POD = """
 apiVersion: v1
@@ -103,13 +105,14 @@ async def test_get_selects_by_label_and_field_and_prints_yaml(kubectl):
 
 
 async def test_get_watches(kubectl, cluster):
-    watching = asyncio.create_task(
-        kubectl.run("get", "cm", "-w", "-o", "name", "--request-timeout=3s")
-    )
-    while not cluster._watchers._open["configmaps"]:
-        await asyncio.sleep(0.02)
+    watching = await kubectl.start("get", "cm", "-w", "-o", "name")
+    await eventually(lambda: cluster._watchers._open["configmaps"])
     await kubectl("create", "configmap", "late", "--from-literal=a=b")
-    assert "configmap/late" in (await watching).out
+    async with asyncio.timeout(90):
+        while await watching.stdout.readline() != b"configmap/late\n":
+            assert watching.returncode is None
+    watching.kill()
+    await watching.communicate()
 
 
 async def test_label_annotate_and_the_three_patch_types(kubectl):
@@ -150,7 +153,7 @@ async def test_scale_and_status_of_a_custom_resource(kubectl):
     await kubectl("patch", "toy", "bear", "--subresource=status", "--type=merge", "-p", patch)
     body = await read(kubectl, "toy", "bear")
     assert (body["spec"]["replicas"], body["status"]) == (4, {"done": True})
-    await kubectl("wait", "--for=jsonpath={.status.done}=true", "toy/bear", "--timeout=5s")
+    await kubectl("wait", "--for=jsonpath={.status.done}=true", "toy/bear", "--timeout=90s")
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
@@ -162,7 +165,7 @@ async def test_delete_waits_whatever_the_cascade(kubectl, http, cascade):
     child = {"metadata": {"name": "child", "ownerReferences": [reference]}}
     maps = "/api/v1/namespaces/default/configmaps"
     await http.make(maps, child)
-    out = await kubectl("delete", "cm", "owner", f"--cascade={cascade}", "--timeout=10s")
+    out = await kubectl("delete", "cm", "owner", f"--cascade={cascade}", "--timeout=90s")
     assert out.startswith('configmap "owner" deleted')
     assert (await http.get(f"{maps}/owner")).status == 404
     if cascade == "orphan":
@@ -174,7 +177,7 @@ async def test_delete_waits_whatever_the_cascade(kubectl, http, cascade):
 async def test_delete_of_a_namespace_waits_for_its_contents(kubectl):
     await kubectl("create", "namespace", "team")
     await kubectl("-n", "team", "create", "configmap", "a")
-    assert "deleted" in await kubectl("delete", "ns", "team", "--timeout=10s")
+    assert "deleted" in await kubectl("delete", "ns", "team", "--timeout=90s")
     ran = await kubectl.run("get", "ns", "team")
     assert 'namespaces "team" not found' in ran.err
 
@@ -185,7 +188,7 @@ async def test_force_deletes_a_bound_pod(kubectl, http):
     await http.make("/api/v1/namespaces/default/pods/web/binding", binding)
     await kubectl("delete", "pod", "web", "--wait=false")
     assert (await read(kubectl, "pod", "web"))["metadata"]["deletionTimestamp"]
-    await kubectl("delete", "pod", "web", "--force", "--grace-period=0", "--timeout=5s")
+    await kubectl("delete", "pod", "web", "--force", "--grace-period=0", "--timeout=90s")
     assert (await kubectl.run("get", "pod", "web")).code == 1
 
 

@@ -45,7 +45,7 @@ async def test_events_go_after_an_hour_also_where_something_changes_all_the_time
             await http.patch(f"{CMS}/busy", {"data": {"n": str(number)}})
 
     busy = asyncio.create_task(keep_busy())
-    await asyncio.wait_for(http.until_gone(f"{EVENTS}/old"), 20)
+    await asyncio.wait_for(http.until_gone(f"{EVENTS}/old"), 90)
     assert (await http.get(f"{EVENTS}/young")).status == 200
     busy.cancel()
     await asyncio.gather(busy, return_exceptions=True)

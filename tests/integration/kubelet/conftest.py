@@ -17,6 +17,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import NODES, PODS
+from tests.fakes.waiting import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -104,14 +105,16 @@ class Cluster:
     async def patch_pod(self, name: str, patch: Any) -> None:
         await self.client.patch(PODS, self.name(name), patch, NAMESPACE)
 
-    async def pod_until(self, name: str, holds: Callable[[Any], Any], seconds: float = 20) -> Any:
+    async def pod_until(
+        self, name: str, holds: Callable[[Any], Any], seconds: float = PATIENCE_SECONDS
+    ) -> Any:
         """Return the pod as soon as `holds` is true of it."""
-        return await eventually(lambda: self.pod(name), holds, seconds)
+        return await eventually(lambda: self.pod(name), holds, seconds=seconds)
 
-    async def until_phase(self, name: str, phase: str, seconds: float = 20) -> Any:
+    async def until_phase(self, name: str, phase: str, seconds: float = PATIENCE_SECONDS) -> Any:
         return await self.pod_until(name, lambda pod: pod["status"].get("phase") == phase, seconds)
 
-    async def until_gone(self, name: str, seconds: float = 20) -> None:
+    async def until_gone(self, name: str, seconds: float = PATIENCE_SECONDS) -> None:
         async def look() -> bool:
             try:
                 await self.pod(name)
@@ -119,7 +122,7 @@ class Cluster:
                 return True
             return False
 
-        await eventually(look, lambda gone: gone, seconds)
+        await eventually(look, seconds=seconds)
 
     async def clean_up(self) -> None:
         await self.stop()
@@ -131,20 +134,6 @@ class Cluster:
                         await self.client.delete(
                             resource, one["metadata"]["name"], namespace, grace_period_seconds=0
                         )
-
-
-async def eventually(look: Any, holds: Callable[[Any], Any], seconds: float = 20) -> Any:
-    """Look again and again until `holds` is true of what is seen, and return that."""
-    seen = None
-    try:
-        async with asyncio.timeout(seconds):
-            while True:
-                seen = await look()
-                if holds(seen):
-                    return seen
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"not in {seconds} s; the last one seen: {seen}") from None
 
 
 @pytest.fixture

@@ -13,13 +13,14 @@ from ipuhub.devcluster.kubelet.runtime import can_isolate
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
+from tests.fakes.waiting import eventually
 from tests.integration.devcluster.conftest import Kubectl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-WAIT = ("--timeout=20s",)
+WAIT = ("--timeout=90s",)
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ async def test_a_terminal_has_a_size_and_a_shell(kubectl: Kubectl) -> None:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    out, _ = await asyncio.wait_for(process.communicate(), 20)
+    out, _ = await asyncio.wait_for(process.communicate(), 90)
     assert b"tty=0" in out
     assert b"33 101" in out
 
@@ -115,7 +116,7 @@ async def test_logs_follow_to_the_end(kubectl: Kubectl) -> None:
     await running(kubectl, "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two")
     following = asyncio.create_task(kubectl("logs", "-f", "p"))
     await kubectl("exec", "p", "--", "touch", "go")
-    assert await asyncio.wait_for(following, 20) == "one\ntwo\n"
+    assert await asyncio.wait_for(following, 90) == "one\ntwo\n"
     assert await kubectl("logs", "p", "--tail=1") == "two\n"
 
 
@@ -135,11 +136,12 @@ async def test_the_log_before_a_restart_is_kept(kubectl: Kubectl) -> None:
 
 
 async def test_a_deletion_ends_it_by_signal_and_then_by_force(kubectl: Kubectl) -> None:
-    await running(kubectl, "trap 'echo bye; exit 0' TERM; sleep 60 & wait")
-    following = asyncio.create_task(kubectl("logs", "-f", "p"))
-    await kubectl("exec", "p", "--", "true")
+    await running(kubectl, "trap 'echo bye; exit 0' TERM; echo trapped; sleep 60 & wait")
+    following = await kubectl.start("logs", "-f", "p")
+    assert following.stdout is not None
+    assert await asyncio.wait_for(following.stdout.readline(), 90) == b"trapped\n"
     await kubectl("delete", "pod", "p")
-    assert await asyncio.wait_for(following, 20) == "bye\n"
+    assert (await asyncio.wait_for(following.communicate(), 90))[0] == b"bye\n"
     await running(kubectl, "trap '' TERM; while :; do sleep 0.1; done")
     await kubectl("delete", "pod", "p", "--grace-period=1")
 
@@ -215,9 +217,10 @@ async def test_a_missing_config_map_keeps_the_pod_waiting(kubectl: Kubectl) -> N
     volumes = [{"name": "v", "configMap": {"name": "late"}}]
     await apply(kubectl, pod("true", volumes=volumes))
     event = "jsonpath={.items[?(@.reason=='FailedMount')].message}"
-    async with asyncio.timeout(20):
-        while 'configmap "late" not found' not in await kubectl("get", "events", "-o", event):
-            await asyncio.sleep(0.05)
+    await eventually(
+        lambda: kubectl("get", "events", "-o", event),
+        lambda said: 'configmap "late" not found' in said,
+    )
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}}
     await apply(kubectl, config)
     await wait_for(kubectl, ".status.phase", "Succeeded")

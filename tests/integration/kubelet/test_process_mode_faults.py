@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ipuhub.devcluster.kubelet import runtime
 from ipuhub.devcluster.server import DevCluster
+from tests.fakes.waiting import eventually
 from tests.integration.devcluster.conftest import Kubectl
 from tests.integration.kubelet.test_process_mode import apply, kubectl, pod, running, wait_for
 
@@ -72,13 +73,11 @@ async def test_containers_die_with_their_node_and_that_shows_when_it_is_back(
     user = Kubectl(server.kubeconfig, tmp_path)
     async with node_process(server, tmp_path / "pods") as first:
         await running(user, "echo $$$$; exec sleep 600")  # $$ is an escaped $
-        pid = int(await user("logs", "p"))
+        pid = int(await eventually(lambda: user("logs", "p")))  # Ready comes before the first word
         assert Path(f"/proc/{pid}").exists()
         first.send_signal(signal.SIGKILL)
         await first.wait()
-    async with asyncio.timeout(10):
-        while Path(f"/proc/{pid}/cwd").exists():
-            await asyncio.sleep(0.05)
+    await eventually(lambda: not Path(f"/proc/{pid}/cwd").exists())
     async with node_process(server, tmp_path / "pods"):
         await wait_for(user, ".status.phase", "Failed")
     path = "jsonpath={.status.containerStatuses[0].state.terminated}"
@@ -92,6 +91,4 @@ async def test_the_end_of_the_first_process_ends_what_it_left_behind(kubectl: Ku
     await apply(kubectl, pod("sleep 600 & echo $!"))
     await wait_for(kubectl, ".status.phase", "Succeeded")
     left = int(await kubectl("logs", "p"))
-    async with asyncio.timeout(10):
-        while Path(f"/proc/{left}/cwd").exists():
-            await asyncio.sleep(0.05)
+    await eventually(lambda: not Path(f"/proc/{left}/cwd").exists())

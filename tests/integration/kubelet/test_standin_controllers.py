@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ipuhub.kube.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from tests.integration.kubelet.conftest import NAMESPACE, TRAPPED, eventually
+from tests.fakes.waiting import eventually
+from tests.integration.kubelet.conftest import NAMESPACE, TRAPPED
 
 if TYPE_CHECKING:
     from tests.integration.kubelet.conftest import Cluster
@@ -28,7 +29,7 @@ def taints_of(node: Any) -> set[tuple[str, str]]:
 
 async def test_a_dead_node_is_marked_and_its_pods_are_deleted(cluster: Cluster) -> None:
     options = await cluster.start(
-        nodes=1, lifecycle=True, lease_seconds=0.2, dead_after_seconds=1.0, eviction_seconds=0.5
+        nodes=1, lifecycle=True, lease_seconds=0.2, dead_after_seconds=4.0, eviction_seconds=0.5
     )
     name = options.node_names()[0]
 
@@ -53,7 +54,10 @@ async def test_a_dead_node_is_marked_and_its_pods_are_deleted(cluster: Cluster) 
 
 
 async def test_pods_of_a_deleted_node_are_removed(cluster: Cluster) -> None:
-    options = await cluster.start(nodes=1, lifecycle=True, dead_after_seconds=1.0)
+    # Renewed often: else the node is silent, too, before it is deleted.
+    options = await cluster.start(
+        nodes=1, lifecycle=True, lease_seconds=0.2, dead_after_seconds=3.0
+    )
     await cluster.create_pod("job", command=TRAPPED)
     await cluster.until_phase("job", "Running")
     await cluster.client.delete(NODES, options.node_names()[0])

@@ -10,7 +10,8 @@ import pytest
 from ipuhub.devcluster.kubelet import Durations
 from ipuhub.kube.cache import Informer
 from ipuhub.kube.resources import LEASES, NODES, PODS
-from tests.integration.kubelet.conftest import NAMESPACE, TRAPPED, eventually
+from tests.fakes.waiting import eventually
+from tests.integration.kubelet.conftest import NAMESPACE, TRAPPED
 
 if TYPE_CHECKING:
     from tests.integration.kubelet.conftest import Cluster

@@ -19,7 +19,8 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.resources import NODES
-from tests.integration.kubelet.conftest import TRAPPED, Cluster, eventually
+from tests.fakes.waiting import eventually
+from tests.integration.kubelet.conftest import TRAPPED, Cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -56,18 +57,18 @@ async def test_a_killed_process_goes_on_after_its_restart(
     await cluster.create_pod("job", sim={"runtime-seconds": "6"})
     await cluster.create_pod("worker", command=TRAPPED)
     async with process(cluster, kubeconfig) as first:
-        before = await cluster.until_phase("job", "Running", seconds=60)
+        before = await cluster.until_phase("job", "Running")
         await cluster.until_phase("worker", "Running")
         first.send_signal(signal.SIGKILL)
         await first.wait()
     await cluster.delete_pod("worker")
     await cluster.create_pod("late", sim={"runtime-seconds": "0"})
     async with process(cluster, kubeconfig) as second:
-        await cluster.until_phase("late", "Succeeded", seconds=60)
+        await cluster.until_phase("late", "Succeeded")
         await cluster.until_gone("worker")
         after = await cluster.until_phase("job", "Succeeded")
         second.terminate()
-        assert await asyncio.wait_for(second.wait(), 20) == 0
+        assert await asyncio.wait_for(second.wait(), 90) == 0
     [was], [ended] = before["status"]["containerStatuses"], after["status"]["containerStatuses"]
     assert ended["state"]["terminated"]["startedAt"] == was["state"]["running"]["startedAt"]
     assert ended["restartCount"] == 0
@@ -99,7 +100,7 @@ async def test_the_api_server_may_come_late_and_go_in_the_middle(tmp_path: Path)
         await server.stop()
         server = DevCluster(tmp_path / "cluster", port=port)
         await server.start()
-        pod = await cluster.until_phase("job", "Succeeded", seconds=40)
+        pod = await cluster.until_phase("job", "Succeeded")
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
         nodes.cancel()
         await asyncio.gather(nodes, return_exceptions=True)

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.resources import EVENTS, NODES
-from tests.integration.kubelet.conftest import NAMESPACE, TRAPPED, eventually
+from tests.fakes.waiting import eventually
+from tests.integration.kubelet.conftest import NAMESPACE, TRAPPED
 
 if TYPE_CHECKING:
     from tests.integration.kubelet.conftest import Cluster
@@ -41,7 +42,7 @@ async def test_a_pod_that_fits_nowhere_says_so_until_a_node_fits(cluster: Cluste
         name = cluster.name("picky")
         return [one for one in found.items if one["involvedObject"]["name"] == name]
 
-    [event] = await eventually(events, bool)
+    [event] = await eventually(events)
     assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
     assert event["message"] == message
     labels = {"metadata": {"labels": {"late": cluster.suffix}}}

@@ -136,7 +136,7 @@ async def test_a_waiting_worker_wakes_for_a_new_key() -> None:
     worker = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     queue.add("a")
-    assert await asyncio.wait_for(worker, 5) == "a"
+    assert await asyncio.wait_for(worker, 60) == "a"
 
 
 async def test_a_waiting_worker_wakes_when_a_delay_ends() -> None:
@@ -145,7 +145,7 @@ async def test_a_waiting_worker_wakes_when_a_delay_ends() -> None:
     worker = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     queue.add_after("soon", 0.001)
-    assert await asyncio.wait_for(worker, 5) == "soon"
+    assert await asyncio.wait_for(worker, 60) == "soon"
 
 
 async def test_many_workers_share_the_keys_and_none_has_the_same() -> None:
