@@ -33,7 +33,8 @@ def example(name: str) -> dict[str, Any]:
 
 
 async def test_a_job_runs_completes_frees_its_ipus_and_goes(cluster: Cluster) -> None:
-    uid = await cluster.create(annotated(ipujob().workers(2), runtime_seconds="1"))
+    # Long enough to be seen Running.
+    uid = await cluster.create(annotated(ipujob().workers(2), runtime_seconds="3"))
     await cluster.until_state("sample", "Running")
     assert cluster.partitions.used == 4
     job = await cluster.until_state("sample", "Completed")
@@ -215,20 +216,27 @@ async def test_an_operator_that_starts_again_goes_on(cluster: Cluster) -> None:
     await cluster.create(annotated(ipujob("other"), runtime_seconds="1"))
     await cluster.start_operator()
     await cluster.until_state("other", "Completed")
-    assert await cluster.job("sample") is None
+    await eventually(lambda: cluster.job("sample"), lambda job: job is None)
 
 
 async def test_a_settled_cluster_is_left_alone(cluster: Cluster) -> None:
     await cluster.create(ipujob().workers(2).build())
     await cluster.until_state("sample", "Running")
-    await asyncio.sleep(3)  # counts are written with a delay
     assert cluster.operator is not None
     assert cluster.operator_client is not None
-    calls = {k: v for k, v in cluster.operator_client.calls.items() if k[0] != "watch"}
-    cluster.operator.controller.enqueue_all()
-    await asyncio.sleep(0.5)
-    after = {k: v for k, v in cluster.operator_client.calls.items() if k[0] != "watch"}
-    assert after == calls
+    controller, client = cluster.operator.controller, cluster.operator_client
+
+    def is_at_rest() -> bool:
+        return not (len(controller.queue) or controller.queue.active or controller.queue.delayed)
+
+    async def costs_nothing() -> bool:
+        """Whether a pass over all jobs, and what it puts off, calls nobody."""
+        calls = {k: v for k, v in client.calls.items() if k[0] != "watch"}
+        controller.enqueue_all()
+        await eventually(is_at_rest)
+        return calls == {k: v for k, v in client.calls.items() if k[0] != "watch"}
+
+    await eventually(costs_nothing)  # counts are written with a delay
 
 
 async def test_an_absent_proxy_is_said_on_readyz_and_waited_for(cluster: Cluster) -> None:

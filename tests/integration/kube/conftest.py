@@ -43,9 +43,9 @@ def cluster_kubeconfig(
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     cluster = DevCluster(tmp_path_factory.mktemp("devcluster"))
-    asyncio.run_coroutine_threadsafe(cluster.start(), loop).result(30)
+    asyncio.run_coroutine_threadsafe(cluster.start(), loop).result(90)
     yield cluster.kubeconfig
-    asyncio.run_coroutine_threadsafe(cluster.stop(), loop).result(30)
+    asyncio.run_coroutine_threadsafe(cluster.stop(), loop).result(90)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(10)
     loop.close()

@@ -138,7 +138,7 @@ async def test_a_cache_follows_a_fickle_server_to_the_truth(
     informer = Informer(client, PODS, pace=BRISK)
     informer.add_handler(ledger)
     following = asyncio.create_task(informer.run())
-    await asyncio.wait_for(ledger.ended.wait(), 30)
+    await asyncio.wait_for(ledger.ended.wait(), 90)
     following.cancel()
     with suppress(asyncio.CancelledError):
         await following

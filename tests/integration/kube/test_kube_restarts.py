@@ -32,7 +32,7 @@ async def names_when(informer: Informer, name: str) -> set[str]:
             arrived.set()
 
     informer.add_handler(look)
-    await asyncio.wait_for(arrived.wait(), 20)
+    await asyncio.wait_for(arrived.wait(), 90)
     return {m["metadata"]["name"] for m in informer.all()} - {"kube-root-ca.crt"}
 
 

@@ -18,6 +18,7 @@ from jobs.crd.document import build_crd
 from jobs.launcher.main import LauncherError, LauncherTask, read_task, run
 from jobs.resources import IPUJOBS
 from tests.builders.ipujobs import ipujob, worker
+from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,9 +53,7 @@ class Job:
         await self.client.patch(PODS, name, {"status": status}, "default", subresource="status")
 
     async def says(self, words: str) -> None:
-        async with asyncio.timeout(10):
-            while not any(words in line for line in self.said):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: any(words in line for line in self.said))
 
     async def run(self, **changes: Any) -> None:
         await run(replace(self.task, **changes), self.said.append)
@@ -78,7 +77,7 @@ async def job(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[Job]:
             workers=2,
             folder=tmp_path / "opt",
             kubectl=str(kubectl),
-            wait_seconds=20,
+            wait_seconds=90,
             kubeconfig=str(cluster.kubeconfig),
         )
         yield Job(client, stored, task)
@@ -98,8 +97,8 @@ async def test_it_ends_when_the_workers_are_ready_and_tells_its_progress(job: Jo
 
 async def test_it_gives_up_with_a_sentence_when_its_time_is_over(job: Job) -> None:
     await job.add_worker(0)
-    with pytest.raises(LauncherError, match=r"waited 0.5 s: 1 of 2 workers are ready; waiting for"):
-        await job.run(wait_seconds=0.5)
+    with pytest.raises(LauncherError, match=r"waited 3 s: 1 of 2 workers are ready; waiting for"):
+        await job.run(wait_seconds=3)
 
 
 async def test_a_pod_of_an_older_attempt_does_not_start_the_command(job: Job) -> None:

@@ -11,7 +11,7 @@ import psycopg
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 90
 
 
 class Actor:

@@ -82,7 +82,7 @@ class MpiLab:
         """Run mpirun in the launcher and wait for its end."""
         with self.start(*arguments) as process:
             try:
-                out, err = process.communicate(timeout=60)
+                out, err = process.communicate(timeout=180)
             finally:
                 process.kill()
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)

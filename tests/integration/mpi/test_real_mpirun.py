@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.builders.ipujobs import ipujob
+from tests.fakes.waiting import wait_until
 from tests.integration.mpi.mpilab import lab_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.integration.mpi.mpilab import MpiLab
 
 RANK = (
@@ -152,7 +150,7 @@ def test_ranks_end_with_their_mpirun(number: int, tmp_path: Path) -> None:
         wait_until(lambda: all(file.exists() and file.read_text().strip() for file in files))
         pids = [int(file.read_text()) for file in files]
         os.kill(process.pid, number)
-        process.communicate(timeout=30)
+        process.communicate(timeout=90)
         assert process.returncode != 0
     wait_until(lambda: not any(runs(pid) for pid in pids))
 
@@ -162,10 +160,3 @@ def runs(pid: int) -> bool:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
         return False
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

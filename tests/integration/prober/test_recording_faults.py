@@ -155,7 +155,7 @@ async def test_the_second_prober_stops_the_first(lab: Lab) -> None:
     emit(lab, range(1), "RUNNING", "ENDED", "DELETED")
     emit(lab, range(1, 3), *STEPS)
     await recorded(lab)
-    await asyncio.wait_for(first, 10)
+    await asyncio.wait_for(first, 90)
     assert "another prober" in lab.health[0].not_ready()[0]
     await eventually(lambda: not lab.health[1].not_ready())
     assert {row["finished_at"] for row in lab.rows().values()} == {

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
 CRD = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml")
+FAULTS = ("usage-annotation", "quantity")
 TOKEN = {"Authorization": "Bearer for-the-test"}
 USAGE = '{"component":"job","component_name":"train","group":"g","instance_type":"i","user":"ada"}'
 
@@ -102,8 +103,11 @@ async def test_the_process_records_says_how_it_is_and_ends_on_sigterm(
         await eventually(lambda: names(tables) == [("early", "ada")])
         await make_pod(cluster, "late")
         await eventually(lambda: len(names(tables)) == 2)
-        metrics = await page(port, "/metrics")
-        assert re.search(r'ipuhub_recording_rows_total{watch="pods"} [2-9]', metrics)
+        # Rows are counted after they are committed.
+        counted = r'ipuhub_recording_rows_total{watch="pods"} [2-9]'
+        metrics = await eventually(
+            lambda: page(port, "/metrics"), lambda text: re.search(counted, text)
+        )
         tables = (*EVERY_PROCESS, *WITH_LEASE, *WITH_API, *RECORDINGS)
         assert {metric.name for metric in tables} <= families(metrics.encode())
         assert complaints(metrics.encode()) == ""
@@ -111,7 +115,7 @@ async def test_the_process_records_says_how_it_is_and_ends_on_sigterm(
         assert await page(port, "/healthz") == "ok"
     finally:
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert await asyncio.wait_for(process.wait(), 90) == 0
 
 
 async def test_it_tells_faults_by_kind_gaps_and_the_age_of_its_position(
@@ -135,9 +139,10 @@ async def test_it_tells_faults_by_kind_gaps_and_the_age_of_its_position(
     process = await prober(env=environment(cluster, tables, port))
     try:
         await eventually(lambda: len(names(tables)) == 2)
-        page_of = await page(port, "/metrics")
-        assert 'faults_total{code="usage-annotation",watch="pods"} 1.0' in page_of
-        assert 'faults_total{code="quantity",watch="pods"} 1.0' in page_of
+        counted = {f'faults_total{{code="{code}",watch="pods"}} 1.0' for code in FAULTS}
+        page_of = await eventually(  # after the commit
+            lambda: page(port, "/metrics"), lambda text: all(line in text for line in counted)
+        )
         assert 'ipuhub_recording_gaps{watch="pods"} 2.0' in page_of
         assert 'newest_gap_timestamp_seconds{watch="pods"} 1.7909' in page_of
         age = re.search(r'position_age_seconds\{watch="pods"\} ([0-9.e-]+)', page_of)
@@ -145,7 +150,7 @@ async def test_it_tells_faults_by_kind_gaps_and_the_age_of_its_position(
         assert 0 <= float(age[1]) < 60
     finally:
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert await asyncio.wait_for(process.wait(), 90) == 0
 
 
 async def test_once_commits_the_lists_there_are_and_names_the_one_that_is_not(
@@ -154,14 +159,14 @@ async def test_once_commits_the_lists_there_are_and_names_the_one_that_is_not(
     await make_pod(cluster, "only")
     given = environment(cluster, tables, 0)
     process = await prober("--once", env=given, stderr=asyncio.subprocess.PIPE)
-    _, errors = await asyncio.wait_for(process.communicate(), 60)
+    _, errors = await asyncio.wait_for(process.communicate(), 120)
     assert b"could not find the requested resource" in errors  # no IPUJobs are installed
     assert names(tables) == [("only", "ada")]
     async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(CRD.read_text("utf-8")))
         await eventually(lambda: _is_served(client))
     process = await prober("--once", env=given)
-    assert await asyncio.wait_for(process.wait(), 60) == 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0
 
 
 async def _is_served(client: KubeClient) -> bool:

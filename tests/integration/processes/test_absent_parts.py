@@ -22,7 +22,7 @@ from ipuhub.demo.ports import choose_port
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = [pytest.mark.embedded_only, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.embedded_only
 ROOT = Path(__file__).resolve().parents[3]
 LABEL = "vipu-ctrl=vctl1"
 
@@ -62,8 +62,8 @@ class Parts:
             "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{self.vipu}:{LABEL}",
             "IPUHUB_HEALTH_PORT": str(self.health),
             "IPUHUB_IDENTITY": name,
-            "IPUHUB_LEASE_DURATION_SECONDS": "3",
-            "IPUHUB_LEASE_RENEW_SECONDS": "2",
+            "IPUHUB_LEASE_DURATION_SECONDS": "9",
+            "IPUHUB_LEASE_RENEW_SECONDS": "8",
             "IPUHUB_LEASE_RETRY_SECONDS": "0.2",
             **self.environment,
         }
@@ -75,13 +75,13 @@ class Parts:
     def kill(self, name: str) -> None:
         process = self.running.pop(name)
         process.kill()
-        process.wait(10)
+        process.wait(90)
 
     def stop(self) -> None:
         for process in self.running.values():
             process.send_signal(signal.SIGTERM)
         for process in self.running.values():
-            process.wait(40)
+            process.wait(90)
 
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text()
@@ -89,14 +89,14 @@ class Parts:
     def readyz(self, port: int) -> str:
         """Return "ok", the failing lines, or "no answer"."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
             return str(error.read().decode())
         except OSError:
             return "no answer"
 
-    def until(self, condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"{what}: {self.states()}"
@@ -198,7 +198,7 @@ def test_an_operator_without_credentials_says_what_to_do(tmp_path: Path) -> None
         env={**os.environ, "KUBECONFIG": str(tmp_path / "nowhere"), "IPUHUB_HEALTH_PORT": "0"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 1

@@ -38,7 +38,7 @@ def test_a_setting_of_no_use_is_said_in_words(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == code
     assert words in done.stderr

@@ -6,9 +6,9 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from tests.fakes.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytestmark = [pytest.mark.embedded_only, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.embedded_only
 ROOT = Path(__file__).resolve().parents[3]
 SYSTEM = "ipuhub-system"
 # Looking at the Lease this seldom would take longer than a test waits.
@@ -76,11 +76,13 @@ class Replicas:
             )
         return self.running[name]
 
-    async def holder(self) -> str:
+    async def lease(self) -> dict[str, Any]:
         with suppress(NotFound):
-            lease = await self.client.get(LEASES, "ipu-operator", SYSTEM)
-            return str(lease["spec"]["holderIdentity"])
-        return ""
+            return dict((await self.client.get(LEASES, "ipu-operator", SYSTEM))["spec"])
+        return {}
+
+    async def holder(self) -> str:
+        return str((await self.lease()).get("holderIdentity", ""))
 
     async def until_leads(self, name: str) -> None:
         async def leads() -> bool:
@@ -147,31 +149,31 @@ async def test_the_standby_takes_over_after_a_kill_and_at_once_after_a_clean_sto
 
     first.kill()
     await first.wait()
-    killed = time.monotonic()
+    last = await replicas.lease()
     await replicas.submit("orphan")
     await replicas.until_leads("b")
+    taken = datetime.fromisoformat((await replicas.lease())["acquireTime"])
+    silent = taken - datetime.fromisoformat(last["renewTime"])
+    assert 6 <= silent.total_seconds() < 20
     await eventually(lambda: replicas.is_looked_after("orphan"))
-    assert time.monotonic() - killed < 20
     assert "lease=ipu-operator" in replicas.log("b")
 
     await replicas.start("c", **SELDOM)  # with the rights it has it hears of the release
     await eventually(lambda: "standing by" in replicas.log("c"))
     second.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(second.wait(), 20) == 0
+    assert await asyncio.wait_for(second.wait(), 90) == 0
     await replicas.until_leads("c")
     await replicas.submit("next")
     await eventually(lambda: replicas.is_looked_after("next"))
 
 
 async def test_a_restarted_process_takes_its_own_lease_back_at_once(replicas: Replicas) -> None:
-    first = await replicas.start("a", IPUHUB_LEASE_DURATION_SECONDS="60")
+    first = await replicas.start("a", IPUHUB_LEASE_DURATION_SECONDS="900")
     await eventually(lambda: "caches are complete" in replicas.log("a"))
     first.kill()
     await first.wait()
-    began = time.monotonic()
-    await replicas.start("a", IPUHUB_LEASE_DURATION_SECONDS="60")
+    await replicas.start("a", IPUHUB_LEASE_DURATION_SECONDS="900")  # longer than is waited here
     await eventually(lambda: "caches are complete" in replicas.log("a"))
-    assert time.monotonic() - began < 30
 
 
 async def test_who_loses_the_lease_stands_by_and_leads_again_when_it_is_free(
@@ -179,7 +181,7 @@ async def test_who_loses_the_lease_stands_by_and_leads_again_when_it_is_free(
 ) -> None:
     process = await replicas.start("a")
     await eventually(lambda: "caches are complete" in replicas.log("a"))
-    usurped = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 12}}
+    usurped = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 900}}
     await replicas.client.patch(LEASES, "ipu-operator", usurped, SYSTEM)
     await eventually(lambda: "standing by again" in replicas.log("a"))
     await replicas.submit("waits")
@@ -187,7 +189,9 @@ async def test_who_loses_the_lease_stands_by_and_leads_again_when_it_is_free(
     assert await replicas.holder() == "somebody"
     assert not await replicas.is_looked_after("waits")
 
-    await replicas.until_leads("a")  # somebody has been silent for 12 s
+    silent = {"spec": {"leaseDurationSeconds": 1}}
+    await replicas.client.patch(LEASES, "ipu-operator", silent, SYSTEM)
+    await replicas.until_leads("a")
     await eventually(lambda: replicas.is_looked_after("waits"))
     lines = replicas.log("a").splitlines()
     (lost,) = [line for line in lines if "standing by again" in line]
@@ -224,6 +228,6 @@ async def test_without_the_namespace_it_says_so_and_goes_on_trying(replicas: Rep
 
 async def test_times_that_let_two_lead_are_refused(replicas: Replicas) -> None:
     process = await replicas.start("a", IPUHUB_LEASE_RENEW_SECONDS="6")
-    assert await asyncio.wait_for(process.wait(), 30) == 1
+    assert await asyncio.wait_for(process.wait(), 90) == 1
     assert "each must be less than the one before" in replicas.log("a")
     assert "Traceback" not in replicas.log("a")

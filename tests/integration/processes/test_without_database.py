@@ -39,7 +39,7 @@ def test_it_starts_without_the_driver_the_models_and_the_kubernetes_package(comm
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
@@ -58,6 +58,6 @@ def test_the_webhooks_know_the_fields_of_a_pod_without_the_kubernetes_package() 
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.stdout.strip() == "True set()"

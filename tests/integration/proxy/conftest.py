@@ -156,6 +156,12 @@ async def world() -> AsyncIterator[World]:
         await service.stop()
 
 
+async def turns(number: int = 50) -> None:
+    """Let the other tasks go on as far as they can without time passing."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
 class FakeReviews:
     """Tokens are user names; `rights` are (user, verb, namespace), "" for all namespaces."""
 

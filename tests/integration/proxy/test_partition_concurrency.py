@@ -16,7 +16,7 @@ from partitions.vipu.errors import Unavailable
 from tests.fakes.configmaps import away
 from tests.fakes.vipu import FakeVipu
 from tests.fakes.waiting import eventually
-from tests.integration.proxy.conftest import TWO, request
+from tests.integration.proxy.conftest import TWO, request, turns
 
 if TYPE_CHECKING:
     from tests.integration.proxy.conftest import World
@@ -49,6 +49,7 @@ async def test_a_release_while_the_controller_is_away_ends_when_it_is_back(
     world.answer_seconds = 0.01
     proxy = await world.start()
     await proxy.service.ensure(request())
+    await eventually(lambda: world.entry().phase is Phase.ACTIVE)
     world.vipu.down = Unavailable("refused")
     record = await proxy.service.release("uid-job", 0)
     assert record.phase == "releasing"
@@ -61,7 +62,7 @@ async def test_a_release_while_the_controller_is_away_ends_when_it_is_back(
 async def test_while_the_api_server_is_away_a_request_says_so_and_later_succeeds(
     world: World,
 ) -> None:
-    world.patience_seconds = 0.02
+    world.patience_seconds = 0.5
     proxy = await world.start()
     world.maps.down = away()
     with pytest.raises(TrackerUnavailable, match="connection refused"):
@@ -140,18 +141,19 @@ async def test_a_release_that_comes_while_a_place_is_sought_comes_after_it(
     world: World,
 ) -> None:
     proxy = await world.start()
-    gate = asyncio.Event()
+    gate, sought = asyncio.Event(), asyncio.Event()
     views = proxy.fleet.views
 
     async def slowly() -> object:
+        sought.set()
         await gate.wait()
         return await views()
 
     proxy.fleet.views = slowly  # type: ignore[assignment,method-assign]
     reserving = asyncio.create_task(proxy.service.ensure(request()))
-    await asyncio.sleep(0.01)
+    await sought.wait()
     releasing = asyncio.create_task(proxy.service.release("uid-job", 0))
-    await asyncio.sleep(0.01)
+    await turns()
     gate.set()
     assert (await releasing).phase == "released"
     await reserving

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from partitions.proxy.run import ProxyOptions
     from tests.fakes.proxylab import Lab
 
-QUICK = LeaseTiming(duration_seconds=2.0, renew_deadline_seconds=1.0, retry_seconds=0.05)
+# Nobody loses this one because the machine is slow.
+STEADY = LeaseTiming(duration_seconds=60.0, renew_deadline_seconds=40.0, retry_seconds=0.05)
 # Who looks at the Lease only this often has not found out in a test by looking.
 SELDOM = LeaseTiming(duration_seconds=300.0, renew_deadline_seconds=200.0, retry_seconds=100.0)
 
 
-def as_replica(lab: Lab, identity: str, timing: LeaseTiming = QUICK) -> ProxyOptions:
+def as_replica(lab: Lab, identity: str, timing: LeaseTiming = STEADY) -> ProxyOptions:
     election = LeadershipOptions(SYSTEM, lab.tracker, identity, timing)
     return replace(lab.options, election=election)
 

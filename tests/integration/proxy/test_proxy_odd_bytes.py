@@ -27,7 +27,7 @@ async def say(site: Site, *pieces: bytes) -> bytes:
         writer.write(piece)
         await writer.drain()
         await asyncio.sleep(0)
-    answer = await asyncio.wait_for(reader.read(), 20)
+    answer = await asyncio.wait_for(reader.read(), 90)
     writer.close()
     return answer
 

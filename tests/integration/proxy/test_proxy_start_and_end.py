@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 
 from partitions.errors import InvalidControllers
 from partitions.proxy.run import ListenError, running, serve
+from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,11 +53,13 @@ def test_the_command_refuses_a_wrong_list_without_a_traceback(
 
 
 async def test_sigterm_ends_the_process_in_order(lab: Lab) -> None:
+    before = signal.getsignal(signal.SIGTERM)
     serving = asyncio.create_task(serve(lab.options))
-    await asyncio.sleep(0.2)
+    # Earlier, the signal would end the tests.
+    await eventually(lambda: signal.getsignal(signal.SIGTERM) != before)
     assert not serving.done()
     os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 90)
 
 
 async def test_a_loop_that_dies_ends_the_process_with_its_error(
@@ -67,4 +70,4 @@ async def test_a_loop_that_dies_ends_the_process_with_its_error(
 
     monkeypatch.setattr("partitions.sweep.Sweep.run", die)
     with pytest.raises(RuntimeError, match="a bug"):
-        await asyncio.wait_for(serve(lab.options), 10)
+        await asyncio.wait_for(serve(lab.options), 90)

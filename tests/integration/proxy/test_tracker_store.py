@@ -212,7 +212,7 @@ async def test_a_map_that_somebody_deleted_is_written_again(world: World) -> Non
 
 
 async def test_a_caller_that_gave_up_before_the_write_gets_nothing_written(world: World) -> None:
-    world.patience_seconds = 0.02
+    world.patience_seconds = 0.5
     proxy = await world.start()
     world.maps.down = away()
     with pytest.raises(TrackerUnavailable):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,6 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from tests.builders.lifetimes import pod
+from tests.fakes.waiting import wait_until
 from tests.integration.usage.reading import UTC_ZONE
 from usage.models import MonthReport, ReportRun
 from usage.reports.runs import request_run
@@ -30,13 +30,6 @@ def _environment(folder: Path) -> dict[str, str]:
         "IPUHUB_BROKER_FOLDER": str(folder / "broker"),
         "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
     }
-
-
-def _wait(is_so, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_worker_makes_the_reports_that_were_asked_for(tmp_path: Path):
@@ -61,10 +54,10 @@ def test_a_worker_makes_the_reports_that_were_asked_for(tmp_path: Path):
             command, env=environment, cwd=_ROOT, stderr=stderr, stdout=subprocess.DEVNULL
         )
     try:
-        _wait(lambda: ReportRun.objects.get(pk=run.pk).is_over or worker.poll() is not None)
+        wait_until(lambda: ReportRun.objects.get(pk=run.pk).is_over or worker.poll() is not None)
     finally:
         worker.terminate()
-        worker.wait(30)
+        worker.wait(90)
     run.refresh_from_db()
     assert (run.state, run.done) == ("done", 1), errors.read_text()
     assert MonthReport.objects.get().lifetimes == 1

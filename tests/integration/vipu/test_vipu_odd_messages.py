@@ -38,7 +38,7 @@ def ask(port: int, method: MethodDescriptor, body: bytes) -> tuple[StatusCode, s
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = channel.unary_unary(f"/{SERVICE.full_name}/{method.name}")
         try:
-            call(body, timeout=10)
+            call(body, timeout=90)
         except grpc.RpcError as error:
             return error.code(), error.details()
     return StatusCode.OK, ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,14 +15,13 @@ from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, Unavaila
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.statefile import StateFile
 from partitions.vipu.types import CreateRequest
+from tests.fakes.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from concurrent.futures import Future
 
     from partitions.vipu.server.records import PartitionRecord
-
-PATIENCE_SECONDS = 30
 
 
 class Disk:
@@ -68,13 +66,6 @@ def started(folder: Path) -> Controller:
     return Controller(fleet_of_machines(4), state, Latencies(), lambda: now)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def while_first_is_written(
     controller: Controller, disk: Disk, threads: ThreadPoolExecutor, *ids: str, size: int = 1
 ) -> list[Future[PartitionRecord]]:
@@ -82,7 +73,7 @@ def while_first_is_written(
     answers = [threads.submit(controller.create, CreateRequest("first", 1))]
     assert disk.busy.wait(PATIENCE_SECONDS)
     answers += [threads.submit(controller.create, CreateRequest(one, size)) for one in ids]
-    until(lambda: len(controller._queue.waiting) == len(ids))
+    wait_until(lambda: len(controller._queue.waiting) == len(ids))
     return answers
 
 
@@ -115,12 +106,12 @@ def test_each_change_of_a_shared_write_sees_those_before_it(
     answers = while_first_is_written(controller, disk, threads, "same", "same", size=8)
     threads.submit(controller.remove, "first")
     too_large = threads.submit(controller.create, CreateRequest("large", 16))
-    until(lambda: len(controller._queue.waiting) == 4)
+    wait_until(lambda: len(controller._queue.waiting) == 4)
     disk.may_sync.set()
     outcomes = [answer.exception(PATIENCE_SECONDS) for answer in answers[1:]]
     assert sorted(type(one) for one in outcomes if one) == [AlreadyExists]
     assert isinstance(too_large.exception(PATIENCE_SECONDS), NoCapacity)
-    until(lambda: [one.id for one in controller.list()] == ["same"])
+    wait_until(lambda: [one.id for one in controller.list()] == ["same"])
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from django.conf import settings as django_settings
 from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.test.testcases import LiveServerThread
 
+from tests.fakes.waiting import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,7 +27,7 @@ def live_server() -> Iterator[str]:
     thread = LiveServerThread("127.0.0.1", StaticFilesHandler, port=0)
     thread.daemon = True
     thread.start()
-    thread.is_ready.wait(30)
+    thread.is_ready.wait(90)
     assert not thread.error
     yield f"http://127.0.0.1:{thread.port}"
     thread.terminate()
@@ -49,6 +51,7 @@ def page_of(address: str, cookie: str, width: int, *, scripts: bool = True) -> I
         )
         name = django_settings.SESSION_COOKIE_NAME
         context.add_cookies([{"name": name, "value": cookie, "url": address}])
+        context.set_default_timeout(PATIENCE_SECONDS * 1000)
         page = context.new_page()
         page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: problems.append(str(error)))

@@ -45,7 +45,7 @@ def test_pages_fit_their_window_and_break_no_policy(address: str, cookie: str, w
             assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.goto("/jobs/?status=Failed")
         page.get_by_role("link", name="a-job-with").click()
-        page.get_by_role("img", name="Partitions and pods of").wait_for(timeout=10_000)
+        page.get_by_role("img", name="Partitions and pods of").wait_for(timeout=60_000)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.get_by_role("link", name="Jobs", exact=True).first.is_visible()
 
@@ -73,7 +73,7 @@ def test_a_filter_changes_list_address_and_what_is_said_without_a_reload(
         page.get_by_text("1 job", exact=True).first.wait_for()
         page.wait_for_url("**/jobs/?status=Failed")
         assert page.locator("#said").inner_text() == "1 job"
-        with page.expect_response(lambda answer: answer.status == 304, timeout=10_000) as unchanged:
+        with page.expect_response(lambda answer: answer.status == 304, timeout=60_000) as unchanged:
             pass
         assert "status=Failed" in unchanged.value.url
         assert page.locator("#rows tbody tr").count() == 1

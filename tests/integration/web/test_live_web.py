@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from django.utils import timezone
 
 from ipuhub.tokens import make_token
 from tests.builders.lifetimes import pod
+from tests.fakes.waiting import wait_until
 from tests.integration.usage.reading import make
 from usage.models import PodLifetime
 
@@ -51,12 +51,12 @@ def served(**settings: str) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(90)
 
 
 def status(port: int, path: str, **headers: str) -> int:
     """The status of an answer whose body nobody reads; 0: no answer."""
-    caller = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    caller = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
     try:
         caller.request("GET", path, headers=headers)
         return caller.getresponse().status
@@ -64,13 +64,6 @@ def status(port: int, path: str, **headers: str) -> int:
         return 0
     finally:
         caller.close()
-
-
-def wait_until(is_so, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def bearer() -> dict[str, str]:
@@ -116,7 +109,7 @@ def slow_reader(port: int, path: str, headers: dict[str, str]) -> Iterator[socke
     """Yield the connection of who asked for a file and has read its first bytes."""
     with socket.socket() as reader:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        reader.settimeout(30)
+        reader.settimeout(90)
         reader.connect(("127.0.0.1", port))
         lines = [f"GET {path} HTTP/1.1", "Host: localhost"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -130,7 +123,7 @@ def test_a_reader_who_takes_nothing_or_dawdles_does_not_keep_a_download(drips: b
     large_record()
     path, headers = "/api/v1/usage/lifetimes?format=jsonl", bearer()
     limit = "IPUHUB_WEB_DOWNLOAD_SECONDS" if drips else "IPUHUB_WEB_UNREAD_SECONDS"
-    settings = {"IPUHUB_WEB_DOWNLOADS": "1", "IPUHUB_WEB_THREADS": "4", limit: "3"}
+    settings = {"IPUHUB_WEB_DOWNLOADS": "1", "IPUHUB_WEB_THREADS": "4", limit: "8"}
     with served(**settings) as port, slow_reader(port, path, headers) as reader:
         assert status(port, path, **headers) == 503
 
@@ -139,4 +132,4 @@ def test_a_reader_who_takes_nothing_or_dawdles_does_not_keep_a_download(drips: b
                 reader.recv(2**16)
             return status(port, path, **headers) == 200
 
-        wait_until(is_free, 30)
+        wait_until(is_free, "a free download")

@@ -77,7 +77,7 @@ async def webhooks(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
         yield f"https://127.0.0.1:{port}", f"http://127.0.0.1:{health}"
     finally:
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert await asyncio.wait_for(process.wait(), 90) == 0
 
 
 async def test_the_page_counts_reviews_denials_and_the_certificates_days(
