@@ -7,16 +7,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.actions import CreateChild, DeleteChild, EndPod, Kind, PatchStatus, Plan, Step
+from jobs.actions import (
+    CreateChild,
+    DeleteChild,
+    DeleteJob,
+    EndPod,
+    EnsurePartition,
+    Event,
+    Kind,
+    PatchStatus,
+    Plan,
+    SetFinalizers,
+    Step,
+)
+from jobs.conditions import Reason
 from jobs.names import LABEL_JOB_UID
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
+from tests.fakes.jobworld import JobWorld
 
 if TYPE_CHECKING:
     from jobs.actions import Action
     from jobs.execute import Outcome
     from jobs.observed import Observed
-    from tests.fakes.jobworld import JobWorld
 
 FAILED = PatchStatus({"launcherStatus": "Failed"}, ())
 
@@ -60,6 +73,28 @@ async def test_a_pod_that_has_the_name_now_is_left_alone(kind: type) -> None:
     assert {pod["metadata"]["name"]: dict(pod) for pod in world.kube.pods()} == before
 
 
+async def test_what_is_said_of_a_job_that_has_gone_meanwhile_is_no_failure() -> None:
+    world = await started(ipujob())
+    late, said = seen(world), list(world.events.reasons)
+    world.kube.objects.pop(("ipujobs", "default", "sample"))
+    told = PatchStatus({"launcherStatus": "Failed"}, (Event(Reason.DEADLINE_EXCEEDED, "over"),))
+    for action in (told, SetFinalizers(()), DeleteJob()):
+        assert not (await carried_out(world, late, action)).failed
+    assert world.events.reasons == said
+
+
+async def test_a_job_that_has_the_name_now_is_not_deleted() -> None:
+    world = await started(ipujob())
+    late = seen(world)
+    world.kube.delete_job("sample")
+    await world.run(4)
+    world.kube.add_job(ipujob().build())
+    assert (await carried_out(world, late, DeleteJob())).failed
+    assert "deletionTimestamp" not in (world.kube.job("sample") or {})["metadata"]
+    assert not (await carried_out(world, seen(world), DeleteJob())).failed
+    assert (world.kube.job("sample") or {})["metadata"]["deletionTimestamp"]
+
+
 async def test_no_pod_is_made_for_a_job_that_has_changed() -> None:
     world = await started(ipujob())
     late = seen(world)
@@ -75,3 +110,24 @@ async def test_no_pod_is_made_for_a_job_that_has_changed() -> None:
     assert "sample-worker-7" not in {p["metadata"]["name"] for p in world.kube.pods()}
     assert not (await carried_out(world, seen(world), CreateChild(Kind.POD, pod))).failed
     assert "sample-worker-7" in {p["metadata"]["name"] for p in world.kube.pods()}
+
+
+async def test_what_a_job_has_given_back_is_not_made_again_for_a_late_copy() -> None:
+    world = await started(ipujob())
+    await world.run(6)
+    assert world.partitions.held() == []
+    late = seen(world)
+    world.kube.edit_job("sample", ttlSecondsAfterFinished=600)
+    assert (await carried_out(world, late, EnsurePartition(0, 0, 4))).failed
+    assert world.partitions.held() == []
+    assert not (await carried_out(world, seen(world), EnsurePartition(0, 0, 4))).failed
+    assert len(world.partitions.held()) == 1
+
+
+async def test_a_pass_asks_once_whether_its_copy_is_late() -> None:
+    world = JobWorld()
+    uid = world.kube.add_job(ipujob().build())
+    await world.passes()
+    await world.controller.reconcile(uid)  # workers and launcher
+    assert len(world.kube.pods()) == 2
+    assert world.kube.calls["get", "ipujobs"] <= 1

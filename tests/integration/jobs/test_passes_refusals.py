@@ -82,6 +82,16 @@ async def test_17b_a_new_job_of_the_same_name_has_nothing_to_do_with_the_old() -
     assert world.partitions.records[old, 0].phase == "released"
 
 
+async def test_what_a_job_held_is_free_although_another_has_its_name() -> None:
+    world = await started(ipujob())
+    (held,) = world.partitions.held()
+    world.kube.objects.pop(("ipujobs", "default", "sample"))
+    world.kube.add_job(ipujob().with_spec(suspend=True).build())
+    await world.run(6, launcher_exit=None)
+    assert world.partitions.records[held.uid, 0].phase == "released"
+    assert world.kube.pods() == []
+
+
 async def test_somebody_elses_pod_under_a_workers_name_is_left_alone() -> None:
     world = JobWorld()
     foreign = {
@@ -137,6 +147,15 @@ async def test_what_an_orphaning_leaves_is_collected_although_the_job_has_gone()
     await world.facts.poll(world.now)
     await world.controller.reconcile(job["metadata"]["uid"])
     assert world.kube.objects == {}
+
+
+async def test_pods_of_a_job_that_has_gone_do_not_wait_for_the_garbage_collector() -> None:
+    world = await started(ipujob())
+    job = world.kube.objects.pop(("ipujobs", "default", "sample"))
+    world.partitions.set_phase(job["metadata"]["uid"], 0, "released")
+    await world.facts.poll(world.now)
+    await world.controller.reconcile(job["metadata"]["uid"])
+    assert all(pod["metadata"].get("deletionTimestamp") for pod in world.kube.pods())
 
 
 async def test_a_late_watch_of_pods_costs_no_running_pod_its_partition() -> None:

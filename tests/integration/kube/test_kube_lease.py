@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+import structlog.testing
 
 from ipuhub.demo.cluster import write_account_kubeconfig
 from ipuhub.devcluster.server import DevCluster
@@ -17,6 +18,7 @@ from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import Unreachable
 from ipuhub.kube.lease import LeaderElection, LeadershipLost, LeaseTiming
 from ipuhub.kube.resources import LEASES, NAMESPACES
+from ipuhub.leading import Leadership, LeadershipOptions
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -118,6 +120,7 @@ class SlowThenGone(KubeClient):
 
     armed = False
     is_gone = False
+    asked = 0
 
     async def get(
         self,
@@ -127,6 +130,7 @@ class SlowThenGone(KubeClient):
         *,
         subresource: str | None = None,
     ) -> Manifest:
+        self.asked += 1
         if self.is_gone:
             raise Unreachable("gone")
         return await super().get(resource, name, namespace, subresource=subresource)
@@ -305,12 +309,68 @@ async def test_who_is_replaced_stops_working(client: KubeClient, place: str) -> 
 
 async def test_of_many_that_see_a_lease_released_one_works(client: KubeClient, place: str) -> None:
     at_work: list[str] = []
-    replicas = [Replica(client, place, f"r{n}", at_work, SELDOM) for n in range(6)]
-    for _ in range(len(replicas)):
-        await eventually(lambda: any(r.works.is_set() for r in replicas))
-        leader = next(r for r in replicas if r.works.is_set())
-        await asyncio.gather(*(r.until_stands_by(leader.name) for r in replicas if r is not leader))
-        assert at_work == [leader.name]
-        await leader.stop()
-        replicas.remove(leader)
+    with structlog.testing.capture_logs() as logged:
+        replicas = [Replica(client, place, f"r{n}", at_work, SELDOM) for n in range(6)]
+        for _ in range(len(replicas)):
+            await eventually(lambda: any(r.works.is_set() for r in replicas))
+            leader = next(r for r in replicas if r.works.is_set())
+            others = [r for r in replicas if r is not leader]
+            await asyncio.gather(*(r.until_stands_by(leader.name) for r in others))
+            assert at_work == [leader.name]
+            await leader.stop()
+            replicas.remove(leader)
     assert at_work == []
+    assert not [entry for entry in logged if entry["log_level"] == "warning"]  # to lose is no fault
+
+
+async def until_ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_who_stands_by_says_why(client: KubeClient, place: str) -> None:
+    leadership = Leadership(client, LeadershipOptions(place, LEASE, "a", QUICK))
+    assert leadership.standby == "this replica stands by: not decided yet"
+    await take(client, place, leaseDurationSeconds=300)
+    task = asyncio.create_task(leadership.lead(for_ever))
+    await eventually(lambda: leadership.holder == "dead")
+    assert (leadership.standby, leadership.problem) == ("this replica stands by: dead leads", "")
+    assert not leadership.is_leading
+    await client.patch(LEASES, LEASE, {"spec": {"holderIdentity": ""}}, place)
+    await eventually(lambda: leadership.is_leading)
+    assert (leadership.standby, leadership.problem, leadership.holder) == ("", "", "a")
+    await until_ended(task)
+
+
+async def test_a_server_that_is_away_is_the_reason_until_it_is_back(
+    client: KubeClient, place: str
+) -> None:
+    async with SlowThenGone(client.config) as unlucky:
+        unlucky.is_gone = True
+        leadership = Leadership(unlucky, LeadershipOptions(place, LEASE, "a", QUICK))
+        with structlog.testing.capture_logs() as logged:
+            task = asyncio.create_task(leadership.lead(for_ever))
+            await eventually(lambda: leadership.problem == "gone")
+            before = unlucky.asked
+            await eventually(lambda: unlucky.asked > before + 2)
+        assert [e["event"] for e in logged].count("cannot reach the Lease") == 1
+        assert leadership.standby == "this replica stands by: gone"
+        unlucky.is_gone = False
+        await eventually(lambda: leadership.is_leading)
+        assert leadership.problem == ""
+        await until_ended(task)
+
+
+async def test_what_the_work_raises_is_raised_and_the_lease_given_back(
+    client: KubeClient, place: str
+) -> None:
+    async def fails() -> None:
+        raise ValueError("no such file")
+
+    with pytest.raises(ValueError, match="no such file"):
+        await Leadership(client, LeadershipOptions(place, LEASE, "a", QUICK)).lead(fails)
+    assert (await lease(client, place))["holderIdentity"] == ""

@@ -49,7 +49,27 @@ async def test_scope_failure_policy_and_timeout_come_from_the_settings(
         assert hook["clientConfig"]["url"].startswith(f"{URL}/")
         assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 7)
         (left_out,) = hook["namespaceSelector"]["matchExpressions"]
-        assert left_out["values"] == ["kube-system", "quiet"]
+        assert (left_out["key"], left_out["operator"], left_out["values"]) == (
+            "kubernetes.io/metadata.name",
+            "NotIn",
+            ["kube-system", "quiet"],
+        )
+
+
+async def test_creations_and_edits_are_asked_about_and_scaling_is_only_judged(
+    cluster: DevCluster,
+) -> None:
+    asked = {}
+    for configuration in yaml.safe_load_all(printed(cluster)):
+        (hook,) = configuration["webhooks"]
+        (rule,) = hook["rules"]
+        assert rule["operations"] == ["CREATE", "UPDATE"]
+        assert hook["matchPolicy"] == "Equivalent"  # whatever version somebody writes
+        asked[configuration["kind"]] = rule["resources"]
+    assert asked == {
+        "MutatingWebhookConfiguration": ["ipujobs"],
+        "ValidatingWebhookConfiguration": ["ipujobs", "ipujobs/scale"],
+    }
 
 
 async def test_kubectl_applies_what_it_prints(cluster: DevCluster, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from jobs.actions import EnsurePartition
 from jobs.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, observed, partition, worker
@@ -39,6 +41,21 @@ def test_it_is_looked_at_again_in_time() -> None:
     seen = waiting_for_the_old_attempt()
     stored = {**seen.job, "status": {**seen.status(), **status(plan(seen, NOW))}}
     assert plan(replace(seen, job=stored), at(20)).requeue_after == 40
+
+
+def test_of_several_that_are_ending_the_first_to_be_stuck_is_looked_at() -> None:
+    seen = waiting_for_the_old_attempt()
+    (first,) = seen.pods
+    later = replace(first, name="sample-worker-1", gone_by=at(30))
+    stored = {**seen.job, "status": {**seen.status(), **status(plan(seen, NOW))}}
+    for pods in ((first, later), (later, first)):
+        assert plan(replace(seen, job=stored, pods=pods), at(20)).requeue_after == 40
+
+
+@pytest.mark.parametrize("reason", ["WorkerLost", "PartitionError", "IPUJobRestarting"])
+def test_why_it_is_started_again_stays_while_nothing_is_in_the_way(reason: str) -> None:
+    seen = waiting_for_the_old_attempt(reason=reason, message="lost")
+    assert "conditions" not in status(plan(seen, NOW))
 
 
 def test_a_cause_that_has_passed_is_not_told_on_while_it_restarts() -> None:

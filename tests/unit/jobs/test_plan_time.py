@@ -50,6 +50,13 @@ def test_a_time_to_live_of_zero_deletes_at_once() -> None:
     assert plan(observed(built), NOW).actions == (DeleteJob(),)
 
 
+def test_a_time_to_live_that_is_none_deletes_nothing() -> None:
+    for nonsense in (-1, "-1", "soon"):
+        job = ipujob().finished().with_spec(ttlSecondsAfterFinished=nonsense)
+        built = job.with_status(completionTime="2026-03-01T12:00:00Z").build()
+        assert DeleteJob() not in plan(observed(built), at(3600)).actions
+
+
 def test_a_session_ends_with_success_when_its_time_is_over() -> None:
     job = ipujob().interactive(ttl=3600).running()
     built = job.with_spec(restartPolicy={"type": "Always", "backOffLimit": 3}).build()
@@ -59,6 +66,7 @@ def test_a_session_ends_with_success_when_its_time_is_over() -> None:
     planned = plan(seen, at(3601))
     assert steps(planned) == ["decide"]
     assert status(planned)["launcherStatus"] == "Completed"
+    assert status(planned)["instances"][0]["exitCode"] == 0
 
 
 def test_five_minutes_before_its_end_a_session_is_warned_once() -> None:

@@ -104,6 +104,13 @@ def test_waiting_for_ipus_is_the_reason_and_the_last_message() -> None:
     assert status(planned)["iPUPartitionCreated"] is False
 
 
+@pytest.mark.parametrize(("said", "want"), [("Fragmented", "Fragmented"), ("", "NoCapacity")])
+def test_a_job_waits_for_the_reason_that_the_proxy_gives(said: str, want: str) -> None:
+    waits = partition(phase="waiting", id="", reason=said, message="4 needed", asked_at=NOW)
+    planned = plan(observed(ipujob().build(), partitions=(waits,)), NOW)
+    assert truth(planned) == ("Pending", want, "4 needed")
+
+
 def test_who_waits_for_ipus_asks_when_the_poll_wakes_all_and_not_by_a_timer_of_its_own() -> None:
     waits = partition(phase="waiting", id="", reason="NoCapacity", message="full", asked_at=NOW)
     asleep = plan(observed(ipujob().build(), partitions=(waits,)), at(60))
@@ -184,6 +191,14 @@ def test_the_two_words_of_a_failed_pull_are_one_write() -> None:
         for word in ("ErrImagePull", "ImagePullBackOff")
     }
     assert len(messages) == 1
+
+
+def test_the_trouble_of_another_image_is_not_told_in_the_words_of_the_first() -> None:
+    told = {"type": "Pending", "status": "True", "reason": "ImagePullFailed"}
+    told["message"] = 'Cannot pull image "old:1": no such image'
+    job = ipujob().with_status(launcherStatus="Pending", conditions=[told])
+    pods = (worker(job.build()).waiting("ErrImagePull", "denied"), launcher(job.build()))
+    assert '"app:1"' in truth(plan(up(job, *pods), NOW))[2]
 
 
 def test_a_proxy_out_of_reach_is_the_reason_and_nobody_calls_it() -> None:

@@ -14,6 +14,7 @@ from tests.builders.ipujobs import ipujob
 if TYPE_CHECKING:
     from tests.builders.ipujobs import IPUJobBuilder
 
+CONTAINER = "spec.workers.template.spec.containers[0]"
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "app:1"}]}}
 
 
@@ -33,6 +34,12 @@ def judge(job: IPUJobBuilder) -> dict[str, str]:
         ipujob().ipus(64),
         ipujob().with_spec(modelReplicasPerWorker="2"),
         ipujob().with_spec(restartPolicy={"type": "ExitCode", "exitCodes": "1,5,10-127"}),
+        ipujob().with_spec(restartPolicy={"type": "ExitCode", "exitCodes": "0,9-9,255"}),
+        ipujob().with_spec(restartPolicy={"type": "OnFailure", "backOffLimit": 0}),
+        ipujob().workers(1000),
+        ipujob().without_launcher().instances(10).workers(100),
+        ipujob().interactive(1),
+        ipujob().with_spec(activeDeadlineSeconds=1),
         ipujob().with_spec(suspend=True, activeDeadlineSeconds=5, ttlSecondsAfterFinished=0),
         ipujob().with_spec(restartPolicy=None, cleanPodPolicy="All", keepPartition=True),
     ],
@@ -106,7 +113,31 @@ def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
         ),
         (ipujob().workers(0), "spec.workers.replicas", ["write 1 or more"]),
         (ipujob().workers(5000), "spec.workers.replicas", ["5000 workers", "at most 1000"]),
+        (ipujob().workers(1001), "spec.workers.replicas", ["1001 workers"]),
+        (
+            ipujob().without_launcher().instances(11).workers(100),
+            "spec.workers.replicas",
+            ["1100 workers", "at most 1000"],
+        ),
+        (
+            ipujob().without_launcher().instances(11).with_spec(workersPerJobInstance="100"),
+            "spec.workers.replicas",
+            ["1100 workers"],
+        ),
+        (
+            ipujob().with_spec(modelReplicasPerWorker="0"),
+            "spec.modelReplicasPerWorker",
+            ["write 1 or more"],
+        ),
+        (ipujob().with_spec(modelReplicas="0"), "spec.modelReplicas", ["write 1 or more"]),
+        (ipujob().with_template(containers=[{"image": "a"}]), f"{CONTAINER}.name", ["is missing"]),
+        (
+            ipujob().with_template(containers=[{"name": "a", "image": ""}]),
+            f"{CONTAINER}.image",
+            ["is missing"],
+        ),
         (ipujob().with_spec(launcher={}), "spec.launcher.command", ["list of texts"]),
+        (ipujob().with_spec(launcher={"command": []}), "spec.launcher.command", ["list of texts"]),
         (
             ipujob().with_spec(launcher={"command": ["mpirun", 2]}),
             "spec.launcher.command",

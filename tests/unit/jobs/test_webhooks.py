@@ -101,6 +101,12 @@ def test_all_problems_come_at_once_with_their_paths() -> None:
     ]
 
 
+def test_a_job_without_a_spec_is_refused() -> None:
+    job = ipujob().build()
+    del job["spec"]
+    assert fields_of(job) == ["spec"]
+
+
 def test_a_stored_job_that_breaks_a_rule_keeps_its_way_out() -> None:
     invalid = ipujob().ipus(3)
     assert fields_of(invalid.without_finalizer().build(), ipujob().ipus(3).build()) == []
@@ -115,6 +121,9 @@ def test_a_stored_job_that_breaks_a_rule_keeps_its_way_out() -> None:
     [
         ({"suspend": True}, []),
         ({"activeDeadlineSeconds": 60}, []),
+        ({"ttlSecondsAfterFinished": 60}, []),
+        ({"cleanPodPolicy": "All"}, []),
+        ({"keepPartition": True}, []),
         ({"restartPolicy": {"type": "Always", "backOffLimit": 9}}, []),
         ({"modelReplicas": "8"}, ["spec.modelReplicas"]),
         ({"launcher": {"command": ["true"]}}, ["spec.launcher"]),
@@ -140,8 +149,12 @@ def test_a_waiting_or_suspended_job_may_change_as_a_whole_and_a_finished_one_har
     assert fields_of(ipujob().ipus(4).with_spec(suspend=True).build(), old.build()) == [
         "spec.suspend"
     ]
-    ttl = ipujob().ipus(4).with_spec(ttlSecondsAfterFinished=1)
-    assert fields_of(ttl.build(), old.build()) == []
+    for change in (
+        {"ttlSecondsAfterFinished": 1},
+        {"cleanPodPolicy": "All"},
+        {"keepPartition": True},
+    ):
+        assert fields_of(ipujob().ipus(4).with_spec(**change).build(), old.build()) == []
 
 
 def test_only_the_ttl_of_a_running_session_may_change() -> None:
@@ -226,6 +239,10 @@ def test_scaling_is_for_jobs_with_instances() -> None:
         (
             ipujob().with_spec(launcher={"command": ["sh", "-c", "mpirun -np 5 x"]}),
             ["5 processes are more than the 4 slots"],
+        ),
+        (
+            ipujob().with_spec(launcher={"command": ["mpirun", "-n", "1", "a", ":", "-c", "9"]}),
+            ["9 processes are more than the 4 slots"],
         ),
         (ipujob().with_template(contaners=[]), ["spec.workers.template.spec.contaners"]),
     ],
