@@ -5,6 +5,10 @@ from __future__ import annotations
 import errno
 import socket
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _TRIES = 200
 
@@ -25,10 +29,42 @@ class ChosenPort:
         return f"port {self.wanted} is taken: {self.purpose} uses {self.number}"
 
 
-def choose_port(purpose: str, wanted: int, taken: set[int]) -> ChosenPort:
-    """Return the first free port from `wanted` on, and add it to `taken`."""
+class PortClaims:
+    """The ports that a demo means to use: no other demo's claims take one, until they are closed
+    or their process has ended.
+
+    Between the choice of a port and the moment its server listens lie seconds, in which a second
+    demo would choose it, too; and again while the server starts anew.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def take(self, number: int) -> bool:
+        """Whether nobody else has claimed `number`: then it is ours."""
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # No file: a name of the kernel's, as wide as the port numbers are (Linux).
+            claim.bind(f"\0ipuhub-demo-port-{number}")
+        except OSError as error:
+            claim.close()
+            return error.errno != errno.EADDRINUSE
+        self._held.append(claim)
+        return True
+
+    def close(self) -> None:
+        """Give all up."""
+        for claim in self._held:
+            claim.close()
+        self._held.clear()
+
+
+def choose_port(
+    purpose: str, wanted: int, taken: set[int], claim: Callable[[int], bool] = bool
+) -> ChosenPort:
+    """Return the first free port from `wanted` on of which `claim` is true; add it to `taken`."""
     for number in range(wanted, min(wanted + _TRIES, 65536)):
-        if number not in taken and _is_free(number):
+        if number not in taken and _is_free(number) and claim(number):
             taken.add(number)
             return ChosenPort(purpose, wanted, number)
     raise OSError(errno.EADDRINUSE, f"no free port for {purpose} from {wanted} on")

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ipuhub.demo.ports import choose_port
+from ipuhub.demo.ports import PortClaims, choose_port
 from ipuhub.demo.postgres import EmbeddedPostgres
 from ipuhub.demo.processes import ACCOUNTS, NAMESPACE, PORTS, Processes
 from ipuhub.demo.supervisor import NotReadyError, Supervisor
@@ -46,6 +46,7 @@ class Demo:
     ports: dict[str, int] = field(default_factory=dict)
     supervisor: Supervisor = field(default_factory=Supervisor)
     _lock: TextIO | None = None
+    _claims: PortClaims = field(default_factory=PortClaims)
 
     @property
     def processes(self) -> Processes:
@@ -79,6 +80,7 @@ class Demo:
                 task.cancel()
             self.say("stopping ...")
             await self.supervisor.stop()
+            self._claims.close()
             self.say("stopped; the state stays in " + _shown(self.directory))
 
     def take_lock(self) -> None:
@@ -170,7 +172,7 @@ class Demo:
     def _choose_ports(self) -> None:
         taken: set[int] = set()
         for purpose, wanted in PORTS.items():
-            port = choose_port(purpose, wanted, taken)
+            port = choose_port(purpose, wanted, taken, self._claims.take)
             self.ports[purpose] = port.number
             if port.notice:
                 self.say(port.notice)

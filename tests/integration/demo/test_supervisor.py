@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ipuhub.demo.ports import choose_port
+from ipuhub.demo.ports import PortClaims, choose_port
 from ipuhub.demo.supervisor import NotReadyError, Process, Supervisor
 from tests.fakes.waiting import eventually
 
@@ -132,6 +132,20 @@ def test_a_taken_port_moves_to_the_next_free_one_and_says_so() -> None:
         port = choose_port("the page", wanted, set())
     assert port.number > wanted
     assert port.notice == f"port {wanted} is taken: the page uses {port.number}"
+
+
+def test_a_port_that_another_demo_means_to_use_is_left_to_it() -> None:
+    ours, theirs = PortClaims(), PortClaims()
+    try:
+        wanted = choose_port("a", 23456, set(), theirs.take).number
+        port = choose_port("a", wanted, set(), ours.take)
+        assert port.number > wanted
+        assert port.notice.startswith(f"port {wanted} is taken")
+        theirs.close()
+        assert choose_port("a", wanted, set(), ours.take).number == wanted
+    finally:
+        ours.close()
+        theirs.close()
 
 
 def test_two_purposes_never_get_one_port() -> None:
