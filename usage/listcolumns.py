@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from ipuhub.ages import human_duration
 from ipuhub.web.lists import Column
+from usage.rates.pricing import cost_record
 from usage.sums.measures import GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from usage.models import PodLifetime
 
@@ -46,6 +47,24 @@ def _json(values: Mapping[str, object]) -> str:
     return json.dumps(values, sort_keys=True, ensure_ascii=False)
 
 
+def _cost(name: str) -> Callable[[object], object]:
+    return lambda row: cost_record(getattr(row, "cost", None))[name]
+
+
+COST = Column(
+    "cost",
+    "Cost",
+    _cost("cost"),
+    kind="number",
+    shown=lambda row: getattr(getattr(row, "cost", None), "money", None),
+    sparse=True,
+)
+COST_EXPORTS = tuple(
+    Column(name, "", _cost(name), kind="export") for name in ("cost_micros", "currency")
+)
+"""Of rows whose `cost` was read; empty in files for whoever may not know it."""
+
+
 def _export(*names: str) -> tuple[Column, ...]:
     return tuple(
         Column(name, "", lambda row, name=name: getattr(row, name), kind="export")  # type: ignore[misc]
@@ -67,6 +86,7 @@ LIFETIME_COLUMNS = (
     Column("scheduled_at", "Scheduled", lambda pod: pod.scheduled_at, kind="time"),
     Column("finished_at", "Finished", lambda pod: pod.finished_at, kind="time"),
     Column("end", "End", _end),
+    COST,
     *_export(
         "uid",
         "claim",
@@ -97,6 +117,7 @@ LIFETIME_COLUMNS = (
     Column("waited_seconds", "", waited_seconds, kind="export"),
     Column("accelerators", "", lambda pod: _json(pod.accelerators), kind="export"),
     Column("labels", "", lambda pod: _json(pod.labels), kind="export"),
+    *COST_EXPORTS,
 )
 FAULT_COLUMNS = (
     Column("code", "Fault", lambda fault: fault.code, kind="code"),

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from ipuhub.months import MonthError
-from ipuhub.web.access import require_accountant
+from ipuhub.web.access import require_accountant, usage_scope_of
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.freshness import freshness
@@ -28,7 +28,7 @@ from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.rates.pricing import Pricing
 from usage.retention.purged import purged_before
-from usage.selectors import faults, gaps, visible_lifetimes
+from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes
 from usage.sums.columns import sums_columns
 from usage.sums.dimensions import DIMENSIONS, LABEL, dimension
 from usage.sums.measures import COST, OUTPUTS
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
     from ipuhub.months import Month
+    from ipuhub.web.filters import Filters
     from usage.asking import Params
+    from usage.models import PodLifetime
     from usage.sums.measures import Output
     from usage.sums.selectors import Question, SumRow, Sums
 
@@ -134,6 +136,12 @@ def _chart_label(output: Output, question: Question) -> str:
     return f"{output.label}, {currency}" if currency else output.label
 
 
+def _add_costs(request: HttpRequest, filters: Filters, rows: Sequence[PodLifetime]) -> None:
+    # Whole minutes: what goes on would otherwise be another page with each poll.
+    now = timezone.now().replace(second=0, microsecond=0)
+    add_pod_costs(usage_scope_of(request.user), filters.form.cleaned_data, rows, now)
+
+
 def _what_is_there(_request: HttpRequest) -> dict[str, Any]:
     return {
         "freshness": freshness(POD_WATCH, timezone.now()),
@@ -149,6 +157,7 @@ lifetime_list = ListPage(
     select=visible_lifetimes,
     empty="A pod with a usage annotation appears here once the prober has seen it.",
     more=_what_is_there,
+    prepare=_add_costs,
 ).view
 gap_list = ListPage(
     title="Gaps in the record",

@@ -13,16 +13,17 @@ from ipuhub.api.forms import CSV, FORMS, JSON, form_of
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.web.exports import export, lines_download
+from ipuhub.web.lists import CHUNK_ROWS, in_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from django.db.models import QuerySet
     from rest_framework.request import Request
 
     from ipuhub.web.lists import Column
 
 _M = TypeVar("_M", bound=Model)
-_CHUNK_ROWS = 2000
 FORMAT = OpenApiParameter(
     "format",
     str,
@@ -53,10 +54,19 @@ class FileList(ListAPIView[_M], Generic[_M]):
         refuse_cursor(request.query_params.get("cursor"))
         rows = PageFilterBackend().filter_queryset(request, self.get_queryset(), self)
         ordered = rows.order_by(*(f"-{name}" for name in self.ordering))
-        found = ordered.iterator(chunk_size=_CHUNK_ROWS)
+        found = in_chunks(ordered.iterator(chunk_size=CHUNK_ROWS), self.prepare)
         if form == CSV:
             return export("csv", self.columns, found, self.file_name)
         return lines_download(self._records(found), self.file_name)
+
+    def paginate_queryset(self, queryset: QuerySet[_M, Any]) -> Any:  # `list` is a method here
+        """Return the rows of a page, prepared."""
+        page = super().paginate_queryset(queryset)
+        self.prepare(page or [])
+        return page
+
+    def prepare(self, rows: Sequence[_M]) -> None:
+        """Add to the rows of a page, or of a part of a file, before they are written."""
 
     def _records(self, rows: Iterator[_M]) -> Iterator[dict[str, Any]]:
         serializer = self.get_serializer()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 
 from ipuhub.models import NamespaceGrant
@@ -80,6 +81,11 @@ def sees_cost(scope: Scope) -> bool:
     namespaces of their own.
     """
     return scope.sees_all
+
+
+def may_see_cost(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Whether `user` may know what usage costs, as `sees_cost` says of their scope of usage."""
+    return settings.USAGE_ENABLED and is_accountant(user)
 
 
 def require_namespaces(scope: Scope, namespaces: Iterable[str]) -> None:

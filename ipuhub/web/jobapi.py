@@ -12,7 +12,7 @@ from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from ipuhub.web.access import scope_of
+from ipuhub.web.access import may_see_cost, scope_of
 from ipuhub.web.jobusage import read_held
 from jobs.selectors import jobs_with_uid
 from jobs.states import NO_JOB
@@ -72,6 +72,13 @@ class JobUsageSerializer(serializers.Serializer[Any]):
     cpu_hours = serializers.FloatField()
     memory_gib_hours = serializers.FloatField()
     partition_ipu_hours = serializers.FloatField()
+    cost = serializers.CharField(
+        source="money.amount",
+        allow_null=True,
+        help_text="Of pods and partitions. Null without a price, with prices in two currencies, "
+        "and for whoever sees no rates.",
+    )
+    currency = serializers.CharField(source="money.currency", allow_null=True)
 
 
 def _require_job(user: AbstractBaseUser | AnonymousUser, uid: str) -> JobRecord:
@@ -112,5 +119,6 @@ class JobUsageSoFar(APIView):
     def get(self, request: Request, uid: str) -> Response:
         """Return it. Raises Http404."""
         job = _require_job(request.user, uid)
-        usage = read_held(job, timezone.now(), limit=1).usage
+        costed = may_see_cost(request.user)
+        usage = read_held(job, timezone.now(), limit=1, costed=costed).usage
         return Response(JobUsageSerializer(usage).data)

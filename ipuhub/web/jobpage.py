@@ -13,7 +13,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from ipuhub.web.access import scope_of
+from ipuhub.web.access import may_see_cost, scope_of
 from ipuhub.web.colours import colour_of
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.exports import FORMATS, export
@@ -57,11 +57,12 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     if kind := request.GET.get("format"):
         tables = job_tables(job, read_held(job, now, limit=None))
         return _export(kind, request.GET.get("table", "pods"), tables, job)
-    held = read_held(job, now)
+    held = read_held(job, now, costed=may_see_cost(request.user))
     tables = job_tables(job, held)
     fresh = judge(job.watched_at, now)  # type: ignore[attr-defined]
-    moment = int(now.timestamp() // GROWS_EACH_SECONDS) if _goes_on(held) else 0
-    tag = fragment_etag(request, job.updated_at, [table.cells for table in tables], fresh, moment)
+    # What grows is not drawn anew with each second; what has ended changes with rates alone.
+    grows = int(now.timestamp() // GROWS_EACH_SECONDS) if _goes_on(held) else str(held.usage.costs)
+    tag = fragment_etag(request, job.updated_at, [table.cells for table in tables], fresh, grows)
     if same := not_modified(request, tag):
         return same
     context = _context(request, job, held, now)

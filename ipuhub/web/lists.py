@@ -21,13 +21,16 @@ Kinds: text, number, time, second (a time to the second), age, badge (colour by
 `ipuhub.web.colours`), code, note, log, export. Rows are newest first by `order`, a time and a
 unique number with an index. Filters stand in the URL; a filter that is not understood is a 400
 and a foreign namespace a 403, each with a sentence. `template` may extend `lists/page.html`;
-`more(request)` adds to its context. Twins: `?format=csv`, `json` and `jsonl` (an object a
-line), all rows of the filters, the columns' `value` as it is.
+`more(request)` adds to its context, `prepare(request, filters, rows)` to the rows of a page or of
+a part of a file. Twins: `?format=csv`, `json` and `jsonl` (an object a line), all rows of the
+filters, the columns' `value` as it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from django.shortcuts import render
@@ -43,7 +46,7 @@ from ipuhub.web.filters import BadFilter, bind_filters
 from ipuhub.web.htmx import signed_in, wants_fragment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
@@ -54,18 +57,24 @@ if TYPE_CHECKING:
     from ipuhub.web.filters import Filters
 
 PAGE_SIZE = 50
+CHUNK_ROWS = 2000  # of a file
 COUNTED_TO = 10_000  # counting on would cost more than the page
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: `key` in the twins, `label` on the page, `value` out of a row."""
+    """One column: `key` in the twins, `label` on the page, `value` out of a row.
+
+    `shown`: what the page has in its place. `sparse`: left out of a page where no row has a value.
+    """
 
     key: str
     label: str
     value: Callable[[Any], object]
     kind: str = "text"
     link: Callable[[Any], str] | None = None
+    shown: Callable[[Any], object] | None = None
+    sparse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +110,21 @@ class ListPage:
     empty: str = ""
     template: str = "lists/page.html"
     more: Callable[[HttpRequest], dict[str, Any]] | None = None
+    prepare: Callable[[HttpRequest, Filters, Sequence[Any]], None] | None = None
 
     @property
     def view(self) -> Callable[..., HttpResponseBase]:
         """The Django view."""
         return require_safe(signed_in(self._answer))
 
-    @property
-    def shown_columns(self) -> list[Column]:
-        """The columns of the page."""
-        return [column for column in self.columns if column.kind != "export"]
+    def columns_of(self, rows: Sequence[Any]) -> list[Column]:
+        """The columns of a page of these rows."""
+        return [
+            column
+            for column in self.columns
+            if column.kind != "export"
+            and not (column.sparse and all(column.value(row) is None for row in rows))
+        ]
 
     @property
     def has_many_filters(self) -> bool:
@@ -123,29 +137,36 @@ class ListPage:
             bound = bind_filters(self.filters, request.GET, rows, request.user)
             kind = known_format(request.GET.get("format", ""))
             if kind:
-                return self._export(kind, bound.qs)
+                return self._export(request, kind, bound)
             page = read_page(bound.qs, self.order, request.GET.get("cursor", ""), PAGE_SIZE)
         except BadFilter as error:
             return self._refuse(request, error.messages)
         except CursorError as error:
             return self._refuse(request, [str(error)])
+        if self.prepare:
+            self.prepare(request, bound, page.rows)
         return self._show(request, _Content(bound, page, bound.qs[: COUNTED_TO + 1].count()))
 
     def _scope(self, request: HttpRequest) -> Scope:
         return (usage_scope_of if self.filters.of_usage else scope_of)(request.user)
 
-    def _export(self, kind: str, rows: QuerySet[Any]) -> HttpResponseBase:
-        ordered = rows.order_by(*(f"-{name}" for name in self.order))
-        return export(kind, self.columns, ordered.iterator(chunk_size=2000), f"{self.noun}s")
+    def _export(self, request: HttpRequest, kind: str, bound: Filters) -> HttpResponseBase:
+        ordered = bound.qs.order_by(*(f"-{name}" for name in self.order))
+        rows: Iterator[Any] = ordered.iterator(chunk_size=CHUNK_ROWS)
+        if self.prepare:
+            rows = in_chunks(rows, partial(self.prepare, request, bound))
+        return export(kind, self.columns, rows, f"{self.noun}s")
 
     def _show(self, request: HttpRequest, content: _Content) -> HttpResponseBase:
-        lines = [make_cells(self.shown_columns, row) for row in content.page.rows]
+        columns = self.columns_of(content.page.rows)
+        lines = [make_cells(columns, row) for row in content.page.rows]
         extra = self.more(request) if self.more else {}
         tag = fragment_etag(request, lines, content.count, content.page.next_cursor, extra)
         if same := not_modified(request, tag):
             return same
         context = {
             "filter": content.filters,
+            "columns": columns,
             "lines": lines,
             "count": min(content.count, COUNTED_TO),
             "uncounted": content.count > COUNTED_TO,
@@ -177,13 +198,21 @@ class ListPage:
         return render(request, template, general | context, status=status)
 
 
+def in_chunks(rows: Iterable[Any], prepare: Callable[[Sequence[Any]], None]) -> Iterator[Any]:
+    """Yield the rows of a file; `prepare` sees them before, some at a time."""
+    waiting = iter(rows)
+    while chunk := list(islice(waiting, CHUNK_ROWS)):
+        prepare(chunk)
+        yield from chunk
+
+
 def make_cells(columns: Sequence[Column], row: Any) -> list[Cell]:
     """Return what the page shows of one row."""
     return [_cell(column, row) for column in columns]
 
 
 def _cell(column: Column, row: Any) -> Cell:
-    value = column.value(row)
+    value = (column.shown or column.value)(row)
     href = column.link(row) if column.link else ""
     colour = colour_of(str(value)) if column.kind == "badge" else ""
     return Cell(value, column.kind, column.label, href, colour)

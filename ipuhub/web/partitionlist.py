@@ -1,6 +1,6 @@
-"""glue: the list of partitions, page and API, which says that older ones were purged.
+"""glue: the list of partitions, page and API: what they cost, and that older ones were purged.
 
-A composition root: joins partitions and the retention of usage, which deletes them.
+A composition root: joins partitions, the rates of usage, and its retention, which deletes them.
 """
 
 from __future__ import annotations
@@ -8,20 +8,46 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from django.utils import timezone
+
+from ipuhub.web.access import may_see_cost
 from partitions.api.views import PartitionList
 from partitions.views import PARTITIONS, partition_freshness
+from usage.listcolumns import COST, COST_EXPORTS
+from usage.rates.linecosts import EVER, read_line_costs
+from usage.rates.linecosts import PARTITIONS as PARTITION_LINES
 from usage.retention.purged import purged_before, say_purged
+from usage.zones import usage_zone
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.http import HttpRequest
     from rest_framework.request import Request
+
+    from ipuhub.web.filters import Filters
 
 
 def _more(request: HttpRequest) -> dict[str, Any]:
     return partition_freshness(request) | {"purged_before": purged_before()}
 
 
-partition_list = dataclasses.replace(PARTITIONS, more=_more).view
+def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> None:
+    """Set `cost` of rows, of all their time, for whoever may know it."""
+    if not may_see_cost(request.user):
+        return
+    now = timezone.now().replace(second=0, microsecond=0)
+    costs = read_line_costs(PARTITION_LINES, rows, EVER, now, usage_zone())
+    for row in rows:
+        row.cost = costs.get(row.pk)
+
+
+partition_list = dataclasses.replace(
+    PARTITIONS,
+    columns=(*PARTITIONS.columns, COST, *COST_EXPORTS),
+    more=_more,
+    prepare=_add_costs,
+).view
 
 
 class AllPartitions(PartitionList):

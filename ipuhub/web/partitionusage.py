@@ -21,15 +21,18 @@ from ipuhub.api.lists import FORMAT
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.months import MonthError
-from ipuhub.web.access import usage_scope_of
+from ipuhub.web.access import sees_cost, usage_scope_of
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter, Filters, YesNoFilter, apply_filters
 from ipuhub.web.lists import Column
 from partitions.models import PartitionLifetime
 from partitions.selectors import visible_partitions
 from usage.api.parameters import RANGE
+from usage.api.serializers import COST_FIELDS, LineCostSerializer
 from usage.asking import given, one, read_range
 from usage.intervals import clip
+from usage.rates.linecosts import PARTITIONS, read_line_costs
+from usage.rates.pricing import cost_record
 from usage.retention.purged import say_purged
 from usage.sums.measures import hours
 from usage.utilization.selectors import partition_runs
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
+    from usage.rates.pricing import LineCost
     from usage.windows import Window
 
 _RANGE = ("month", "from", "to", "window")
@@ -100,6 +104,7 @@ class HeldPart:
     held: int
     idle: int
     pod_micro: int
+    cost: LineCost | None
 
     def record(self) -> dict[str, Any]:
         """Return it as the API prints it."""
@@ -110,10 +115,11 @@ class HeldPart:
             "partition_ipu_hours": str(hours(self.held)),
             "held_idle_ipu_hours": str(hours(self.idle)),
             **dict(zip(_SUMS, (self.held, self.idle, self.pod_micro), strict=True)),
+            **cost_record(self.cost),
         }
 
 
-class PartitionUsageSerializer(serializers.ModelSerializer[PartitionLifetime]):
+class PartitionUsageSerializer(LineCostSerializer, serializers.ModelSerializer[PartitionLifetime]):
     """One holding: reserved to released (null: held). `start` and `stop`: its part of the range;
     held idle: while no pod of its job ran on it."""
 
@@ -134,6 +140,7 @@ class PartitionUsageSerializer(serializers.ModelSerializer[PartitionLifetime]):
             "partition_ipu_hours",
             "held_idle_ipu_hours",
             *_SUMS,
+            *COST_FIELDS,
         )
 
 
@@ -165,37 +172,45 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         params = given(request.query_params)
         kind = form_of(request)
         window = _window({name: params[name] for name in _RANGE if name in params})
+        scope = usage_scope_of(request.user)
+        costed = sees_cost(scope)
         rest = {name: one(params, name) for name in params if name not in _RANGE}
         rows = apply_filters(
             PartitionUsageFilters,
             rest,
-            visible_partitions(usage_scope_of(request.user)),
+            visible_partitions(scope),
             request.user,
         )
         rows = _overlapping(rows, window)
         if kind != JSON:
             page_size(one(params, "page_size"))
             refuse_cursor(one(params, "cursor"))
-            answer: HttpResponseBase = _file(kind, rows, window)
+            answer: HttpResponseBase = _file(kind, rows, window, costed=costed)
         else:
             page = self.paginate_queryset(rows) or []
             answer = self.get_paginated_response(
-                [part.record() for part in held_parts(page, window)]
+                [part.record() for part in held_parts(page, window, costed=costed)]
             )
         say_purged(answer)
         return answer
 
 
-def held_parts(rows: Sequence[PartitionLifetime], window: Window) -> Iterator[HeldPart]:
-    """Yield what each of `rows` held in the window so far, in their order, in one query."""
+def held_parts(
+    rows: Sequence[PartitionLifetime], window: Window, *, costed: bool
+) -> Iterator[HeldPart]:
+    """Yield what each of `rows` held in the window so far, in their order, in one query; where
+    `costed`, which takes three more, with what that cost."""
     runs = partition_runs([row.pk for row in rows], window.begin, window.until)
+    costs: dict[int, LineCost] = {}
+    if costed:
+        costs = read_line_costs(PARTITIONS, rows, window.begin, window.until, usage_zone())
     for row in rows:
         piece = clip(row.reserved_at, row.released_at, window.begin, window.until)
         if piece is None:
             continue
         held = piece.seconds * row.size
         busy, micro = runs.get(row.pk, (0, 0))
-        yield HeldPart(row, piece.start, piece.end, held, held - busy, micro)
+        yield HeldPart(row, piece.start, piece.end, held, held - busy, micro, costs.get(row.pk))
 
 
 def _window(params: dict[str, list[str]]) -> Window:
@@ -211,15 +226,19 @@ def _overlapping(rows: QuerySet[PartitionLifetime], window: Window) -> QuerySet[
     return rows.filter(going_on | begins_here, reserved_at__lt=window.until)
 
 
-def _file(kind: str, rows: QuerySet[PartitionLifetime], window: Window) -> HttpResponseBase:
+def _file(
+    kind: str, rows: QuerySet[PartitionLifetime], window: Window, *, costed: bool
+) -> HttpResponseBase:
     names = PartitionUsageSerializer.Meta.fields
     columns = [Column(name, "", lambda row, name=name: row[name]) for name in names]  # type: ignore[misc]
     ordered = rows.order_by("-reserved_at", "-id").iterator(chunk_size=2000)
-    return export(kind, columns, _records(ordered, window), "partitions")
+    return export(kind, columns, _records(ordered, window, costed=costed), "partitions")
 
 
-def _records(rows: Iterable[PartitionLifetime], window: Window) -> Iterator[dict[str, Any]]:
+def _records(
+    rows: Iterable[PartitionLifetime], window: Window, *, costed: bool
+) -> Iterator[dict[str, Any]]:
     waiting = iter(rows)
     while chunk := list(islice(waiting, _AT_ONCE)):
-        for part in held_parts(chunk, window):
+        for part in held_parts(chunk, window, costed=costed):
             yield part.record()

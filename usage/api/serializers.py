@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 from rest_framework import serializers
 
@@ -102,7 +102,29 @@ class SeriesSerializer(serializers.Serializer[object]):
     results = StepSerializer(many=True)
 
 
-class LifetimeSerializer(serializers.ModelSerializer[PodLifetime]):
+class LineCostSerializer(serializers.Serializer[Any]):
+    """Mixed into rows that have a `cost`."""
+
+    cost = serializers.CharField(
+        source="cost.amount",
+        read_only=True,
+        allow_null=True,
+        help_text="Of the range asked for, else of all its time up to now; with five decimals, as "
+        "in the details of a report. Null without a price and for whoever sees no rates.",
+    )
+    cost_micros = serializers.IntegerField(
+        source="cost.cost_micros",
+        read_only=True,
+        allow_null=True,
+        help_text="The same in millionths of the currency.",
+    )
+    currency = serializers.CharField(source="cost.currency", read_only=True, allow_null=True)
+
+
+COST_FIELDS: Final = ("cost", "cost_micros", "currency")
+
+
+class LifetimeSerializer(LineCostSerializer, serializers.ModelSerializer[PodLifetime]):
     """One pod: PodScheduled to the last container's end. `estimated`: its end is off by at most
     `uncertainty_seconds`; `claim`: who said what it is; `accelerators` by resource name; `labels`:
     those that USAGE_LABELS named when the pod was first seen."""
@@ -112,7 +134,7 @@ class LifetimeSerializer(serializers.ModelSerializer[PodLifetime]):
 
     class Meta:
         model = PodLifetime
-        fields: ClassVar = list(COLUMNS)
+        fields: ClassVar = [*COLUMNS, *COST_FIELDS]
 
 
 class FaultSerializer(serializers.ModelSerializer[RecordFault]):

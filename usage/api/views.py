@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.utils import timezone
+from django.utils.functional import cached_property
 from drf_spectacular.utils import extend_schema, extend_schema_view
 
 from ipuhub.api.lists import FORMAT, FileList
@@ -15,11 +17,15 @@ from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.models import PodLifetime
 from usage.retention.purged import say_purged
-from usage.selectors import faults, gaps, visible_lifetimes
+from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.db.models import QuerySet
     from rest_framework.request import Request
+
+    from ipuhub.web.access import Scope
 
 
 @extend_schema_view(
@@ -45,9 +51,20 @@ class LifetimeList(FileList[PodLifetime]):
         say_purged(answer)
         return answer
 
+    @cached_property
+    def scope(self) -> Scope:
+        """What the caller may see."""
+        return usage_scope_of(self.request.user)
+
     def get_queryset(self) -> QuerySet[PodLifetime]:
         """Return the pods of the caller's namespaces."""
-        return visible_lifetimes(usage_scope_of(self.request.user))
+        return visible_lifetimes(self.scope)
+
+    def prepare(self, rows: Sequence[PodLifetime]) -> None:
+        """Add what they cost."""
+        asked = LifetimeFilters(self.request.query_params, queryset=self.queryset)
+        asked.form.is_valid()
+        add_pod_costs(self.scope, asked.form.cleaned_data, rows, timezone.now())
 
 
 @extend_schema_view(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from django.db import models
 from django.db.models import F, Q, Value
 
 from ipuhub.spans import long_lifetimes
+
+if TYPE_CHECKING:
+    from usage.rates.pricing import LineCost
 
 
 class PodLifetime(models.Model):
@@ -60,6 +63,9 @@ class PodLifetime(models.Model):
     skew_seconds = models.BigIntegerField(default=0, db_default=0)
     seen_at = models.DateTimeField(null=True)
     updated_at = models.DateTimeField()
+
+    cost: LineCost | None = None
+    """No column: what it cost, once that was read for somebody who may know it."""
 
     class Meta:
         indexes: ClassVar = [

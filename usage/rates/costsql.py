@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from usage.intervals import PARTITION_PIECES, POD_PIECES
 from usage.rates.heldsql import (
     Amounts,
     accelerator_columns,
@@ -19,8 +20,10 @@ from usage.rates.heldsql import (
     price_of,
     term,
 )
+from usage.sums.measures import COST_UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from usage.rates.tariff import Segment
@@ -93,6 +96,26 @@ class CostSql:
             for n, each in enumerate(self.segments)
         ]
         return " + ".join(terms) or "0::numeric"
+
+    def lines_of_pods(self, where: str) -> str:
+        """Return the SELECT of `id` and exact `cost` of pods, clipped as in usage/intervals.py."""
+        amounts = "instance_type, cpu_millicores, memory_bytes, gpus, micro_ipus"
+        columns = f"1 AS pod, {amounts}, 0::bigint AS partition_ipus"
+        return self._lines(POD_PIECES, [columns, *self.counts], where)
+
+    def lines_of_partitions(self, where: str) -> str:
+        """Return the same of partitions."""
+        amounts = ("cpu_millicores", "memory_bytes", "gpus", "micro_ipus")
+        none = ", ".join(f"0::bigint AS {name}" for name in amounts)
+        columns = f"0 AS pod, ''::text AS instance_type, {none}, size::bigint AS partition_ipus"
+        return self._lines(PARTITION_PIECES, [columns, *self.no_counts], where)
+
+    def _lines(self, pieces: str, columns: Sequence[str], where: str) -> str:
+        listed = ", ".join(["id", "start", "stop", "seconds", *columns])
+        return (
+            f"SELECT id, ({self.line_cost_seconds}) * {COST_UNIT} AS cost FROM"  # noqa: S608
+            f" (SELECT {listed} FROM ({pieces}) AS pieces WHERE {where}) AS lines"
+        )
 
     @property
     def parameters(self) -> dict[str, Any]:

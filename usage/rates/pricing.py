@@ -5,12 +5,13 @@ A closed month costs what it was closed with, all else what the rates say now.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from usage.rates.money import Money
+from usage.rates.tariff import DETAIL_DECIMALS
 from usage.sums.measures import COST_UNIT, HOUR
 
 if TYPE_CHECKING:
@@ -19,6 +20,41 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from usage.rates.tariff import Segment, Tariff
+
+
+_MICRO_DECIMALS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class LineCost:
+    """What one lifetime cost: exact money x 3600 x COST_UNIT, rounded where it is printed."""
+
+    exact: int
+    currency: str
+
+    @property
+    def money(self) -> Money:
+        """As a line of a report's details has it."""
+        return Money(_rounded(self.exact, DETAIL_DECIMALS), self.currency)
+
+    @property
+    def amount(self) -> str:
+        """The same without its currency."""
+        return str(self.money.amount)
+
+    @property
+    def cost_micros(self) -> int:
+        """In whole millionths of the currency."""
+        return int(_rounded(self.exact, _MICRO_DECIMALS).scaleb(_MICRO_DECIMALS))
+
+
+def cost_record(cost: LineCost | None) -> dict[str, Any]:
+    """Return the fields of a cost in records; all None without one."""
+    return {
+        "cost": cost.amount if cost else None,
+        "cost_micros": cost.cost_micros if cost else None,
+        "currency": cost.currency if cost else None,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +112,19 @@ class Pricing:
         """Whether anything has a price in a part of [begin, end)."""
         return any(each.prices and each.begin < end and begin < each.end for each in self.usable)
 
+    def currencies_in(self, begin: datetime, end: datetime) -> set[str]:
+        """Return the currencies of the prices of [begin, end), of one instant where both meet."""
+        touched = (e for e in self.segments if e.begin <= begin < e.end or begin < e.begin < end)
+        return {each.currency for each in touched if each.prices}
+
+    def only(self, currency: str) -> Pricing:
+        """Return the same range with nothing but the prices of one currency."""
+        segments = tuple(
+            each if each.currency == currency else replace(each, prices={})
+            for each in self.segments
+        )
+        return replace(self, segments=segments, currencies=(currency,))
+
     def names(self, resource: str) -> list[str]:
         """Return the accelerators or instance types that have a price of their own."""
         return sorted({name for each in self.usable for name in each.named(resource)})
@@ -84,10 +133,7 @@ class Pricing:
         """Return money x 3600 x COST_UNIT rounded once, half to even; None: nothing has a price."""
         if not self.currency:
             return None
-        whole, rest = divmod(cost * 10**self.decimals, HOUR * COST_UNIT)
-        half = 2 * rest - HOUR * COST_UNIT
-        whole += half > 0 or (half == 0 and whole % 2 == 1)
-        return Money(Decimal(f"{whole}e-{self.decimals}"), self.currency)
+        return Money(_rounded(cost, self.decimals), self.currency)
 
 
 def pricing_of(
@@ -119,3 +165,11 @@ def _stretches(
         its = next((each for each in inside if each.first <= first < each.end), None)
         found.append((first, end, its.zone if its else zone, its.tariff if its else now))
     return found
+
+
+def _rounded(cost: int, decimals: int) -> Decimal:
+    """Return money x 3600 x COST_UNIT rounded once, half to even."""
+    whole, rest = divmod(cost * 10**decimals, HOUR * COST_UNIT)
+    half = 2 * rest - HOUR * COST_UNIT
+    whole += half > 0 or (half == 0 and whole % 2 == 1)
+    return Decimal(f"{whole}e-{decimals}")

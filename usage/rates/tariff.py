@@ -39,11 +39,12 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch [begin, end) in which no price changes."""
+    """A stretch [begin, end) in which no price changes, and the currency of its prices."""
 
     begin: datetime
     end: datetime
     prices: Mapping[tuple[str, str], Decimal]
+    currency: str = ""
 
     def of(self, resource: str, name: str = "") -> Decimal:
         """Return the price of a resource; 0 where it has none."""
@@ -75,7 +76,7 @@ class Tariff:
         inside = [instant for instant, _ in changes if first < instant < end]
         bounds = [first, *inside, end]
         return tuple(
-            Segment(begin, until, self._on(begin.astimezone(zone).date()))
+            Segment(begin, until, self._on(begin.astimezone(zone).date()), self.currency)
             for begin, until in pairwise(bounds)
         )
 

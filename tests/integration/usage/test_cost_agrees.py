@@ -26,13 +26,15 @@ from tests.builders.rates import rate
 from tests.integration.usage.exactcost import exact_cost, rounded
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import MonthReport, PodLifetime, Rate, RollupDirt, RollupState
+from usage.rates.linecosts import PARTITIONS, PODS, read_line_costs
+from usage.sums.measures import COST_UNIT
 from usage.sums.rollups import refresh
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = pytest.mark.django_db
-FIRST, NOW = at("2026-10-01T00:00"), at("2026-11-03T05:00")
+FIRST, END, NOW = at("2026-10-01T00:00"), at("2026-11-01T00:00"), at("2026-11-03T05:00")
 KEY = "namespace,group,user,component,instance_type"
 days = st.integers(-40, 40)
 pods = st.tuples(
@@ -83,6 +85,7 @@ def test_cost_agrees_wherever_it_comes_from(
         assert _of_the_page(KEY) == want
         total = rounded(sum((money for _, money in exact), Fraction(0)), 2) if priced else None
         assert _of_the_api("") == ({(): total} if found_in_october(exact) else {})
+        assert _of_the_lines() == _want_of_lines(exact, priced)
         refresh(NOW, UTC_ZONE)
     lines = {
         (r.namespace, r.group, r.user, r.component, r.instance_type): r.cost
@@ -90,6 +93,7 @@ def test_cost_agrees_wherever_it_comes_from(
     }
     assert lines == {key: cost or 0 for key, cost in _of_the_api(KEY).items()}
     assert report.cost == sum(lines.values())
+    _assert_lifetimes_add_up_to(report, exact)
 
 
 def found_in_october(exact: list[Any]) -> bool:
@@ -134,17 +138,57 @@ def _by(exact: list[Any], names: list[str], priced: bool) -> dict[tuple[str, ...
     """Sum the exact money under each key that has anything in October, and round once."""
     found: dict[tuple[str, ...], Fraction] = {}
     for each, money in exact:
-        is_partition = isinstance(each, PartitionLifetime)
-        began = each.reserved_at if is_partition else each.scheduled_at
-        ended = each.released_at if is_partition else each.finished_at
-        if began >= at("2026-11-01T00:00") or (began < FIRST and ended <= FIRST):
+        if not _held_in_october(each):
             continue
-        facts = (
-            {"component": "partition", "instance_type": f"ipu-{each.size}"} if is_partition else {}
-        )
-        key = tuple(facts.get(name) or getattr(each, name) for name in names)
+        key = _key_of(each, names)
         found[key] = found.get(key, Fraction(0)) + money
     return {key: rounded(money, 2) if priced else None for key, money in found.items()}
+
+
+def _held_in_october(each: Any) -> bool:
+    is_partition = isinstance(each, PartitionLifetime)
+    began = each.reserved_at if is_partition else each.scheduled_at
+    ended = each.released_at if is_partition else each.finished_at
+    return bool(began < END and (began >= FIRST or ended > FIRST))
+
+
+def _of_the_lines() -> list[tuple[Decimal, int]]:
+    """What each pod and partition of October cost, as the API says, in order."""
+    rows = [
+        row
+        for kind in ("lifetimes", "partitions")
+        for row in _ask(f"/api/v1/usage/{kind}?from=2026-10-01&to=2026-10-31")["results"]
+    ]
+    return sorted((Decimal(row["cost"] or 0), row["cost_micros"] or 0) for row in rows)
+
+
+def _want_of_lines(exact: list[Any], priced: bool) -> list[tuple[Decimal, int]]:
+    found = [money for each, money in exact if _held_in_october(each)]
+    assert priced or not any(found)
+    return sorted((rounded(money, 5), int(rounded(money, 6) * 10**6)) for money in found)
+
+
+def _assert_lifetimes_add_up_to(report: MonthReport, exact: list[Any]) -> None:
+    """In exact units to every line of the report, which is rounded once; so to its total within
+    half a unit for each line."""
+    sums: dict[tuple[str, ...], int] = {}
+    for lines, model in ((PODS, PodLifetime), (PARTITIONS, PartitionLifetime)):
+        rows = {each.pk: each for each, _ in exact if isinstance(each, model)}
+        for pk, cost in read_line_costs(lines, rows.values(), FIRST, END, UTC_ZONE).items():
+            key = _key_of(rows[pk], KEY.split(","))
+            sums[key] = sums.get(key, 0) + cost.exact
+    assert sum(sums.values()) == sum(money for _, money in exact) * 3600 * COST_UNIT
+    for row in report.rows.all():
+        key = (row.namespace, row.group, row.user, row.component, row.instance_type)
+        assert row.cost == rounded(Fraction(sums.get(key, 0), 3600 * COST_UNIT), 2)
+    difference = abs(Fraction(report.cost) - Fraction(sum(sums.values()), 3600 * COST_UNIT))
+    assert difference <= Fraction(report.rows.count(), 200)
+
+
+def _key_of(each: Any, names: list[str]) -> tuple[str, ...]:
+    is_partition = isinstance(each, PartitionLifetime)
+    facts = {"component": "partition", "instance_type": f"ipu-{each.size}"} if is_partition else {}
+    return tuple(facts.get(name) or getattr(each, name) for name in names)
 
 
 def _ask(path: str) -> Any:

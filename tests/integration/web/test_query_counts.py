@@ -11,22 +11,33 @@ from django.test.utils import CaptureQueriesContext
 from jobs.models import JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
+from tests.builders.rates import rate
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+    from django.test import Client
 
-MOST = 8
+MOST = 9
 # Of a user with grants, who costs one more than an administrator; the sessions' two included.
 BASELINE = {
     "/jobs/": 6,
     "/jobs/?namespace=team-a&status=Completed": 7,
     "/jobs/?format=csv": 4,
-    "/jobs/uid-team-a-job-0007/": 8,
+    "/jobs/uid-team-a-job-0007/": 9,
     "/account/tokens/": 3,
     "/api/v1/jobs": 3,
     "/api/v1/jobs/uid-team-a-job-0007": 5,
     "/api/v1/jobs/uid-team-a-job-0007/pods": 4,
-    "/api/v1/jobs/uid-team-a-job-0007/usage": 5,
+    "/api/v1/jobs/uid-team-a-job-0007/usage": 6,
+}
+# Of an administrator, where there are prices: rates, closed months and costs take three more.
+WITH_COST = {
+    "/jobs/uid-team-a-job-0007/": 10,
+    "/usage/pods/": 9,
+    "/partitions/": 9,
+    "/api/v1/jobs/uid-team-a-job-0007/usage": 7,
+    "/api/v1/usage/lifetimes": 6,
+    "/api/v1/usage/partitions": 7,
 }
 
 
@@ -41,20 +52,37 @@ def _history(db: None) -> None:
         jobhistory.partition(job)
 
 
+def _count(caller: Client, address: str) -> int:
+    with CaptureQueriesContext(connection) as queries:
+        answer = caller.get(address)
+        assert b"".join(answer) if answer.streaming else answer.content
+    assert answer.status_code == 200
+    return len(queries)
+
+
 @pytest.mark.usefixtures("_history")
 def test_no_page_needs_more_queries_than_its_baseline(alice: User) -> None:
     person, program = browser(alice), tool(alice)
     program.get("/api/v1/jobs")  # notes the use of the token, once a minute
-    counted = {}
-    for address in BASELINE:
-        caller = program if address.startswith("/api/") else person
-        with CaptureQueriesContext(connection) as queries:
-            answer = caller.get(address)
-            assert b"".join(answer) if answer.streaming else answer.content
-        assert answer.status_code == 200
-        counted[address] = len(queries)
+    counted = {
+        address: _count(program if address.startswith("/api/") else person, address)
+        for address in BASELINE
+    }
     assert counted == BASELINE
     assert max(counted.values()) <= MOST
+
+
+@pytest.mark.usefixtures("_history")
+def test_no_page_with_cost_needs_more_queries_than_its_baseline(admin: User) -> None:
+    rate("cpu", "1")
+    rate("partition-ipu", "1")
+    person, program = browser(admin), tool(admin)
+    program.get("/api/v1/jobs")
+    counted = {
+        address: _count(program if address.startswith("/api/") else person, address)
+        for address in WITH_COST
+    }
+    assert counted == WITH_COST
 
 
 @pytest.mark.parametrize("address", ["/usage/pods/?", "/usage/?", "/api/v1/usage/summary?"])
