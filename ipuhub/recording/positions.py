@@ -30,6 +30,9 @@ sends a hundred changes as one and only the first of them is heard now."""
 _DRAINED: Final = timedelta(milliseconds=10)
 """Who waits so long for the next line has read all that had come."""
 
+_TICK_SECONDS: Final = 0.25
+"""How often the loop is seen to run: a wait in which it stood still is none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -58,6 +61,8 @@ class PositionClock:
         self._asked_at = self._drained_at = clock()
         self._is_behind = True
         self._mark = Mark(known_at, version)
+        self._ticked_at = self._asked_at
+        self._ticking: asyncio.TimerHandle | None = None
         self._questioning: asyncio.Task[None] | None = None
         self._questioned_at: datetime | None = None
 
@@ -69,6 +74,9 @@ class PositionClock:
     async def opening(self) -> str:
         """Ask the server for its version, which is returned: older lines may follow."""
         self._is_behind = True
+        if self._ticking is None:
+            self._ticked_at = self._clock()
+            self._tick_later()
         await self._ask()
         return self._mark.version
 
@@ -76,10 +84,7 @@ class PositionClock:
         """The reader is done with what it had, and waits for more from now on."""
         self._asked_at = self._clock()
         if self._asked_at - self._drained_at > _PROMPT:
-            # It was held up: what it reads next may be as old as the last time it was not.
-            self._is_behind = True
-            self._drained_at = self._asked_at
-            self._question()
+            self._be_held_up(self._asked_at)
 
     def heard(self, version: str) -> tuple[datetime, datetime]:
         """The watch came to `version`: the time now, and the one before which all is known."""
@@ -94,8 +99,28 @@ class PositionClock:
 
     def close(self) -> None:
         """Ask no more."""
-        if self._questioning is not None:
-            self._questioning.cancel()
+        for one in (self._questioning, self._ticking):
+            if one is not None:
+                one.cancel()
+
+    def _tick_later(self) -> None:
+        # A callback, no task: after a standstill it comes before the reader that has woken, too.
+        self._ticking = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        """See whether the process was stopped (its machine paused, its processor taken away): who
+        seems to have waited then has not read what came meanwhile."""
+        now = self._clock()
+        if now - self._ticked_at > _PROMPT:
+            self._asked_at = now
+            self._be_held_up(now)
+        self._ticked_at = now
+        self._tick_later()
+
+    def _be_held_up(self, now: datetime) -> None:
+        """What is read next may be as old as the last time that nothing held the reader up."""
+        self._is_behind, self._drained_at = True, now
+        self._question()
 
     def _judge(self, now: datetime, waited: timedelta) -> None:
         """See whether the watch has come to what the server said, and whether that was just now."""

@@ -7,6 +7,7 @@ import os
 import random
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -160,6 +161,7 @@ async def lived(job: tuple[Any, ...], happened: list[tuple[Any, ...]], seed: int
     await history.end()
 
 
+@pytest.mark.timeout(3_600 if LONG else 300)
 @settings(max_examples=EXAMPLES, derandomize=not LONG)
 @given(JOBS, st.lists(WHAT, max_size=25), st.integers(0, 2**16))
 def test_any_history_keeps_the_invariants_and_comes_to_an_end(

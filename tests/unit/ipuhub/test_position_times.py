@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from ipuhub.kube.errors import Unreachable
 from ipuhub.recording.positions import PositionClock
+
+if TYPE_CHECKING:
+    import pytest
 
 T0 = datetime(2026, 10, 1, 12, tzinfo=UTC)
 PROMPT = timedelta(seconds=1)
@@ -146,3 +151,28 @@ async def test_a_quiet_watch_behind_other_objects_versions_is_dated_by_its_next_
     server.version = "5000"  # other objects moved the server on
     await server.times.opening()
     assert server.hear("5900", after=60) == server.now - PROMPT
+
+
+async def test_what_came_while_the_process_was_stopped_is_not_dated_by_its_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server()
+    await server.times.opening()
+    before = server.hear("101", after=20)
+    server.times.asking()
+    near, far = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=near)
+    reading = asyncio.create_task(reader.readexactly(1))
+    await answers()
+    loop = asyncio.get_running_loop()
+    stood_still, time = server.later(5), loop.time
+    server.version = "199"
+    monkeypatch.setattr(loop, "time", lambda: time() + 5)
+    far.send(b"x")  # the first of 102 to 199, which came while nothing ran
+    await reading
+    assert server.times.heard("102")[1] == before
+    await answers()
+    assert server.hear("199", after=0.02) == stood_still
+    server.times.close()
+    writer.close()
+    far.close()
