@@ -61,6 +61,24 @@ def place(topology: Topology, used: Collection[IpuId], size: int) -> tuple[IpuId
     return min(fitting).ipus(size) if fitting else None
 
 
+def fewest_in_the_way(
+    topology: Topology, passing: Collection[IpuId], fixed: Collection[IpuId], size: int
+) -> int | None:
+    """How many IPUs of `passing` must come free until a block of `size` is, at least.
+
+    None: there is no such block, or each has IPUs of `fixed`.
+    """
+    if size_problem(size):
+        return None
+    taken = frozenset(passing)
+    counts = [
+        sum(ipu in taken for ipu in Block(size, block.domain, start).ipus())
+        for block in free_blocks(topology, fixed)
+        for start in range(block.start, block.start + block.size - size + 1, size)
+    ]
+    return min(counts, default=None)
+
+
 def is_buddy_block(topology: Topology, ipus: Collection[IpuId]) -> bool:
     """Whether exactly these IPUs exist, lie in one allocation and form one aligned block."""
     ids = sorted(set(ipus))

@@ -13,6 +13,7 @@ from partitions.controllers import PartitionSettings, PlacementRule
 from partitions.proxy.run import ProxyOptions
 from partitions.service import ServiceOptions
 from partitions.sweep import SweepOptions
+from partitions.waitinglist import TurnOptions
 
 # With HTTP, the tracker's last write and the Lease it has to fit into 30 s.
 _MOST_FINISH_SECONDS: Final = 20.0
@@ -44,7 +45,10 @@ def configured(host: str, port: int) -> ProxyOptions:
             num_replicas=settings.VIPU_NUM_REPLICAS,
             reconfigurable=settings.VIPU_RECONFIGURABLE,
         ),
-        service=ServiceOptions(rule=PlacementRule(settings.PLACEMENT)),
+        service=ServiceOptions(
+            rule=PlacementRule(settings.PLACEMENT),
+            turns=TurnOptions(settings.PROXY_RESERVE_AFTER_SECONDS),
+        ),
         sweep=SweepOptions(
             settings.SWEEP_SECONDS,
             settings.TRACKER_TOMBSTONE_SECONDS,

@@ -75,6 +75,11 @@ class ControllerView:
         return self.topology is not None
 
     @property
+    def reach(self) -> Topology | None:
+        """The part of the fleet that our partitions may have; None: it did not answer."""
+        return None if self.topology is None else self._reach(self.topology)
+
+    @property
     def used(self) -> set[IpuId]:
         """The IPUs of all its partitions, whoever made them."""
         return {ipu for partition in self.partitions for ipu in partition.ipus}

@@ -54,6 +54,12 @@ FITTING = Metric(
     "Are free IPUs too scattered for the jobs that wait?",
     ("controller", "ipus"),
 )
+HELD_BACK = Metric(
+    "ipuhub_partitions_held_back",
+    Kind.GAUGE,
+    "Instances that would fit now, but for an older one that a V-IPU controller is kept for.",
+    "Do jobs wait although IPUs are free?",
+)
 BATCH = Metric(
     "ipuhub_tracker_batch_changes",
     Kind.HISTOGRAM,
@@ -101,6 +107,7 @@ PROXY = (
     REACHABLE,
     IPUS,
     FITTING,
+    HELD_BACK,
     BATCH,
     WRITE_SECONDS,
     CONFLICTS,

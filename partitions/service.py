@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
@@ -17,12 +17,13 @@ from partitions.lifecycle import Phase, Verdict
 from partitions.records import PartitionRecord, record_of, waiting_record
 from partitions.steps import Memory, Steps, free_id
 from partitions.tracker import TrackerEntry, next_serial
+from partitions.waitinglist import Offer, TurnOptions, WaitingList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from partitions.controllers import ControllerView
+    from partitions.controllers import ControllerView, Shortage
     from partitions.fleet import Fleet
     from partitions.lifecycle import Request
     from partitions.store import TrackerStore
@@ -38,14 +39,17 @@ class ServiceOptions:
     answer_seconds: float = 1.0
     rule: PlacementRule = PlacementRule.FIRST_FIT
     pace: Pace | None = None
+    turns: TurnOptions = field(default_factory=TurnOptions)
 
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What a request came to; no entry: it must be reserved. `is_new`: this call reserved it."""
+    """What a request came to; no entry: it must be reserved, or is held back, and why. `is_new`:
+    this call reserved it."""
 
     entry: TrackerEntry | None
     is_new: bool = False
+    held_back: Shortage | None = None
 
 
 class PartitionService:
@@ -67,7 +71,8 @@ class PartitionService:
         self._fleet = fleet
         self._now = now
         self._options = options
-        steps = Steps(store, fleet, now, options.rule)
+        self.waiting = WaitingList(options.turns)
+        steps = Steps(store, fleet, now, options.rule, self.waiting)
         self._driver = Driver(store, steps, options.pace or Pace())
         self._calls: set[asyncio.Future[None]] = set()
         self._is_ending = False
@@ -85,17 +90,23 @@ class PartitionService:
 
         Raises StaleAttempt for an attempt that is over, Contradiction for another size or job.
         """
-        memory = None
         with self._call():
-            async with self._driver.locks.hold(request.holder):
-                verdict = self._verdict(request)
-                if verdict is not Verdict.KEEP:
-                    planned = await self._planned(request, verdict)
-                    if isinstance(planned, PartitionRecord):
-                        return planned
-                    if planned.is_new:
-                        memory = Memory(is_first_ask=True)
-            return await self._answer(request.holder, memory)
+            record = await self._ensured(request)
+        if record.phase != Phase.WAITING.value:
+            self.waiting.forget(request.holder)
+        return record
+
+    async def _ensured(self, request: Request) -> PartitionRecord:
+        memory = None
+        async with self._driver.locks.hold(request.holder):
+            verdict = self._verdict(request)
+            if verdict is not Verdict.KEEP:
+                planned = await self._planned(request, verdict)
+                if isinstance(planned, PartitionRecord):
+                    return planned
+                if planned.is_new:
+                    memory = Memory(is_first_ask=True)
+        return await self._answer(request.holder, memory)
 
     async def reset(self, uid: str, instance: int, attempt: int) -> PartitionRecord:
         """Make the partition clean for `attempt`; raises UnknownPartition when there is none."""
@@ -123,6 +134,7 @@ class PartitionService:
             if entry is not None and entry.phase is not Phase.RELEASED:
                 draft.put(lifecycle.begin_release(entry))
 
+        self.waiting.forget(holder)
         with self._call():
             async with self._driver.locks.hold(holder):
                 if self._known(holder).phase is not Phase.RELEASED:
@@ -200,17 +212,26 @@ class PartitionService:
         views = await self._fleet.views()
         candidates = order_candidates(views, request.size, self._options.rule)
         if not candidates:
+            self.waiting.note(request.holder, request.size, self._now())
             return waiting_record(request, explain_shortage(views, request.size))
-        return await self._store.write(lambda draft: self._plan(draft, request, candidates[0]))
+        offer = Offer(views, candidates)
+        planned = await self._store.write(lambda draft: self._plan(draft, request, offer))
+        held_back = planned.held_back
+        return planned if held_back is None else waiting_record(request, held_back)
 
-    def _plan(self, draft: Draft, request: Request, target: ControllerView | None) -> _Planned:
-        """Put what the request comes to; without a target nothing new is reserved."""
+    def _plan(self, draft: Draft, request: Request, offer: Offer | None) -> _Planned:
+        """Put what the request comes to; without an offer nothing new is reserved."""
         entry = draft.newest(request.holder)
         verdict = lifecycle.decide(entry, request)
         if verdict is Verdict.RESERVE or entry is None:
-            if target is None:
+            if offer is None:
                 return _Planned(None)
-            return _Planned(draft.put(self._reserve(draft, entry, request, target)), is_new=True)
+            asked = (request.holder, request.size, offer, draft, self._now())
+            targets, held_back = self.waiting.open_to(*asked)
+            if held_back is not None:
+                return _Planned(None, held_back=held_back)
+            reserved = self._reserve(draft, entry, request, targets[0])
+            return _Planned(draft.put(reserved), is_new=True)
         if verdict is Verdict.RESET:
             return _Planned(draft.put(lifecycle.begin_attempt(entry, request.attempt)))
         if verdict is Verdict.RELEASE_FIRST:

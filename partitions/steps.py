@@ -21,17 +21,19 @@ from partitions.readiness import Readiness
 from partitions.records import waiting_record
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, VipuError
 from partitions.vipu.types import CreateRequest, OperationState, ReadyState
+from partitions.waitinglist import Offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
 
-    from partitions.controllers import ControllerView, PlacementRule
+    from partitions.controllers import ControllerView, PlacementRule, Shortage
     from partitions.fleet import Fleet
     from partitions.records import PartitionRecord
     from partitions.store import TrackerStore
     from partitions.tracker import Draft, TrackerEntry
     from partitions.vipu.types import VipuStatus
+    from partitions.waitinglist import WaitingList
 
 log = structlog.get_logger(__name__)
 
@@ -70,12 +72,18 @@ class Steps:
     """Carries out single steps; `now` gives the time as aware UTC."""
 
     def __init__(
-        self, store: TrackerStore, fleet: Fleet, now: Callable[[], datetime], rule: PlacementRule
+        self,
+        store: TrackerStore,
+        fleet: Fleet,
+        now: Callable[[], datetime],
+        rule: PlacementRule,
+        waiting: WaitingList,
     ) -> None:
         self._store = store
         self._fleet = fleet
         self._now = now
         self._rule = rule
+        self._waiting = waiting
         self._readiness = Readiness()
 
     async def step(self, entry: TrackerEntry, memory: Memory) -> Next:
@@ -160,13 +168,29 @@ class Steps:
             for view in order_candidates(views, entry.size, self._rule)
             if view.spec.address not in memory.tried
         ]
-        if not candidates:
-            memory.waiting = waiting_record(entry, explain_shortage(views, entry.size))
-            await self._replace(entry, lifecycle.give_up(entry, self._now()))
-            return Next.SETTLED
-        await self._store.write(lambda draft: _move(draft, entry, candidates[0]))
-        memory.is_first_ask = True
-        return Next.NOW
+        offer = Offer(views, candidates)
+        shortage = explain_shortage(views, entry.size)
+        if candidates:
+            held_back = await self._store.write(lambda draft: self._move(draft, entry, offer))
+            if held_back is None:
+                memory.is_first_ask = True
+                return Next.NOW
+            shortage = held_back
+        else:
+            self._waiting.note(entry.holder, entry.size, self._now())
+        memory.waiting = waiting_record(entry, shortage)
+        await self._replace(entry, lifecycle.give_up(entry, self._now()))
+        return Next.SETTLED
+
+    def _move(self, draft: Draft, entry: TrackerEntry, offer: Offer) -> Shortage | None:
+        """Send the reservation to a controller that it may have, or say why to none."""
+        if draft.get(entry.key) != entry:
+            return None
+        asked = (entry.holder, entry.size, offer, draft, self._now())
+        targets, held_back = self._waiting.open_to(*asked)
+        if held_back is None:
+            _move(draft, entry, targets[0])
+        return held_back
 
     def _create_request(self, entry: TrackerEntry) -> CreateRequest:
         """Auto-reset and relocation stay off: pods hold the partition and must see its faults."""
@@ -289,8 +313,6 @@ def free_id(asked: TrackerEntry | lifecycle.Request, draft: Draft, listed: Itera
 
 
 def _move(draft: Draft, entry: TrackerEntry, target: ControllerView) -> None:
-    if draft.get(entry.key) != entry:
-        return
     listed = {partition.id for partition in target.partitions}
     new_id = free_id(entry, draft, listed) if entry.id in listed else entry.id
     spec = target.spec

@@ -12,6 +12,12 @@ PROXY_FINISH_SECONDS = ENV.number(
     doc="How long calls to V-IPU may take to end, and be written down, after SIGTERM; "
     "more than IPUHUB_VIPU_DEADLINE_SECONDS, and at most 20.",
 )
+PROXY_RESERVE_AFTER_SECONDS = ENV.number(
+    "IPUHUB_PROXY_RESERVE_AFTER_SECONDS",
+    0.0,
+    doc="How long a job waits for IPUs until newer ones are held back from one V-IPU controller "
+    "for it; 0: never, whoever fits takes what is free.",
+)
 VIPU_CONTROLLERS = ENV.text(
     "IPUHUB_VIPU_CONTROLLERS",
     "",

@@ -15,6 +15,9 @@ from partitions.measures import StoreMeasures
 from partitions.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from aiohttp.typedefs import Middleware
 
     from ipuhub.metrics import Meters
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from partitions.store import TrackerStore
     from partitions.sweep import Sweep
     from partitions.tracker import TrackerEntry
+    from partitions.waitinglist import WaitingList
 
 _OTHER: Final = "other"
 
@@ -56,6 +60,11 @@ class ProxyMeasures(StoreMeasures):
             self._reserves.labels(after.controller).observe(took)
         if after.phase is Phase.ERROR and not (before and before.phase is Phase.ERROR):
             self._failures.labels(after.controller, after.reason or _OTHER).inc()
+
+
+def tell_waiting(meters: Meters, waiting: WaitingList, now: Callable[[], datetime]) -> None:
+    """Fill how many are held back, at the time of a scrape."""
+    meters.at_scrape(lambda: meters.gauge(table.HELD_BACK).set(waiting.held_back(now())))
 
 
 def tell_proxy(meters: Meters, store: TrackerStore, fleet: Fleet, sweep: Sweep) -> None:

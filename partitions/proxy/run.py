@@ -29,7 +29,7 @@ from partitions.fleet import Fleet, FleetOptions
 from partitions.metrictable import PROXY
 from partitions.proxy.access import AUDIENCE, Access
 from partitions.proxy.app import Parts, build_app
-from partitions.proxy.metrics import ProxyMeasures, count_requests, tell_proxy
+from partitions.proxy.metrics import ProxyMeasures, count_requests, tell_proxy, tell_waiting
 from partitions.service import PartitionService, ServiceOptions
 from partitions.store import StoreOptions, TrackerStore
 from partitions.sweep import Sweep, SweepOptions
@@ -138,6 +138,7 @@ class ProxyProcess:
         metrics.tell_calls(meters, self.client)
         metrics.tell_watches(meters, lambda: {"nodes": self.nodes.informer})
         tell_proxy(meters, self.store, self.fleet, self.sweep)
+        tell_waiting(meters, self.service.waiting, _utc_now)
         self.store.measures = ProxyMeasures(meters)
         return meters
 

@@ -30,6 +30,7 @@ from partitions.service import PartitionService, ServiceOptions
 from partitions.store import StoreOptions, TrackerStore
 from partitions.sweep import Sweep, SweepOptions
 from partitions.tracker import decode_entry
+from partitions.waitinglist import TurnOptions
 from tests.fakes.configmaps import FakeConfigMaps
 from tests.fakes.proxylab import SYSTEM, Lab, free_port, prepare, some_cluster
 from tests.fakes.vipu import FakeVipu
@@ -91,6 +92,7 @@ class World:
     patience_seconds: float = 5.0
     gather_seconds: float = 0.0
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
+    turns: TurnOptions = field(default_factory=TurnOptions)
     running: list[Service] = field(default_factory=list)
 
     @property
@@ -128,7 +130,7 @@ class World:
             store,
             fleet,
             lambda: self.now,
-            ServiceOptions(self.answer_seconds, self.rule, self.pace),
+            ServiceOptions(self.answer_seconds, self.rule, self.pace, self.turns),
         )
         sweep = Sweep(store, fleet, service, lambda: self.now, self.sweep_options)
         return Service(store, fleet, service, sweep, asyncio.create_task(store.run()))
