@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ipuhub.kube.errors import ServerError
 from jobs.actions import (
     CreateChild,
     DeleteChild,
@@ -21,7 +22,7 @@ from jobs.actions import (
     Step,
 )
 from jobs.conditions import Reason
-from jobs.names import LABEL_JOB_UID
+from jobs.names import FINALIZER, LABEL_JOB_UID
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld
@@ -112,6 +113,29 @@ async def test_no_pod_is_made_for_a_job_that_has_changed() -> None:
     assert "sample-worker-7" in {p["metadata"]["name"] for p in world.kube.pods()}
 
 
+async def test_the_writes_of_one_pass_do_not_stand_in_each_others_way() -> None:
+    world = await started(ipujob())
+    writes = (SetFinalizers((FINALIZER, "other")), FAILED)
+    steps = tuple(Step("late", (action,)) for action in writes)
+    assert not (await world.controller.executor.execute(seen(world), Plan(steps))).failed
+    assert world.state() == "Failed"
+
+
+async def test_no_pod_is_made_while_nobody_says_whether_the_job_has_changed() -> None:
+    world = await started(ipujob())
+    world.kube.faults["get", "ipujobs"] = [ServerError(500, "InternalError", "etcd is away")]
+    pod = {"metadata": {"name": "sample-worker-7", "namespace": "default"}}
+    assert (await carried_out(world, seen(world), CreateChild(Kind.POD, pod))).failed
+    assert "sample-worker-7" not in {p["metadata"]["name"] for p in world.kube.pods()}
+
+
+async def test_the_partition_of_a_running_attempt_may_be_asked_for_again() -> None:
+    world = await started(ipujob())
+    assert not (await carried_out(world, seen(world), EnsurePartition(0, 0, 4))).failed
+    assert (await carried_out(world, seen(world), EnsurePartition(0, 1, 4))).failed
+    assert [one.attempt for one in world.partitions.held()] == [0]
+
+
 async def test_what_a_job_has_given_back_is_not_made_again_for_a_late_copy() -> None:
     world = await started(ipujob())
     await world.run(6)
@@ -124,10 +148,10 @@ async def test_what_a_job_has_given_back_is_not_made_again_for_a_late_copy() -> 
     assert len(world.partitions.held()) == 1
 
 
-async def test_a_pass_asks_once_whether_its_copy_is_late() -> None:
+async def test_who_has_just_written_to_a_job_does_not_ask_whether_its_copy_is_late() -> None:
     world = JobWorld()
     uid = world.kube.add_job(ipujob().build())
     await world.passes()
     await world.controller.reconcile(uid)  # workers and launcher
     assert len(world.kube.pods()) == 2
-    assert world.kube.calls["get", "ipujobs"] <= 1
+    assert world.kube.calls["get", "ipujobs"] == 0  # its own write has told

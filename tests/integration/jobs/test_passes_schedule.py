@@ -9,9 +9,13 @@ import structlog.testing
 
 from ipuhub.kube.errors import Forbidden, ServerError, TooManyRequests
 from ipuhub.kube.workqueue import WorkQueue
+from jobs.builders.context import PodOptions
 from jobs.names import LABEL_JOB_UID
+from jobs.observe import Observer
+from jobs.sessionlimits import SessionLimits
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
+from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
     from ipuhub.kube.types import Manifest
@@ -72,6 +76,118 @@ async def test_a_job_that_fails_rests_longer_each_time_until_it_goes_well() -> N
         assert world.controller.queue.failures(uid) == failures
     assert await world.controller.reconcile(uid) == "done"
     assert world.controller.queue.failures(uid) == 0
+
+
+async def test_what_follows_from_a_partition_is_planned_at_once_and_what_takes_time_in_time() -> (
+    None
+):
+    world = JobWorld()
+    uid = world.kube.add_job(ipujob().build())
+    await world.facts.poll(world.now)
+    clock = timed(world)
+    world.partitions.is_slow = True
+    assert await world.controller.reconcile(uid) == "done"
+    assert await world.controller.queue.get() == uid
+    world.controller.queue.done(uid)
+    await world.controller.reconcile(uid)
+    assert await world.controller.reconcile(uid) == "done"
+    clock.now += 4.9
+    assert len(world.controller.queue) == 0
+    clock.now += 0.1
+    assert len(world.controller.queue) == 1
+
+
+async def test_a_write_that_no_copy_shows_yet_is_waited_for() -> None:
+    world, uid = await with_partition()
+    clock = timed(world)
+    assert await world.controller.reconcile(uid) == "done"
+    world.kube.force_delete_pod("sample-worker-0")  # and no watch tells of it
+    assert await world.controller.reconcile(uid) == "deferred"
+    clock.now += 120
+    assert len(world.controller.queue) == 1
+
+
+async def test_of_a_job_that_has_gone_no_fault_is_told() -> None:
+    world, uid = await with_partition()
+    world.kube.faults["create", "pods"] = [Forbidden(403, "Forbidden", "no quota")]
+    await world.controller.reconcile(uid)
+    assert len(list(world.controller.faults())) == 1
+    left = [m for (plural, _, _), m in world.kube.objects.items() if plural != "ipujobs"]
+    world.kube.objects.clear()
+    for gone in left:
+        world.controller.on_child(gone, None)
+    world.partitions.records.clear()
+    await world.facts.poll(world.now)
+    assert await world.controller.reconcile(uid) == "gone"
+    assert list(world.controller.faults()) == []
+
+
+async def test_a_fault_of_the_program_is_tried_again_and_stops_no_other_job() -> None:
+    world = JobWorld()
+    await world.facts.poll(world.now)
+    ensure, broken = world.partitions.ensure, [ValueError("a bug")]
+
+    async def breaks_once(**request: Any) -> Any:
+        if broken:
+            raise broken.pop()
+        return await ensure(**request)
+
+    world.partitions.ensure = breaks_once  # type: ignore[method-assign]
+    for name in ("a", "b"):
+        world.controller.enqueue(world.kube.add_job(ipujob(name).build()))
+    working = asyncio.create_task(world.controller.work())
+    await eventually(lambda: len(world.partitions.held()) == 2)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    assert world.controller.queue.retries == 1
+
+
+async def test_a_proxy_that_is_away_is_not_called() -> None:
+    world = JobWorld()
+    world.partitions.away = True
+    uid = world.kube.add_job(ipujob().build())
+    await world.facts.poll(world.now)
+    assert await world.controller.reconcile(uid) == "done"
+    assert world.condition()["reason"] == "ProxyUnavailable"
+
+
+async def test_a_slow_answer_does_not_hold_up_the_next_who_waits() -> None:
+    world = JobWorld(ipus=0)
+    uids = [world.kube.add_job(ipujob(name).build()) for name in ("a", "b")]
+    await world.passes(2)
+    world.facts.wake_waiting()
+    asked, may_answer = [], asyncio.Event()
+    ensure = world.partitions.ensure
+
+    async def slow(**request: Any) -> Any:
+        asked.append(request["name"])
+        await may_answer.wait()
+        return await ensure(**request)
+
+    world.partitions.ensure = slow  # type: ignore[method-assign]
+    passes = [asyncio.create_task(world.controller.reconcile(uid)) for uid in uids]
+    await eventually(lambda: asked == ["a", "b"])
+    may_answer.set()
+    await asyncio.gather(*passes)
+
+
+async def test_what_somebody_may_have_to_act_on_is_a_warning() -> None:
+    world = JobWorld()
+    world.kube.add_job(ipujob().build())
+    await world.until(lambda: world.state() == "Failed", launcher_exit=3)
+    kinds = {reason: kind for kind, reason, _ in world.events.seen}
+    assert (kinds["IPUJobRunning"], kinds["IPUJobFailed"]) == ("Normal", "Warning")
+
+
+async def test_a_pass_sees_the_operators_options_and_limits() -> None:
+    world = JobWorld()
+    uid = world.kube.add_job(ipujob().build())
+    options, limits = PodOptions(), SessionLimits(60, 600)
+    caches = world.controller.effects.caches
+    seen = Observer(caches, world.facts, options, limits).observe(uid)
+    assert seen is not None
+    assert seen.options is options
+    assert seen.limits is limits
 
 
 async def test_who_stumbles_again_after_a_success_has_stumbled_once() -> None:

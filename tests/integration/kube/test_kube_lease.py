@@ -24,7 +24,6 @@ from tests.fakes.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from ipuhub.kube.resources import Resource
     from ipuhub.kube.types import Manifest
 
 LEASE = "ipuhub-test"
@@ -122,18 +121,11 @@ class SlowThenGone(KubeClient):
     is_gone = False
     asked = 0
 
-    async def get(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        subresource: str | None = None,
-    ) -> Manifest:
+    async def get(self, *args: Any, **more: Any) -> Manifest:
         self.asked += 1
         if self.is_gone:
             raise Unreachable("gone")
-        return await super().get(resource, name, namespace, subresource=subresource)
+        return await super().get(*args, **more)
 
     async def patch(self, *args: Any, **more: Any) -> Manifest:
         answer = await super().patch(*args, **more)
@@ -253,6 +245,7 @@ async def test_the_lease_is_renewed_until_the_work_has_ended_and_then_given_back
     await second.until_stands_by("a")
     first.may_end.clear()  # a write is under way
     first.task.cancel()
+    taken = await lease(client, place)
     for _ in range(2):  # the first may have been on its way
         before = (await lease(client, place))["renewTime"]
 
@@ -262,6 +255,8 @@ async def test_the_lease_is_renewed_until_the_work_has_ended_and_then_given_back
         await eventually(renewed)
     assert at_work == ["a"]
     assert first.election.is_leading
+    now = await lease(client, place)
+    assert all(now[name] == taken[name] for name in ("acquireTime", "leaseTransitions"))
     first.may_end.set()
     await second.until_works()
     await second.stop()
@@ -302,9 +297,37 @@ async def test_a_renewal_counts_from_its_question_not_from_a_late_answer(
 async def test_who_is_replaced_stops_working(client: KubeClient, place: str) -> None:
     replica = Replica(client, place, "a", [])
     await replica.until_works()
+    replica.may_end.clear()
     await client.patch(LEASES, LEASE, {"spec": {"holderIdentity": "b"}}, place)
+    await eventually(lambda: not replica.election.is_leading)
+    assert replica.at_work == ["a"]  # it says so before it has ended
+    replica.may_end.set()
     with pytest.raises(LeadershipLost, match="b holds it now"):
         await asyncio.wait_for(replica.task, 90)
+
+
+async def test_who_is_replaced_leaves_the_lease_to_the_other(
+    client: KubeClient, place: str
+) -> None:
+    replica = Replica(client, place, "a", [], SELDOM)
+    await replica.until_works()
+    await client.patch(LEASES, LEASE, {"spec": {"holderIdentity": "b"}}, place)
+    await replica.stop()
+    assert (await lease(client, place))["holderIdentity"] == "b"
+
+
+async def test_who_renews_keeps_the_lease_for_longer_than_it_lasts(
+    client: KubeClient, place: str
+) -> None:
+    await take(client, place, leaseDurationSeconds=2)
+    replica = Replica(client, place, "a", [])
+    await replica.until_stands_by("dead")
+    for number in range(12):
+        renewed = {"renewTime": f"2036-01-01T00:00:{number:02}.000000Z"}
+        await client.patch(LEASES, LEASE, {"spec": renewed}, place)
+        await asyncio.wait({replica.task}, timeout=0.2)
+    assert not replica.works.is_set()
+    await replica.stop()
 
 
 async def test_of_many_that_see_a_lease_released_one_works(client: KubeClient, place: str) -> None:

@@ -74,6 +74,31 @@ async def test_a_key_added_while_worked_on_waits_and_comes_again(queue: WorkQueu
     assert queue.active == 0
 
 
+async def test_a_key_keeps_its_place_while_it_is_worked_on_or_delayed(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.add("a")
+    await queue.get()
+    queue.add("a", priority=-1)
+    queue.add("a", priority=9)
+    queue.add("b")
+    queue.add_after("c", 5, priority=7)
+    queue.add("d", priority=3)
+    queue.done("a")
+    clock.now += 5
+    assert await drain(queue) == ["a", "b", "d", "c"]
+
+
+async def test_what_has_waited_longest_is_told_also_once_it_is_urgent(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.add("a", priority=9)
+    clock.now += 5
+    queue.add("a", priority=1)
+    queue.add("b")
+    assert queue.oldest_seconds() == 5
+
+
 async def test_a_delayed_key_comes_when_its_time_has_come(
     queue: WorkQueue[str], clock: Clock
 ) -> None:

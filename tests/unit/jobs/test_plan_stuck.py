@@ -37,6 +37,25 @@ def test_a_pod_past_its_grace_period_is_the_reason_after_a_minute() -> None:
     assert not any(isinstance(a, EnsurePartition) for a in late.actions)
 
 
+def test_a_pod_that_is_stuck_is_told_before_any_other_cause() -> None:
+    seen = replace(waiting_for_the_old_attempt(), proxy_problem="refused")
+    assert truth(plan(seen, at(60)))[1] == "PodsStuck"
+
+
+def test_a_pod_that_has_ended_and_still_goes_is_not_waited_for() -> None:
+    seen = waiting_for_the_old_attempt()
+    ended = replace(seen, pods=(replace(seen.pods[0], phase="Succeeded"),))
+    assert plan(ended, NOW).requeue_after is None
+    assert any(isinstance(a, EnsurePartition) for a in plan(ended, NOW).actions)
+
+
+def test_who_is_stuck_is_not_looked_at_again_and_again() -> None:
+    seen = waiting_for_the_old_attempt()
+    stored = {**seen.job, "status": {**seen.status(), **status(plan(seen, at(61)))}}
+    again = plan(replace(seen, job=stored), at(62))
+    assert again.requeue_after is None or again.requeue_after >= 1
+
+
 def test_it_is_looked_at_again_in_time() -> None:
     seen = waiting_for_the_old_attempt()
     stored = {**seen.job, "status": {**seen.status(), **status(plan(seen, NOW))}}

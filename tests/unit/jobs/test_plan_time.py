@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobs.actions import DeleteJob, PatchStatus
 from jobs.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
-from tests.builders.plans import status, steps, truth
+from tests.builders.plans import created, status, steps, truth, up
 
 
 def test_a_deadline_ends_the_job_whatever_its_policy() -> None:
@@ -22,6 +22,12 @@ def test_a_deadline_ends_the_job_whatever_its_policy() -> None:
     assert steps(planned) == ["decide"]
     assert truth(planned)[:2] == ("Failed", "DeadlineExceeded")
     assert status(planned)["launcherStatus"] == "Failed"
+
+
+def test_a_deadline_counts_from_the_first_status() -> None:
+    planned = plan(up(ipujob().with_spec(activeDeadlineSeconds=60)), at(3600))
+    assert "decide" not in steps(planned)
+    assert created(planned)
 
 
 def test_a_suspended_job_has_no_deadline() -> None:

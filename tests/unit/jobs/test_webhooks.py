@@ -155,13 +155,32 @@ def test_a_waiting_or_suspended_job_may_change_as_a_whole_and_a_finished_one_har
         {"keepPartition": True},
     ):
         assert fields_of(ipujob().ipus(4).with_spec(**change).build(), old.build()) == []
+    restart = ipujob().ipus(4).with_spec(restartPolicy={"type": "Always"})
+    assert fields_of(restart.build(), old.build()) == ["spec.restartPolicy"]
 
 
 def test_only_the_ttl_of_a_running_session_may_change() -> None:
     old = ipujob().interactive(600).running().build()
     assert fields_of(ipujob().interactive(1200).build(), old) == []
-    plain = ipujob().without_launcher().build()
+    plain = ipujob().without_launcher().running().build()
     assert fields_of(plain, old) == ["spec.interactive"]
+    assert fields_of(ipujob().interactive(600).build(), plain) == ["spec.interactive"]
+
+
+@pytest.mark.parametrize(
+    ("old", "want"),
+    [
+        (ipujob().running(), "suspend the job first"),
+        (ipujob().with_status(launcherStatus="Restarting"), "suspend the job first"),
+        (ipujob().finished(), "make a new job"),
+    ],
+)
+def test_who_may_not_edit_is_told_what_to_do(old: IPUJobBuilder, want: str) -> None:
+    new = {**old.build(), "spec": {**old.spec, "modelReplicas": "8"}}
+    (problem,) = judge(review(new, old.build()), Privileges())
+    assert problem.message.endswith(f"{want} (suspend: true), or make a new one") or (
+        problem.message.endswith(f": {want}")
+    )
 
 
 def privileged() -> IPUJobBuilder:
@@ -175,6 +194,10 @@ def test_privileges_are_for_allowed_namespaces() -> None:
     assert fields_of(privileged().build()) == want
     assert fields_of(privileged().build(), host_network=False) == [f"{base}.hostNetwork", *want]
     assert fields_of(privileged().build(), namespaces=frozenset({"default"})) == []
+    assert fields_of(privileged().build(), privileged=True) == want[:1]
+    unsaid = privileged().build()
+    del unsaid["metadata"]["namespace"]  # the request has it
+    assert fields_of(unsaid, namespaces=frozenset({"default"})) == []
     job = privileged()
     job.with_template(initContainers=job.spec["workers"]["template"]["spec"]["containers"])
     assert fields_of(job.build())[1] == f"{base}.initContainers[0].securityContext.privileged"
@@ -243,6 +266,19 @@ def test_scaling_is_for_jobs_with_instances() -> None:
         (
             ipujob().with_spec(launcher={"command": ["mpirun", "-n", "1", "a", ":", "-c", "9"]}),
             ["9 processes are more than the 4 slots"],
+        ),
+        (
+            ipujob().with_spec(launcher={"command": ["mpirun", "--np", "7", "x"]}),
+            ["7 processes are more than the 4 slots"],
+        ),
+        (ipujob().workers(2).with_spec(launcher={"command": ["serve", "-n", "99"]}), []),
+        (
+            ipujob().with_template(**{f"odd{n:02}": 1 for n in range(10)}),
+            [f"odd{n:02}" for n in range(10)],
+        ),
+        (
+            ipujob().with_template(**{f"odd{n:02}": 1 for n in range(12)}),
+            [*(f"odd{n:02}" for n in range(10)), "2 more unknown fields"],
         ),
         (ipujob().with_template(contaners=[]), ["spec.workers.template.spec.contaners"]),
     ],
