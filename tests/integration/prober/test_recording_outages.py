@@ -23,14 +23,39 @@ if TYPE_CHECKING:
 PODS = 2_000
 
 
-async def feed(server: PodStream, pods: int, *, pause: float, alive: int = 100) -> None:
-    """Let pods live and go, each a step at a time, `alive` of them at once."""
-    for first in range(0, pods, alive):
-        for step in STEPS:
-            for number in range(first, min(first + alive, pods)):
-                server.step(number, step)
-            await server.tell()
-            await asyncio.sleep(pause)
+ALIVE = 100
+
+
+class Feed:
+    """Lets pods live and go, `ALIVE` at once, each a step at a time: as many steps as it may."""
+
+    def __init__(self, server: PodStream, pods: int, pause: float) -> None:
+        self._server, self._pods, self._pause = server, pods, pause
+        self._allowed = asyncio.Semaphore(0)
+        self._feeding = asyncio.create_task(self._feed())
+
+    def allow(self, steps: int) -> None:
+        for _ in range(steps):
+            self._allowed.release()
+
+    async def go_on(self) -> None:
+        """Let 2,000 changes more happen; return in the middle of them."""
+        at = self._server.revision
+        self.allow(2_000 // ALIVE)
+        await eventually(lambda: self._server.revision > at + 1_500)
+
+    async def end(self) -> None:
+        self.allow(self._pods * len(STEPS))
+        await self._feeding
+
+    async def _feed(self) -> None:
+        for first in range(0, self._pods, ALIVE):
+            for step in STEPS:
+                await self._allowed.acquire()
+                for number in range(first, min(first + ALIVE, self._pods)):
+                    self._server.step(number, step)
+                await self._server.tell()
+                await asyncio.sleep(self._pause)
 
 
 def assert_truth(lab: Lab, pods: int) -> None:
@@ -52,13 +77,12 @@ def assert_truth(lab: Lab, pods: int) -> None:
 async def test_the_api_server_restarts_in_the_middle(lab: Lab) -> None:
     lab.start()
     await eventually(lambda: lab.is_at(lab.server.revision))
-    feeding = asyncio.create_task(feed(lab.server, PODS, pause=0.02))
+    feed = Feed(lab.server, PODS, pause=0.02)
     for _ in range(3):
-        at = lab.server.revision
-        await eventually(lambda at=at: lab.server.revision > at + 1_500)
+        await feed.go_on()
         await lab.server.stop()
         await lab.server.start()
-    await feeding
+    await feed.end()
     await eventually(lambda: lab.is_at(lab.server.revision))
     assert lab.server.watches >= 4
     assert_truth(lab, PODS)
@@ -79,14 +103,13 @@ async def test_postgres_restarts_in_the_middle(lab: Lab, ddl: str, tmp_path: Pat
         lab.start()
         try:
             await eventually(lambda: lab.is_at(lab.server.revision))
-            feeding = asyncio.create_task(feed(lab.server, PODS, pause=0.02))
+            feed = Feed(lab.server, PODS, pause=0.02)
             for number in (signal.SIGINT, signal.SIGQUIT):  # fast, and as by a crash
-                at = lab.server.revision
-                await eventually(lambda at=at: lab.server.revision > at + 1_500)
+                await feed.go_on()
                 await own.stop(number)
                 await eventually(lambda: "Postgres" in " ".join(lab.health[0].not_ready()))
                 await own.start()
-            await feeding
+            await feed.end()
             await eventually(lambda: lab.is_at(lab.server.revision))
             await eventually(lambda: not lab.health[0].not_ready())
             assert lab.checkpoint()["epoch"] == 1
@@ -103,7 +126,7 @@ async def test_kill_9_of_the_prober_twenty_times(lab: Lab) -> None:
     lab.start()
     await eventually(lambda: lab.is_at(lab.server.revision))
     await lab.stop()
-    feeding = asyncio.create_task(feed(lab.server, PODS, pause=0.14))
+    feed = Feed(lab.server, PODS, pause=0.14)
     command = [sys.executable, "-m", "tests.integration.prober.record_until_killed"]
     command += [lab.server.url, psycopg.conninfo.make_conninfo(**_plain(lab.database))]
     for kill in range(20):
@@ -111,15 +134,11 @@ async def test_kill_9_of_the_prober_twenty_times(lab: Lab) -> None:
         epoch = kill + 2
         await eventually(lambda epoch=epoch: lab.checkpoint().get("epoch") == epoch)
         before = lab.checkpoint()["resource_version"]
-        if not feeding.done():
-            await eventually(
-                lambda before=before: (
-                    lab.checkpoint()["resource_version"] != before or feeding.done()
-                )
-            )
+        feed.allow(4)  # the last three of them, or less, for its successor
+        await eventually(lambda before=before: lab.checkpoint()["resource_version"] != before)
         process.kill()
         await process.wait()
-    await feeding
+    await feed.end()
     lab.start()
     await eventually(lambda: lab.is_at(lab.server.revision))
     await eventually(lambda: lab.checkpoint()["epoch"] == 22)
