@@ -135,10 +135,12 @@ async def test_a_fault_of_the_program_is_tried_again_and_stops_no_other_job() ->
     world.partitions.ensure = breaks_once  # type: ignore[method-assign]
     for name in ("a", "b"):
         world.controller.enqueue(world.kube.add_job(ipujob(name).build()))
-    working = asyncio.create_task(world.controller.work())
-    await eventually(lambda: len(world.partitions.held()) == 2)
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)
+    with structlog.testing.capture_logs() as logged:
+        working = asyncio.create_task(world.controller.work())
+        await eventually(lambda: len(world.partitions.held()) == 2)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+    assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["pass failed"]
     assert world.controller.queue.retries == 1
 
 
