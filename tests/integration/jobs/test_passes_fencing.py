@@ -129,6 +129,15 @@ async def test_no_pod_is_made_while_nobody_says_whether_the_job_has_changed() ->
     assert "sample-worker-7" not in {p["metadata"]["name"] for p in world.kube.pods()}
 
 
+async def test_no_pod_is_made_for_a_job_that_has_gone() -> None:
+    world = await started(ipujob())
+    late = seen(world)
+    world.kube.objects.pop(("ipujobs", "default", "sample"))
+    pod = {"metadata": {"name": "sample-worker-7", "namespace": "default"}}
+    assert (await carried_out(world, late, CreateChild(Kind.POD, pod))).failed
+    assert "sample-worker-7" not in {p["metadata"]["name"] for p in world.kube.pods()}
+
+
 async def test_the_partition_of_a_running_attempt_may_be_asked_for_again() -> None:
     world = await started(ipujob())
     assert not (await carried_out(world, seen(world), EnsurePartition(0, 0, 4))).failed
