@@ -8,6 +8,7 @@ import pytest
 
 from jobs.resources import IPUJOBS
 from tests.builders.ipujobs import ipujob
+from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.integration.jobs.conftest import Cluster
@@ -47,8 +48,12 @@ async def test_out_of_memory_is_the_reason(cluster: Cluster) -> None:
 @pytest.mark.embedded_only  # the real server's stand-in nodes pull every image
 async def test_an_image_that_cannot_be_pulled_is_named(cluster: Cluster) -> None:
     await cluster.create(ipujob().annotated(**{"sim/image-pull-error": "true"}).build())
-    message = await cluster.until_reason("sample", "ImagePullFailed")
-    assert message.startswith('Cannot pull image "app:1" for container main of pod sample-worker-0')
+    wanted = 'Cannot pull image "app:1" for container main of pod sample-worker-0'
+    # The launcher's image cannot be pulled either, and may have been tried first.
+    await eventually(
+        lambda: cluster.until_reason("sample", "ImagePullFailed"),
+        lambda message: message.startswith(wanted),
+    )
 
 
 async def test_an_edit_past_the_webhooks_is_said_and_applied_by_a_resume(cluster: Cluster) -> None:
