@@ -153,6 +153,15 @@ def default_message(condition: ConditionType, path: str) -> str:
     return f"IPUJob {path} {endings[condition]}"
 
 
+def brief_message(message: str, path: str) -> str:
+    """Return a message for a table whose line names the job (`path`) already: without that name."""
+    own = f"IPUJob {path} "
+    if not message.startswith(own):
+        return message
+    rest = message.removeprefix(own)
+    return rest[:1].upper() + rest[1:]
+
+
 def plain_verdict(state: JobState, path: str) -> Verdict:
     """A state without a particular cause."""
     condition = CONDITION_OF_STATE[state]

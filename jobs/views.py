@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from ipuhub.web.freshness import freshness
 from ipuhub.web.lists import Column, ListPage
+from jobs.conditions import brief_message
 from jobs.filters import JobFilters
 from jobs.selectors import WATCH, listed_jobs
 from jobs.states import message_of, state_of
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 def _address(job: JobRecord) -> str:
     return reverse("jobs:detail", args=[job.uid])
+
+
+def _brief_message(job: JobRecord) -> str:
+    return brief_message(message_of(job), f"{job.namespace}/{job.name}")
 
 
 def _freshness(_request: HttpRequest) -> dict[str, Any]:
@@ -37,7 +42,7 @@ COLUMNS = (
     Column("workers", "Workers", lambda job: job.workers, kind="number"),
     Column("restart_count", "Restarts", lambda job: job.restart_count, kind="number"),
     Column("created_at", "Age", lambda job: job.created_at, kind="age"),
-    Column("message", "Message", message_of, kind="note"),
+    Column("message", "Message", message_of, kind="note", shown=_brief_message),
     Column("uid", "", lambda job: job.uid, kind="export"),
     Column("instances", "", lambda job: job.instances, kind="export"),
     Column("user_verified", "", lambda job: job.user_verified, kind="export"),

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 PAGE_SIZE = 50
 CHUNK_ROWS = 2000  # of a file
 COUNTED_TO = 10_000  # counting on would cost more than the page
+_SHORT_LINK, _SHORT_TEXT = 32, 16  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,11 @@ class Cell:
     label: str
     href: str = ""
     colour: str = ""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it fits on one line beside the others: what a row is about has more room."""
+        return len(str(self.value)) <= (_SHORT_LINK if self.href else _SHORT_TEXT)
 
 
 @dataclass(frozen=True, slots=True)

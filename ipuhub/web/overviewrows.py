@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipuhub.web.colours import colour_of
-from jobs.conditions import FINISHED, JobState
+from jobs.conditions import FINISHED, JobState, brief_message
 from jobs.jobrows import size_of
 from partitions.capacity import TOTAL
 from partitions.lifecycle import Phase
@@ -136,7 +136,9 @@ def _live_row(job: Manifest) -> JobRow:
         ipus=int(status.get("ipus") or 0),
         workers=f"{workers.get('active', 0)}/{wanted}",
         partitions=_partition_ids(status.get("partitions")),
-        message=status.get("lastMessage") or "",
+        message=brief_message(
+            status.get("lastMessage") or "", f"{meta['namespace']}/{meta['name']}"
+        ),
         created=_instant(meta.get("creationTimestamp")),
     )
 
@@ -151,7 +153,7 @@ def _remembered_row(record: Remembered) -> JobRow:
         ipus=record.ipus,
         workers=str(record.workers),
         partitions=_partition_ids(record.partitions),
-        message=record.message,
+        message=brief_message(record.message, f"{record.namespace}/{record.name}"),
         created=record.created_at,
     )
 
@@ -201,7 +203,7 @@ def ended_rows(records: Iterable[Ended]) -> list[EndedRow]:
             colour=colour_of(one.status),
             ipus=one.ipus,
             seconds=(one.completed_at - one.started_at).total_seconds() if one.started_at else None,
-            message=one.message,
+            message=brief_message(one.message, f"{one.namespace}/{one.name}"),
             ended=one.completed_at,
         )
         for one in records

@@ -4,7 +4,14 @@
 (() => {
   const COLOURS = ["#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#9c6b4e"];
   const OTHER = "#97979f";
-  const amount = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 0 });
+  const places = (value, most, least = most) => value.toLocaleString("en", { maximumFractionDigits: most, minimumFractionDigits: least });
+  const tick = (value) => places(value, value < 10 ? 2 : 0, 0);
+  // As the pages write amounts (the template filter `amount`), so that table and legend say the same.
+  const amount = (value) => {
+    if (value === 0) return "0";
+    if (value < 0.1) return value < 0.0001 ? "< 0.0001" : Number(value.toPrecision(2)).toString();
+    return places(value, value < 10 ? 2 : value < 1000 ? 1 : 0);
+  };
   const sum = (values) => values.reduce((all, value) => all + value, 0);
   const colour = (series, n) => series.colour ?? (series.other ? OTHER : COLOURS[n % COLOURS.length]);
   const short = (day) => (day.length === 10 ? String(Number(day.slice(8))) : day.slice(5));
@@ -27,7 +34,7 @@
       textStyle: { fontFamily: style.fontFamily },
       grid: { left: 4, right: 4, top: 12, bottom: 4, containLabel: true },
       xAxis: { type: "category", data: data.days, axisTick: { show: false }, axisLine: { lineStyle: { color: faint } }, axisLabel: { color: ink, hideOverlap: true, formatter: short } },
-      yAxis: { type: "value", axisLabel: { color: ink, formatter: amount }, splitLine: { lineStyle: { color: faint } } },
+      yAxis: { type: "value", axisLabel: { color: ink, formatter: tick }, splitLine: { lineStyle: { color: faint } } },
       series: data.series.map((series, n) => ({ name: series.name, type: "bar", stack: "all", barMaxWidth: 28, data: series.values, itemStyle: { color: colour(series, n) } })),
     };
   };

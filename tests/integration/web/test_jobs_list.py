@@ -106,6 +106,17 @@ def test_a_job_deleted_while_it_ran_is_not_said_to_run(staff: Client) -> None:
     }
 
 
+def test_the_page_says_a_message_without_the_name_beside_it_and_the_twins_say_it_whole(
+    staff: Client,
+) -> None:
+    whole = "IPUJob team-a/gnn has failed: exit code 1."
+    jobhistory.job("gnn", status="Failed", message=whole)
+    page = body(staff.get("/jobs/"))
+    assert "Has failed: exit code 1." in page
+    assert whole not in page
+    assert [row["message"] for row in json.loads(body(staff.get("/jobs/?format=json")))] == [whole]
+
+
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [

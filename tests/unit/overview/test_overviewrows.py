@@ -61,3 +61,15 @@ def test_the_fleet_of_an_admin_has_all() -> None:
 
 def test_without_statistics_the_fleet_is_unknown() -> None:
     assert fleet_numbers({}, lambda _: True, sees_all=True).free is None
+
+
+def test_a_line_that_names_its_job_does_not_say_the_name_again() -> None:
+    said = [
+        ("IPUJob a/x is running.", "Is running."),
+        ("IPUJob a/xy has failed: exit code 1.", "IPUJob a/xy has failed: exit code 1."),
+        ("64 IPUs are needed, 6 of 32 are free", "64 IPUs are needed, 6 of 32 are free"),
+        ("", ""),
+    ]
+    for message, want in said:
+        (row,) = active_rows([job("x", lastMessage=message)], lambda _: True)
+        assert row.message == want
