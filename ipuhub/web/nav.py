@@ -1,4 +1,4 @@
-"""glue: the main navigation, declared once; the active item by the name of the page's URL."""
+"""glue: the main navigation and the tabs of usage, declared once; active by the URL's name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.urls import reverse
 
-from ipuhub.web.access import is_admin
+from ipuhub.web.access import is_accountant, is_admin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from django.http import HttpRequest
 
 
@@ -22,6 +24,7 @@ class Entry:
     url_name: str
     covers: tuple[str, ...]
     admins_only: bool = False
+    accountants_only: bool = False
     of_usage: bool = False
 
     def is_active(self, page: str) -> bool:
@@ -40,18 +43,46 @@ ENTRIES = (
     Entry("Utilization", "utilization", ("utilization",), admins_only=True, of_usage=True),
     Entry("System", "system", ("system",), admins_only=True),
 )
+USAGE_TABS = (
+    Entry("Month", "usage:month", ("usage:month",)),
+    Entry("Pods", "usage:lifetimes", ("usage:lifetimes",)),
+    Entry(
+        "Reports",
+        "usage:reports",
+        ("usage:reports", "usage:make-reports", "usage:make-range"),
+        accountants_only=True,
+    ),
+    Entry("Rates", "usage:rates", ("usage:rates", "usage:end-rate"), accountants_only=True),
+    Entry("Gaps", "usage:gaps", ("usage:gaps",)),
+    Entry("Faults", "usage:faults", ("usage:faults",), accountants_only=True),
+)
 
 
 def navigation(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: `nav`, the items with address and whether they are active; `usage_on`."""
+    """Context processor: `nav` and, on pages about usage, `tabs`: items with their address and
+    whether they are active; `usage_on`."""
     match = request.resolver_match
     page = match.view_name if match else ""
     admin = is_admin(request.user)
+    shown = [
+        each
+        for each in ENTRIES
+        if (admin or not each.admins_only) and (settings.USAGE_ENABLED or not each.of_usage)
+    ]
     return {
         "usage_on": settings.USAGE_ENABLED,
-        "nav": [
-            (each.label, reverse(each.url_name), each.is_active(page))
-            for each in ENTRIES
-            if (admin or not each.admins_only) and (settings.USAGE_ENABLED or not each.of_usage)
-        ],
+        "nav": _items(shown, page),
+        # A function, so that a fragment, which has no tabs, does not ask what the user may do.
+        "tabs": lambda: _usage_tabs(request, page),
     }
+
+
+def _usage_tabs(request: HttpRequest, page: str) -> list[tuple[str, str, bool]]:
+    if not page.startswith("usage:"):
+        return []
+    accountant = is_accountant(request.user)
+    return _items([one for one in USAGE_TABS if accountant or not one.accountants_only], page)
+
+
+def _items(entries: Iterable[Entry], page: str) -> list[tuple[str, str, bool]]:
+    return [(each.label, reverse(each.url_name), each.is_active(page)) for each in entries]
