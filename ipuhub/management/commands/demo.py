@@ -23,10 +23,18 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--dir", type=Path, default=settings.BASE_DIR / ".ipuhub")
-        parser.add_argument("--nodes", type=int, default=4, help="stand-in Kubernetes nodes")
-        parser.add_argument("--machines", type=int, default=8, help="IPU-Machines (4 IPUs each)")
-
+        parser.add_argument(
+            "--dir",
+            type=Path,
+            default=settings.BASE_DIR / ".ipuhub",
+            help="folder of the demo's state; default: %(default)s",
+        )
+        parser.add_argument(
+            "--nodes", type=int, default=4, help="stand-in Kubernetes nodes; default: %(default)s"
+        )
+        parser.add_argument(
+            "--machines", type=int, default=8, help="IPU-Machines of 4 IPUs; default: %(default)s"
+        )
         parser.add_argument(
             "--processes",
             action="store_true",

@@ -20,9 +20,9 @@ class Command(BaseCommand):
     help = "Lets a user who is no administrator see a namespace; --revoke takes it back."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("user")
-        parser.add_argument("namespace")
-        parser.add_argument("--revoke", action="store_true")
+        parser.add_argument("user", help="name of the user")
+        parser.add_argument("namespace", help="name of the namespace; it need not exist yet")
+        parser.add_argument("--revoke", action="store_true", help="take it back")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         user = get_user_model().objects.filter(username=options["user"]).first()

@@ -19,9 +19,16 @@ class Command(BaseCommand):
     help = "Makes an API token with the rights of a user and prints it, this once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("user")
-        parser.add_argument("--name", default="command line", help="what the token is for")
-        parser.add_argument("--days", type=int, default=0, help="its life; 0: no end")
+        parser.add_argument("user", help="name of the user")
+        parser.add_argument(
+            "--name", default="command line", help="what the token is for; default: %(default)s"
+        )
+        parser.add_argument(
+            "--days",
+            type=int,
+            default=90,
+            help="how long it is valid; 0: without end; default: %(default)s",
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         user = get_user_model().objects.filter(username=options["user"]).first()

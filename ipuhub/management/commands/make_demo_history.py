@@ -37,10 +37,26 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--dir", type=Path, default=settings.BASE_DIR / ".ipuhub")
+        parser.add_argument(
+            "--dir",
+            type=Path,
+            default=settings.BASE_DIR / ".ipuhub",
+            help="folder of the demo's state; default: %(default)s",
+        )
         # An older month's report would be closed with the samples in it, for ever.
-        parser.add_argument("--months", type=int, choices=(1, 2), default=2)
-        parser.add_argument("--seed", type=int, default=1, help="the same: the same history")
+        parser.add_argument(
+            "--months",
+            type=int,
+            choices=(1, 2),
+            default=2,
+            help="1: only this one; default: %(default)s",
+        )
+        parser.add_argument(
+            "--seed",
+            type=int,
+            default=1,
+            help="the same number: the same history; default: %(default)s",
+        )
         parser.add_argument("--clear", action="store_true", help="remove the sample history")
 
     def handle(self, *_args: Any, **options: Any) -> None:

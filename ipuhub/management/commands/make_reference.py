@@ -40,7 +40,7 @@ class Command(BaseCommand):
     help = "Writes docs/reference; with --check only says what is out of date."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--check", action="store_true")
+        parser.add_argument("--check", action="store_true", help="only say what is out of date")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         folder: Path = settings.BASE_DIR / "docs" / "reference"

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Command(BaseCommand):
-    help = "Makes a user, who sees what grant_namespace grants him, and prints his password once."
+    help = "Makes a user, who sees what grant_namespace grants, and prints the password, once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("user")
+        parser.add_argument("user", help="name of the user")
         parser.add_argument("--admin", action="store_true", help="sees everything")
         parser.add_argument(
             "--accountant", action="store_true", help="sees all usage, closes months, sets rates"

@@ -32,11 +32,36 @@ class Command(BaseCommand):
         add, default = parser.add_argument, LoadOptions()
         demo = str(_DEMO) if _DEMO.exists() else ""
         add("--kubeconfig", default=settings.KUBECONFIG or demo, help="default: the demo's")
-        add("--pause", type=_positive, default=default.pause_seconds, help="seconds between jobs")
-        add("--alive", type=_natural, default=default.alive, help="unfinished jobs at most")
-        add("--kept", type=_natural, default=default.kept, help="finished jobs that are kept")
-        add("--shortest", type=_positive, default=default.shortest_seconds, help="seconds of a run")
-        add("--longest", type=_positive, default=default.longest_seconds, help="seconds of a run")
+        add(
+            "--pause",
+            type=_positive,
+            default=default.pause_seconds,
+            help="seconds between jobs; default: %(default)s",
+        )
+        add(
+            "--alive",
+            type=_natural,
+            default=default.alive,
+            help="unfinished jobs at most; default: %(default)s",
+        )
+        add(
+            "--kept",
+            type=_natural,
+            default=default.kept,
+            help="finished jobs that are kept; default: %(default)s",
+        )
+        add(
+            "--shortest",
+            type=_positive,
+            default=default.shortest_seconds,
+            help="seconds of the shortest run; default: %(default)s",
+        )
+        add(
+            "--longest",
+            type=_positive,
+            default=default.longest_seconds,
+            help="seconds of the longest run; default: %(default)s",
+        )
         add("--jobs", type=_natural, default=0, help="end after so many; 0: until Ctrl-C")
         add("--seed", type=int, default=default.seed, help="the same number: the same stream")
 

@@ -25,7 +25,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--dir", type=Path, required=True, help="folder of the state")
-        parser.add_argument("--port", type=int, default=6443, help="0: any free one")
+        parser.add_argument(
+            "--port", type=int, default=6443, help="0: any free one; default: %(default)s"
+        )
         parser.add_argument("--kubeconfig", type=Path, help="where to write the kubeconfig")
         parser.add_argument(
             "--authorization",
@@ -33,7 +35,12 @@ class Command(BaseCommand):
             default=AUTHORIZATIONS[0],
             help="rbac: requests are held against the stored roles",
         )
-        parser.add_argument("--history", type=int, default=10_000, help="changes kept for watches")
+        parser.add_argument(
+            "--history",
+            type=int,
+            default=10_000,
+            help="changes kept for watches; default: %(default)s",
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)

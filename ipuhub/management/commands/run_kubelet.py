@@ -17,6 +17,11 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import ConfigError, load_config
 
 _SWITCH = argparse.BooleanOptionalAction
+_PARTS = {
+    "scheduler": "bind pods to the nodes",
+    "lifecycle": "mark nodes that are not heard of and evict their pods",
+    "claims": "bind volume claims",
+}
 
 
 class Command(BaseCommand):
@@ -29,23 +34,47 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("--kubeconfig", default=settings.KUBECONFIG)
-        add("--context", default=settings.KUBE_CONTEXT)
+        add("--kubeconfig", default=settings.KUBECONFIG, help="of the cluster that gets the nodes")
+        add("--context", default=settings.KUBE_CONTEXT, help="in it; its current one by default")
         _add_node_arguments(parser)
-        for name in ("scheduler", "lifecycle", "claims"):
-            add(f"--{name}", action=_SWITCH, default=True)
-        add("--scheduler-name", default="default-scheduler", help="whose pods to schedule")
+        for name, part in _PARTS.items():
+            add(f"--{name}", action=_SWITCH, default=True, help=part)
+        add(
+            "--scheduler-name",
+            default="default-scheduler",
+            help="whose pods to schedule; default: %(default)s",
+        )
         add(
             "--processes",
             type=Path,
             metavar="DIR",
             help="RUN the containers' commands on THIS MACHINE, with their files below DIR",
         )
-        add("--launcher-seconds", type=float, default=900.0, help="run time of launchers")
-        add("--worker-seconds", type=float, default=900.0, help="run time of workers")
-        add("--pod-seconds", type=float, default=900.0, help="run time of other pods that end")
+        add(
+            "--launcher-seconds",
+            type=float,
+            default=900.0,
+            help="run time of launchers; default: %(default)s",
+        )
+        add(
+            "--worker-seconds",
+            type=float,
+            default=900.0,
+            help="run time of workers; default: %(default)s",
+        )
+        add(
+            "--pod-seconds",
+            type=float,
+            default=900.0,
+            help="run time of other pods that end; default: %(default)s",
+        )
         add("--startup-seconds", type=float, default=0.0, help="from binding to running")
-        add("--dead-after-seconds", type=float, default=40.0, help="until a node is Unknown")
+        add(
+            "--dead-after-seconds",
+            type=float,
+            default=40.0,
+            help="until a node is Unknown; default: %(default)s",
+        )
         add("--eviction-seconds", type=float, help="replaces the pods' own tolerationSeconds")
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -60,15 +89,21 @@ class Command(BaseCommand):
 
 def _add_node_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--nodes", type=int, default=4)
+    add("--nodes", type=int, default=4, help="how many nodes; default: %(default)s")
     add("--first", type=int, default=0, help="number of the first node")
     add("--prefix", default="node-", help="names are PREFIX and a number")
     add("--label", action="append", default=[], metavar="KEY=VALUE", help="{i}: the node's number")
-    add("--taint", action="append", default=[], metavar="KEY=VALUE:EFFECT")
-    add("--cpu", default="32")
-    add("--memory", default="256Gi")
-    add("--pods", type=int, default=110, help="pods that a node takes")
-    add("--extended", action="append", default=[], metavar="RESOURCE=AMOUNT")
+    add("--taint", action="append", default=[], metavar="KEY=VALUE:EFFECT", help="of all nodes")
+    add("--cpu", default="32", help="cores of a node; default: %(default)s")
+    add("--memory", default="256Gi", help="of a node; default: %(default)s")
+    add("--pods", type=int, default=110, help="pods that a node takes; default: %(default)s")
+    add(
+        "--extended",
+        action="append",
+        default=[],
+        metavar="RESOURCE=AMOUNT",
+        help="extended resource of a node",
+    )
 
 
 def read_options(options: dict[str, Any]) -> StandInOptions:

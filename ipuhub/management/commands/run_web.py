@@ -22,8 +22,12 @@ class Command(BaseCommand):
     help = "Migrates the database and serves the dashboard."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default=settings.WEB_HOST)
-        parser.add_argument("--port", type=int, default=settings.WEB_PORT)
+        parser.add_argument(
+            "--host", default=settings.WEB_HOST, help="address to listen on; default: %(default)s"
+        )
+        parser.add_argument(
+            "--port", type=int, default=settings.WEB_PORT, help="default: %(default)s"
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         from granian.constants import Interfaces

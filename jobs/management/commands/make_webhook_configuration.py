@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class Command(BaseCommand):
     requires_system_checks = ()
-    help = "Print the webhooks' configurations, for `kubectl apply -f -`."
+    help = "Prints the webhooks' configurations, for `kubectl apply -f -`."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

@@ -35,7 +35,7 @@ AUDIENCE = "ipuhub-proxy"
 
 class Command(BaseCommand):
     requires_system_checks = ()  # they would load the web pages
-    help = "Run the IPU Operator: bring IPUJobs to their wanted state, until SIGTERM."
+    help = "Runs the IPU Operator, which brings IPUJobs to their wanted state, until SIGTERM."
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)

@@ -22,8 +22,12 @@ class Command(BaseCommand):
     requires_system_checks = ()  # the proxy needs no database and no templates
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default=settings.PROXY_HOST)
-        parser.add_argument("--port", type=int, default=settings.PROXY_PORT)
+        parser.add_argument(
+            "--host", default=settings.PROXY_HOST, help="address to listen on; default: %(default)s"
+        )
+        parser.add_argument(
+            "--port", type=int, default=settings.PROXY_PORT, help="default: %(default)s"
+        )
         parser.add_argument(
             "--once",
             action="store_true",

@@ -102,6 +102,18 @@ def test_the_command_prints_a_token_that_works(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "want"), [([], 90), (["--days", "7"], 7), (["--days", "0"], None)]
+)
+def test_a_token_of_the_command_ends_unless_it_is_told_not_to(
+    alice: User, arguments: list[str], want: int | None
+) -> None:
+    began = timezone.now()
+    call_command("make_api_token", "alice", *arguments)
+    end = ApiToken.objects.get().expires_at
+    assert (end and round((end - began) / dt.timedelta(days=1))) == want
+
+
+@pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["make_api_token", "nobody"], "there is no user 'nobody'"),

@@ -40,9 +40,21 @@ class Command(BaseCommand):
         parser.add_argument(
             "--to", dest="end", default="", help="its last day, or end; default: now"
         )
-        parser.add_argument("--kind", choices=KINDS, default="summary", help="which file to write")
-        parser.add_argument("--profile", choices=sorted(PROFILES), default="default")
-        parser.add_argument("--format", dest="form", choices=FORMATS, default="csv")
+        parser.add_argument(
+            "--kind",
+            choices=KINDS,
+            default="summary",
+            help="which file to write; default: %(default)s",
+        )
+        parser.add_argument(
+            "--profile",
+            choices=sorted(PROFILES),
+            default="default",
+            help="its columns: ours, or those of PrimeHub Usage",
+        )
+        parser.add_argument(
+            "--format", dest="form", choices=FORMATS, default="csv", help="default: %(default)s"
+        )
         parser.add_argument("--output", default="", help="a file, a folder, or - for stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:

@@ -29,7 +29,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("-n", "--namespace", help="only this namespace; all by default")
-        parser.add_argument("--format", choices=("text", "json"), default="text")
+        parser.add_argument(
+            "--format",
+            choices=("text", "json"),
+            default="text",
+            help="text: a script to read and run; json: for programs",
+        )
         parser.add_argument(
             "--all",
             action="store_true",
