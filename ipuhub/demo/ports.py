@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 _TRIES = 200
 
@@ -68,6 +70,16 @@ def choose_port(
             taken.add(number)
             return ChosenPort(purpose, wanted, number)
     raise OSError(errno.EADDRINUSE, f"no free port for {purpose} from {wanted} on")
+
+
+def read_ports(path: Path) -> dict[str, int]:
+    """Return the ports of a demo's last start by purpose; none where the file does not say."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {purpose: number for purpose, number in pairs if type(number) is int}
 
 
 def _is_free(number: int) -> bool:

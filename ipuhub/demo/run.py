@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ipuhub.demo.ports import PortClaims, choose_port
+from ipuhub.demo.ports import PortClaims, choose_port, read_ports
 from ipuhub.demo.postgres import EmbeddedPostgres
 from ipuhub.demo.processes import ACCOUNTS, NAMESPACE, PORTS, Processes
 from ipuhub.demo.supervisor import NotReadyError, Supervisor
@@ -171,12 +171,22 @@ class Demo:
 
     def _choose_ports(self) -> None:
         taken: set[int] = set()
+        path = self.directory / "ports.json"
+        before = read_ports(path)
         for purpose, wanted in PORTS.items():
-            port = choose_port(purpose, wanted, taken, self._claims.take)
+            # Its address is the V-IPU controller's name in the tracker: at another one it would be
+            # another controller, and a stranger's at the old one would be asked for our partitions.
+            must = before.get(purpose) if purpose == "V-IPU" else None
+            port = choose_port(purpose, must or wanted, taken, self._claims.take)
+            if must and port.number != must:
+                raise DemoError(
+                    f"port {must}, at which this demo's V-IPU controller has always listened, is "
+                    "taken: stop what listens there, or start anew with --dir and another folder"
+                )
             self.ports[purpose] = port.number
             if port.notice:
                 self.say(port.notice)
-        (self.directory / "ports.json").write_text(json.dumps(self.ports), encoding="ascii")
+        path.write_text(json.dumps(self.ports), encoding="ascii")
 
     async def _keep_credentials_fresh(self, stop: asyncio.Event) -> None:
         """Renew tokens, and the webhooks' certificate when it is time, until `stop` is set."""
