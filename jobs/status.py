@@ -195,12 +195,18 @@ def _events(stored: Manifest, status: Manifest) -> list[Event]:
         events.append(Event(reason, now_true["message"], is_warning=reason not in GOOD_REASONS))
     had, has = bool(stored.get("iPUPartitionCreated")), bool(status.get("iPUPartitionCreated"))
     partitions = status.get("partitions") or ()
-    ids = ", ".join(p["id"] for p in partitions)
     if has and not had:
-        events.append(Event(Reason.PARTITION_ACTIVE, f"Active: {ids}"))
+        events.append(Event(Reason.PARTITION_ACTIVE, _partitions_are(partitions, "active")))
     if _are_released(partitions) and not _are_released(stored.get("partitions") or ()):
-        events.append(Event(Reason.PARTITION_RELEASED, f"Released: {ids}"))
+        events.append(Event(Reason.PARTITION_RELEASED, _partitions_are(partitions, "released")))
     return events
+
+
+def _partitions_are(partitions: Sequence[Manifest], what: str) -> str:
+    ids = ", ".join(one["id"] for one in partitions)
+    return (
+        f"Partition {ids} is {what}." if len(partitions) == 1 else f"Partitions {ids} are {what}."
+    )
 
 
 def _are_released(partitions: Sequence[Manifest]) -> bool:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 PAGE_SIZE = 50
 CHUNK_ROWS = 2000  # of a file
 COUNTED_TO = 10_000  # counting on would cost more than the page
-_SHORT_LINK, _SHORT_TEXT = 32, 16  # characters
+_SHORT_LINK, _SHORT_TEXT = 32, 12  # characters
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,21 @@ def test_a_job_that_cannot_be_understood_still_deletes(spec: Any) -> None:
     assert plan(gone, NOW).actions == (SetFinalizers(()),)
 
 
+@pytest.mark.parametrize(
+    ("instances", "want"),
+    [(1, "Partition p-0 is active."), (2, "Partitions p-0, p-1 are active.")],
+)
+def test_an_event_names_the_partitions_in_a_sentence(instances: int, want: str) -> None:
+    held = tuple(partition(n, id=f"p-{n}") for n in range(instances))
+    job = ipujob().ipus(4).instances(instances).without_launcher().build()
+    (patch,) = [
+        one
+        for one in plan(observed(job, partitions=held), NOW).actions
+        if isinstance(one, PatchStatus)
+    ]
+    assert [e.message for e in patch.events if str(e.reason) == "PartitionActive"] == [want]
+
+
 def test_every_transition_is_an_event() -> None:
     job = ipujob().with_status(launcherStatus="Pending")
     built = job.build()
