@@ -22,7 +22,7 @@ class TooLarge(APIException):
 
 
 class JsonBody(BaseParser):
-    """Reads JSON (RFC 8259), no more than MOST_BYTES of it."""
+    """Reads a JSON object (RFC 8259), no more than MOST_BYTES of it."""
 
     media_type = "application/json"
 
@@ -32,7 +32,7 @@ class JsonBody(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return what the body says. Raises ParseError and TooLarge."""
+        """Return the object that the body is. Raises ParseError and TooLarge."""
         del media_type, parser_context
         body = stream.read(MOST_BYTES + 1)
         if len(body) > MOST_BYTES:
@@ -46,6 +46,8 @@ class JsonBody(BaseParser):
             raise ParseError("The body is nested too deeply.") from None
         except ValueError as error:
             raise ParseError(f"The body is not JSON: {error}.") from None
+        if not isinstance(found, dict):
+            raise ParseError('The body is not a JSON object, like {"name": "value"}.')
         return found
 
 

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.django_db
         (b'{"price": NaN}', 400, "NaN is no number"),
         (b'{"price": 1e999}', 400, "resource: This field is required."),
         (b"9" * 5000, 400, "is not JSON"),
+        (b"null", 400, "is not a JSON object"),
+        (b"[{}]", 400, "is not a JSON object"),
         (b"[" * 50_000, 400, "nested too deeply"),
         (b'{"a":' * 10_000, 400, "nested too deeply"),
         (b" " * MOST_BYTES + b"{}", 413, "at most 64 KiB"),
