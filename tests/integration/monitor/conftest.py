@@ -22,7 +22,7 @@ from usage.monitor.rounds import Monitor, MonitorOptions
 from usage.monitor.store import MonitorStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
 STALE = 300
@@ -56,17 +56,25 @@ class Lookout:
     database: dict[str, Any]
     options: MonitorOptions = field(default_factory=lambda: MonitorOptions(STALE))
     now: datetime = NOW
+    seconds_a_look: float = 0
+    at_look: Callable[[], object] = lambda: None
     monitors: list[Monitor] = field(default_factory=list)
     clients: list[KubeClient] = field(default_factory=list)
 
     def monitor(self) -> Monitor:
         client = KubeClient(ClusterConfig(self.server.url), timeout_seconds=5)
         self.clients.append(client)
-        census = PodCensus(client, lambda: self.now, list_limit=10)
+        census = PodCensus(client, self._look, list_limit=10)
         store = MonitorStore(self.database, self.options.stale_seconds)
         monitor = Monitor(census, store, Meters(MONITOR), lambda: self.now, self.options)
         self.monitors.append(monitor)
         return monitor
+
+    def _look(self) -> datetime:
+        """The clock of who asks the API server, which takes its time."""
+        self.at_look()
+        self.now += timedelta(seconds=self.seconds_a_look)
+        return self.now
 
     async def close(self) -> None:
         for monitor in self.monitors:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fakes.podstream import uid_of
-from tests.integration.monitor.conftest import NOW, ago
+from tests.integration.monitor.conftest import NOW, STALE, ago
+from usage.monitor.rounds import MonitorOptions
 
 if TYPE_CHECKING:
     from tests.integration.monitor.conftest import Lookout
@@ -177,3 +178,38 @@ async def test_postgres_away_is_said(lookout: Lookout) -> None:
     tally = await lookout.monitor().round()
     lookout.database = there
     assert "Postgres" in tally.problem
+
+
+@pytest.mark.parametrize("ages", [(400, 900), (900, 400)])
+async def test_where_there_are_too_many_the_oldest_are_asked_about_first(
+    lookout: Lookout, ages: tuple[int, int]
+) -> None:
+    lookout.options = MonitorOptions(STALE, most=1)
+    for number, age in zip((0, 3), ages, strict=True):
+        lookout.remember(number, ago(age))
+    assert (await lookout.monitor().round()).closed == 1
+    assert [lookout.is_open(number) for number in (0, 3)] == [age == 400 for age in ages]
+
+
+async def test_an_end_is_never_before_its_start_and_not_surer_than_it_is(lookout: Lookout) -> None:
+    lookout.remember(0, ago(400.5))
+    lookout.execute("UPDATE usage_podlifetime SET scheduled_at = %s", ago(350))
+    await lookout.monitor().round()
+    row = lookout.row(0)
+    assert (row["finished_at"], row["uncertainty_seconds"]) == (ago(350), 401)
+
+
+async def test_a_sighting_is_of_when_was_asked(lookout: Lookout) -> None:
+    lookout.remember(0, ago(400))
+    lookout.run_pod(0)
+    lookout.seconds_a_look = 10
+    await lookout.monitor().round()
+    assert lookout.row(0)["seen_at"] == ago(-10)  # and the answer was there at -20
+
+
+async def test_another_cluster_that_answers_in_the_middle_ends_nothing(lookout: Lookout) -> None:
+    lookout.remember(0, ago(400))
+    lookout.at_look = lambda: setattr(lookout.server, "cluster_uid", "cluster-2")
+    tally = await lookout.monitor().round()
+    assert lookout.is_open(0)
+    assert "another cluster" in tally.problem

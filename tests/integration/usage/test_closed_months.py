@@ -84,6 +84,18 @@ def test_a_price_of_the_next_month_is_none_of_this_one() -> None:
     assert pricing_at(OCTOBER.first(BERLIN), OCTOBER.end(BERLIN), BERLIN).currency == ""
 
 
+def test_a_price_that_ended_as_the_month_began_is_none_of_it() -> None:
+    rate("cpu", "1", "2026-01-01", "2026-10-01")
+    pod("2026-10-10T00:00", "2026-10-10T02:00")
+    assert make("2026-10", "2026-11-03T00:00").tariff["rates"] == []
+
+
+def test_a_price_of_the_last_day_is_one_of_the_month() -> None:
+    rate("cpu", "1", "2026-10-31", name="  ")
+    last = pricing_at(OCTOBER.first(BERLIN), OCTOBER.end(BERLIN), BERLIN).segments[-1]
+    assert (last.begin, last.of("cpu")) == (at("2026-10-30T23:00"), 1)
+
+
 def test_only_what_is_closed_keeps_its_prices() -> None:
     old = rate("cpu", "1")
     pod("2026-10-10T00:00", "2026-10-10T02:00")
@@ -117,8 +129,9 @@ def test_a_rate_that_has_ended_is_not_prolonged_nor_ended_before_it_begins() -> 
     for day, sentence in ((21, "set a new one after it"), (4, "it can end then, or later")):
         with pytest.raises(ValidationError, match=sentence):
             end_rate(one, date(2026, 10, day), "ada", LATER)
+    end_rate(one, date(2026, 10, 20), "bob", LATER)  # as it is: asked for twice, done once
     one.refresh_from_db()
-    assert one.valid_until == date(2026, 10, 20)
+    assert (one.valid_until, one.ended_by, one.ended_at) == (date(2026, 10, 20), "bob", LATER)
 
 
 def test_a_name_with_a_zero_byte_is_refused() -> None:

@@ -23,7 +23,7 @@ from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import make
 from usage.models import PodLifetime, PurgeState, ReportChunk, UsageDay
-from usage.retention.purged import PurgedError, refuse_purged
+from usage.retention.purged import PurgedError, purged_before, refuse_purged
 from usage.retention.purging import PurgeRefused, Retention, make_plan, purge
 from usage.sums.rollups import rebuild, refresh
 from usage.tasks import purge_old_rows
@@ -93,6 +93,28 @@ def test_a_month_that_was_closed_in_another_zone_is_not_closed_for_this_one() ->
     assert "the report of 2026-07 is not closed" in " ".join(plan.reasons)
 
 
+def test_a_month_closed_in_a_zone_to_the_east_ends_too_early_for_this_one() -> None:
+    for month in ("2026-07", "2026-08"):
+        make(month, "2026-11-20T00:00", KOLKATA)
+    assert make_plan(NOW, UTC, KEEP).day == date(2026, 7, 1)
+
+
+def test_what_ended_as_the_first_month_kept_began_goes_scheduled_or_not() -> None:
+    for name, ended in (("in-time", "2026-09-01T00:00"), ("later", "2026-09-01T00:00:01")):
+        pod("2026-08-31T20:00", ended, pod_name=name)
+        pod(None, ended, pod_name=f"unscheduled-{name}")
+        held("2026-08-31T20:00", ended, partition=name)
+    pod(None, None, pod_name="waits")
+    close("2026-07", "2026-08")
+    state = purge(make_plan(NOW, UTC, KEEP), NOW, UTC)
+    assert state is not None
+    assert state.counts["pods never scheduled"] == 1
+    stay = {"m9", "m10", "into-september", "runs-on", "later", "unscheduled-later", "waits"}
+    assert left() == stay
+    partitions = set(PartitionLifetime.objects.values_list("partition", flat=True))
+    assert partitions & {"in-time", "later"} == {"later"}
+
+
 def test_no_report_is_made_of_a_month_whose_first_hours_were_purged_in_another_zone() -> None:
     close("2026-07", "2026-08")
     purge(make_plan(NOW, UTC, KEEP), NOW, UTC)
@@ -107,6 +129,8 @@ def test_nothing_goes_while_another_process_sums_the_days() -> None:
         close("2026-07", "2026-08")
         with pytest.raises(PurgeRefused, match="not summed yet"):
             purge(make_plan(NOW, UTC, KEEP), NOW, UTC)
+        free = other.execute("SELECT pg_try_advisory_lock(%s)", [0x70757267]).fetchone()
+    assert free == (True,)  # what was refused keeps no lock
     assert len(left()) == 6
     assert not PurgeState.objects.exists()
     assert purge(make_plan(NOW, UTC, KEEP), NOW, UTC) is not None
@@ -267,11 +291,14 @@ def test_what_needs_rows_that_are_gone_says_so(django_user_model: type) -> None:
 def test_the_capacity_that_still_holds_stays() -> None:
     for when in ("2026-07-01", "2026-08-01", "2026-09-10"):
         CapacityChange.objects.create(controller="v1", at=at(when), total=4, free=4)
+    for when in ("2026-08-10", "2026-09-01"):
+        CapacityChange.objects.create(controller="v2", at=at(when), total=4, free=4)
     close("2026-07", "2026-08")
     say()
-    assert [row.at for row in CapacityChange.objects.order_by("at")] == [
-        at("2026-08-01"),
-        at("2026-09-10"),
+    assert [(row.controller, row.at) for row in CapacityChange.objects.order_by("at")] == [
+        ("v1", at("2026-08-01")),
+        ("v2", at("2026-09-01")),
+        ("v1", at("2026-09-10")),
     ]
 
 
@@ -284,6 +311,7 @@ def test_gaps_and_faults_have_their_own_times(settings: SettingsWrapper) -> None
         RecordFault.objects.create(watch="pods", code="x", uid=when, first_at=end, last_at=end)
     assert "1 gaps" in say()
     assert (WatchGap.objects.count(), RecordFault.objects.count(), len(left())) == (1, 2, 6)
+    assert purged_before() is None  # of lifetimes none went
     settings.USAGE_RETENTION_FAULTS_MONTHS = 1
     assert "1 faults" in say()
     assert RecordFault.objects.count() == 1

@@ -46,8 +46,35 @@ def test_stretches_without_a_price_are_one_where_they_meet() -> None:
     closed = [Closed(at(1), at(1, 11), ZONE, Tariff())]
     pricing = pricing_of(at(1), at(20, 11), ZONE, now, closed)
     assert pricing.unpriced == [(at(1), at(5, 11))]
+    assert pricing.currency == "EUR"  # a month closed without any price is in no other
     assert not pricing.has_price(at(1), at(5, 11))
     assert pricing.has_price(at(1), at(6, 11))
+
+
+def test_money_has_the_decimals_of_whichever_month_has_most() -> None:
+    prices = (Price("cpu", "", Decimal(1), date(2026, 1, 1)),)
+    closed = [Closed(at(1), at(1, 11), ZONE, Tariff("EUR", 3, prices))]
+    for begin, decimals in ((at(1), 3), (at(1, 11), 2)):
+        pricing = pricing_of(begin, at(20, 11), ZONE, Tariff("EUR", 2, prices), closed)
+        assert (pricing.decimals, pricing.currency) == (decimals, "EUR")
+
+
+def test_what_has_no_price_has_none_at_the_instant_where_another_stretch_begins() -> None:
+    now = Tariff("EUR", 2, (Price("cpu", "", Decimal(1), date(2026, 10, 5), date(2026, 10, 7)),))
+    pricing = pricing_of(at(1), at(20), ZONE, now, [])
+    assert [pricing.has_price(at(a), at(b)) for a, b in ((4, 5), (6, 7), (7, 8))] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_report_keeps_its_tariff_to_the_last_digit_and_day() -> None:
+    ended = Price("cpu", "", Decimal("0.100000"), date(2026, 1, 1), date(2026, 10, 5))
+    goes_on = Price("instance", "big", Decimal(3), date(2026, 10, 5))
+    tariff = Tariff("CHF", 4, (ended, goes_on))
+    assert Tariff.from_record(tariff.to_record()) == tariff
+    assert Tariff.from_record({}) == Tariff()
 
 
 def test_a_report_made_without_any_price_has_no_cost_and_no_zero() -> None:
