@@ -96,6 +96,14 @@ POD_PARTS: Final = _parts("usage_podlifetime", "scheduled_at", "finished_at")
 """Disjoint parts of POD_PIECES: what begins in the range (in order, from an index), and what is
 carried into it: short, long, open."""
 
+POD_ENDS: Final = (
+    "SELECT usage_podlifetime.*, finished_at AS start, %(until)s::timestamptz AS stop"
+    " FROM usage_podlifetime WHERE finished_at >= %(first)s::timestamptz"
+    " AND finished_at < %(until)s::timestamptz AND scheduled_at < %(first)s::timestamptz"
+)
+"""Pods that were carried into the range, or end as it begins, and end in it, with the rest of the
+range as `start` and `stop`: what they no longer hold."""
+
 PARTITION_PARTS: Final = _parts("partitions_partitionlifetime", "reserved_at", "released_at")
 """Likewise of PARTITION_PIECES."""
 

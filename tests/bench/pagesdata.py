@@ -1,8 +1,9 @@
 """A deterministic history for the page bench: jobs, partitions and pods of the last 60 days.
 
 20 groups, 500 users, 4 components, 8 instance types, 40 namespaces; one pod in 20 runs for days,
-one in 5,000 still runs; ten pods a job, and where there are ten times as many pods as jobs a
-quarter of the partitions has its pods. Four V-IPU controllers tell their IPUs every minute.
+one in 5,000 never ends, and who would end later than now still runs; ten pods a job, and where
+there are ten times as many pods as jobs a quarter of the partitions has its pods. Four V-IPU
+controllers tell their IPUs every minute.
 Written by one INSERT ... SELECT each, so that a million rows take seconds.
 """
 
@@ -29,14 +30,15 @@ SELECT md5('pod' || n)::uuid::text, 'bench', 'ns-' || u %% 40, 'pod-' || n, 'nod
   CASE WHEN c = 0 THEN 'p-work-' || n / 10 ELSE '' END,
   (n %% 16 + 1) * 500, (n %% 32 + 1) * 1073741824::bigint, n %% 3, '{}',
   CASE WHEN c = 0 THEN (n %% 10) * 1000000 ELSE 0 END,
-  CASE WHEN n %% 5000 = 0 THEN 'Running' ELSE 'Succeeded' END, '',
-  began, began, began, CASE WHEN n %% 5000 > 0 THEN least(began + took, %(now)s) END,
+  CASE WHEN is_over THEN 'Succeeded' ELSE 'Running' END, '',
+  began, began, began, CASE WHEN is_over THEN began + took END,
   'event', n %% 50 = 0, 0, %(now)s
-FROM (SELECT n, u, (n / 10) %% 4 AS c,
+FROM (SELECT *, n %% 5000 > 0 AND began + took <= %(now)s AS is_over
+  FROM (SELECT n, u, (n / 10) %% 4 AS c,
         date_trunc('second', %(now)s - n * (interval '60 days' / %(rows)s)) AS began,
         interval '1 second' * (CASE WHEN n %% 20 = 0 THEN n %% 300000 ELSE n %% 7200 END) AS took
       FROM (SELECT n, (n / 40 * 7919) %% 500 AS u
-            FROM generate_series(1, %(rows)s) AS n) AS numbers) AS pods
+            FROM generate_series(1, %(rows)s) AS n) AS numbers) AS lives) AS pods
 """
 _PARTITIONS = """
 INSERT INTO partitions_partitionlifetime (key, cluster_uid, shard, job_uid, namespace, job_name,

@@ -76,6 +76,8 @@ class PodLifetime(models.Model):
             models.Index(
                 fields=["scheduled_at"], name="lifetime_open", condition=Q(finished_at=None)
             ),
+            # What ends in a range: of the sums that go on from those of the hour before.
+            models.Index(fields=["finished_at"], name="lifetime_ended"),
             models.Index(fields=["job_uid"], name="lifetime_job", condition=~Q(job_uid="")),
             models.Index(F("created_at").desc(), F("id").desc(), name="lifetime_newest"),
         ]

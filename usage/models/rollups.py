@@ -80,8 +80,27 @@ class UsageDay(FullSums):
         return f"{self.day} {self.namespace}/{self.group}/{self.user}"
 
 
-class UsageHour(FullSums):
-    """One hour of UTC that no day sum has yet: today's, so far."""
+class Levels(models.Model):
+    """What pods that had begun held as an hour ended, those that end at that instant included.
+
+    With it a time after the hour needs no search for the pods that were carried into it: only
+    those that begin and end in it.
+    """
+
+    going_pods = models.BigIntegerField()
+    going_estimated = models.BigIntegerField()
+    going_unverified = models.BigIntegerField()
+    going_millicores = models.DecimalField(max_digits=40, decimal_places=0)
+    going_bytes = models.DecimalField(max_digits=40, decimal_places=0)
+    going_gpus = models.DecimalField(max_digits=40, decimal_places=0)
+    going_micro_ipus = models.DecimalField(max_digits=40, decimal_places=0)
+
+    class Meta:
+        abstract = True
+
+
+class UsageHour(FullSums, Levels):
+    """One hour of UTC that no day sum has yet: today's, so far, and the one before them."""
 
     hour = models.DateTimeField()
 
@@ -108,7 +127,7 @@ class UserDay(UserSums):
         return f"{self.day} {self.namespace}/{self.group}"
 
 
-class UserHour(UserSums):
+class UserHour(UserSums, Levels):
     """The sum of `UsageHour`."""
 
     hour = models.DateTimeField()
@@ -136,7 +155,7 @@ class KindDay(KindSums):
         return f"{self.day} {self.namespace}/{self.group}"
 
 
-class KindHour(KindSums):
+class KindHour(KindSums, Levels):
     """The sum of `UsageHour`."""
 
     hour = models.DateTimeField()

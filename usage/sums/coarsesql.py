@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from usage.sums.measures import POD_SUMS
+from usage.sums.measures import LEVELS, POD_SUMS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,7 +31,7 @@ def table_of(names: Collection[str]) -> str:
 def refill_sql(table: str, grain: str, kind: str) -> str:
     """Return the INSERT that makes the sums of `times` from the full ones, which are made."""
     columns = ", ".join(f'"{name}"' for name in COARSE[table])
-    sums = ("pods", "begun", *POD_SUMS)
+    sums = ("pods", "begun", *POD_SUMS, *(LEVELS.values() if grain == "hour" else ()))
     return (
         f"INSERT INTO {table}{grain} ({grain}, {columns}, {', '.join(sums)})"  # noqa: S608
         f" SELECT {grain}, {columns}, {', '.join(f'sum({name})' for name in sums)}"

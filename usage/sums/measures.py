@@ -62,6 +62,16 @@ class Measures:
 NAMES: Final = tuple(field.name for field in fields(Measures))
 POD_SUMS: Final = NAMES[1:8]
 """The sums over pods, under the names that the rollup's columns have too."""
+LEVELS: Final = {
+    "seconds": "going_pods",
+    "estimated_seconds": "going_estimated",
+    "unverified_seconds": "going_unverified",
+    "millicore_seconds": "going_millicores",
+    "byte_seconds": "going_bytes",
+    "gpu_seconds": "going_gpus",
+    "micro_ipu_seconds": "going_micro_ipus",
+}
+"""The column of hour sums that tells how much of each sum a second holds as the hour ends."""
 
 
 @dataclass(frozen=True, slots=True)

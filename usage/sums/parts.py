@@ -8,7 +8,7 @@ from the lifetimes themselves: exact, but dearer.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -64,11 +64,16 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """An unbroken range to add up from lifetimes: piece i is [bounds[i], bounds[i + 1])."""
+    """An unbroken range to add up from lifetimes: piece i is [bounds[i], bounds[i + 1]).
+
+    `after`: the hour that ends as it begins, where the sum of that hour stands and there is but one
+    piece. What was carried into the range is then known.
+    """
 
     bounds: tuple[datetime, ...]
     buckets: tuple[int, ...]
     opens: tuple[bool, ...]
+    after: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,7 @@ def split(steps: Steps, until: datetime, zone: ZoneInfo, cover: Coverage) -> Par
     return Parts(
         tuple(each for each in taken if each.day is not None),
         tuple(each for each in taken if each.day is None),
-        tuple(_stretch(a, b, begins, opening) for a, b in gaps),
+        tuple(_after_hour(_stretch(a, b, begins, opening), cover) for a, b in gaps),
     )
 
 
@@ -205,6 +210,13 @@ def _stretch(
     return Stretch((*starts, end), buckets, tuple(start in opening for start in starts))
 
 
+def _after_hour(stretch: Stretch, cover: Coverage) -> Stretch:
+    hour = stretch.bounds[0] - HOUR
+    is_whole = not (hour.minute or hour.second)
+    is_known = is_whole and len(stretch.buckets) == 1 and cover.has_hour(hour)
+    return replace(stretch, after=hour) if is_known else stretch
+
+
 def days_to_sum(cover: Coverage, earliest: date, now: datetime, zone: ZoneInfo) -> list[date]:
     """Return the days before today's of `zone` that are not summed, or no longer right."""
     today = local_day(now.astimezone(UTC), zone)
@@ -213,9 +225,15 @@ def days_to_sum(cover: Coverage, earliest: date, now: datetime, zone: ZoneInfo) 
     return [day for day in every if not cover.is_frozen(day) and not cover.has(day, zone)]
 
 
+def hours_begin(now: datetime, zone: ZoneInfo) -> datetime:
+    """Return from when hours are summed: those of today in `zone`, and the one before, from which
+    today's first hour goes on."""
+    return day_begin(local_day(now, zone), zone) - HOUR
+
+
 def hours_to_sum(cover: Coverage, now: datetime, zone: ZoneInfo) -> list[datetime]:
-    """Return the hours of today in `zone` that are over and not summed, or no longer right."""
-    begin = day_begin(local_day(now, zone), zone)
+    """Return the hours since `hours_begin` that are over and not summed, or no longer right."""
+    begin = hours_begin(now, zone)
     return [hour for hour in whole_hours(begin, now) if not cover.has_hour(hour)]
 
 

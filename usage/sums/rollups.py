@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.db import connection, transaction
 
-from usage.sums.parts import HOUR, Coverage, Stretch, days_to_sum, hours_to_sum, runs
+from usage.sums.parts import HOUR, Coverage, Stretch, days_to_sum, hours_begin, hours_to_sum, runs
 from usage.sums.usagesql import REFILL, TABLES, stretch_parameters
 from usage.windows import day_begin, local_day
 
@@ -64,7 +64,7 @@ def read_coverage() -> Coverage:
 
 
 def refresh(now: datetime, zone: ZoneInfo) -> int:
-    """Sum all days of `zone` before today's and hours of today that are new or changed.
+    """Sum all days of `zone` before today's and hours since `hours_begin` that are new or changed.
 
     Return how many days. Cheap when there are none. Where another refresh is at work this one
     leaves it to it.
@@ -109,8 +109,7 @@ def _refresh(cursor: Any, now: datetime, zone: ZoneInfo, tell: Tell) -> int:
         _refill(cursor, "day", chunk, edges)
         done += len(chunk)
     tell(done, len(days))
-    begin = day_begin(local_day(now, zone), zone)
-    _delete_hours_before(cursor, begin)
+    _delete_hours_before(cursor, hours_begin(now, zone))
     hours = hours_to_sum(cover, now, zone)
     _delete(cursor, "hour", hours)
     for run in _hour_runs(hours):
@@ -179,7 +178,7 @@ def _hour_runs(hours: Sequence[datetime]) -> list[list[datetime]]:
 
 
 def _write_state(cursor: Any, zone: ZoneInfo, now: datetime) -> None:
-    begin = day_begin(local_day(now, zone), zone)
+    begin = hours_begin(now, zone)
     until = now.replace(minute=0, second=0, microsecond=0)
     cursor.execute("DELETE FROM usage_rollupstate")
     cursor.execute(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from usage.intervals import PARTITION_PIECES, POD_PIECES, bounds
+from usage.intervals import PARTITION_PIECES, POD_ENDS, POD_PARTS, POD_PIECES, bounds
 from usage.rates.heldsql import accelerator_columns, accelerator_counts
 from usage.sums.coarsesql import COARSE, FULL, refill_sql
-from usage.sums.measures import POD_SUMS
+from usage.sums.measures import LEVELS, POD_SUMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,18 @@ _SECONDS: Final = (
     " - floor(date_part('epoch', GREATEST(start, b.begins))), 0)::bigint"
 )
 _PIECE_COLUMNS: Final = "estimated, user_verified, cpu_millicores, memory_bytes, gpus, micro_ipus"
+_KEYS: Final = 2
+"""Bucket and key: what every sum is by."""
+_GOING: Final = "finished_at IS NULL OR finished_at >= b.ends AS going"
+_LEVEL_SUMS: Final = {
+    "going_pods": "count(*) FILTER (WHERE going)",
+    "going_estimated": "count(*) FILTER (WHERE going AND estimated)",
+    "going_unverified": "count(*) FILTER (WHERE going AND NOT user_verified)",
+    "going_millicores": "COALESCE(sum(cpu_millicores) FILTER (WHERE going), 0)",
+    "going_bytes": "COALESCE(sum(memory_bytes) FILTER (WHERE going), 0)",
+    "going_gpus": "COALESCE(sum(gpus) FILTER (WHERE going), 0)",
+    "going_micro_ipus": "COALESCE(sum(micro_ipus) FILTER (WHERE going), 0)",
+}
 _PIECE_SUMS: Final = {
     "seconds": "COALESCE(sum(secs), 0)",
     "estimated_seconds": "COALESCE(sum(secs) FILTER (WHERE estimated), 0)",
@@ -39,7 +51,7 @@ def pieces(source: str, columns: str, where: str, name: str, *, many: bool = Tru
     it, or the piece opens a step). Parameters: those of `stretch_parameters`. Where the stretch
     is not of `many` pieces nothing is cut, so that the planner need not guess how often.
     """
-    began = "scheduled_at" if source is POD_PIECES else "reserved_at"
+    began = "reserved_at" if source is PARTITION_PIECES else "scheduled_at"
     own = source
     for each in ("first", "until", "day_before"):
         own = own.replace(f"%({each})s", f"%({name}_{each})s")
@@ -82,6 +94,7 @@ def stretch_parameters(name: str, stretch: Stretch) -> dict[str, Any]:
         f"{name}_bounds": list(stretch.bounds),
         f"{name}_buckets": list(stretch.buckets),
         f"{name}_opens": list(stretch.opens),
+        f"{name}_after": stretch.after,
     }
 
 
@@ -111,25 +124,61 @@ def pod_sums(
     listed = ("pods", *names, *own)
     rolled = _Tables(table, f"{asked.key} AS key{extra}", asked.where, 3 if kind else 2)
     selects, parameters = _rolled_sums(rolled, parts, ("pods", *names), own)
-    sums = ", ".join([*(_PIECE_SUMS[each] for each in names), *("0::numeric" for _ in own)])
-    columns = f"{asked.key} AS key{extra}, {_PIECE_COLUMNS}"
     for number, stretch in enumerate(parts.stretches):
         name = f"s{number}"
-        source = pieces(POD_PIECES, columns, asked.where, name, many=len(stretch.buckets) > 1)
-        selects.append(
-            f"SELECT bucket, key{', kind' if kind else ''},"  # noqa: S608
-            f" count(*) FILTER (WHERE counts) AS pods, {sums}"
-            f" FROM ({source}) AS pieces GROUP BY {_ordinals(rolled.keys)}"
-        )
+        selects += _raw_sums(rolled, stretch, name, names, ", 0::numeric" * len(own))
         parameters |= stretch_parameters(name, stretch)
     if own:
         more, theirs = _named_sums(asked, extra, ("pods", *names), accelerators)
         selects += more
         parameters |= theirs
     statement = _together(selects, listed, ("bucket", "key", *(["kind"] if kind else [])))
+    if any(each.after for each in parts.stretches) and "seconds" in names:
+        # Who holds nothing after the hour, having ended with it, is not in the range.
+        statement += " HAVING sum(pods) <> 0 OR sum(seconds) <> 0"
     if prices is None:
         return _free(statement), parameters
     return prices.of_pods(statement, ("pods", *names)), parameters | prices.parameters
+
+
+def _raw_sums(
+    rolled: _Tables, stretch: Stretch, name: str, names: Sequence[str], zeros: str
+) -> list[str]:
+    """Return SELECTs of what pods held in the stretch called `name`; `zeros` come after the sums.
+
+    Where the hour before is summed: what was held as it ended, for the whole stretch, and what
+    begins in it, less what is no longer held after an end in it.
+    """
+    columns = f"{rolled.columns}, {_PIECE_COLUMNS}"
+    listed = "bucket, key, kind" if rolled.keys > _KEYS else "bucket, key"
+    by = f"GROUP BY {_ordinals(rolled.keys)}"
+
+    def summed(source: str, extra: str, count: str, sign: str = "") -> str:
+        many = len(stretch.buckets) > 1
+        held = pieces(source, f"{columns}{extra}", rolled.where, name, many=many)
+        sums = "".join(f", {sign}{_PIECE_SUMS[each]}" for each in names)
+        return f"SELECT {listed}, {count} AS pods{sums}{zeros} FROM ({held}) AS pieces {by}"  # noqa: S608
+
+    counted = "count(*) FILTER (WHERE counts)"
+    if stretch.after is None:
+        return [summed(POD_PIECES, "", counted)]
+    seconds = int((stretch.bounds[1] - stretch.bounds[0]).total_seconds())
+    carried = "sum(going_pods)::bigint" if stretch.opens[0] else "0::bigint"
+    levels = "".join(f", sum({LEVELS[each]}) * {seconds}" for each in names)
+    held = (
+        f"SELECT {stretch.buckets[0]}, {rolled.columns}, {carried} AS pods{levels}{zeros}"  # noqa: S608
+        f" FROM {rolled.tables}hour WHERE hour = %({name}_after)s AND {rolled.where} {by}"
+    )
+    return [
+        held,
+        summed(POD_PARTS[0], "", counted),
+        summed(
+            POD_ENDS,
+            ", finished_at = b.begins AS is_over",
+            "-count(*) FILTER (WHERE counts AND is_over)",
+            "-",
+        ),
+    ]
 
 
 def _named_sums(
@@ -253,16 +302,17 @@ def fold(sums: str, amount: str) -> str:
 
 
 def _refill_pods(grain: str, kind: str) -> str:
+    sums = _PIECE_SUMS | (_LEVEL_SUMS if grain == "hour" else {})
     return (
         f"INSERT INTO usage_usage{grain} ({grain}, namespace,"  # noqa: S608
-        f' "group", "user", component, instance_type, pods, begun, {", ".join(POD_SUMS)})'
+        f' "group", "user", component, instance_type, pods, begun, {", ".join(sums)})'
         f' SELECT (%(times)s::{kind}[])[bucket + 1], namespace, "group", "user", component,'
         " instance_type, count(*), count(*) FILTER (WHERE begun),"
-        f" {', '.join(_PIECE_SUMS.values())} FROM ("
+        f" {', '.join(sums.values())} FROM ("
         + pieces(
             POD_PIECES,
             'namespace, "group", "user", component, instance_type, estimated, user_verified, '
-            "cpu_millicores, memory_bytes, gpus, micro_ipus",
+            f"cpu_millicores, memory_bytes, gpus, micro_ipus, {_GOING}",
             "true",
             "s",
         )

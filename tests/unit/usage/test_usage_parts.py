@@ -97,13 +97,13 @@ def test_of_the_day_that_is_not_over_whole_clean_hours_are_taken() -> None:
     ]
 
 
-def test_hours_to_sum_are_those_of_today_that_are_over_and_new_or_changed() -> None:
+def test_hours_to_sum_are_those_of_today_and_the_one_before_that_are_new_or_changed() -> None:
     dirt = ((at("2026-11-21T01:00"), at("2026-11-21T01:00")),)
     cover = Coverage("UTC", date(2026, 11, 21), dirt, (at("2026-11-21"), at("2026-11-21T03:00")))
     hours = hours_to_sum(cover, at("2026-11-21T05:59"), UTC_ZONE)
-    assert [hour.hour for hour in hours] == [1, 3, 4]
+    assert [hour.hour for hour in hours] == [23, 1, 3, 4]
     begins_at_half = hours_to_sum(cover, at("2026-11-21T20:10"), ZoneInfo("Asia/Kolkata"))
-    assert begins_at_half == [at("2026-11-21T19:00")]
+    assert begins_at_half == [at("2026-11-21T18:00"), at("2026-11-21T19:00")]
 
 
 START = at("2026-10-01")
