@@ -17,10 +17,9 @@ STATES = (*(state.value for state in JobState), DELETED)
 
 
 class Remembered(Protocol):
-    """What of a job decides, and what it said last."""
+    """What of a job decides."""
 
     status: str
-    message: str
     deleted_at: datetime | None
 
 
@@ -29,11 +28,11 @@ def state_of(job: Remembered) -> str:
     return DELETED if _deleted_early(job) else job.status
 
 
-def message_of(job: Remembered) -> str:
-    """Return what the pages say of it: the last message of a deleted job is not true any more."""
+def message_of(job: Remembered, last: str) -> str:
+    """Return what to say of it where `last` was its last message: that of a deleted job is past."""
     if not _deleted_early(job):
-        return job.message
-    return f"{DELETED_EARLY} Last said: {job.message}" if job.message else DELETED_EARLY
+        return last
+    return f"{DELETED_EARLY} Last said: {last}" if last else DELETED_EARLY
 
 
 def _deleted_early(job: Remembered) -> bool:

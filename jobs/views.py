@@ -24,8 +24,12 @@ def _address(job: JobRecord) -> str:
     return reverse("jobs:detail", args=[job.uid])
 
 
+def _message(job: JobRecord) -> str:
+    return message_of(job, job.message)
+
+
 def _brief_message(job: JobRecord) -> str:
-    return brief_message(message_of(job), f"{job.namespace}/{job.name}")
+    return message_of(job, brief_message(job.message, f"{job.namespace}/{job.name}"))
 
 
 def _freshness(_request: HttpRequest) -> dict[str, Any]:
@@ -42,7 +46,7 @@ COLUMNS = (
     Column("workers", "Workers", lambda job: job.workers, kind="number"),
     Column("restart_count", "Restarts", lambda job: job.restart_count, kind="number"),
     Column("created_at", "Age", lambda job: job.created_at, kind="age"),
-    Column("message", "Message", message_of, kind="note", shown=_brief_message),
+    Column("message", "Message", _message, kind="note", shown=_brief_message),
     Column("uid", "", lambda job: job.uid, kind="export"),
     Column("instances", "", lambda job: job.instances, kind="export"),
     Column("user_verified", "", lambda job: job.user_verified, kind="export"),

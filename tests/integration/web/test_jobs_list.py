@@ -104,6 +104,7 @@ def test_a_job_deleted_while_it_ran_is_not_said_to_run(staff: Client) -> None:
         "silent": "Deleted before its end.",
         "ended": "exit code 3",
     }
+    assert "Deleted before its end. Last said: Is running." in body(staff.get("/jobs/"))
 
 
 def test_the_page_says_a_message_without_the_name_beside_it_and_the_twins_say_it_whole(
