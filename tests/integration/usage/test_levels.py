@@ -31,10 +31,14 @@ MIDNIGHT = at("2026-11-21")
 near = st.integers(-30, 7).map(lambda h: MIDNIGHT + timedelta(hours=h)) | st.integers(
     -30 * 36_000, 7 * 36_000
 ).map(lambda tenths: MIDNIGHT + timedelta(seconds=tenths / 10))
-rows = st.lists(
-    st.tuples(near, st.none() | near, st.sampled_from("ab"), st.integers(0, 64), st.booleans()),
-    max_size=8,
-)
+# Most changes after 06:00, at or about it: any earlier one has the pods themselves read.
+SIX = at("2026-11-21T06:00")
+since = st.just(SIX) | st.integers(0, 90 * 600).map(lambda n: SIX + timedelta(seconds=n / 10))
+ended = st.none() | st.just(SIX) | since | near
+facts = (st.sampled_from("ab"), st.integers(0, 64), st.booleans())
+rows = st.lists(st.tuples(near, ended, *facts), min_size=1, max_size=8)
+begun_since = st.lists(st.tuples(since, st.none() | since, *facts), max_size=4)
+begun_any_time = st.lists(st.tuples(near, ended, *facts), max_size=2)
 
 
 def question(begin: datetime, now: datetime, *by: str) -> Question:
@@ -51,9 +55,9 @@ def carried(asked: Question, begins: list[datetime]) -> list[datetime]:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     before=rows,
-    later=rows,
-    ends=st.lists(near, max_size=4),
-    begin=near,
+    later=begun_since | begun_since | begun_any_time,
+    ends=st.lists(since, max_size=4) | st.lists(since, max_size=4) | st.lists(near, max_size=4),
+    begin=st.just(SIX) | near,
     now=st.integers(0, 2 * 3600).map(lambda s: SUMMED + timedelta(seconds=s)),
     by=st.sampled_from([(), ("group",), ("user",), ("component", "user"), ("job",)]),
     step=st.sampled_from(["hour", "day", "month"]),
