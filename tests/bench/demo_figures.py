@@ -8,7 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.e2e.running_demo import EXAMPLES, eventually, start_demo, stop_demo
+from tests.e2e.running_demo import EXAMPLES, start_demo, stop_demo
+from tests.fakes.waiting import wait_until
 
 
 def run(rounds: int) -> None:
@@ -33,9 +34,9 @@ def run(rounds: int) -> None:
             def pods() -> bool:
                 return len(demo.kubectl("get", "pods", "-o", "name").split()) == 2  # noqa: B023
 
-            eventually(pods, "pods", 30)
+            wait_until(pods, "pods", 30)
             created.append(time.monotonic() - applied)
-            eventually(lambda: demo.status("ipujob-sample") == "Running", "Running", 30)  # noqa: B023
+            wait_until(lambda: demo.status("ipujob-sample") == "Running", "Running", 30)  # noqa: B023
             running.append(time.monotonic() - applied)
             demo.wait_until_recording()
             recording.append(time.monotonic() - up)

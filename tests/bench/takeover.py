@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from tests.bench.demo_figures import spread
 from tests.bench.webhooks import free_port
-from tests.e2e.running_demo import eventually, start_demo, stop_demo
+from tests.e2e.running_demo import start_demo, stop_demo
+from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +53,7 @@ class Replicas:
                 command_of(like), env=environment, stdout=output, stderr=output
             )
         self.running.append(started)
-        eventually(lambda: "standing by" in log.read_text(), f"{identity} standing by", 120)
+        wait_until(lambda: "standing by" in log.read_text(), f"{identity} standing by", 120)
         return started
 
     def seconds_until(self, words: str, identity: str, since: float) -> float:
@@ -62,7 +63,7 @@ class Replicas:
         def said() -> str:
             return next((line for line in log.read_text().splitlines() if words in line), "")
 
-        eventually(lambda: bool(said()), f"{words!r} of {identity}", 60)
+        wait_until(lambda: bool(said()), f"{words!r} of {identity}", 60)
         return datetime.fromisoformat(said().split(maxsplit=1)[0]).timestamp() - since
 
 
