@@ -55,6 +55,21 @@ def lose_worker(world: JobWorld) -> None:
     world.controller.on_child(pod, None)
 
 
+def slow_partitions(world: JobWorld) -> tuple[list[str], asyncio.Event]:
+    """From now on a call for a partition notes the job's name and is answered after the event."""
+    asked: list[str] = []
+    may_answer = asyncio.Event()
+    ensure = world.partitions.ensure
+
+    async def slow(**request: Any) -> Any:
+        asked.append(request["name"])
+        await may_answer.wait()
+        return await ensure(**request)
+
+    world.partitions.ensure = slow  # type: ignore[method-assign]
+    return asked, may_answer
+
+
 async def test_a_server_that_says_when_to_come_again_is_asked_then() -> None:
     world, uid = await with_partition()
     clock = timed(world)
@@ -158,15 +173,7 @@ async def test_a_slow_answer_does_not_hold_up_the_next_who_waits() -> None:
     uids = [world.kube.add_job(ipujob(name).build()) for name in ("a", "b")]
     await world.passes(2)
     world.facts.wake_waiting()
-    asked, may_answer = [], asyncio.Event()
-    ensure = world.partitions.ensure
-
-    async def slow(**request: Any) -> Any:
-        asked.append(request["name"])
-        await may_answer.wait()
-        return await ensure(**request)
-
-    world.partitions.ensure = slow  # type: ignore[method-assign]
+    asked, may_answer = slow_partitions(world)
     passes = [asyncio.create_task(world.controller.reconcile(uid)) for uid in uids]
     await eventually(lambda: asked == ["a", "b"])
     may_answer.set()
@@ -251,15 +258,7 @@ async def test_who_has_not_waited_asks_for_ipus_beside_the_others() -> None:
     world = JobWorld()
     uids = [world.kube.add_job(ipujob(name).build()) for name in ("a", "b")]
     await world.facts.poll(world.now)
-    asked, may_answer = [], asyncio.Event()
-    ensure = world.partitions.ensure
-
-    async def slow(**request: Any) -> Any:
-        asked.append(request["name"])
-        await may_answer.wait()
-        return await ensure(**request)
-
-    world.partitions.ensure = slow  # type: ignore[method-assign]
+    asked, may_answer = slow_partitions(world)
     passes = [asyncio.create_task(world.controller.reconcile(uid)) for uid in uids]
     for _ in range(20):  # turns of the loop, in no time
         await asyncio.sleep(0)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from ipuhub.web.access import Scope
 from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
+from tests.builders.rowwrites import adds_to, writes_to
 from usage.models import PodLifetime
 from usage.sums.dimensions import dimensions
 from usage.sums.measures import Measures
@@ -61,21 +62,8 @@ _MAKE: dict[Any, Any] = {
 }
 
 
-def _writes(model: Any) -> st.SearchStrategy[Any]:
-    """One row comes, changes in one column, or goes."""
-    fields = _MAKE[model]
-    change = fields.flatmap(lambda row: st.sampled_from(sorted(row)).map(lambda k: {k: row[k]}))
-    number = st.integers(0, 3)
-    return st.one_of(
-        st.tuples(st.just("add"), st.just(model), fields),
-        st.tuples(st.just("change"), st.just(model), number, change),
-        st.tuples(st.just("change"), st.just(model), number, change),
-        st.tuples(st.just("delete"), st.just(model), number),
-    )
-
-
-rows = st.one_of(*(st.tuples(st.just("add"), st.just(m), _MAKE[m]) for m in _MAKE))
-writes = st.one_of(*map(_writes, _MAKE))
+rows = adds_to(_MAKE, _MAKE)
+writes = writes_to(_MAKE, _MAKE)
 makes = st.sampled_from([("refresh",), ("refresh",), ("rebuild",)])
 
 

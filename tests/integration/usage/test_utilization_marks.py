@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
+from tests.builders.rowwrites import adds_to, writes_to
 from tests.integration.usage.plainutilization import plain_utilization
 from usage.models import PodLifetime, UtilizationDirt, UtilizationQuarter, UtilizationState
 from usage.utilization.rollups import missing, rebuild, refresh
@@ -85,21 +86,8 @@ _MAKE: dict[Any, Any] = {
 _KINDS = (PartitionLifetime, CapacityChange, PodLifetime, WatchGap)
 
 
-def _writes(model: Any) -> st.SearchStrategy[Any]:
-    """One row comes, changes in one column, or goes."""
-    fields = _MAKE[model]
-    change = fields.flatmap(lambda row: st.sampled_from(sorted(row)).map(lambda k: {k: row[k]}))
-    number = st.integers(0, 3)
-    return st.one_of(
-        st.tuples(st.just("add"), st.just(model), fields),
-        st.tuples(st.just("change"), st.just(model), number, change),
-        st.tuples(st.just("change"), st.just(model), number, change),
-        st.tuples(st.just("delete"), st.just(model), number),
-    )
-
-
-rows = st.one_of(*(st.tuples(st.just("add"), st.just(m), _MAKE[m]) for m in _KINDS))
-writes = st.one_of(*map(_writes, _KINDS), st.tuples(st.just("asked"), checkpoints))
+rows = adds_to(_KINDS, _MAKE)
+writes = writes_to(_KINDS, _MAKE) | st.tuples(st.just("asked"), checkpoints)
 makes = st.sampled_from([("refresh",), ("refresh",), ("rebuild",)])
 
 
