@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -13,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from ipuhub.demo.postgres import PostgresError
 from ipuhub.demo.run import Demo, DemoError
 from ipuhub.demo.supervisor import NotReadyError
+from ipuhub.management.demofolder import add_folder_option
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -23,12 +23,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "--dir",
-            type=Path,
-            default=settings.BASE_DIR / ".ipuhub",
-            help="folder of the demo's state; default: %(default)s",
-        )
+        add_folder_option(parser)
         parser.add_argument(
             "--nodes", type=int, default=4, help="stand-in Kubernetes nodes; default: %(default)s"
         )

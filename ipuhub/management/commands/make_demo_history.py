@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -19,6 +18,7 @@ from ipuhub.demo.history import HistoryError, HistoryWriter, Recorders, clear, l
 from ipuhub.demo.historyplan import CLUSTER, first_of_month_before
 from ipuhub.demo.postgres import EmbeddedPostgres
 from ipuhub.demo.samples import TEAMS
+from ipuhub.management.demofolder import add_folder_option
 from ipuhub.recorders import owners_of
 from ipuhub.recording.store import connection_arguments
 from jobs.recorder import JobRecorder
@@ -28,6 +28,7 @@ from usage.pods.recorder import PodRecorder
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 _GROUPS = {team.namespace: team.group for team in TEAMS}
 
@@ -37,12 +38,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "--dir",
-            type=Path,
-            default=settings.BASE_DIR / ".ipuhub",
-            help="folder of the demo's state; default: %(default)s",
-        )
+        add_folder_option(parser)
         # An older month's report would be closed with the samples in it, for ever.
         parser.add_argument(
             "--months",
