@@ -64,13 +64,13 @@ def test_each_address_lets_in_whom_it_is_for_and_nobody_else(
     let_in = _MAY.get(name, BOOKS)  # reports and rates
     for caller, client in callers.items():
         for method in ("get", "post"):
-            status = getattr(client, method)(
-                address, {}, content_type="application/json"
-            ).status_code
+            answer = getattr(client, method)(address, {}, content_type="application/json")
+            if answer.streaming:  # its cursor goes with the last line
+                list(answer)
             if caller in let_in:
-                assert status not in {401, 403}, (caller, method)
+                assert answer.status_code not in {401, 403}, (caller, method)
             else:
-                assert status == _refused(caller), (caller, method)
+                assert answer.status_code == _refused(caller), (caller, method)
 
 
 @pytest.mark.django_db(transaction=True)

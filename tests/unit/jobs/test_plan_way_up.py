@@ -216,17 +216,6 @@ def test_a_proxy_out_of_reach_is_the_reason_only_while_a_partition_is_missing() 
     assert truth(all_there)[1] == "IPUJobPending"
 
 
-def test_a_registry_that_words_each_refusal_anew_causes_no_writes() -> None:
-    job = ipujob()
-    pods = [
-        (worker(job.build()).waiting("CreateContainerConfigError", words), launcher(job.build()))
-        for words in ("request 1", "request 2")
-    ]
-    first = status(plan(up(job, *pods[0]), NOW))
-    later = plan(up(job.with_status(**first), *pods[1]), NOW)
-    assert "status" not in steps(later)
-
-
 def test_a_refused_object_is_the_reason() -> None:
     fault = Fault("CreateFailed", "Cannot create Pod x: exceeded quota")
     planned = plan(up(ipujob(), fault=fault), NOW)
