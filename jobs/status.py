@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from jobs.observed import Observed
 
 COALESCE = timedelta(seconds=2)  # times in a status have whole seconds: at least one second
+# How much room there is changes with every other job: it is told anew no more often than this.
+RECOUNT = timedelta(seconds=60)
+ABOUT_ROOM = frozenset({Reason.NO_CAPACITY.value, Reason.UNSCHEDULABLE.value})
+WORDS = frozenset({"conditions", "lastMessage", "lastReconcileTime"})
 ALL_DONE = "All instances done"
 GOOD_REASONS = frozenset(
     {Reason.PENDING, Reason.RUNNING, Reason.SUCCEEDED, Reason.SUSPENDED, Reason.RESTARTING}
@@ -133,7 +137,7 @@ def with_status(
     It is written before pods are made, since a write that succeeds proves that our copy of the
     job is no late one, and otherwise last. A pass that asks for a partition leaves the status to
     the pass that knows the answer, unless the pass before could not ask; counts wait until nothing
-    else is to be done and a second has gone by.
+    else is to be done and a second has gone by, how much room a waiting job finds for a minute.
     """
     patch = status_patch(observed, status, now, events)
     is_asking = any(step.name == "partitions" for step in steps) and observed.fault is None
@@ -144,21 +148,29 @@ def with_status(
         return Plan((*steps[:at], Step("status", (patch,)), *steps[at:]))
     if steps:
         return Plan(steps)
-    wait = coalescing_seconds(observed.status(), now)
+    pause = RECOUNT if _is_recount(patch, status) else COALESCE
+    wait = coalescing_seconds(observed.status(), now, pause)
     return Plan((), wait) if wait else Plan((Step("status", (patch,)),))
 
 
 def is_urgent(stored: Manifest, status: Manifest) -> bool:
-    """Whether the difference is more than counts and sentences, which can wait a second."""
+    """Whether the difference is more than counts and sentences, which can wait."""
     return _essence(stored) != _essence(status)
 
 
-def coalescing_seconds(stored: Manifest, now: datetime) -> float:
-    """How long a difference that is not urgent has to wait; 0: not at all."""
+def _is_recount(patch: PatchStatus, status: Manifest) -> bool:
+    """Whether a job waits for room as before, and only how much there is has changed."""
+    reason = (current_condition(status) or {}).get("reason")
+    return reason in ABOUT_ROOM and patch.status.keys() <= WORDS
+
+
+def coalescing_seconds(stored: Manifest, now: datetime, pause: timedelta = COALESCE) -> float:
+    """How long a difference that is not urgent has to wait, with `pause` between two writes;
+    0: not at all."""
     last = parse_time(stored.get("lastReconcileTime"))
     if last is None:
         return 0.0
-    return max((last + COALESCE - now).total_seconds(), 0.0)
+    return max((last + pause - now).total_seconds(), 0.0)
 
 
 def _essence(status: Manifest) -> tuple[object, ...]:

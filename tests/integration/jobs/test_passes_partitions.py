@@ -24,6 +24,18 @@ async def test_jobs_that_do_not_fit_wait_with_the_reason_and_then_run() -> None:
     await world.until(lambda: world.state("second") == "Running", launcher_exit=None)
 
 
+async def test_a_job_that_waits_for_long_is_written_to_once_a_minute() -> None:
+    world = JobWorld()
+    world.kube.add_job(ipujob().ipus(64).build())
+    await world.passes(2)
+    for free in range(60):  # three minutes in which every pass finds another number free
+        world.partitions.ipus = free
+        await world.passes()
+    assert world.kube.calls["patch", "ipujobs"] <= 1 + 3
+    said = int(world.condition()["message"].removeprefix("64 IPUs are needed, ").split()[0])
+    assert said >= 59 - 20  # what was free at most 20 passes ago: a minute
+
+
 async def test_a_waiting_job_can_be_deleted() -> None:
     world = JobWorld(ipus=2)
     world.kube.add_job(ipujob().build())

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from jobs.actions import PatchStatus
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jobs.actions import PatchStatus, Plan
 from jobs.conditions import JobState, Verdict, with_verdict
 from jobs.plan import plan
 from jobs.status import live_fields
@@ -57,3 +62,50 @@ def test_a_condition_keeps_the_time_of_its_transition_and_a_bounded_message() ->
     assert len(first[0]["message"]) == 1024
     (later,) = with_verdict(first, Verdict(JobState.PENDING, "Unschedulable", "y"), "a/b", "now")
     assert (later["lastTransitionTime"], later["lastUpdateTime"]) == ("then", "now")
+
+
+def waits_for_ipus(words: str, reason: str = "NoCapacity") -> Any:
+    waits = partition(phase="waiting", id="", reason=reason, message=words, asked_at=NOW)
+    return observed(ipujob().build(), partitions=(waits,))
+
+
+def waits_for_a_node(words: str) -> Any:
+    job = ipujob()
+    return up(job, worker(job.build()).unschedulable(words), launcher(job.build()))
+
+
+def told(seen: Any, before: Any) -> Any:
+    """What is seen of a job whose status told at noon what was seen before."""
+    stored = {**before.job, "status": {**before.status(), **status(plan(before, NOW))}}
+    return replace(seen, job=stored)
+
+
+@pytest.mark.parametrize("seen", [waits_for_ipus, waits_for_a_node])
+def test_how_much_room_there_is_is_told_anew_once_a_minute(seen: Any) -> None:
+    later = told(seen("4 needed, 2 free"), seen("4 needed, 0 free"))
+    assert plan(later, at(59.5)) == Plan((), 0.5)
+    written = status(plan(later, at(60)))
+    assert written["lastMessage"].endswith("4 needed, 2 free")
+    assert written["lastReconcileTime"] == "2026-03-01T12:01:00Z"
+    assert plan(told(seen("full"), seen("full")), at(600)) == Plan()
+
+
+def test_another_reason_is_told_at_once_and_other_words_of_it_after_a_moment() -> None:
+    full = waits_for_ipus("4 needed, 0 free")
+    other = waits_for_ipus("vipu:8090 is away", "ControllerUnavailable")
+    assert status(plan(told(other, full), NOW))["lastMessage"] == "vipu:8090 is away"
+    both = waits_for_ipus("no controller answers", "ControllerUnavailable")
+    assert plan(told(both, other), at(1.5)) == Plan((), 0.5)
+    assert status(plan(told(both, other), at(2)))["lastMessage"] == "no controller answers"
+
+
+def test_how_much_room_there_is_comes_with_the_next_count() -> None:
+    job = ipujob().workers(2)
+    built = job.build()
+    rest = (worker(built, 1).unschedulable("0/5 nodes"), launcher(built))
+    first = up(job, worker(built, 0), worker(built, 1).unschedulable("0/4 nodes"), launcher(built))
+    later = told(up(job, worker(built, 0).running(), *rest), first)
+    assert plan(later, at(1)) == Plan((), 1.0)
+    written = status(plan(later, at(2)))
+    assert written["workersStatus"] == {"active": 1}
+    assert "0/5 nodes" in written["lastMessage"]
