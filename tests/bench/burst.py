@@ -19,7 +19,7 @@ from ipuhub.kube.resources import NODES
 from ipuhub.kube.token import TokenSource
 from partitions.proxyclient import ProxyClient
 from tests.bench.demo_figures import proportional_set_sizes, spread
-from tests.bench.floor import Floor
+from tests.bench.floor import Floor, Template
 from tests.bench.jobtimes import job_manifest, submit, watched
 from tests.bench.surroundings import (
     ACCOUNT,
@@ -28,6 +28,7 @@ from tests.bench.surroundings import (
     cluster,
     delete_jobs,
     delete_namespace,
+    machine_cpu_seconds,
     make_namespace,
     processes,
 )
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     Submit = Callable[[KubeClient, list[dict[str, Any]], Times, Any], Awaitable[None]]
 
 RATE = "jobs/s, first submit -> all {}"
+MACHINE = "CPU a job to Running, whole machine, ms"
 WRITES = {"create", "patch", "replace", "delete"}
 _REQUESTS = re.compile(r"ipuhub_kube_requests_total\{([^}]*)\} ([0-9.e+]+)")
 
@@ -115,6 +117,7 @@ async def compare(client: KubeClient, kubeconfig: Path, load: Load, rounds: int)
             ratio = statistics.median(a[key] / b[key] for a, b in zip(ours, found, strict=True))
             print(f"  {f'{label}, jobs/s to {what}':<46} {spread([one[key] for one in found])}")
             print(f"  {'  operator / it (paired median)':<46} {ratio:.2f}", flush=True)
+        print(f"  {f'{label}, {MACHINE}':<46} {spread([one[MACHINE] for one in found])}")
 
 
 async def operator_round(
@@ -128,9 +131,11 @@ async def operator_round(
         processes(kubeconfig, namespace, machines=max(8, load.jobs)) as around,
     ):
         cpu, calls = around.cpu_seconds(), await api_calls(around)
+        machine = machine_cpu_seconds()
         await load.submit(client, manifests, times, lambda _: None)
         await times.until_all(load.jobs, load.seconds)
         found = times.figures()
+        found[MACHINE] = 1000 * (machine_cpu_seconds() - machine) / load.jobs
         after, called = around.cpu_seconds(), await api_calls(around) - calls
         for name, seconds in after.items():
             found[f"CPU a job to Running, {name}, ms"] = 1000 * (seconds - cpu[name]) / load.jobs
@@ -160,13 +165,15 @@ async def floor_round(
             token = TokenSource(client, ACCOUNT, "ipuhub-proxy")
             proxy = ProxyClient(around.proxy_url, token)
             stack.push_async_callback(proxy.close)
-        floor = Floor(client, proxy, load.launcher)
+        floor = Floor(client, proxy, Template(namespace, has_launcher=load.launcher))
         await stack.enter_async_context(floor.running())
+        machine = machine_cpu_seconds()
         await load.submit(client, manifests, times, floor.jobs.put_nowait)
         await times.until_all(load.jobs, load.seconds)
+        machine = machine_cpu_seconds() - machine
         await floor.release()
     await delete_namespace(client, namespace)
-    return times.figures()
+    return times.figures() | {MACHINE: 1000 * machine / load.jobs}
 
 
 def manifests_of(namespace: str, load: Load) -> list[dict[str, Any]]:

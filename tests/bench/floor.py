@@ -3,48 +3,96 @@
 `CONCURRENCY` workers take jobs as they are submitted and write for each, in the operator's order:
 the PUT that reserves the partition through the running proxy (which makes it on the running
 vipu-server and writes the tracker), the launcher's four objects at the same time, the first status,
-the worker, the launcher, and the status Running, without waiting for a pod to run; three Events a
-job go out beside that, four at a time. It watches nothing, reads nothing and keeps nothing.
-Without a proxy the reservation is left out, and with it all of proxy, vipu-server and tracker.
+the worker, the launcher, and the status Running, without waiting for a pod to run; the Events that
+the operator tells a job go out beside that, four at a time. What is sent is what the operator
+sends, planned once for a job of the same shape, with the names of each job put in. It watches
+nothing, reads nothing and keeps nothing. Without a proxy the reservation is left out, and with it
+all of proxy, vipu-server and tracker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipuhub.kube import resources
-from jobs.resources import IPUJOBS
+from jobs.actions import CreateChild, EnsurePartition, Kind, PatchStatus
+from jobs.plan import plan
+from jobs.resources import IPUJOBS, RESOURCE_OF
+from tests.bench.jobtimes import job_manifest
 from tests.bench.surroundings import CONCURRENCY
+from tests.builders.ipujobs import NOW, launcher, observed, partition, worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ipuhub.kube.client import KubeClient
     from ipuhub.kube.types import Manifest
+    from jobs.actions import Action, Event
     from partitions.proxyclient import ProxyClient
 
 EVENT_WRITERS = 4
-_RBAC = "rbac.authorization.k8s.io"
-_KINDS = {
-    "ConfigMap": resources.CONFIG_MAPS,
-    "ServiceAccount": resources.SERVICE_ACCOUNTS,
-    "Role": resources.ROLES,
-    "RoleBinding": resources.ROLE_BINDINGS,
-    "Pod": resources.PODS,
-    "Event": resources.EVENTS,
-}
+_NAME, _UID = "job-template", "00000000-1111-2222-3333-444444444444"
+_PARTITION = {"id": f"p-{_NAME}-of-the-burst-0", "controller": "127.0.0.1:28090"}
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """What the operator sends for one job, in its order: the launcher's objects, the first status,
+    pods, the status Running; and the Events it tells."""
+
+    access: list[tuple[str, Manifest]]
+    pending: Manifest
+    pods: list[tuple[str, Manifest]]
+    running: Manifest
+    events: list[Manifest]
+
+
+class Template:
+    """The bodies of a job of one namespace and shape, planned by the operator's own code."""
+
+    def __init__(self, namespace: str, *, has_launcher: bool) -> None:
+        job = job_manifest(namespace, _NAME, has_launcher)
+        job["metadata"] |= {"uid": _UID, "generation": 1}
+        job["metadata"]["creationTimestamp"] = NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.size = next(
+            a.size for a in plan(observed(job), NOW).actions if isinstance(a, EnsurePartition)
+        )
+        active = (partition(**_PARTITION),)
+        actions = plan(observed(job, partitions=active), NOW).actions
+        made = [(str(a.kind), a.manifest) for a in actions if isinstance(a, CreateChild)]
+        pending = _patch(actions)
+        job["status"] = pending.status
+        pods = [worker(job).running(), *([launcher(job).running()] if has_launcher else ())]
+        seen = observed(job, *pods, partitions=active, with_children=has_launcher)
+        running = _patch(plan(seen, NOW).actions)
+        told = [event(job, one) for patch in (pending, running) for one in patch.events]
+        bodies = Bodies(
+            [one for one in made if one[0] != "Pod"],
+            pending.status,
+            [one for one in made if one[0] == "Pod"],
+            running.status,
+            told,
+        )
+        self._text = json.dumps(vars(bodies))
+
+    def of(self, job: Manifest) -> Bodies:
+        """The bodies of a job."""
+        meta = job["metadata"]
+        text = self._text.replace(_NAME, meta["name"]).replace(_UID, meta["uid"])
+        return Bodies(**json.loads(text))
 
 
 @dataclass
 class Floor:
-    """Writes for one kind of job; `proxy` None: nothing is reserved."""
+    """Writes for the jobs of a template; `proxy` None: nothing is reserved."""
 
     client: KubeClient
     proxy: ProxyClient | None
-    launcher: bool
+    template: Template
     jobs: asyncio.Queue[Manifest] = field(default_factory=asyncio.Queue)
     _events: asyncio.Queue[Manifest] = field(default_factory=asyncio.Queue)
     _held: set[str] = field(default_factory=set)
@@ -72,19 +120,18 @@ class Floor:
 
     async def _tell(self) -> None:
         while True:
-            await self._create(await self._events.get())
+            await self.client.create(resources.EVENTS, await self._events.get())
 
     async def _write(self, job: Manifest) -> None:
-        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+        bodies = self.template.of(job)
         await self._reserve(job)
-        if self.launcher:
-            objects = access(namespace, f"{name}-launcher")
-            await asyncio.gather(*(self._create(manifest) for manifest in objects))
-        await self._status(job, "Pending")
-        await self._create(pod(name, namespace, f"{name}-worker-0"))
-        if self.launcher:
-            await self._create(pod(name, namespace, f"{name}-launcher"))
-        await self._status(job, "Running")
+        await asyncio.gather(*(self._create(*one) for one in bodies.access))
+        await self._status(job, bodies.pending)
+        for one in bodies.pods:
+            await self._create(*one)
+        for told in bodies.events:
+            self._events.put_nowait(told)
+        await self._status(job, bodies.running)
 
     async def _reserve(self, job: Manifest) -> None:
         meta = job["metadata"]
@@ -95,75 +142,39 @@ class Floor:
                 namespace=meta["namespace"],
                 name=meta["name"],
                 instance=0,
-                size=1,
+                size=self.template.size,
                 attempt=0,
             )
             phase = record.phase
             self._held.add(meta["uid"])
 
-    async def _status(self, job: Manifest, state: str) -> None:
+    async def _status(self, job: Manifest, status: Manifest) -> None:
         name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
-        message = f"IPUJob {namespace}/{name} is {state}."
-        condition = {"type": state, "status": "True", "reason": f"IPUJob{state}"}
-        body = {
-            "launcherStatus": state,
-            "conditions": [condition | {"message": message}],
-            "lastMessage": message,
-            "desiredReplicas": 1,
-            "instances": [{"index": 0, "attempt": 0, "state": state}],
-        }
-        await self.client.patch(IPUJOBS, name, {"status": body}, namespace, subresource="status")
-        self._events.put_nowait(event(job, state, message))
-        if state == "Pending":
-            self._events.put_nowait(event(job, "PartitionActive", message))
+        await self.client.patch(IPUJOBS, name, {"status": status}, namespace, subresource="status")
 
-    async def _create(self, manifest: Manifest) -> None:
-        await self.client.create(_KINDS[manifest["kind"]], manifest)
+    async def _create(self, kind: str, manifest: Manifest) -> None:
+        await self.client.create(RESOURCE_OF[Kind(kind)], manifest)
 
 
-def access(namespace: str, name: str) -> list[Manifest]:
-    """ConfigMap, ServiceAccount, Role and RoleBinding of a launcher, about as large."""
-    meta = {"name": name, "namespace": namespace}
-    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    role = {"apiGroup": _RBAC, "kind": "Role", "name": name}
-    return [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"x": "y" * 600}},
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
-        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": meta, "rules": [rule]},
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "RoleBinding",
-            "metadata": meta,
-            "roleRef": role,
-            "subjects": [subject],
-        },
-    ]
+def _patch(actions: tuple[Action, ...]) -> PatchStatus:
+    return next(action for action in actions if isinstance(action, PatchStatus))
 
 
-def pod(job: str, namespace: str, name: str) -> Manifest:
-    """Return a pod about as large as the operator's."""
-    env: list[dict[str, Any]] = [{"name": f"VARIABLE_{n}", "value": "x" * 40} for n in range(8)]
-    container = {"name": "main", "image": "resnet:latest", "env": env, "command": ["sleep", "9"]}
-    meta = {"name": name, "namespace": namespace, "labels": {"graphcore.ai/ipujob-name": job}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": meta,
-        "spec": {"containers": [container], "restartPolicy": "Never"},
-    }
-
-
-def event(job: Manifest, reason: str, message: str) -> Manifest:
-    """Return an Event about a job."""
+def event(job: Manifest, told: Event) -> Manifest:
+    """Return an Event about a job, with the fields that the operator's have."""
     meta = job["metadata"]
+    at = meta["creationTimestamp"]
     about = {key: meta[key] for key in ("name", "namespace", "uid")}
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"generateName": f"{meta['name']}.", "namespace": meta["namespace"]},
         "involvedObject": {"apiVersion": job["apiVersion"], "kind": job["kind"]} | about,
-        "reason": reason,
-        "message": message,
-        "type": "Normal",
+        "source": {"component": "ipuhub-operator"},
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+        "type": "Warning" if told.is_warning else "Normal",
+        "reason": told.reason,
+        "message": told.message,
     }

@@ -158,6 +158,13 @@ def cpu_seconds(pid: int) -> float:
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def machine_cpu_seconds() -> float:
+    """Return the CPU seconds that all processes of this machine have used, interrupts included."""
+    fields = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:]
+    user, nice, system, _idle, _iowait, irq, softirq = (int(field) for field in fields[:7])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
 def _quiet(line: str) -> None:
     if os.environ.get("BENCH_VERBOSE"):
         print(line, file=sys.stderr)
