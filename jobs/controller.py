@@ -10,10 +10,10 @@ import structlog
 
 from ipuhub.kube.errors import ApiError, NotFound
 from jobs.caches import by_job
-from jobs.conditions import JobState
-from jobs.manifests import metadata, parse_time, uid_of
+from jobs.manifests import uid_of
 from jobs.plan import plan
 from jobs.resources import IPUJOBS
+from jobs.waitingline import turn_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,7 @@ class Controller:
 
     def enqueue(self, uid: str) -> None:
         """Have a look at a job. Jobs that wait for IPUs come after the others, oldest first."""
-        self.queue.add(uid, priority=_priority(self.effects.caches.job(uid)))
+        self.queue.add(uid, priority=turn_of(self.effects.caches.job(uid)))
 
     def faults(self) -> Iterable[Fault]:
         """What holds up jobs now, as their conditions tell it."""
@@ -152,13 +152,3 @@ class Controller:
             self._faults[uid] = fault
         else:
             self._stumbled.add(uid)
-
-
-def _priority(job: Manifest | None) -> float:
-    if job is None:
-        return 0.0
-    state = (job.get("status") or {}).get("launcherStatus", JobState.PENDING)
-    if state != JobState.PENDING:
-        return 0.0
-    created = parse_time(metadata(job).get("creationTimestamp"))
-    return created.timestamp() if created else 0.0

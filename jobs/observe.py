@@ -19,8 +19,11 @@ from jobs.names import LABEL_JOB_NAME, LABEL_JOB_UID, JobKey, launcher_name
 from jobs.observed import Child, Observed
 from jobs.partitionview import Phase
 from jobs.sessionlimits import UNLIMITED
+from jobs.waitingline import line_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jobs.builders.context import PodOptions
     from jobs.caches import Caches
     from jobs.manifests import (
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     )
     from jobs.observed import Fault
     from jobs.partitionfacts import PartitionFacts
+    from jobs.partitionview import Partition
     from jobs.sessionlimits import SessionLimits
 
 
@@ -45,6 +49,8 @@ class Observer:
         self._facts = facts
         self._options = options
         self._limits = limits
+        self._line: dict[str, int] = {}
+        self._line_as_of = 0
 
     def observe(self, uid: str, fault: Fault | None = None) -> Observed | None:
         """The job of this UID; None: nothing is left of it."""
@@ -67,9 +73,21 @@ class Observer:
             group=self._caches.group_of(key.namespace),
             is_namespace_ending=self._caches.is_ending(key.namespace),
             fault=fault,
+            jobs_before=self._before(uid, partitions),
             options=self._options,
             limits=self._limits,
         )
+
+    def _before(self, uid: str, partitions: Mapping[int, Partition]) -> int:
+        """How many wait before a job that waits, as of the last poll: with each one placed, the
+        places of all change."""
+        if not any(p.phase == Phase.WAITING for p in partitions.values()):
+            return 0
+        if self._line_as_of != self._facts.polls:
+            self._line_as_of = self._facts.polls
+            jobs = (self._caches.job(one) for one in self._facts.waiting())
+            self._line = line_of(job for job in jobs if job is not None)
+        return self._line.get(uid, len(self._line))
 
     def _key(self, uid: str, job: Manifest | None) -> JobKey | None:
         if job is not None:

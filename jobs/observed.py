@@ -51,7 +51,8 @@ class Observed:
     `job` is None when no job of this UID exists any more. `pods` are all pods with the job's UID
     label; `children` the others by kind, under the names the job needs; `partitions` by instance.
     `proxy_problem` says why partitions are unknown or out of reach (empty: they are not).
-    `is_namespace_ending`: nothing can be made in the job's namespace any more.
+    `is_namespace_ending`: nothing can be made in the job's namespace any more. `jobs_before`: how
+    many others asked for IPUs before this one, if it waits for them.
     """
 
     key: JobKey
@@ -63,6 +64,7 @@ class Observed:
     group: str = ""
     is_namespace_ending: bool = False
     fault: Fault | None = None
+    jobs_before: int = 0
     options: PodOptions = field(default_factory=PodOptions)
     limits: SessionLimits = field(default_factory=SessionLimits)
 

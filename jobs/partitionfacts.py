@@ -10,7 +10,7 @@ import structlog
 from jobs.partitionview import Partition, Phase, from_fact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from jobs.ports import PartitionFact, Partitions
@@ -30,7 +30,8 @@ class PartitionFacts:
 
     An answer to one of our own calls is newer than a list that was asked for before it: such a
     list must not bring the past back. `problem` says why nothing is known; empty: all is well.
-    `answered_at`: when the last list was asked for that has been answered.
+    `answered_at`: when the last list was asked for that has been answered; `polls`: how often one
+    was asked for.
     `is_live` tells whether a job of this UID still exists.
     """
 
@@ -42,6 +43,7 @@ class PartitionFacts:
         self._sequence = 0
         self.problem = NEVER_ASKED
         self.answered_at: datetime | None = None
+        self.polls = 0
 
     def of(self, uid: str) -> Mapping[int, Partition]:
         """The partitions of one job, by instance."""
@@ -69,12 +71,20 @@ class PartitionFacts:
     def wake_waiting(self) -> set[str]:
         """Has all that wait for IPUs ask again in their next passes; their UIDs."""
         woken: set[str] = set()
+        for uid, entry in self._waiting():
+            entry.partition = replace(entry.partition, asked_at=None)
+            woken.add(uid)
+        return woken
+
+    def waiting(self) -> set[str]:
+        """The UIDs of the jobs that wait for IPUs."""
+        return {uid for uid, _ in self._waiting()}
+
+    def _waiting(self) -> Iterator[tuple[str, _Entry]]:
         for uid, entries in self._entries.items():
             for entry in entries.values():
                 if entry.partition.phase == Phase.WAITING:
-                    entry.partition = replace(entry.partition, asked_at=None)
-                    woken.add(uid)
-        return woken
+                    yield uid, entry
 
     async def poll(self, now: datetime) -> set[str]:
         """Asks for all partitions once; the UIDs whose jobs are to be looked at again.
@@ -84,6 +94,7 @@ class PartitionFacts:
         says so then.
         """
         started = self._sequence
+        self.polls += 1
         try:
             records = await self._partitions.list()
         except Exception as error:
@@ -143,11 +154,7 @@ class PartitionFacts:
         return changed
 
     def _is_overdue(self, now: datetime) -> bool:
-        return any(
-            entry.partition.phase == Phase.WAITING and not entry.partition.was_asked(now)
-            for entries in self._entries.values()
-            for entry in entries.values()
-        )
+        return any(not entry.partition.was_asked(now) for _, entry in self._waiting())
 
     def _put(self, uid: str, partition: Partition, sequence: int) -> None:
         self._entries.setdefault(uid, {})[partition.instance] = _Entry(partition, sequence)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from jobs.instances import Instance
     from jobs.observed import Observed
+    from jobs.partitionview import Partition
     from jobs.podview import Trouble
 
 # What a restart is told as; any other reason of the condition is a cause that has passed.
@@ -56,13 +57,22 @@ def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tup
         if partition is None or instance.is_active:
             continue
         if partition.phase == Phase.WAITING:
-            yield partition.reason or Reason.NO_CAPACITY, partition.message
+            yield _shortage(partition, observed.jobs_before)
         elif partition.reason:  # it hangs on the way
             yield partition.reason, partition.message
     for instance in instances:
         for pod in reversed(instance.pods):  # workers before the launcher that waits for them
             if pod.trouble is not None:
                 yield pod.trouble.reason, _told_once(observed, pod.trouble)
+
+
+def _shortage(partition: Partition, jobs_before: int) -> tuple[str, str]:
+    """Why it waits, and of room the place in the line."""
+    reason = partition.reason or Reason.NO_CAPACITY
+    if reason != Reason.NO_CAPACITY or not jobs_before:
+        return reason, partition.message
+    others = "1 job waits" if jobs_before == 1 else f"{jobs_before} jobs wait"
+    return reason, f"{partition.message}; {others} before it"
 
 
 def _told_once(observed: Observed, trouble: Trouble) -> str:

@@ -36,6 +36,36 @@ async def test_a_job_that_waits_for_long_is_written_to_once_a_minute() -> None:
     assert said >= 59 - 20  # what was free at most 20 passes ago: a minute
 
 
+async def test_who_waits_is_told_how_many_wait_before() -> None:
+    world = JobWorld(ipus=4)
+    world.kube.add_job(ipujob("runs").build())
+    await world.until(lambda: world.state("runs") == "Running", launcher_exit=None)
+    for number, name in enumerate(("youngest", "middle", "oldest")):
+        job = ipujob(name).build()
+        job["metadata"]["creationTimestamp"] = f"2026-03-01T12:00:0{9 - number}Z"
+        world.kube.add_job(job)
+    await world.run(3, launcher_exit=None)
+    assert said_of_the_line(world) == ["2 jobs wait before it", "1 job waits before it", ""]
+    world.kube.delete_job("oldest")
+    await world.run(21, launcher_exit=None)  # a minute: told anew
+    assert world.condition("middle")["message"] == "4 IPUs are needed, 0 are free"
+
+
+async def test_who_begins_to_wait_between_two_polls_is_the_last_in_the_line() -> None:
+    world = JobWorld(ipus=0)
+    world.kube.add_job(ipujob("older").build())
+    await world.passes(3)
+    uid = world.kube.add_job(ipujob("newer").build())
+    for _ in range(2):
+        await world.controller.reconcile(uid)
+    assert world.condition("newer")["message"].endswith("; 1 job waits before it")
+
+
+def said_of_the_line(world: JobWorld) -> list[str]:
+    waiting = ("youngest", "middle", "oldest")
+    return [world.condition(name)["message"].partition("; ")[2] for name in waiting]
+
+
 async def test_a_waiting_job_can_be_deleted() -> None:
     world = JobWorld(ipus=2)
     world.kube.add_job(ipujob().build())
