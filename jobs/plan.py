@@ -179,7 +179,7 @@ def _plan_way_up(
     verdict = _standing_verdict(observed, instances, now)
     if force.waiting and verdict.state is JobState.RUNNING:
         verdict = Verdict(JobState.RUNNING, Reason.SPEC_CHANGED, force.waiting)
-    if warning and verdict.state is JobState.RUNNING:
+    if warning:  # its launcher has started
         verdict = Verdict(JobState.RUNNING, verdict.reason, warning)
     status = next_status(observed, verdict, instances, {}, now)
     planned = with_status(

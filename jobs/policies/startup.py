@@ -54,7 +54,7 @@ def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tup
         )
     for instance in instances:
         partition = instance.partition
-        if partition is None or instance.is_active:
+        if partition is None:
             continue
         if partition.phase == Phase.WAITING:
             yield _shortage(partition, observed.jobs_before)

@@ -3,7 +3,7 @@ what it saw go with each write."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -164,3 +164,43 @@ async def test_who_has_just_written_to_a_job_does_not_ask_whether_its_copy_is_la
     await world.controller.reconcile(uid)  # workers and launcher
     assert len(world.kube.pods()) == 2
     assert world.kube.calls["get", "ipujobs"] == 0  # its own write has told
+
+
+async def test_no_pod_is_made_for_a_job_that_changes_while_a_partition_is_asked_for() -> None:
+    world = await started(ipujob())
+    ensure = world.partitions.ensure
+
+    async def meanwhile(**request: Any) -> Any:
+        world.kube.edit_job("sample", suspend=True)
+        return await ensure(**request)
+
+    world.partitions.ensure = meanwhile  # type: ignore[method-assign]
+    pod = {"metadata": {"name": "sample-worker-7", "namespace": "default"}}
+    actions = (
+        SetFinalizers((FINALIZER, "other")),
+        EnsurePartition(0, 0, 4),
+        CreateChild(Kind.POD, pod),
+    )
+    steps = tuple(Step("late", (action,)) for action in actions)
+    assert (await world.controller.executor.execute(seen(world), Plan(steps))).failed
+    assert "sample-worker-7" not in {p["metadata"]["name"] for p in world.kube.pods()}
+
+
+@pytest.mark.parametrize("kind", [DeleteChild, EndPod, PatchStatus])
+async def test_no_pass_goes_by_a_copy_that_does_not_show_the_last_write(kind: type) -> None:
+    world = await started(ipujob())
+    observed, caches = seen(world), world.controller.effects.caches
+    (pod,) = (pod for pod in observed.pods if pod.role == "worker")
+    cache: Any = caches.jobs if kind is PatchStatus else caches.pods
+    before = cache.get("default", "sample" if kind is PatchStatus else pod.name)
+    cache.get = lambda *_: before
+    where = ("default", pod.name, pod.uid)
+    action = {
+        DeleteChild: DeleteChild(Kind.POD, *where),
+        EndPod: EndPod(*where),
+        PatchStatus: PatchStatus({"lastMessage": "told"}),
+    }[kind]
+    assert not (await carried_out(world, observed, action)).failed
+    assert await world.controller.reconcile(observed.key.uid) == "deferred"
+    del cache.get
+    assert await world.controller.reconcile(observed.key.uid) == "done"

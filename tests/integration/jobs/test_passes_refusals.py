@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import structlog.testing
 
 from ipuhub.kube.errors import AlreadyExists, Conflict, Forbidden, ServerError, Unreachable
@@ -147,6 +148,48 @@ async def test_what_an_orphaning_leaves_is_collected_although_the_job_has_gone()
     await world.facts.poll(world.now)
     await world.controller.reconcile(job["metadata"]["uid"])
     assert world.kube.objects == {}
+
+
+async def test_what_is_going_already_is_not_deleted_again() -> None:
+    world = await started(ipujob())
+    job = world.kube.objects.pop(("ipujobs", "default", "sample"))
+    for manifest in world.kube.objects.values():
+        manifest["metadata"].pop("ownerReferences", None)
+    place = ("configmaps", "default", "sample-launcher")
+    going = {"deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": ["other"]}
+    world.kube.objects[place]["metadata"] |= going
+    await world.controller.reconcile(job["metadata"]["uid"])
+    assert world.kube.calls["delete", "roles"] == 1
+    assert world.kube.calls["delete", "configmaps"] == 0
+
+
+async def test_what_the_garbage_collector_takes_is_left_to_it() -> None:
+    world = await started(ipujob())
+    job = world.kube.objects.pop(("ipujobs", "default", "sample"))
+    for pod in world.kube.pods():
+        world.kube.objects.pop(("pods", "default", pod["metadata"]["name"]))
+    await world.partitions.release(job["metadata"]["uid"], 0)
+    await world.facts.poll(world.now)
+    before = world.kube.calls.copy()
+    assert await world.controller.reconcile(job["metadata"]["uid"]) == "gone"
+    assert world.kube.calls == before
+
+
+@pytest.mark.parametrize("left", ["pods", "configmaps"])
+async def test_what_is_left_of_a_job_is_found_although_the_proxy_knows_nothing_of_it(
+    left: str,
+) -> None:
+    world = await started(ipujob())
+    job = world.kube.objects.pop(("ipujobs", "default", "sample"))
+    for plural, namespace, name in list(world.kube.objects):
+        if plural != left:
+            world.kube.objects.pop((plural, namespace, name))
+        elif plural == "configmaps":
+            world.kube.objects[plural, namespace, name]["metadata"].pop("ownerReferences")
+    world.partitions.records.clear()
+    await world.facts.poll(world.now)
+    await world.controller.reconcile(job["metadata"]["uid"])
+    assert world.kube.calls["delete", left] > 0
 
 
 async def test_pods_of_a_job_that_has_gone_do_not_wait_for_the_garbage_collector() -> None:

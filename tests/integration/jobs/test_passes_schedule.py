@@ -10,14 +10,17 @@ import structlog.testing
 from ipuhub.kube.errors import Forbidden, ServerError, TooManyRequests
 from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
-from jobs.names import LABEL_JOB_UID
+from jobs.names import LABEL_GROUP, LABEL_JOB_UID
 from jobs.observe import Observer
 from jobs.sessionlimits import SessionLimits
 from tests.builders.ipujobs import ipujob
+from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping, Sequence
+
     from ipuhub.kube.types import Manifest
 
 BUSY = ServerError(500, "ServerTimeout", "etcd is slow")
@@ -48,6 +51,10 @@ async def with_partition() -> tuple[JobWorld, str]:
     return world, uid
 
 
+def refusals_in(logged: Sequence[MutableMapping[str, Any]]) -> list[str]:
+    return [entry["why"] for entry in logged if entry["event"] == "refused; trying again"]
+
+
 def lose_worker(world: JobWorld) -> None:
     """Its pod goes, and the watch tells of it."""
     (pod,) = [pod for pod in world.kube.pods() if pod["metadata"]["name"] == "sample-worker-0"]
@@ -68,6 +75,12 @@ def slow_partitions(world: JobWorld) -> tuple[list[str], asyncio.Event]:
 
     world.partitions.ensure = slow  # type: ignore[method-assign]
     return asked, may_answer
+
+
+async def turns_of_the_loop() -> None:
+    """Whatever can go on goes on, in no time."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 async def test_a_server_that_says_when_to_come_again_is_asked_then() -> None:
@@ -122,19 +135,27 @@ async def test_a_write_that_no_copy_shows_yet_is_waited_for() -> None:
     assert len(world.controller.queue) == 1
 
 
-async def test_of_a_job_that_has_gone_no_fault_is_told() -> None:
+async def test_of_a_job_that_has_gone_nothing_is_remembered() -> None:
     world, uid = await with_partition()
-    world.kube.faults["create", "pods"] = [Forbidden(403, "Forbidden", "no quota")]
-    await world.controller.reconcile(uid)
-    assert len(list(world.controller.faults())) == 1
-    left = [m for (plural, _, _), m in world.kube.objects.items() if plural != "ipujobs"]
-    world.kube.objects.clear()
-    for gone in left:
-        world.controller.on_child(gone, None)
-    world.partitions.records.clear()
-    await world.facts.poll(world.now)
-    assert await world.controller.reconcile(uid) == "gone"
-    assert list(world.controller.faults()) == []
+    objects, records = world.kube.objects, world.partitions.records
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(2):
+            world.kube.faults["create", "pods"] = [Forbidden(403, "Forbidden", "no quota")]
+            assert await world.controller.reconcile(uid) == "failed"
+            assert len(list(world.controller.faults())) == 1
+            before = dict(objects), dict(records)
+            objects.clear()
+            for (plural, _, _), gone in before[0].items():
+                if plural != "ipujobs":
+                    world.controller.on_child(gone, None)
+            records.clear()
+            await world.facts.poll(world.now)
+            assert await world.controller.reconcile(uid) == "gone"
+            assert list(world.controller.faults()) == []
+            objects |= before[0]  # the copy of the jobs was wrong: it is there again
+            records |= before[1]
+            await world.facts.poll(world.now)
+    assert refusals_in(logged) == ["CreateChild: no quota"] * 2
 
 
 async def test_a_fault_of_the_program_is_tried_again_and_stops_no_other_job() -> None:
@@ -188,15 +209,18 @@ async def test_what_somebody_may_have_to_act_on_is_a_warning() -> None:
     assert (kinds["IPUJobRunning"], kinds["IPUJobFailed"]) == ("Normal", "Warning")
 
 
-async def test_a_pass_sees_the_operators_options_and_limits() -> None:
+async def test_a_pass_sees_the_operators_options_and_limits_and_the_namespaces_group() -> None:
     world = JobWorld()
     uid = world.kube.add_job(ipujob().build())
     options, limits = PodOptions(), SessionLimits(60, 600)
+    labels = {LABEL_GROUP: "vision"}
+    world.kube.put("namespaces", {"metadata": {"name": "default", "labels": labels}})
     caches = world.controller.effects.caches
     seen = Observer(caches, world.facts, options, limits).observe(uid)
     assert seen is not None
     assert seen.options is options
     assert seen.limits is limits
+    assert seen.group == "vision"
 
 
 async def test_who_stumbles_again_after_a_success_has_stumbled_once() -> None:
@@ -223,8 +247,15 @@ async def test_a_refusal_that_comes_again_after_a_success_is_logged_again() -> N
             assert await world.controller.reconcile(uid) == want
             if want == "done":
                 lose_worker(world)
-    said = [entry["why"] for entry in logged if entry["event"] == "refused; trying again"]
-    assert said == ["CreateChild: no quota"] * 2
+    assert refusals_in(logged) == ["CreateChild: no quota"] * 2
+
+
+async def test_what_passes_by_itself_is_no_line_in_the_log() -> None:
+    world, uid = await with_partition()
+    world.kube.faults["create", "pods"] = [BUSY]
+    with structlog.testing.capture_logs() as logged:
+        assert await world.controller.reconcile(uid) == "failed"
+    assert refusals_in(logged) == []
 
 
 async def test_of_several_refusals_in_a_pass_the_first_is_told() -> None:
@@ -233,9 +264,11 @@ async def test_of_several_refusals_in_a_pass_the_first_is_told() -> None:
     uid = world.kube.add_job(ipujob().workers(2).build())
     await world.passes()
     world.kube.faults["create", "pods"] = list(refusals)
-    assert await world.controller.reconcile(uid) == "failed"
+    with structlog.testing.capture_logs() as logged:
+        assert await world.controller.reconcile(uid) == "failed"
     (fault,) = world.controller.faults()
     assert fault.message == "Cannot create Pod sample-worker-0: no quota"
+    assert refusals_in(logged) == ["CreateChild: no quota"]
 
 
 def manifest(uid: str, job: str = "") -> Manifest:
@@ -254,14 +287,51 @@ async def test_when_another_object_has_the_name_both_jobs_are_looked_at() -> Non
     assert await queue.get() == "e"
 
 
+async def test_of_new_jobs_the_oldest_is_looked_at_first() -> None:
+    world = JobWorld()
+    for name, created in (("young", "2026-03-01T12:00:09Z"), ("old", "2026-03-01T12:00:05Z")):
+        job = ipujob(name).build()
+        job["metadata"]["creationTimestamp"] = created
+        world.controller.enqueue(world.kube.add_job(job))
+    uids = [await world.controller.queue.get() for _ in range(2)]
+    assert [world.kube.job(name)["metadata"]["uid"] for name in ("old", "young")] == uids  # type: ignore[index]
+
+
+async def test_what_follows_from_a_release_is_planned_at_once() -> None:
+    world = await started(ipujob())
+    (held,) = world.partitions.held()
+    world.kube.delete_job("sample")
+    while world.partitions.held():
+        world.kube.tick(launcher_exit=None)
+        timed(world)
+        await world.controller.reconcile(held.uid)
+    assert len(world.controller.queue) == 1
+
+
+async def test_who_is_stopped_while_asking_for_ipus_leaves_no_call_behind() -> None:
+    world = JobWorld(ipus=0)
+    uid = world.kube.add_job(ipujob().build())
+    await world.passes(2)
+    world.facts.wake_waiting()
+    world.partitions.ipus = 4
+    asked, may_answer = slow_partitions(world)
+    one_pass = asyncio.create_task(world.controller.reconcile(uid))
+    await turns_of_the_loop()
+    assert asked == ["sample"]
+    one_pass.cancel()
+    await asyncio.gather(one_pass, return_exceptions=True)
+    may_answer.set()
+    await turns_of_the_loop()
+    assert world.partitions.held() == []
+
+
 async def test_who_has_not_waited_asks_for_ipus_beside_the_others() -> None:
     world = JobWorld()
     uids = [world.kube.add_job(ipujob(name).build()) for name in ("a", "b")]
     await world.facts.poll(world.now)
     asked, may_answer = slow_partitions(world)
     passes = [asyncio.create_task(world.controller.reconcile(uid)) for uid in uids]
-    for _ in range(20):  # turns of the loop, in no time
-        await asyncio.sleep(0)
+    await turns_of_the_loop()
     assert asked == ["a", "b"]
     may_answer.set()
     assert await asyncio.gather(*passes) == ["done", "done"]

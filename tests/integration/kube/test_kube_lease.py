@@ -5,35 +5,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 import structlog.testing
 
-from ipuhub.demo.cluster import write_account_kubeconfig
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import Unreachable
-from ipuhub.kube.lease import LeaderElection, LeadershipLost, LeaseTiming
+from ipuhub.kube.lease import LeadershipLost
 from ipuhub.kube.resources import LEASES, NAMESPACES
 from ipuhub.leading import Leadership, LeadershipOptions
+from tests.fakes.leases import (
+    LEASE,
+    QUICK,
+    SELDOM,
+    Replica,
+    Silent,
+    SlowThenGone,
+    for_ever,
+    lease,
+    take,
+    until_ended,
+    with_rights,
+)
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from ipuhub.kube.types import Manifest
-
-LEASE = "ipuhub-test"
-# Nobody loses this one because the machine is slow.
-STEADY = LeaseTiming(duration_seconds=60.0, renew_deadline_seconds=40.0, retry_seconds=0.05)
-# For those who are to lose it.
-QUICK = LeaseTiming(duration_seconds=1.0, renew_deadline_seconds=0.6, retry_seconds=0.05)
-# Who looks at the Lease only this often has not found out in a test by looking.
-SELDOM = LeaseTiming(duration_seconds=300.0, renew_deadline_seconds=200.0, retry_seconds=100.0)
-RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @pytest.fixture
@@ -69,106 +70,6 @@ async def place(client: KubeClient) -> AsyncIterator[str]:
     yield name
     with contextlib.suppress(Unreachable):  # a test has stopped the server
         await client.delete(NAMESPACES, name)
-
-
-class Replica:
-    """Counts who works at the same time."""
-
-    def __init__(
-        self,
-        client: KubeClient,
-        place: str,
-        name: str,
-        at_work: list[str],
-        timing: LeaseTiming = STEADY,
-    ) -> None:
-        self.name = name
-        self.at_work = at_work
-        self.election = LeaderElection(client, place, LEASE, name, timing)
-        self.works = asyncio.Event()
-        self.may_end = asyncio.Event()
-        self.may_end.set()
-        self.task = asyncio.create_task(self.election.lead(self.work))
-
-    async def work(self) -> None:
-        self.at_work.append(self.name)
-        assert len(self.at_work) == 1, "two replicas work at the same time"
-        self.works.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await self.may_end.wait()
-            self.at_work.remove(self.name)
-
-    async def until_works(self) -> None:
-        waiting = asyncio.create_task(self.works.wait())
-        await asyncio.wait({waiting, self.task}, timeout=90, return_when="FIRST_COMPLETED")
-        waiting.cancel()
-        assert self.works.is_set(), self.task
-
-    async def until_stands_by(self, leader: str) -> None:
-        await eventually(lambda: self.election.holder == leader)
-
-    async def stop(self) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-
-
-class SlowThenGone(KubeClient):
-    """Writes, but says so only after half the time there is to renew; then there is no server."""
-
-    armed = False
-    is_gone = False
-    asked = 0
-
-    async def get(self, *args: Any, **more: Any) -> Manifest:
-        self.asked += 1
-        if self.is_gone:
-            raise Unreachable("gone")
-        return await super().get(*args, **more)
-
-    async def patch(self, *args: Any, **more: Any) -> Manifest:
-        answer = await super().patch(*args, **more)
-        if self.armed:
-            self.is_gone = True
-            await asyncio.sleep(0.5)
-        return answer
-
-
-async def lease(client: KubeClient, place: str) -> dict[str, Any]:
-    found = await client.get(LEASES, LEASE, place)
-    spec: dict[str, Any] = found["spec"]
-    return spec
-
-
-async def take(client: KubeClient, place: str, **changes: Any) -> None:
-    """Write a Lease of somebody who never renews it."""
-    held = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "leaseTransitions": 3}
-    held["renewTime"] = "2036-01-01T00:00:00.000000Z"  # its clock was ahead: that is not compared
-    meta = {"name": LEASE, "namespace": place}
-    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
-    await client.create(LEASES, body | {"spec": held | changes})
-
-
-async def with_rights(client: KubeClient, kubeconfig: Path, place: str, *verbs: str) -> Path:
-    """The kubeconfig of an account that has these rights on the Lease, by its name."""
-    account = {"metadata": {"name": "candidate", "namespace": place}}
-    await client.request("POST", f"/api/v1/namespaces/{place}/serviceaccounts", body=account)
-    rule = {
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "resourceNames": [LEASE],
-        "verbs": list(verbs),
-    }
-    subject = {"kind": "ServiceAccount", "name": "candidate", "namespace": place}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "candidate"}
-    binding = account | {"roleRef": reference, "subjects": [subject]}
-    base = f"{RIGHTS}/namespaces/{place}"
-    await client.request("POST", f"{base}/roles", body=account | {"rules": [rule]})
-    await client.request("POST", f"{base}/rolebindings", body=binding)
-    folder = kubeconfig.parent / place
-    folder.mkdir()
-    return await write_account_kubeconfig(client, kubeconfig, folder, f"{place}/candidate")
 
 
 async def test_one_works_and_the_other_follows_on_a_clean_stop(
@@ -278,6 +179,16 @@ async def test_who_cannot_renew_stops_working(
     assert not replica.election.is_leading
 
 
+async def test_who_gets_no_answer_stops_working(client: KubeClient, place: str) -> None:
+    async with Silent(client.config) as unlucky:
+        replica = Replica(unlucky, place, "a", [], QUICK)
+        await replica.until_works()
+        unlucky.is_silent = True
+        with pytest.raises(LeadershipLost):
+            await asyncio.wait_for(replica.task, 90)
+    assert replica.at_work == []
+
+
 async def test_a_renewal_counts_from_its_question_not_from_a_late_answer(
     client: KubeClient, place: str
 ) -> None:
@@ -320,13 +231,15 @@ async def test_who_renews_keeps_the_lease_for_longer_than_it_lasts(
     client: KubeClient, place: str
 ) -> None:
     await take(client, place, leaseDurationSeconds=2)
-    replica = Replica(client, place, "a", [])
-    await replica.until_stands_by("dead")
-    for number in range(12):
-        renewed = {"renewTime": f"2036-01-01T00:00:{number:02}.000000Z"}
-        await client.patch(LEASES, LEASE, {"spec": renewed}, place)
-        await asyncio.wait({replica.task}, timeout=0.2)
+    with structlog.testing.capture_logs() as logged:
+        replica = Replica(client, place, "a", [])
+        await replica.until_stands_by("dead")
+        for number in range(12):
+            renewed = {"renewTime": f"2036-01-01T00:00:{number:02}.000000Z"}
+            await client.patch(LEASES, LEASE, {"spec": renewed}, place)
+            await asyncio.wait({replica.task}, timeout=0.2)
     assert not replica.works.is_set()
+    assert [entry["event"] for entry in logged] == ["standing by"]  # once, however often it looks
     await replica.stop()
 
 
@@ -344,15 +257,6 @@ async def test_of_many_that_see_a_lease_released_one_works(client: KubeClient, p
             replicas.remove(leader)
     assert at_work == []
     assert not [entry for entry in logged if entry["log_level"] == "warning"]  # to lose is no fault
-
-
-async def until_ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-async def for_ever() -> None:
-    await asyncio.Event().wait()
 
 
 async def test_who_stands_by_says_why(client: KubeClient, place: str) -> None:
@@ -387,6 +291,20 @@ async def test_a_server_that_is_away_is_the_reason_until_it_is_back(
             unlucky.is_gone = True
             await eventually(lambda: not leadership.is_leading)
         await until_ended(task)
+
+
+async def test_a_namespace_that_is_missing_is_named_and_waited_for(
+    client: KubeClient, place: str
+) -> None:
+    missing = f"{place}-later"
+    leadership = Leadership(client, LeadershipOptions(missing, LEASE, "a", QUICK))
+    task = asyncio.create_task(leadership.lead(for_ever))
+    said = f"namespace {missing} does not exist: create it"
+    await eventually(lambda: leadership.problem.startswith(said))
+    await client.create(NAMESPACES, {"metadata": {"name": missing}})
+    await eventually(lambda: leadership.is_leading)
+    await until_ended(task)
+    await client.delete(NAMESPACES, missing)
 
 
 async def test_what_the_work_raises_is_raised_and_the_lease_given_back(

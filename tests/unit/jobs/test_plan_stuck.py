@@ -9,8 +9,8 @@ import pytest
 
 from jobs.actions import EnsurePartition
 from jobs.plan import plan
-from tests.builders.ipujobs import NOW, at, ipujob, observed, partition, worker
-from tests.builders.plans import status, truth
+from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
+from tests.builders.plans import status, truth, up
 
 
 def waiting_for_the_old_attempt(**condition: Any) -> Any:
@@ -35,6 +35,20 @@ def test_a_pod_past_its_grace_period_is_the_reason_after_a_minute() -> None:
     assert "pod sample-worker-0 on node node-0" in truth(late)[2]
     assert "force-delete the pod" in truth(late)[2]
     assert not any(isinstance(a, EnsurePartition) for a in late.actions)
+
+
+def test_a_pod_that_was_never_on_a_node_is_said_without_one() -> None:
+    seen = waiting_for_the_old_attempt()
+    nowhere = replace(seen, pods=(replace(seen.pods[0], node=""),))
+    assert truth(plan(nowhere, at(60)))[2].startswith("Waiting for pod sample-worker-0 to end,")
+
+
+def test_a_pod_of_the_attempt_that_is_about_to_begin_may_be_the_one() -> None:
+    job = ipujob()
+    built = job.build()
+    seen = up(job, worker(built).scheduled().deleting(), launcher(built))
+    assert truth(plan(seen, at(59)))[1] == "IPUJobPending"
+    assert truth(plan(seen, at(60)))[1] == "PodsStuck"
 
 
 def test_a_pod_that_is_stuck_is_told_before_any_other_cause() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from jobs.actions import (
     EnsurePartition,
+    Plan,
     SetFinalizers,
 )
 from jobs.observed import Fault
@@ -201,6 +202,15 @@ def test_the_two_words_of_a_failed_pull_are_one_write() -> None:
         for word in ("ErrImagePull", "ImagePullBackOff")
     }
     assert len(messages) == 1
+
+
+def test_a_registry_that_words_each_refusal_anew_is_quoted_once() -> None:
+    job = ipujob()
+    built = job.build()
+    first, later = (worker(built).waiting("ErrImagePull", f"request {n} denied") for n in (1, 2))
+    job.with_status(**status(plan(up(job, first, launcher(built)), NOW)))
+    assert "request 1" in job.manifest["status"]["lastMessage"]
+    assert plan(up(job, later, launcher(built)), at(600)) == Plan()
 
 
 def test_the_trouble_of_another_image_is_not_told_in_the_words_of_the_first() -> None:

@@ -159,6 +159,19 @@ def test_a_waiting_or_suspended_job_may_change_as_a_whole_and_a_finished_one_har
     assert fields_of(restart.build(), old.build()) == ["spec.restartPolicy"]
 
 
+def test_a_running_job_may_be_scaled() -> None:
+    old, new = (ipujob().without_launcher().instances(n).running().build() for n in (2, 3))
+    assert fields_of(new, old) == []
+
+
+def test_a_default_that_is_filled_in_is_no_change() -> None:
+    old = ipujob().current_shape().finished().build()
+    old["spec"].pop("jobInstances")
+    new = mutated(ipujob().current_shape().with_spec(ttlSecondsAfterFinished=60).build())
+    assert new["spec"]["restartPolicy"]
+    assert fields_of(new, old) == []
+
+
 def test_only_the_ttl_of_a_running_session_may_change() -> None:
     old = ipujob().interactive(600).running().build()
     assert fields_of(ipujob().interactive(1200).build(), old) == []
@@ -243,6 +256,12 @@ def test_scaling_is_for_jobs_with_instances() -> None:
     assert "suspend" in problem.message
 
 
+def with_template_metadata(**fields: Any) -> IPUJobBuilder:
+    job = ipujob()
+    job.spec["workers"]["template"]["metadata"] = fields
+    return job
+
+
 @pytest.mark.parametrize(
     ("job", "want"),
     [
@@ -281,6 +300,7 @@ def test_scaling_is_for_jobs_with_instances() -> None:
             [*(f"odd{n:02}" for n in range(10)), "2 more unknown fields"],
         ),
         (ipujob().with_template(contaners=[]), ["spec.workers.template.spec.contaners"]),
+        (with_template_metadata(creationTimestamp=None), []),  # as generated manifests have it
     ],
 )
 def test_what_is_legal_and_probably_not_meant_is_a_warning(
