@@ -106,7 +106,6 @@ class FaultFilters(Filters):
 class GapFilters(Filters):
     """By watch (exact), and by what the gap overlaps."""
 
-    of_usage = True
     watch = AnyOfFilter(label="Watch")
     since = InstantFilter(
         field_name="ended_at", lookup_expr="gt", label="Ended after", zone=usage_zone

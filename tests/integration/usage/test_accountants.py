@@ -10,6 +10,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
+from ipuhub.models import RecordFault
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
@@ -39,6 +40,11 @@ def accountant():
     user = get_user_model().objects.create_user("carol", password="x")
     user.groups.add(Group.objects.get_or_create(name="accountant")[0])
     return user
+
+
+@pytest.fixture
+def dora():
+    return get_user_model().objects.create_user("dora", is_staff=True)
 
 
 @pytest.fixture
@@ -80,6 +86,19 @@ def test_an_accountant_sees_all_usage_and_reports(accountant, address: str):
     answer = client.get(address)
     answer.close()  # a file holds its snapshot until somebody has read it, or left
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("address", ["/usage/faults/", "/api/v1/usage/faults"])
+def test_an_accountant_asks_for_the_faults_of_any_namespace(accountant, address: str):
+    now, common = timezone.now(), {"watch": "pods", "code": "c", "message": "m"}
+    for name in ("team-a", "team-b"):
+        times = {"first_at": now, "last_at": now}
+        RecordFault.objects.create(**common, **times, uid=name, namespace=name)
+    client = tool(accountant) if address.startswith("/api") else browser(accountant)
+    answer = client.get(f"{address}?namespace=team-a&format=csv")
+    assert answer.status_code == 200
+    lines = b"".join(answer).decode().splitlines()[1:]
+    assert ["team-a" in line for line in lines] == [True]
 
 
 @pytest.mark.usefixtures("october")
@@ -128,22 +147,22 @@ def test_a_stranger_sees_nothing(alice, address: str):
     assert client.get(address).status_code == 403
 
 
-def test_a_rate_is_set_and_ended_on_the_page_with_the_names_of_who_did_it(accountant):
+def test_a_rate_is_set_and_ended_on_the_page_with_the_names_of_who_did_it(accountant, dora):
     client = browser(accountant)
     body = {"resource": "instance", "name": "<b>", "price": "1.25", "valid_from": "2026-01-01"}
     page = client.post("/usage/rates/", body, follow=True).content.decode()
     assert "&lt;b&gt;" in page
     assert "in force" in page
     stored = Rate.objects.get()
-    client.post(f"/usage/rates/{stored.pk}/end/", {"valid_until": "2026-02-01"})
+    browser(dora).post(f"/usage/rates/{stored.pk}/end/", {"valid_until": "2026-02-01"})
     stored.refresh_from_db()
-    assert (str(stored.price), stored.created_by, stored.ended_by) == ("1.250000", "carol", "carol")
+    assert (str(stored.price), stored.created_by, stored.ended_by) == ("1.250000", "carol", "dora")
     again = client.post("/usage/rates/", {**body, "valid_from": "2026-01-15"})
     assert again.status_code == 400
     assert "Another rate of instance" in again.content.decode()
 
 
-def test_a_rate_is_set_and_ended_by_the_api(accountant):
+def test_a_rate_is_set_and_ended_by_the_api(accountant, dora):
     client = tool(accountant)
     kind = "application/json"
     body = {"resource": "cpu", "price": "0.1", "valid_from": "2026-01-01"}
@@ -153,9 +172,12 @@ def test_a_rate_is_set_and_ended_by_the_api(accountant):
     place = f"/api/v1/usage/rates/{made.json()['id']}/end"
     early = client.post(place, {"valid_until": "2025-01-01"}, content_type=kind)
     assert "The rate begins on 2026-01-01" in early.json()["detail"]
-    ended = client.post(place, {"valid_until": "2026-03-01"}, content_type=kind)
-    assert ended.json()["valid_until"] == "2026-03-01"
-    assert client.post("/api/v1/usage/rates/99/end", {}, content_type=kind).status_code == 400
+    ended = tool(dora).post(place, {"valid_until": "2026-03-01"}, content_type=kind).json()
+    assert (ended["valid_until"], ended["ended_by"]) == ("2026-03-01", "dora")
+    assert client.post(place, {}, content_type=kind).status_code == 400
+    nowhere = f"/api/v1/usage/rates/{made.json()['id'] + 1}/end"
+    unknown = client.post(nowhere, {"valid_until": "2026-03-01"}, content_type=kind)
+    assert (unknown.status_code, "no rate with this" in unknown.json()["detail"]) == (404, True)
 
 
 def test_an_accountant_asks_for_closing_and_for_a_range(accountant):
@@ -178,6 +200,14 @@ def test_an_accountant_asks_for_closing_and_for_a_range(accountant):
     file = client.get(f"/api/v1/usage/reports/runs/{answer.json()['id']}/file.csv")
     assert file.status_code == 404
     assert "waiting for a worker" in file.json()["detail"]
+
+
+@pytest.mark.parametrize("more", [{"month": "2026-09"}, {"close": True}])
+def test_a_run_is_asked_for_a_month_or_for_a_range(accountant, more: dict[str, object]):
+    body = {"from": "2026-10-01", "to": "2026-10-03", **more}
+    answer = tool(accountant).post("/api/v1/usage/reports/runs", body, "application/json")
+    assert (answer.status_code, "either a month, or from" in answer.json()["detail"]) == (400, True)
+    assert not ReportRun.objects.exists()
 
 
 @pytest.mark.usefixtures("october")
@@ -238,11 +268,14 @@ def test_a_correction_stands_on_the_page_and_in_the_api_with_its_file(accountant
     assert (newest["number"], newest["state"], newest["cost"]) == (1, "correction", "-6.00")
     file = b"".join(tool(accountant).get(newest["files"]["correction"])).decode()
     assert "-12.00000" in file
-    missing = tool(accountant).get("/api/v1/usage/reports/2026-10/corrections/2.csv")
-    assert (missing.status_code, "no correction 2" in missing.json()["detail"]) == (404, True)
+    for number, said in ((2, "no correction 2"), (0, "numbered from 1 on")):
+        missing = tool(accountant).get(f"/api/v1/usage/reports/2026-10/corrections/{number}.csv")
+        missing.close()  # were it a file, it would hold its snapshot
+        assert missing.status_code == 404
+        assert said in missing.json()["detail"]
 
 
 def test_make_user_makes_an_accountant(capsys):
-    call_command("make_user", "dora", accountant=True)
-    dora = get_user_model().objects.get(username="dora")
-    assert browser(dora).get("/usage/reports/").status_code == 200
+    call_command("make_user", "erin", accountant=True)
+    erin = get_user_model().objects.get(username="erin")
+    assert browser(erin).get("/usage/reports/").status_code == 200

@@ -9,10 +9,13 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
-from ipuhub.models import NamespaceGrant
+from ipuhub.models import NamespaceGrant, RecordFault
+from ipuhub.web.access import Scope
 from tests.builders.clients import tool
 from usage.api.urls import urlpatterns
+from usage.selectors import faults
 
 if TYPE_CHECKING:
     from django.urls import URLPattern
@@ -82,3 +85,10 @@ def test_primehubs_addresses_are_for_accountants(path: str, callers: dict[str, C
         answer = client.get(f"/report/{path}")
         answer.close()
         assert answer.status_code == (200 if caller in BOOKS else _refused(caller)), caller
+
+
+def test_no_scope_of_namespaces_has_faults_not_even_of_its_own() -> None:
+    now = timezone.now()
+    RecordFault.objects.create(watch="pods", namespace="team-a", first_at=now, last_at=now)
+    found = [faults(Scope(seen)).count() for seen in (None, frozenset({"team-a"}))]
+    assert found == [1, 0]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ipuhub.web.access import Scope, is_admin, scope_of
+from ipuhub.web.access import Scope, is_accountant, is_admin, scope_of
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
 
@@ -119,6 +119,7 @@ def test_an_inactive_user_has_no_rights_left(alice: User) -> None:
     assert caller.get("/api/v1/jobs").status_code == 401
     alice.is_staff = True
     assert not is_admin(alice)
+    assert not is_accountant(alice)
     assert scope_of(alice) == Scope(frozenset())
 
 

@@ -149,6 +149,8 @@ def test_pages_of_sums_lose_and_double_none_while_pods_run(
     client = tool(admin)
     whole = client.get(f"{API}/{path}").json()
     assert whole["next"] is None
+    exactly = client.get(f"{API}/{path}&page_size={whole['count']}").json()
+    assert (exactly["next"], exactly["results"]) == (None, whole["results"])
     found, url, later = [], f"{API}/{path}&page_size=3", NOW
     while url:
         page = client.get(url).json()

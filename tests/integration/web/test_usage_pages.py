@@ -135,8 +135,8 @@ def test_another_s_namespace_is_a_403_with_a_sentence(alice: User) -> None:
 
 
 def test_nobody_signed_in_is_sent_to_the_sign_in(client, db: None) -> None:
-    for address in ("/usage/", "/usage/chart.json", "/usage/pods/", "/usage/gaps/"):
-        assert client.get(address).headers["Location"].startswith("/login/")
+    for part in ("", "chart.json", "pods/", "gaps/", "faults/"):
+        assert client.get(f"/usage/{part}").headers["Location"].startswith("/login/")
 
 
 def test_faults_are_for_administrators(admin: User, alice: User) -> None:

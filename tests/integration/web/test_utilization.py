@@ -82,6 +82,7 @@ def test_pages_follow_each_other_without_a_hole(admin: User) -> None:
         address = got["next"]
     assert len(seen) == len(set(seen)) == 96
     assert seen == sorted(seen)
+    assert asked(admin, f"{API}?{RANGE}&step=hour&page_size=96")["next"] is None
 
 
 def test_time_that_nobody_asked_is_told(admin: User) -> None:
@@ -157,7 +158,8 @@ def test_only_administrators_see_controllers(alice: User, charlie: User) -> None
 def test_nobody_signed_in_sees_nothing(client) -> None:
     assert client.get(API).status_code == 401
     assert client.get(PARTITIONS).status_code == 401
-    assert client.get("/utilization/").status_code == 302
+    for address in ("/utilization/", "/utilization/chart.json"):
+        assert client.get(address).status_code == 302
 
 
 def test_partitions_tell_what_they_held_in_the_range_and_how_much_of_it_idle(admin: User) -> None:
