@@ -8,7 +8,7 @@ from django.conf import settings
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
-from ipuhub.web.account import revoke_token, tokens
+from ipuhub.web.account import PasswordPage, revoke_token, tokens
 from ipuhub.web.jobpage import job_page
 from ipuhub.web.metrics import metrics
 from ipuhub.web.overview import overview
@@ -33,6 +33,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("system/", system, name="system"),
     path("account/tokens/", tokens, name="account-tokens"),
     path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),
+    path("account/password/", PasswordPage.as_view(), name="account-password"),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),

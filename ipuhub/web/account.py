@@ -1,4 +1,4 @@
-"""glue: a user's own API tokens: make, see once, revoke."""
+"""glue: a user's own account: API tokens (make, see once, revoke) and the password."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from django import forms
 from django.contrib import messages
+from django.contrib.auth.views import PasswordChangeView
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse_lazy
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
@@ -17,6 +19,7 @@ from ipuhub.tokens import make_token
 from ipuhub.web.htmx import signed_in
 
 if TYPE_CHECKING:
+    from django.contrib.auth.forms import PasswordChangeForm
     from django.contrib.auth.models import User
     from django.http import HttpRequest, HttpResponse
 
@@ -63,3 +66,23 @@ def revoke_token(request: HttpRequest, number: int) -> HttpResponse:
     token.delete()
     messages.success(request, f"The token {token.name} no longer works.")
     return redirect("account-tokens")
+
+
+class PasswordPage(PasswordChangeView):
+    """Change one's password; every other session of the user ends, tokens stay."""
+
+    http_method_names = ["get", "head", "post"]  # noqa: RUF012  # as Django declares it
+    template_name = "account/password.html"
+    success_url = reverse_lazy("account-password")
+
+    def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
+        """Say on the next page that it was changed."""
+        said = "Your password is changed. Other browsers are signed out; tokens still work."
+        messages.success(self.request, said)
+        return super().form_valid(form)
+
+    def form_invalid(self, form: PasswordChangeForm) -> HttpResponse:
+        """Answer 400: nothing was changed."""
+        answer = super().form_invalid(form)
+        answer.status_code = 400
+        return answer

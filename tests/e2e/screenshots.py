@@ -41,6 +41,7 @@ PAGES = (
     "usage:rates",
     "system",
     "account-tokens",
+    "account-password",
 )
 
 
