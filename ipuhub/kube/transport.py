@@ -6,6 +6,7 @@ Knows nothing of resources; `client.py` does.
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 JSON = "application/json"
 # The server says when to come back; more often than this within one call is the caller's affair.
 _MAX_RETRIES = 4
+# Before Python 3.12.8, a TLS connection that is given up in the middle of an answer, as a watch is,
+# waits for the other side's farewell, and stays open for ever when its loop ends first.
+_TLS_MAY_STAY_OPEN = sys.version_info < (3, 12, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +207,11 @@ class Transport:
             context = await asyncio.to_thread(self.config.ssl_context)
         except ConfigError as error:
             raise Unauthorized(401, "NoCredentials", str(error)) from error
-        connector = aiohttp.TCPConnector(limit=0, ssl=True if context is None else context)
+        connector = aiohttp.TCPConnector(
+            limit=0,
+            ssl=True if context is None else context,
+            enable_cleanup_closed=_TLS_MAY_STAY_OPEN,
+        )
         # Unpacking gzip costs more than the bytes in a cluster's network.
         headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
         return aiohttp.ClientSession(connector=connector, headers=headers)

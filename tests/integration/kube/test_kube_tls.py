@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
+import threading
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +17,7 @@ from ipuhub.kube.errors import Unauthorized, Unreachable
 from ipuhub.kube.resources import PODS
 from tests.builders.kubeconfigs import encoded, plug_in, write_kubeconfig
 
-from .conftest import ScriptedApi, pod, reply
+from .conftest import ScriptedApi, bookmark, events, pod, reply
 from .pki import Authority
 
 if TYPE_CHECKING:
@@ -127,6 +131,37 @@ async def test_the_name_in_the_servers_certificate_may_be_given(
         cluster["tls-server-name"] = "api.example"
         await get_one(api, write_kubeconfig(tmp_path / "config", cluster, {}))
         assert len(api.seen) == 1
+
+
+async def test_a_watch_that_is_given_up_leaves_no_connection_open(
+    secure: ScriptedApi, authority: Authority, tmp_path: Path
+) -> None:
+    cluster = {"server": secure.url, "certificate-authority-data": encoded(authority.pem)}
+    kubeconfig = write_kubeconfig(tmp_path / "config", cluster, {})
+    has_ended = threading.Event()
+
+    async def give_up() -> None:
+        async with (
+            KubeClient(load_config(kubeconfig)) as client,
+            client.stream(PODS, PODS.path("x"), {"watch": "1"}, 20) as chunks,
+        ):
+            await anext(chunks)
+
+    def run() -> None:
+        try:
+            asyncio.run(give_up())
+        finally:
+            has_ended.set()
+
+    async def deaf(_: Any) -> None:  # holds up the server, which takes no leave then
+        has_ended.wait(30)
+
+    secure.watches.append(events(bookmark("1"), then=deaf))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        await asyncio.to_thread(run)
+        gc.collect()
+    assert [str(one.message) for one in said if "unclosed" in str(one.message)] == []
 
 
 @pytest.mark.parametrize("key", ["certificate-authority-data", "client-certificate-data"])
