@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from django.db import models
 from django.db.models import F, Q
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class JobPast:
+    """What was seen of a job, in the order of writing; `watched_at`: when its recorder last heard
+    from the cluster."""
+
+    attempts: Sequence[JobAttempt]
+    transitions: Sequence[JobTransition]
+    watched_at: datetime | None
 
 
 class JobRecord(models.Model):
@@ -41,6 +56,9 @@ class JobRecord(models.Model):
     deleted_at = models.DateTimeField(null=True)
     estimated = models.BooleanField(default=False)
     updated_at = models.DateTimeField()
+
+    past: JobPast
+    """No column: only of what `jobs.selectors.find_job` returned."""
 
     class Meta:
         indexes: ClassVar = [

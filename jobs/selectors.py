@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from django.db.models import Subquery
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Model, OuterRef, Subquery
+from django.db.models.functions import JSONObject
 
 from ipuhub.models import WatchCheckpoint
-from jobs.models import JobRecord
+from jobs.models import JobAttempt, JobPast, JobRecord, JobTransition
 
 if TYPE_CHECKING:
-    from django.db.models import QuerySet
+    from collections.abc import Sequence
+
+    from django.db.models import Field, QuerySet
 
     from ipuhub.web.access import Scope
+
+_M = TypeVar("_M", bound=Model)
 
 WATCH = "ipujobs"  # the checkpoint of the jobs' recorder
 _LARGE = ("spec", "conditions", "labels", "partitions")  # shown for one job, not for fifty
@@ -38,10 +44,36 @@ def jobs_with_uid(scope: Scope, uid: str) -> QuerySet[JobRecord]:
 
 
 def find_job(scope: Scope, uid: str) -> JobRecord | None:
-    """Return one job with attempts and transitions; None where there is none `scope` covers.
-
-    Its `watched_at` says when the recorder of jobs last heard from the cluster.
-    """
+    """Return one job with its `past`, in one query; None where there is none `scope` covers."""
     seen = WatchCheckpoint.objects.filter(name=WATCH).values("position_at")[:1]
-    jobs = jobs_with_uid(scope, uid).annotate(watched_at=Subquery(seen))
-    return jobs.prefetch_related("attempts", "transitions").first()
+    told = {
+        "told_attempts": _told(JobAttempt.objects.all()),
+        "told_transitions": _told(JobTransition.objects.all()),
+        "watched_at": Subquery(seen),
+    }
+    job = jobs_with_uid(scope, uid).annotate(**told).first()
+    if job is not None:
+        attempts, transitions, watched_at = (vars(job).pop(name) for name in told)
+        job.past = JobPast(
+            _rows(JobAttempt, attempts), _rows(JobTransition, transitions), watched_at
+        )
+    return job
+
+
+def _told(rows: QuerySet[_M]) -> ArraySubquery:
+    """Return those of `rows` that are of a job, as objects of JSON."""
+    columns = {field.attname: field.attname for field in _fields(rows.model)}
+    own = rows.filter(job=OuterRef("pk")).order_by("pk")
+    return ArraySubquery(own.values(row=JSONObject(**columns)))
+
+
+def _rows(model: type[_M], told: Sequence[dict[str, Any]]) -> list[_M]:
+    fields = _fields(model)
+    return [
+        model(**{each.attname: each.to_python(row[each.attname]) for each in fields})
+        for row in told
+    ]
+
+
+def _fields(model: type[Model]) -> Sequence[Field[Any, Any]]:
+    return model._meta.concrete_fields  # noqa: SLF001  # of Django's documented API

@@ -7,10 +7,11 @@ and set rates; of jobs and partitions they see what anyone else does: the namesp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
+from django.db.models import Value
 
 from ipuhub.models import NamespaceGrant
 
@@ -26,6 +27,7 @@ ACCOUNTANTS_ONLY = (
     "Reports and rates concern every namespace and are for administrators and accountants. "
     "Your own namespaces are on the usage page."
 )
+_KNOWN: Final = "_ipuhub_rights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,35 @@ class Scope:
         return self.namespaces is None or namespace in self.namespaces
 
 
+@dataclass(frozen=True, slots=True)
+class _Rights:
+    """What was granted to a user who is no administrator."""
+
+    scope: Scope
+    is_accountant: bool
+
+
+def _rights_of(user: AbstractBaseUser) -> _Rights:
+    """Return what the database says of `user`, asked once for each object: that of a request."""
+    known: _Rights | None = getattr(user, _KNOWN, None)
+    if known is None:
+        known = _read_rights(user)
+        setattr(user, _KNOWN, known)
+    return known
+
+
+def _read_rights(user: AbstractBaseUser) -> _Rights:
+    grants = NamespaceGrant.objects.filter(user_id=user.pk)
+    rows = grants.values_list(Value("namespace"), "namespace")
+    groups: Any = getattr(user, "groups", None)
+    if groups is not None:
+        own = groups.filter(name=ACCOUNTANTS).values_list(Value("group"), "name")
+        rows = rows.union(own, all=True)
+    found = set(rows)
+    namespaces = frozenset(name for kind, name in found if kind == "namespace")
+    return _Rights(Scope(namespaces), ("group", ACCOUNTANTS) in found)
+
+
 def is_admin(user: AbstractBaseUser | AnonymousUser) -> bool:
     """Whether `user` sees everything; asks no database."""
     return user.is_authenticated and user.is_active and bool(getattr(user, "is_staff", False))
@@ -55,18 +86,14 @@ def scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
         return Scope(frozenset())
     if is_admin(user):
         return Scope(None)
-    granted = NamespaceGrant.objects.filter(user_id=user.pk).values_list("namespace", flat=True)
-    return Scope(frozenset(granted))
+    return _rights_of(user).scope
 
 
 def is_accountant(user: AbstractBaseUser | AnonymousUser) -> bool:
     """Whether `user` may see all usage and reports, close months and set rates."""
     if not user.is_authenticated or not user.is_active:
         return False
-    if getattr(user, "is_staff", False):
-        return True
-    groups: Any = getattr(user, "groups", None)
-    return groups is not None and bool(groups.filter(name=ACCOUNTANTS).exists())
+    return bool(getattr(user, "is_staff", False)) or _rights_of(user).is_accountant
 
 
 def usage_scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:

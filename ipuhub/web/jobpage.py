@@ -59,7 +59,7 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
         return _export(kind, request.GET.get("table", "pods"), tables, job)
     held = read_held(job, now, costed=may_see_cost(request.user))
     tables = job_tables(job, held)
-    fresh = judge(job.watched_at, now)  # type: ignore[attr-defined]
+    fresh = judge(job.past.watched_at, now)
     # What grows is not drawn anew with each second; what has ended changes with rates alone.
     grows = int(now.timestamp() // GROWS_EACH_SECONDS) if _goes_on(held) else str(held.usage.costs)
     tag = fragment_etag(request, job.updated_at, [table.cells for table in tables], fresh, grows)

@@ -101,8 +101,8 @@ PARTITIONS = (
 
 def job_tables(job: JobRecord, held: Held) -> list[Table]:
     """Return the tables in the order of the page."""
-    attempts = sorted(job.attempts.all(), key=lambda row: (row.attempt, row.instance))
-    transitions = sorted(job.transitions.all(), key=lambda row: (row.at, row.pk), reverse=True)
+    attempts = sorted(job.past.attempts, key=lambda row: (row.attempt, row.instance))
+    transitions = sorted(job.past.transitions, key=lambda row: (row.at, row.pk), reverse=True)
     conditions = [row for row in job.conditions if isinstance(row, dict)]
     return [
         Table("pods", "Pods", "No pod is recorded.", PODS, held.pods),

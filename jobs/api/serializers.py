@@ -85,8 +85,8 @@ class JobDetailSerializer(JobSerializer):
     conditions = serializers.ListField(child=serializers.DictField(), read_only=True)
     labels = serializers.DictField(child=serializers.CharField(), read_only=True)
     partitions = serializers.ListField(child=serializers.DictField(), read_only=True)
-    attempts = AttemptSerializer(many=True, read_only=True)
-    transitions = TransitionSerializer(many=True, read_only=True)
+    attempts = AttemptSerializer(source="past.attempts", many=True, read_only=True)
+    transitions = TransitionSerializer(source="past.transitions", many=True, read_only=True)
 
     class Meta(JobSerializer.Meta):
         fields = [*_LISTED, "labels", "spec", "conditions", "partitions", "attempts", "transitions"]  # noqa: RUF012
