@@ -23,7 +23,7 @@ from ipuhub.web.access import (
 from ipuhub.web.exports import known_format
 from ipuhub.web.filters import BadFilter
 from usage.ranges import read_instant, read_window
-from usage.rates.services import pricing_at
+from usage.rates.reading import pricing_at
 from usage.sums.dimensions import DIMENSIONS, LABEL, UnknownDimensionError, dimension, dimensions
 from usage.sums.measures import COST, OUTPUTS
 from usage.sums.rollups import read_coverage

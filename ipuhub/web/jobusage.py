@@ -104,7 +104,7 @@ def read_held(
 ) -> Held:
     """Return it, up to `now`, in two queries; at most `limit` pods and partitions (None: all).
 
-    Where `costed`, three queries more tell what all of them cost.
+    Where `costed`, two queries more tell what all of them cost.
     """
     values = {"uid": job.uid, "namespace": job.namespace, "now": now, "limit": limit}
     pods = list(PodLifetime.objects.raw(_PODS, values))[::-1]

@@ -15,7 +15,7 @@ from django.db import connection
 from usage.intervals import bounds, clip
 from usage.rates.costsql import CostSql
 from usage.rates.pricing import LineCost
-from usage.rates.services import pricing_at
+from usage.rates.reading import pricing_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,7 +48,8 @@ def read_line_costs(
     """Return, by primary key, what each of `rows` cost in [first, until), which is no later than
     now; without those that have no cost.
 
-    Takes three queries, whatever the number of rows; nothing is asked where none was allocated.
+    Takes a query and one for each currency, whatever the number of rows; nothing is asked where
+    none was allocated.
     """
     clipped = (
         (row.pk, clip(getattr(row, lines.began), getattr(row, lines.ended), first, until))

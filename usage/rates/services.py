@@ -1,48 +1,16 @@
-"""glue: rates: reading the prices of a range, setting a price and ending it."""
+"""glue: rates: setting a price and ending it."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import F, Q
 
-from usage.models import MonthReport, Rate, ReportState
-from usage.rates.pricing import Closed, Pricing, pricing_of
-from usage.rates.tariff import Price, Tariff
-from usage.windows import local_day
+from usage.models import Rate
 
 if TYPE_CHECKING:
     from datetime import date, datetime
-
-
-def tariff_of(first: date, last: date) -> Tariff:
-    """Return the prices that hold on a day from `first` to `last`, both in the report zone."""
-    held = Rate.objects.filter(valid_from__lte=last).filter(
-        Q(valid_until=None) | Q(valid_until__gt=first) & Q(valid_until__gt=F("valid_from"))
-    )
-    prices = tuple(
-        Price(each.resource, each.name, each.price, each.valid_from, each.valid_until)
-        for each in held.order_by("resource", "name", "valid_from")
-    )
-    return Tariff(settings.REPORT_CURRENCY, settings.REPORT_COST_DECIMALS, prices)
-
-
-def pricing_at(begin: datetime, until: datetime, zone: ZoneInfo) -> Pricing:
-    """Return what [begin, until) costs: closed months what they were closed with."""
-    if until <= begin:
-        return Pricing()
-    days = [local_day(each, zone) for each in (begin, until - timedelta(seconds=1))]
-    closed = MonthReport.objects.filter(state=ReportState.CLOSED, first__lt=until, end__gt=begin)
-    kept = [
-        Closed(first, end, ZoneInfo(its_zone), Tariff.from_record(tariff))
-        for first, end, its_zone, tariff in closed.values_list("first", "end", "zone", "tariff")
-    ]
-    return pricing_of(begin, until, zone, tariff_of(*days), kept)
 
 
 def set_rate(rate: Rate, by: str, now: datetime) -> Rate:

@@ -15,7 +15,7 @@ from django.db.models import Min, Sum
 from ipuhub.months import Month
 from usage.completeness import complete_until
 from usage.models import MonthReport, PodLifetime, ReportChunk, ReportRow, ReportState
-from usage.rates.services import tariff_of
+from usage.rates.reading import tariff_of
 from usage.reports.columns import PROFILES, header
 from usage.reports.csvreport import CHUNK_BYTES, copy_csv
 from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql
