@@ -13,7 +13,6 @@ from ipuhub.web.access import scope_of
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.freshness import freshness
 from ipuhub.web.htmx import signed_in, wants_fragment
 from ipuhub.web.lists import Column, ListPage
 from ipuhub.web.problems import not_as_asked
@@ -49,10 +48,8 @@ def _job_page(partition: PartitionLifetime) -> str:
         return ""
 
 
-def partition_freshness(_request: HttpRequest) -> dict[str, Any]:
-    """Return what the list says of when the proxy was last heard of."""
-    now = timezone.now()
-    return {"freshness": freshness("tracker", now)}
+WATCH = "tracker"
+"""The checkpoint of the partitions' recorder."""
 
 
 COLUMNS = (
@@ -85,9 +82,8 @@ PARTITIONS = ListPage(
     order=("reserved_at", "id"),
     empty="A job's partition appears here once it is reserved, and stays after its release.",
     template="partitions/list.html",
-    more=partition_freshness,
 )
-"""The list; ipuhub/web/partitionlist.py also says of it what was purged."""
+"""The list; ipuhub/web/partitionlist.py also says how fresh it is and what was purged of it."""
 
 
 @require_safe

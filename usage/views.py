@@ -17,7 +17,6 @@ from ipuhub.months import MonthError
 from ipuhub.web.access import require_accountant, usage_scope_of
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.freshness import freshness
 from ipuhub.web.htmx import signed_in
 from ipuhub.web.lists import ListPage
 from ipuhub.web.problems import not_as_asked
@@ -27,7 +26,7 @@ from usage.facts import month_facts
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.rates.pricing import Pricing
-from usage.retention.purged import purged_before
+from usage.retention.purged import list_notes
 from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes
 from usage.sums.columns import sums_columns
 from usage.sums.dimensions import DIMENSIONS, LABEL, dimension
@@ -143,10 +142,7 @@ def _add_costs(request: HttpRequest, filters: Filters, rows: Sequence[PodLifetim
 
 
 def _what_is_there(_request: HttpRequest) -> dict[str, Any]:
-    return {
-        "freshness": freshness(POD_WATCH, timezone.now()),
-        "purged_before": purged_before(),
-    }
+    return list_notes(POD_WATCH, timezone.now())
 
 
 lifetime_list = ListPage(

@@ -12,11 +12,11 @@ from django.utils import timezone
 
 from ipuhub.web.access import may_see_cost
 from partitions.api.views import PartitionList
-from partitions.views import PARTITIONS, partition_freshness
+from partitions.views import PARTITIONS, WATCH
 from usage.listcolumns import COST, COST_EXPORTS
 from usage.rates.linecosts import EVER, read_line_costs
 from usage.rates.linecosts import PARTITIONS as PARTITION_LINES
-from usage.retention.purged import purged_before, say_purged
+from usage.retention.purged import list_notes, say_purged
 from usage.zones import usage_zone
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ipuhub.web.filters import Filters
 
 
-def _more(request: HttpRequest) -> dict[str, Any]:
-    return partition_freshness(request) | {"purged_before": purged_before()}
+def _notes(_request: HttpRequest) -> dict[str, Any]:
+    return list_notes(WATCH, timezone.now())
 
 
 def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> None:
@@ -45,7 +45,7 @@ def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> 
 partition_list = dataclasses.replace(
     PARTITIONS,
     columns=(*PARTITIONS.columns, COST, *COST_EXPORTS),
-    more=_more,
+    more=_notes,
     prepare=_add_costs,
 ).view
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
+from django.db import connection
 from django.db.models import Max
 
+from ipuhub.web.freshness import judge
 from usage.models import PurgeState
 from usage.windows import day_begin
 
@@ -41,6 +43,21 @@ def purged_before() -> date | None:
     of_lifetimes = PurgeState.objects.filter(purged_before__year__gt=1970)
     found: date | None = of_lifetimes.aggregate(last=Max("purged_before"))["last"]
     return found
+
+
+_NOTES: Final = """
+SELECT (SELECT position_at FROM ipuhub_watchcheckpoint WHERE name = %s),
+  (SELECT max(purged_before) FROM usage_purgestate WHERE purged_before >= '1971-01-01')
+"""
+
+
+def list_notes(watch: str, now: datetime) -> dict[str, Any]:
+    """Return what a list of lifetimes says of itself: how fresh it is, by the recorder with this
+    checkpoint, and before which day its rows were purged. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NOTES, [watch])
+        seen, purged = cursor.fetchone()
+    return {"freshness": judge(seen, now), "purged_before": purged}
 
 
 def say_purged(answer: HttpResponseBase) -> None:

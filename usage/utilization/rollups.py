@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from usage.sums.rollups import HASHED, PURGED, RefreshBusy
 from usage.utilization.amounts import NAMES, Utilization
 from usage.utilization.quarters import EVER, QUARTER, Standing, floor
-from usage.utilization.rows import read_rows, read_silences
+from usage.utilization.rows import read_asked, read_rows
 from usage.utilization.sql import CAPACITY_WATCH, KNOWN
 from usage.windows import day_begin
 
@@ -124,7 +124,7 @@ def _refresh(cursor: Any, now: datetime, tell: Tell) -> int:
         return 0
     stale = standing.missing(begin, now)
     whole = sum((b - a) // QUARTER for a, b in stale)
-    silences = read_silences(cursor, begin, max(begin, now), standing.known_now)
+    silences = read_asked(cursor, begin, max(begin, now), standing.known_now).silences
     done = 0
     for chunk in _chunks(stale):
         tell(done, whole)

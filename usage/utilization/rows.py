@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from usage.intervals import bounds
 from usage.utilization.amounts import Holding, State, Story, sweep
-from usage.utilization.sql import CAPACITY_WATCH, GAPS, HOLDINGS, RUNS, STATES
+from usage.utilization.sql import ASKED, CAPACITY_WATCH, HOLDINGS, RUNS, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +25,7 @@ def read_rows(
 ) -> dict[str, list[Utilization]]:
     """Return, by controller, what became of its IPUs between each edge and the next.
 
-    Edges are whole seconds; `silences` as `read_silences` returns them, at least those of this
-    time.
+    Edges are whole seconds; `silences` as `read_asked` returns them, at least those of this time.
     """
     stories = _read_stories(cursor, edges, silences)
     busy = _read_runs(cursor, edges)
@@ -39,18 +39,26 @@ def read_rows(
     }
 
 
-def read_silences(
-    cursor: Any, begin: datetime, until: datetime, known: datetime | None
-) -> Silences:
-    """Return from and to when nobody asked the controllers, in microseconds; not clipped.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """From and to when nobody asked the controllers, in microseconds, not clipped; `told`: whether
+    any had told its IPUs before the end."""
+
+    silences: Silences
+    told: bool
+
+
+def read_asked(cursor: Any, begin: datetime, until: datetime, known: datetime | None) -> Asked:
+    """Return when in [begin, until) controllers were asked, in one query.
 
     `known`: until when they were asked; None: nobody ever did, which is no silence.
     """
-    cursor.execute(GAPS, bounds(begin, until) | {"watch": CAPACITY_WATCH})
-    found = [(start, stop) for start, stop in cursor.fetchall()]
+    cursor.execute(ASKED, bounds(begin, until) | {"watch": CAPACITY_WATCH})
+    rows = cursor.fetchall()
+    found = [(start, stop) for _, start, stop in rows if start is not None]
     if known is not None and known < until:
         found.append((_micro(known), _micro(until)))
-    return tuple(found)
+    return Asked(tuple(found), told=rows[0][0])
 
 
 def _micro(instant: datetime) -> int:

@@ -14,8 +14,8 @@ from usage.sums.patience import patience
 from usage.utilization.amounts import Utilization
 from usage.utilization.quarters import plan
 from usage.utilization.rollups import read_quarters, read_standing
-from usage.utilization.rows import read_rows, read_silences
-from usage.utilization.sql import RUNS, TOLD
+from usage.utilization.rows import read_asked, read_rows
+from usage.utilization.sql import RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,17 +63,15 @@ def read_capacity(begins: Sequence[datetime], until: datetime) -> CapacityRecord
     for sums in read_quarters(parts.sums):
         add(*sums)
     with patience(bounded=parts.is_dear), connection.cursor() as cursor:
-        silences = read_silences(cursor, edges[0], until, standing.known_now)
+        asked = read_asked(cursor, edges[0], until, standing.known_now)
         for stretch, first in parts.stretches:
-            for name, rows in read_rows(cursor, stretch, silences).items():
+            for name, rows in read_rows(cursor, stretch, asked.silences).items():
                 for n, amounts in enumerate(rows):
                     add(name, first + n, amounts)
-        cursor.execute(TOLD, {"until": until})
-        told = cursor.fetchone()[0]
     return CapacityRecord(
         {name: rows for name, rows in sorted(steps.items()) if any(row.capacity for row in rows)},
-        _known_until(silences, until) if told else None,
-        sum(max(0, b - a) for a, b in _merged(silences, edges)) // _MICRO,
+        _known_until(asked.silences, until) if asked.told else None,
+        sum(max(0, b - a) for a, b in _merged(asked.silences, edges)) // _MICRO,
     )
 
 

@@ -59,14 +59,16 @@ KNOWN: Final = """COALESCE(
   (SELECT max(at) FROM partitions_capacitychange))"""
 """Until when controllers were asked; NULL: nobody ever did."""
 
-TOLD: Final = "SELECT EXISTS (SELECT 1 FROM partitions_capacitychange WHERE at < %(until)s)"
-"""Whether any controller had told its IPUs."""
-
-GAPS: Final = f"""
-SELECT {_micro("began_at")}, {_micro("ended_at")} FROM ipuhub_watchgap
-WHERE watch = %(watch)s AND began_at < %(until)s AND ended_at > %(first)s
+ASKED: Final = f"""
+SELECT told.any_did, gaps.began, gaps.ended
+FROM (
+  SELECT EXISTS (SELECT 1 FROM partitions_capacitychange WHERE at < %(until)s) AS any_did
+) AS told
+LEFT JOIN (SELECT {_micro("began_at")} AS began, {_micro("ended_at")} AS ended FROM ipuhub_watchgap
+  WHERE watch = %(watch)s AND began_at < %(until)s AND ended_at > %(first)s) AS gaps ON true
 """  # noqa: S608
-"""From and to when nobody asked though they were asked since, in microseconds; not clipped."""
+"""Whether any controller had told its IPUs, and from and to when nobody asked though they were
+asked since, in microseconds, not clipped; NULL, in one row, where there was no such time."""
 
 # A pod counts on a partition of its own job, in the job's namespace (elsewhere its label is a
 # stranger's claim); one without a partition in its stamp on each of the job's.

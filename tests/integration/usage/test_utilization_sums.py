@@ -26,7 +26,7 @@ from usage.models import PodLifetime, UtilizationDirt, UtilizationQuarter, Utili
 from usage.utilization.amounts import NAMES, Utilization
 from usage.utilization.asking import OUTPUTS, exact_name
 from usage.utilization.rollups import missing, read_standing, rebuild, refresh
-from usage.utilization.rows import read_rows, read_silences
+from usage.utilization.rows import read_asked, read_rows
 from usage.utilization.selectors import read_capacity
 from usage.windows import Window, step_begins
 
@@ -103,7 +103,7 @@ def _agree(begins: Sequence[datetime], until: datetime) -> None:
 def _plainly(edges: Sequence[datetime]) -> dict[str, list[Utilization]]:
     with connection.cursor() as cursor:
         known = read_standing().known_now
-        found = read_rows(cursor, edges, read_silences(cursor, edges[0], edges[-1], known))
+        found = read_rows(cursor, edges, read_asked(cursor, edges[0], edges[-1], known).silences)
     return {name: rows for name, rows in sorted(found.items()) if any(r.capacity for r in rows)}
 
 
