@@ -26,7 +26,6 @@ from usage.ranges import read_instant, read_window
 from usage.rates.reading import pricing_at
 from usage.sums.dimensions import DIMENSIONS, LABEL, UnknownDimensionError, dimension, dimensions
 from usage.sums.measures import COST, OUTPUTS
-from usage.sums.rollups import read_coverage
 from usage.sums.selectors import Question
 from usage.windows import Window, WindowError, day_begin
 
@@ -97,10 +96,9 @@ def read_question(
 
 def _pricing(window: Window, zone: ZoneInfo) -> Pricing:
     pricing = pricing_at(window.begin, window.until, zone)
-    if pricing.names("accelerator"):
-        purged = read_coverage().frozen_before
-        if purged is not None and window.begin < day_begin(purged, zone):
-            return dataclasses.replace(pricing, lost_before=purged)
+    purged = pricing.purged_before
+    if purged and pricing.names("accelerator") and window.begin < day_begin(purged, zone):
+        return dataclasses.replace(pricing, lost_before=purged)
     return pricing
 
 

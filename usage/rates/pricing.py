@@ -73,13 +73,14 @@ class Pricing:
 
     Money of two currencies cannot be added up: such a range has no cost. Nor has one with
     accelerators priced by name that reaches before `lost_before`: no sum of a day knows names, and
-    the lifetimes before that day are gone.
+    the lifetimes before that day are gone. `purged_before`: that day, whatever has a price.
     """
 
     segments: tuple[Segment, ...] = ()
     currencies: tuple[str, ...] = ()
     decimals: int = 2
     lost_before: date | None = None
+    purged_before: date | None = None
 
     @property
     def currency(self) -> str:

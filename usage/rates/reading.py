@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
@@ -29,9 +30,10 @@ SELECT first, "end", zone, tariff FROM usage_monthreport
 WHERE state = 'closed' AND first < %(until)s AND "end" > %(begin)s
 """
 _BOTH: Final = f"""
-SELECT rates.*, closed.* FROM ({_RATES}) AS rates FULL JOIN ({_CLOSED}) AS closed ON false
+SELECT (SELECT max(purged_before) FROM usage_purgestate), rates.*, closed.*
+FROM ({_RATES}) AS rates FULL JOIN ({_CLOSED}) AS closed ON false
 """  # noqa: S608  # text of this module
-_RATE_COLUMNS: Final = 5
+_RATE_COLUMNS: Final = 6  # with the day of the purge before them
 
 
 def tariff_of(first: date, last: date) -> Tariff:
@@ -45,9 +47,10 @@ def pricing_at(begin: datetime, until: datetime, zone: ZoneInfo) -> Pricing:
         return Pricing()
     first, last = (local_day(each, zone) for each in (begin, until - timedelta(seconds=1)))
     rows = _run(_BOTH, {"first": first, "last": last, "begin": begin, "until": until})
-    rates = [row[:_RATE_COLUMNS] for row in rows if row[0] is not None]
-    closed = [_closed(*row[_RATE_COLUMNS:]) for row in rows if row[0] is None]
-    return pricing_of(begin, until, zone, _tariff(rates), closed)
+    rates = [row[1:_RATE_COLUMNS] for row in rows if row[1] is not None]
+    closed = [_closed(*row[_RATE_COLUMNS:]) for row in rows if row[1] is None]
+    found = pricing_of(begin, until, zone, _tariff(rates), closed)
+    return replace(found, purged_before=rows[0][0] if rows else None)
 
 
 def _tariff(rates: Sequence[tuple[Any, ...]]) -> Tariff:
