@@ -25,36 +25,6 @@ if TYPE_CHECKING:
 
 MOST_QUERIES, MOST_MS = 8, 150
 JOB = "(SELECT uid FROM jobs_jobrecord ORDER BY created_at DESC LIMIT 1 OFFSET 1000)"
-PAGES = (
-    "/",
-    "/jobs/",
-    "/jobs/?namespace=ns-7&status=Failed",
-    "/jobs/?user=user-7",
-    "/jobs/{job}/",
-    "/partitions/",
-    "/partitions/?namespace=ns-7",
-    "/usage/",
-    "/usage/?month={last}",
-    "/usage/?month={last}&by=user",
-    "/usage/?month={last}&by=namespace",
-    "/usage/?month={last}&by=instance_type&namespace=ns-7",
-    "/usage/chart.json",
-    "/usage/chart.json?month={last}",
-    "/usage/chart.json?month={last}&by=user",
-    "/utilization/",
-    "/utilization/?month={last}",
-    "/utilization/chart.json?month={last}",
-    "/usage/pods/",
-    "/usage/faults/",
-    "/usage/gaps/",
-    "/api/v1/jobs",
-    "/api/v1/usage/summary?month={last}&by=group",
-    "/api/v1/usage/series?month={last}&by=group",
-    "/api/v1/usage/capacity?month={last}&step=hour",
-    "/api/v1/usage/series?month={last}&by=group&step=hour",
-    "/api/v1/usage/summary?month={last}&by=job",
-    "/api/v1/usage/lifetimes",
-)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -121,6 +91,7 @@ def _measure(options: argparse.Namespace) -> None:
     from django.utils import timezone
 
     from ipuhub.months import Month
+    from tests.bench.pageparts import PARTS, priced
     from usage.zones import usage_zone
 
     user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)
@@ -131,8 +102,11 @@ def _measure(options: argparse.Namespace) -> None:
         job = cursor.fetchone()[0]
     last = Month.of(timezone.now(), usage_zone()).previous()
     print(f"{'queries':>7} {'p50 ms':>8} {'p95 ms':>8} {'kB':>6}  page ({options.rounds} rounds)")
-    for page in PAGES:
-        _print_page(client, page.format(job=job, last=last), options.rounds)
+    for part in PARTS:
+        with priced(part.prices):
+            print(f"{part.heading}:")
+            for page in part.pages:
+                _print_page(client, page.format(job=job, last=last), options.rounds)
 
 
 def _print_page(client: Any, address: str, rounds: int) -> None:

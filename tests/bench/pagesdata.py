@@ -2,8 +2,9 @@
 
 20 groups, 500 users, 4 components, 8 instance types, 40 namespaces; one pod in 20 runs for days,
 one in 5,000 never ends, and who would end later than now still runs; ten pods a job, and where
-there are ten times as many pods as jobs a quarter of the partitions has its pods. Four V-IPU
-controllers tell their IPUs every minute.
+there are ten times as many pods as jobs a quarter of the partitions has its pods. Two pods in three
+have accelerators, half of those by one name and half by another. Four V-IPU controllers tell their
+IPUs every minute.
 Written by one INSERT ... SELECT each, so that a million rows take seconds.
 """
 
@@ -28,7 +29,9 @@ SELECT md5('pod' || n)::uuid::text, 'bench', 'ns-' || u %% 40, 'pod-' || n, 'nod
   CASE WHEN c = 0 THEN md5('job' || n / 10)::uuid::text ELSE '' END,
   CASE WHEN n %% 10 = 0 THEN 'launcher' ELSE 'worker' END,
   CASE WHEN c = 0 THEN 'p-work-' || n / 10 ELSE '' END,
-  (n %% 16 + 1) * 500, (n %% 32 + 1) * 1073741824::bigint, n %% 3, '{}',
+  (n %% 16 + 1) * 500, (n %% 32 + 1) * 1073741824::bigint, n %% 3,
+  CASE WHEN n %% 3 = 0 THEN '{}'::jsonb
+    ELSE jsonb_build_object((ARRAY['nvidia.com/gpu', 'amd.com/gpu'])[n %% 2 + 1], n %% 3) END,
   CASE WHEN c = 0 THEN (n %% 10) * 1000000 ELSE 0 END,
   CASE WHEN is_over THEN 'Succeeded' ELSE 'Running' END, '',
   began, began, began, CASE WHEN is_over THEN began + took END,
