@@ -49,8 +49,7 @@ def next_status(
     """
     stored = observed.status()
     written = format_time(now)
-    finished = verdict.state in FINISHED
-    running = 0 if finished else _running(instances, records)
+    running = _running(instances, records)
     resumed = stored.get("launcherStatus") == JobState.SUSPENDED != verdict.state
     status: Manifest = stored | {
         "launcherStatus": verdict.state.value,
@@ -66,9 +65,9 @@ def next_status(
         "instances": _instance_entries(stored, instances, records),
         "observedGeneration": metadata(observed.job or {}).get("generation", 0),
     }
-    status |= live_fields(observed, finished=finished)
-    if finished:
-        status.setdefault("completionTime", written)
+    status |= live_fields(observed)
+    if verdict.state in FINISHED:
+        status["completionTime"] = written
     return status
 
 
@@ -92,19 +91,17 @@ def waiting_status(observed: Observed, verdict: Verdict, now: datetime) -> Manif
     }
 
 
-def live_fields(observed: Observed, *, finished: bool) -> Manifest:
+def live_fields(observed: Observed) -> Manifest:
     """The fields that count pods and partitions: they change without the job's state changing."""
-    status: Manifest = {"workersStatus": _workers_status(observed, finished=finished)}
+    status: Manifest = {"workersStatus": _workers_status(observed)}
     partitions = _partitions(observed)
     if partitions:
         status["partitions"] = partitions
         held = [p for p in partitions if p["state"] == Phase.ACTIVE]
         status["iPUPartitionCreated"] = len(held) == len(partitions)
-        status["ipus"] = sum(
-            observed.partitions[p["instance"]].size
-            for p in held
-            if p["instance"] in observed.partitions
-        )
+        # While the proxy has not told of all, the number of before stands.
+        if all(p["instance"] in observed.partitions for p in held):
+            status["ipus"] = sum(observed.partitions[p["instance"]].size for p in held)
     elif "iPUPartitionCreated" not in observed.status():
         status["iPUPartitionCreated"] = False
     return status
@@ -176,9 +173,9 @@ def coalescing_seconds(stored: Manifest, now: datetime, pause: timedelta = COALE
 def _essence(status: Manifest) -> tuple[object, ...]:
     return (
         status.get("launcherStatus"),
-        [(c.get("type"), c.get("status"), c.get("reason")) for c in status.get("conditions") or ()],
+        (current_condition(status) or {}).get("reason"),
         status.get("observedGeneration"),
-        [(i.get("attempt"), i.get("state")) for i in status.get("instances") or ()],
+        [instance.get("state") for instance in status.get("instances") or ()],
     )
 
 
@@ -262,9 +259,10 @@ def _record_now(instance: Instance) -> InstanceRecord:
     return replace(record, state=JobState.PENDING.value)
 
 
-def _workers_status(observed: Observed, *, finished: bool) -> Manifest:
+def _workers_status(observed: Observed) -> Manifest:
     """Counts of the current attempts' worker pods; zero is left out, as Go's encoder does."""
     counts = {"active": 0, "succeeded": 0, "failed": 0}
+    finished = observed.is_finished()
     attempts = {
         entry.get("index"): entry.get("attempt")
         for entry in observed.status().get("instances") or ()
@@ -290,7 +288,7 @@ def _partitions(observed: Observed) -> list[Manifest]:
             "state": str(partition.phase),
         }
         for index, partition in observed.partitions.items()
-        if partition.id and partition.phase != Phase.WAITING
+        if partition.id  # one that waits has none
     }
     for entry in observed.status().get("partitions") or ():
         index = entry.get("instance", 0)

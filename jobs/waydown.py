@@ -72,7 +72,7 @@ def plan_finished(observed: Observed, now: datetime) -> Plan:
     ]
     if all(pod.is_terminal for pod in observed.pods) and not spec.get("keepPartition"):
         steps.append(_release_held(observed, now, known_instances(observed, 0)))
-    status = observed.status() | live_fields(observed, finished=True)
+    status = observed.status() | live_fields(observed)
     planned = with_status(observed, status, now, tuple(step for step in steps if step.actions))
     return planned.requeued(release_again_after(observed, now)).requeued(left)
 
@@ -88,7 +88,7 @@ def plan_suspended(observed: Observed, now: datetime) -> Plan:
     steps = [*end_pods(going)]
     if all(pod.is_terminal for pod in observed.pods):
         steps.append(_release_held(observed, now, settled))
-    status = observed.status() | live_fields(observed, finished=False)
+    status = observed.status() | live_fields(observed)
     planned = with_status(observed, status, now, tuple(step for step in steps if step.actions))
     return planned.requeued(release_again_after(observed, now))
 

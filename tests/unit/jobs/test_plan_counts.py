@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jobs.actions import PatchStatus, Plan
 from jobs.conditions import JobState, Verdict, with_verdict
+from jobs.instances import instances_of
 from jobs.plan import plan
-from jobs.status import live_fields
+from jobs.spec import parse_spec
+from jobs.status import live_fields, next_status
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import status, up
+
+if TYPE_CHECKING:
+    from jobs.observed import Observed
+    from tests.builders.ipujobs import PodBuilder
 
 
 def test_instances_partitions_and_ipus_are_counted_as_they_are() -> None:
@@ -32,8 +38,88 @@ def test_workers_of_the_current_attempt_are_counted() -> None:
     )
     built = job.build()
     old, new = worker(built).exited(1), worker(built).attempt(1).running()
-    assert live_fields(up(job, old), finished=False)["workersStatus"] == {}
-    assert live_fields(up(job, new), finished=False)["workersStatus"] == {"active": 1}
+    assert live_fields(up(job, old))["workersStatus"] == {}
+    assert live_fields(up(job, new))["workersStatus"] == {"active": 1}
+
+
+def test_pods_are_counted_by_how_they_are_and_ended_sleepers_succeed_at_the_end() -> None:
+    job = ipujob().without_launcher().workers(5).running()
+    built = job.build()
+    pods = (
+        worker(built, 0).exited(),
+        worker(built, 1).exited(3),
+        worker(built, 2).ended_by_operator(),
+        worker(built, 3).running(),
+        worker(built, 4),
+    )
+    running = live_fields(up(job, *pods))["workersStatus"]
+    assert running == {"active": 1, "succeeded": 1, "failed": 2}
+    ended = live_fields(up(job.with_status(launcherStatus="Failed"), *pods))["workersStatus"]
+    assert ended == {"active": 1, "succeeded": 2, "failed": 1}
+
+
+def test_of_the_instances_those_run_that_have_not_ended() -> None:
+    job = ipujob().without_launcher().instances(3)
+    states = ("Running", "Completed", "Pending")
+    entries = [{"index": n, "attempt": 0, "state": state} for n, state in enumerate(states)]
+    built = job.with_status(launcherStatus="Running", instances=entries).build()
+    pods = (worker(built, 0, 0).running(), worker(built, 1, 1).exited(), worker(built, 2, 2))
+    parts = (partition(0), partition(1, phase="released", asked_at=NOW), partition(2))
+    found = status(plan(observed(built, *pods, partitions=parts, with_children=True), NOW))
+    assert (found["currentReplicas"], found["desiredReplicas"]) == (1, 3)
+    assert found["lastMessage"] == "1 of 3 instances are running"
+
+
+def test_an_instance_that_begins_to_run_is_told_at_once() -> None:
+    job = ipujob().without_launcher().instances(2)
+    built = job.build()
+    parts = (partition(0), partition(1))
+
+    def seen(*pods: PodBuilder) -> Observed:
+        return observed(built, *pods, partitions=parts, with_children=True)
+
+    one = seen(worker(built, 0, 0).running(), worker(built, 1, 1))
+    both = seen(worker(built, 0, 0).running(), worker(built, 1, 1).running())
+    states = [entry["state"] for entry in status(plan(told(both, one), NOW))["instances"]]
+    assert states == ["Running", "Running"]
+
+
+def test_instances_are_told_in_their_order_and_another_cause_before_their_count() -> None:
+    job = ipujob().without_launcher().instances(3)
+    entries = [{"index": n, "attempt": 1, "state": "Suspended"} for n in (0, 2)]
+    built = job.with_status(launcherStatus="Running", instances=entries).build()
+    seen = observed(built, worker(built, 0).attempt(1).running())
+    instances = instances_of(seen, parse_spec(job.spec), NOW)
+    changed = Verdict(JobState.RUNNING, "SpecChanged", "the image waits")
+    found = next_status(seen, changed, instances, {}, NOW)
+    assert [entry["index"] for entry in found["instances"]] == [0, 1, 2]
+    assert found["lastMessage"] == "the image waits"
+
+
+def test_partitions_are_told_as_they_are_now_in_the_order_of_their_instances() -> None:
+    held = {"id": "p-1", "controller": "vipu:8090", "state": "creating"}
+    stored = [{"instance": 0, "id": "p-0", "controller": "vipu:8090", "state": "active"}]
+    job = ipujob().without_launcher().instances(2)
+    job.with_status(partitions=[*stored, {"instance": 1, **held}])
+    found = live_fields(observed(job.build(), partitions=(partition(1),)))
+    assert found["partitions"] == [*stored, {"instance": 1, **held, "state": "active"}]
+
+
+@pytest.mark.parametrize("stored", [[], [{"instance": 0, "id": "p-0", "state": "active"}]])
+def test_what_the_proxy_has_not_told_again_stays_as_it_was(stored: list[Any]) -> None:
+    job = ipujob().running().with_status(ipus=4, partitions=stored)
+    built = job.build()
+    pods = (worker(built).running(), launcher(built).running())
+    asking = observed(built, *pods, with_children=True, proxy_problem="refused")
+    stays = {"ipus", "partitions", "iPUPartitionCreated"}
+    assert not stays & status(plan(asking, NOW)).keys()
+
+
+def test_a_status_that_lost_its_counts_gets_them_back() -> None:
+    job = ipujob().running().with_status(workersStatus=None, observedGeneration=1)
+    built = job.build()
+    found = status(plan(up(job, worker(built).running(), launcher(built).running()), NOW))
+    assert found["workersStatus"] == {"active": 1}
 
 
 def test_the_generation_that_was_judged_is_in_the_status() -> None:
@@ -43,9 +129,12 @@ def test_the_generation_that_was_judged_is_in_the_status() -> None:
     assert status(planned)["observedGeneration"] == 7
 
 
-def test_a_release_is_told_once() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_a_release_is_told_once(known: bool) -> None:
     job = ipujob().finished()
     built = job.build()
+    if not known:  # it was given back before any status told of it
+        del built["status"]["partitions"]
     pods = (worker(built).ended_by_operator(), launcher(built).exited())
     released = (partition(phase="released"),)
     first = plan(observed(built, *pods, partitions=released), at(9))
@@ -64,19 +153,19 @@ def test_a_condition_keeps_the_time_of_its_transition_and_a_bounded_message() ->
     assert (later["lastTransitionTime"], later["lastUpdateTime"]) == ("then", "now")
 
 
-def waits_for_ipus(words: str, reason: str = "NoCapacity") -> Any:
+def waits_for_ipus(words: str, reason: str = "NoCapacity") -> Observed:
     waits = partition(phase="waiting", id="", reason=reason, message=words, asked_at=NOW)
     return observed(ipujob().build(), partitions=(waits,))
 
 
-def waits_for_a_node(words: str) -> Any:
+def waits_for_a_node(words: str) -> Observed:
     job = ipujob()
     return up(job, worker(job.build()).unschedulable(words), launcher(job.build()))
 
 
-def told(seen: Any, before: Any) -> Any:
+def told(seen: Observed, before: Observed) -> Observed:
     """What is seen of a job whose status told at noon what was seen before."""
-    stored = {**before.job, "status": {**before.status(), **status(plan(before, NOW))}}
+    stored = {**(before.job or {}), "status": {**before.status(), **status(plan(before, NOW))}}
     return replace(seen, job=stored)
 
 

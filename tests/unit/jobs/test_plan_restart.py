@@ -174,6 +174,7 @@ def test_it_stays_restarting_with_its_cause_until_it_runs() -> None:
     written = status(plan(seen, at(30)))
     assert "launcherStatus" not in written
     assert "conditions" not in written
+    assert "instances" not in written
     running = (worker(built).attempt(1).running(), launcher(built).attempt(1).running())
     seen = observed(built, *running, partitions=(partition(attempt=1),), with_children=True)
     planned = plan(seen, at(30))

@@ -34,6 +34,31 @@ def test_an_invalid_spec_is_pending_and_says_what_to_write() -> None:
     assert (kind, reason) == ("Pending", "InvalidSpec")
     assert "make it 4 or 8" in message
     assert steps(planned) == ["status"]
+    told = status(planned)
+    conditions, said = told.pop("conditions"), told.pop("lastMessage")
+    assert said == message == conditions[0]["message"]
+    assert told == {
+        "launcherStatus": "Pending",
+        "restartCount": 0,
+        "iPUPartitionCreated": False,
+        "currentReplicas": 0,
+        "desiredReplicas": 0,
+        "startTime": "2026-03-01T12:00:00Z",
+        "observedGeneration": 1,
+        "lastReconcileTime": "2026-03-01T12:00:00Z",
+    }
+
+
+def test_an_invalid_edit_leaves_in_the_status_what_was_counted() -> None:
+    counted = {
+        "restartCount": 2,
+        "iPUPartitionCreated": True,
+        "currentReplicas": 1,
+        "desiredReplicas": 1,
+        "startTime": "2026-03-01T11:00:00Z",
+    }
+    job = ipujob().ipus(6).with_status(launcherStatus="Restarting", **counted)
+    assert not counted.keys() & status(plan(observed(job.build()), NOW)).keys()
 
 
 def test_an_invalid_spec_is_judged_again_once_it_is_changed() -> None:
@@ -83,9 +108,18 @@ def test_every_transition_is_an_event() -> None:
         plan(up(job, worker(built).running(), launcher(built).running()), NOW)
     )
     ended = ipujob().running()
-    assert told(plan(up(ended, worker(built).running(), launcher(built).exited(1)), NOW)) == [
-        ("IPUJobFailed", True)
-    ]
+    for policy, want in (
+        ("Never", [("IPUJobFailed", True)]),
+        ("OnFailure", [("IPUJobRestarting", False)]),
+    ):
+        ended.with_spec(restartPolicy={"type": policy})
+        pods = (worker(built).running(), launcher(built).exited(1))
+        assert told(plan(up(ended, *pods), NOW)) == want
+    done = plan(up(ended, worker(built).running(), launcher(built).exited()), NOW)
+    assert told(done) == [("IPUJobSucceeded", False)]
+    pods = (worker(built).running(), launcher(built).running())
+    held_back = plan(up(ended.with_spec(suspend=True), *pods), NOW)
+    assert told(held_back) == [("IPUJobSuspended", False)]
 
 
 def test_a_release_that_takes_time_is_an_event_once() -> None:

@@ -198,6 +198,7 @@ def test_what_is_suspended_in_the_breath_of_its_resuming_begins_with_another_att
     planned = plan(observed(built, worker(built).attempt(1).running(), partitions=held), NOW)
     assert steps(planned) == ["decide"]
     assert status(planned)["instances"] == [{"index": 0, "attempt": 2, "state": "Suspended"}]
+    assert "startTime" not in status(planned)
 
 
 def test_what_is_scaled_down_in_the_breath_of_its_scaling_up_begins_with_another_attempt() -> None:
