@@ -93,8 +93,9 @@ def test_a_price_that_ended_as_the_month_began_is_none_of_it() -> None:
 
 def test_a_price_of_the_last_day_is_one_of_the_month() -> None:
     rate("cpu", "1", "2026-10-31", name="  ")
-    last = pricing_at(OCTOBER.first(BERLIN), OCTOBER.end(BERLIN), BERLIN).segments[-1]
-    assert (last.begin, last.of("cpu")) == (at("2026-10-30T23:00"), 1)
+    for end in (OCTOBER.end(BERLIN), at("2026-10-31T11:00")):
+        last = pricing_at(OCTOBER.first(BERLIN), end, BERLIN).segments[-1]
+        assert (last.begin, last.of("cpu")) == (at("2026-10-30T23:00"), 1)
 
 
 def test_only_what_is_closed_keeps_its_prices() -> None:

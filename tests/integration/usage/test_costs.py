@@ -68,8 +68,9 @@ def test_a_price_by_name_stands_in_for_the_general_one():
     rate("accelerator", "10", name="nvidia.com/gpu")
     accelerators = {"nvidia.com/gpu": 1, "amd.com/gpu": 2}
     pod("2026-10-01T00:00", "2026-10-01T01:00", gpus=3, accelerators=accelerators)
+    pod("2026-10-01T01:00", "2026-10-01T02:00", gpus=1, accelerators={"amd.com/gpu": 1})
     make("2026-10", _LATER)
-    assert _costs() == ["12.00"]
+    assert (_costs(), _costs("details")) == (["13.00"], ["12.00000", "1.00000"])
 
 
 def test_the_price_of_an_instance_type_is_all_that_a_pod_of_it_costs():

@@ -49,7 +49,8 @@ def callers(settings: SettingsWrapper) -> dict[str, Client]:
     make = get_user_model().objects.create_user
     users = {STRANGER: make("charlie"), USER: make("alice"), ACCOUNTANT: make("carol")}
     users[ADMIN] = make("root", is_staff=True)
-    users[ACCOUNTANT].groups.add(Group.objects.get_or_create(name="accountant")[0])
+    for name, group in ((ACCOUNTANT, "accountant"), (STRANGER, "accountants of another house")):
+        users[name].groups.add(Group.objects.get_or_create(name=group)[0])
     NamespaceGrant.objects.create(user=users[USER], namespace="team-a")
     return {NOBODY: Client()} | {name: tool(user) for name, user in users.items()}
 

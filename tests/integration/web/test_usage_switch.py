@@ -16,6 +16,8 @@ import ipuhub.api.urls
 import ipuhub.urls
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import held
+from tests.builders.rates import rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,9 +64,12 @@ def test_with_usage_off_its_addresses_are_unknown(admin: User) -> None:
 @pytest.mark.usefixtures("usage_off")
 def test_with_usage_off_pages_do_without_it(admin: User) -> None:
     job = jobhistory.job(status="Running")
-    for address in ("/", "/jobs/", f"/jobs/{job.uid}/"):
+    rate("partition-ipu", "1")
+    held("2026-11-20T00:00", "2026-11-20T01:00")
+    texts = ('href="/usage/', 'href="/utilization/', "IPU-hours", "Allocated so far", " EUR")
+    for address in ("/", "/jobs/", f"/jobs/{job.uid}/", "/partitions/"):
         html = browser(admin).get(address).content.decode()
-        for text in ('href="/usage/', 'href="/utilization/', "IPU-hours", "Allocated so far"):
+        for text in texts:
             assert text not in html, (address, text)
 
 
