@@ -117,11 +117,32 @@ def test_a_change_of_a_pod_there_and_back_is_seen_at_once(change: dict[str, Any]
         _agree()
 
 
-@pytest.mark.parametrize("change", [{"size": 16}, *({n: "b"} for n in BY[:3])], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reserved_at": at("2026-11-10T01:30")},
+        {"reserved_at": at("2026-11-11T01:30")},
+        {"released_at": at("2026-11-10T08:30")},
+        {"released_at": None},
+        {"size": 16},
+        *({n: "b"} for n in BY[:3]),
+    ],
+    ids=str,
+)
 def test_a_change_of_a_partition_is_seen_at_once(change: dict[str, Any]) -> None:
     held("2026-11-10T06:30", "2026-11-11T06:30", user="a")
     refresh(NOW, ZONE)
     PartitionLifetime.objects.update(**change)
+    _agree()
+
+
+@pytest.mark.parametrize("kind", ["pod", "partition"])
+def test_what_comes_and_goes_is_seen_at_once(kind: str) -> None:
+    refresh(NOW, ZONE)
+    row = pod(None, **_BEFORE) if kind == "pod" else held("2026-11-10T06:30", "2026-11-11T06:30")
+    _agree()
+    refresh(NOW, ZONE)
+    row.delete()
     _agree()
 
 
