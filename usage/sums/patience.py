@@ -51,7 +51,8 @@ def _sentence(seconds: int) -> str:
     known = ", ".join(name for name, each in DIMENSIONS.items() if each.rolled)
     return (
         f"This was stopped after {seconds} s of adding up the records of single pods. Ask for a "
-        f"shorter range, or for what there are sums of: whole days of the report zone, by {known}. "
+        "shorter range, or for what there are sums of: whole days of the report zone, in steps of "
+        f"a day or longer, by {known}. "
         "Where those are slow, too, `sum_usage_days` has not run; an administrator may raise "
         "USAGE_QUERY_SECONDS."
     )

@@ -33,14 +33,24 @@ _LEVEL_SUMS: Final = {
     "going_gpus": "COALESCE(sum(gpus) FILTER (WHERE going), 0)",
     "going_micro_ipus": "COALESCE(sum(micro_ipus) FILTER (WHERE going), 0)",
 }
+
+
+def _total(column: str) -> str:
+    """Return SQL of the exact sum of column x secs, in halves of 31 bits: a piece is shorter than
+    2**31 s (68 years), so that no product exceeds 8 bytes. Numeric would take three times as long.
+    """
+    high, low = f"sum(({column} >> 31) * secs)", f"sum(({column} & 2147483647) * secs)"
+    return f"COALESCE({high}::numeric * 2147483648 + {low}, 0)"
+
+
 _PIECE_SUMS: Final = {
     "seconds": "COALESCE(sum(secs), 0)",
     "estimated_seconds": "COALESCE(sum(secs) FILTER (WHERE estimated), 0)",
     "unverified_seconds": "COALESCE(sum(secs) FILTER (WHERE NOT user_verified), 0)",
-    "millicore_seconds": "COALESCE(sum(cpu_millicores::numeric * secs), 0)",
-    "byte_seconds": "COALESCE(sum(memory_bytes::numeric * secs), 0)",
-    "gpu_seconds": "COALESCE(sum(gpus::numeric * secs), 0)",
-    "micro_ipu_seconds": "COALESCE(sum(micro_ipus::numeric * secs), 0)",
+    "millicore_seconds": _total("cpu_millicores"),
+    "byte_seconds": _total("memory_bytes"),
+    "gpu_seconds": _total("gpus"),
+    "micro_ipu_seconds": _total("micro_ipus"),
 }
 
 
@@ -64,6 +74,7 @@ def pieces(source: str, columns: str, where: str, name: str, *, many: bool = Tru
         f"SELECT {columns}, b.bucket, (b.opens OR {began} >= b.begins) AS counts,"  # noqa: S608
         f" {began} >= b.begins AS begun, {_SECONDS} AS secs"
         f" FROM ({clipped}) AS lifetimes CROSS JOIN LATERAL ({piece}) AS b"
+        " OFFSET 0"  # else `secs` is computed anew for each sum
     )
 
 

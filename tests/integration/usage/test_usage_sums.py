@@ -70,6 +70,26 @@ def paged(question: Question, begins: list[datetime], order: str) -> list:
         after = Place(rank, last.key)
 
 
+def test_sums_are_exact_up_to_the_largest_amounts():
+    amounts = [1, 2**31 - 1, 2**31, 2**31 + 1, 2**62 + 12_345, 2**63 - 1]
+    for n in amounts:
+        pod(
+            "2026-11-01T00:00:00",
+            "2026-11-20T23:59:59",
+            cpu_millicores=n,
+            memory_bytes=n,
+            gpus=n,
+            micro_ipus=n,
+        )
+    want = sum(amounts) * (20 * 86_400 - 1)
+    for _ in range(2):  # from the pods, then from sums by day
+        question = ask("2026-11-01T00:00", "2026-11-21T00:00")
+        total = read_sums(question, [question.window.begin], "pods", 1).total
+        assert total.millicore_seconds == total.byte_seconds == want
+        assert total.gpu_seconds == total.micro_ipu_seconds == want
+        refresh(NOW, UTC_ZONE)
+
+
 def oracle(question: Question, begins: list[datetime]) -> dict[tuple[int, str], Measures]:
     """The same by a loop: slow and plain."""
     found: dict[tuple[int, str], Measures] = {}
