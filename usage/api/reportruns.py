@@ -51,7 +51,7 @@ class RunList(ListAPIView[ReportRun]):
         operation_id="usage_runs_create",
         summary="Make reports now",
         description="This and last month, the one given, or the file of a range (`from`, `to`). "
-        "Follow `Location` for its progress.",
+        "Where the same is under way already it is that run. Follow `Location` for its progress.",
         tags=["usage"],
         request=RunRequestSerializer,
         responses={202: RunSerializer},

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from ipuhub.months import Month
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
 
 _LOG = structlog.get_logger(__name__)
 _LOCK: Final = 0x1B_0A_0A_01  # the advisory lock of report runs, in this database only
+_ASKING: Final = 0x1B_0A_0A_02  # that of asking for one
+_IS_HELD: Final = """
+SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND classid = 0
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+"""
+_WAITS: Final = timedelta(minutes=10)
+"""For how long a run waits for a worker before its message is held to be lost."""
 BUSY: Final = "Another run is making the reports: see it above, and try again when it is done."
 _LOST: Final = "The process that made it ended before the run did."
 
@@ -208,9 +216,32 @@ class BrokerAway(Exception):  # noqa: N818  # it is an answer, with a sentence f
 def ask_for_run(
     requested_by: str, now: datetime, month: str = "", *, close: bool = False
 ) -> ReportRun:
-    """Ask a worker for a run. Raises MonthError, ReportRefused and BrokerAway."""
-    run = request_run("demand", requested_by, now, settings.REPORT_ZONE, month, close=close)
+    """Ask a worker for a run, or return the one for the same that is under way. Raises MonthError,
+    ReportRefused and BrokerAway."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        # Who asks at the same time waits until this run is stored.
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ASKING])
+        same = ReportRun.objects.filter(kind="", month=month, close=close)
+        if found := next((run for run in same.filter(_under_way(now)) if _goes_on(run)), None):
+            return found
+        run = request_run("demand", requested_by, now, settings.REPORT_ZONE, month, close=close)
     return _send(run, now)
+
+
+def _under_way(now: datetime) -> Q:
+    """Return the condition of runs that somebody does or, by what is stored, will do soon."""
+    waits = Q(state=ReportRun.State.QUEUED, requested_at__gt=now - _WAITS)
+    return waits | Q(state=ReportRun.State.RUNNING)
+
+
+def _goes_on(run: ReportRun) -> bool:
+    """Whether there is a process that makes reports, should this run be at work: one that died
+    has left its run as it was, but no lock."""
+    if run.state == ReportRun.State.QUEUED:
+        return True
+    with connection.cursor() as cursor:
+        cursor.execute(_IS_HELD, [_LOCK])
+        return bool(cursor.fetchone()[0])
 
 
 def ask_for_range(file: RangeFile, requested_by: str, now: datetime) -> ReportRun:

@@ -1,0 +1,104 @@
+"""A run of the reports that is asked for while it is under way is not made twice."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import at, pod
+from tests.integration.usage.reading import UTC_ZONE, make
+from usage.models import ReportRun
+from usage.reports.runs import ask_for_run, do_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_django.fixtures import SettingsWrapper
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("idle_broker"),
+]
+NOW = at("2026-11-21T12:00")
+RUNS = "/api/v1/usage/reports/runs"
+
+
+def test_make_now_pressed_twice_shows_the_run_under_way(
+    django_user_model: type, settings: SettingsWrapper, tmp_path: Path
+) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+    admin = django_user_model.objects.create_user("root", is_staff=True)  # type: ignore[attr-defined]
+    client = browser(admin)
+    for _ in range(2):
+        page = client.post("/usage/reports/make/", follow=True).content.decode()
+        assert "waits for a worker" in page
+    run = ReportRun.objects.get()
+    again = tool(admin).post(RUNS, {}, content_type="application/json")
+    assert (again.status_code, again.json()["id"]) == (202, run.pk)
+    assert len(list((tmp_path / "queue").iterdir())) == 1
+
+
+def test_another_month_or_its_closing_is_another_run() -> None:
+    pod("2026-10-01T00:00", "2026-10-02T00:00")
+    asked = [
+        ask_for_run("ada", NOW),
+        ask_for_run("ada", NOW, "2026-10"),
+        ask_for_run("ada", NOW, "2026-10", close=True),
+        ask_for_run("ben", NOW, "2026-10"),
+    ]
+    assert [each.pk for each in asked[:3]] == sorted({each.pk for each in asked})
+    assert asked[3] == asked[1]
+
+
+def test_a_run_that_is_over_is_made_anew() -> None:
+    first = ask_for_run("ada", NOW)
+    do_run(first, UTC_ZONE, lambda: NOW)
+    assert ask_for_run("ada", NOW) != first
+
+
+def test_a_run_at_work_is_the_one_until_its_process_has_died() -> None:
+    make("2026-11", "2026-11-20T00:00")
+    first = ask_for_run("ada", NOW)
+    meanwhile: list[ReportRun] = []
+    do_run(first, UTC_ZONE, lambda: NOW, lambda _: meanwhile.append(ask_for_run("ben", NOW)))
+    assert set(meanwhile) == {first}
+    ReportRun.objects.update(state=ReportRun.State.RUNNING)
+    assert ask_for_run("ben", NOW) != first
+
+
+def test_a_run_that_no_worker_took_for_long_is_asked_for_anew() -> None:
+    first = ask_for_run("ada", NOW)
+    assert ask_for_run("ada", NOW + timedelta(minutes=9)) == first
+    assert ask_for_run("ada", NOW + timedelta(minutes=11)) != first
+
+
+def test_who_asks_at_the_same_moment_gets_the_same_run() -> None:
+    found: list[ReportRun] = []
+
+    def ask() -> None:
+        found.append(ask_for_run("ben", NOW))
+        connection.close()
+
+    other = threading.Thread(target=ask)
+    with transaction.atomic():
+        first = ask_for_run("ada", NOW)
+        other.start()
+        _until_somebody_waits()
+    other.join(30)
+    assert found == [first]
+
+
+def _until_somebody_waits() -> None:
+    end = timezone.now() + timedelta(seconds=30)
+    with connection.cursor() as cursor:
+        while timezone.now() < end:
+            cursor.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+            if cursor.fetchone():
+                return
+    raise AssertionError("nobody waited")
