@@ -45,6 +45,7 @@ from tests.fakes.wire import Mischief
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from ipuhub.kube.cluster import ClusterConfig
     from tests.chaos.stories import Story
 
 CRD = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml")
@@ -118,6 +119,7 @@ class Stage:
     """Tells stories on one server, each in a namespace of its own."""
 
     kubeconfig: str
+    config: ClusterConfig  # one for all operators: certificates are read once
     client: BlockingKubeClient
     observer: Observer
     watching: KubeClient
@@ -125,7 +127,7 @@ class Stage:
     async def tell(self, story: Story, faults: Faults) -> ServerWorld:
         """From the beginning to the end, and until nothing is left of it."""
         kube = await self._open()
-        world = ServerWorld(kube, self.observer, load_config(self.kubeconfig), faults)
+        world = ServerWorld(kube, self.observer, self.config, faults)
         await self._tell(world, story)
         return world
 
@@ -138,8 +140,7 @@ class Stage:
             proxy = WholeProxy(lab, kube, faults.proxy_kill_at)
             await proxy.start()
             try:
-                config = load_config(self.kubeconfig)
-                world = ServerWorld(kube, self.observer, config, faults, proxy)
+                world = ServerWorld(kube, self.observer, self.config, faults, proxy)
                 await self._tell(world, story)
             finally:
                 await proxy.close()
@@ -173,11 +174,12 @@ class Stage:
 
 @pytest.fixture
 async def stage(kubeconfig: str, client: BlockingKubeClient) -> AsyncIterator[Stage]:
-    async with KubeClient(load_config(kubeconfig)) as watching:
+    config = load_config(kubeconfig)
+    async with KubeClient(config) as watching:
         await eventually(lambda: is_served(client))
         observer = Observer(watching)
         await observer.start()
-        yield Stage(kubeconfig, client, observer, watching)
+        yield Stage(kubeconfig, config, client, observer, watching)
         await observer.stop()
 
 
