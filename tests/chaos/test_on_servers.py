@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -194,11 +195,12 @@ def is_served(client: BlockingKubeClient) -> bool:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_every_write_may_be_the_last(stage: Stage, story: Story) -> None:
-    calm = await stage.tell(story, Faults())
-    assert calm.writes > 3
-    for write in range(1 + STORIES.index(story) % STRIDE, calm.writes + 1, STRIDE):
+    for write in count(1 + STORIES.index(story) % STRIDE, STRIDE):
         late = (0.0, LATE_SECONDS)[write // STRIDE % 2]
-        await stage.tell(story, Faults(kill_at=write, downtime=late))
+        world = await stage.tell(story, Faults(kill_at=write, downtime=late))
+        if world.writes < write:
+            break  # it has outlived its story: on a busy machine that takes some writes more
+    assert write > 3
 
 
 @pytest.fixture
@@ -213,19 +215,22 @@ async def guarded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", WITH_PROXY)
 async def test_every_write_may_be_the_last_beside_a_whole_proxy(guarded: Stage, name: str) -> None:
-    calm, _ = await guarded.tell_with_proxy(NAMES[name], Faults())
-    for write in range(1, calm.writes + 1, PROXY_STRIDE):
-        await guarded.tell_with_proxy(NAMES[name], Faults(kill_at=write))
+    for write in count(1, PROXY_STRIDE):
+        world, _ = await guarded.tell_with_proxy(NAMES[name], Faults(kill_at=write))
+        if world.writes < write:
+            break
+    assert write > 3
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", WITH_PROXY)
 async def test_every_write_of_the_proxy_may_be_its_last(guarded: Stage, name: str) -> None:
-    _, calm = await guarded.tell_with_proxy(NAMES[name], Faults())
-    assert calm.writes > 5
-    for write in range(1, calm.writes + 1, OWN_STRIDE):
+    for write in count(1, OWN_STRIDE):
         _, proxy = await guarded.tell_with_proxy(NAMES[name], Faults(proxy_kill_at=write))
+        if proxy.writes < write:
+            break  # what it is asked twice, as its answer was late, it may write twice
         assert proxy.deaths == 1
+    assert write > 5
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -241,11 +246,9 @@ async def test_what_is_lost_beside_a_whole_proxy(guarded: Stage, name: str) -> N
     calm, proxy = await guarded.tell_with_proxy(NAMES[name], Faults())
     await guarded.tell_with_proxy(NAMES[name], Faults(kill_at=calm.writes // 2))
     # Of the proxy's writes the last ones give back what was lost.
-    for left in range(1, proxy.writes // 2) if LONG else (2,):
-        _, mortal = await guarded.tell_with_proxy(
-            NAMES[name], Faults(proxy_kill_at=proxy.writes - left)
-        )
-        assert mortal.deaths == 1
+    for write in range(1, proxy.writes) if LONG else (proxy.writes - 2,):
+        _, mortal = await guarded.tell_with_proxy(NAMES[name], Faults(proxy_kill_at=write))
+        assert mortal.deaths == (mortal.writes >= write)
 
 
 @pytest.mark.timeout(1800)
@@ -253,7 +256,7 @@ async def test_what_is_lost_beside_a_whole_proxy(guarded: Stage, name: str) -> N
 async def test_events_may_be_lost(stage: Stage, story: Story) -> None:
     calm = await stage.tell(story, Faults())
     (operator,) = calm.replicas
-    for number in range(0, operator.events, operator.events // (8 if LONG else 3)):
+    for number in range(0, operator.events, max(1, operator.events // (8 if LONG else 3))):
         await stage.tell(story, Faults(feed=Feed(drop=number)))
 
 
