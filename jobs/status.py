@@ -225,8 +225,7 @@ def _are_released(partitions: Sequence[Manifest]) -> bool:
 def _last_message(verdict: Verdict, instances: tuple[Instance, ...], running: int) -> str:
     if verdict.state is JobState.COMPLETED:
         return ALL_DONE
-    is_plain = verdict.state is JobState.RUNNING and verdict.reason == Reason.RUNNING
-    if is_plain and running < len(instances):
+    if verdict.reason == Reason.RUNNING and running < len(instances):
         return f"{running} of {len(instances)} instances are running"
     return verdict.message
 

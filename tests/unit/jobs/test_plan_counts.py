@@ -14,7 +14,7 @@ from jobs.plan import plan
 from jobs.spec import parse_spec
 from jobs.status import live_fields, next_status
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
-from tests.builders.plans import status, up
+from tests.builders.plans import settled, status, up
 
 if TYPE_CHECKING:
     from jobs.observed import Observed
@@ -86,13 +86,13 @@ def test_an_instance_that_begins_to_run_is_told_at_once() -> None:
 
 def test_instances_are_told_in_their_order_and_another_cause_before_their_count() -> None:
     job = ipujob().without_launcher().instances(3)
-    entries = [{"index": n, "attempt": 1, "state": "Suspended"} for n in (0, 2)]
+    entries = [{"index": n, "attempt": 1, "state": "Suspended"} for n in (0, 2, 5)]
     built = job.with_status(launcherStatus="Running", instances=entries).build()
     seen = observed(built, worker(built, 0).attempt(1).running())
     instances = instances_of(seen, parse_spec(job.spec), NOW)
     changed = Verdict(JobState.RUNNING, "SpecChanged", "the image waits")
     found = next_status(seen, changed, instances, {}, NOW)
-    assert [entry["index"] for entry in found["instances"]] == [0, 1, 2]
+    assert [entry["index"] for entry in found["instances"]] == [0, 1, 2, 5]  # 5 may come back
     assert found["lastMessage"] == "the image waits"
 
 
@@ -115,6 +115,13 @@ def test_what_the_proxy_has_not_told_again_stays_as_it_was(stored: list[Any]) ->
     assert not stays & status(plan(asking, NOW)).keys()
 
 
+def test_a_count_that_is_zero_again_is_taken_out() -> None:
+    job = ipujob().running().with_status(workersStatus={"active": 1})
+    built = job.build()
+    found = status(plan(up(job, worker(built).exited(), launcher(built).running()), NOW))
+    assert found["workersStatus"] == {"active": None, "succeeded": 1}
+
+
 def test_a_status_that_lost_its_counts_gets_them_back() -> None:
     job = ipujob().running().with_status(workersStatus=None, observedGeneration=1)
     built = job.build()
@@ -127,6 +134,14 @@ def test_the_generation_that_was_judged_is_in_the_status() -> None:
     built["metadata"]["generation"] = 7
     planned = plan(observed(built, partitions=(partition(),), with_children=True), NOW)
     assert status(planned)["observedGeneration"] == 7
+
+
+def test_that_an_edit_has_been_judged_is_told_at_once() -> None:
+    job = ipujob()
+    built = job.build()
+    seen = settled(job, worker(built).running(), launcher(built).running())
+    edited = {**(seen.job or {}), "metadata": {**built["metadata"], "generation": 2}}
+    assert status(plan(replace(seen, job=edited), at(0.5)))["observedGeneration"] == 2
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -144,6 +159,15 @@ def test_a_release_is_told_once(known: bool) -> None:
     again = plan(observed(built, *pods, partitions=released), at(99))
     patches = [a for a in again.actions if isinstance(a, PatchStatus)]
     assert [event.reason for patch in patches for event in patch.events] == []
+
+
+def test_no_release_is_told_while_one_partition_is_held() -> None:
+    built = ipujob().without_launcher().instances(2).running().build()
+    pods = (worker(built, 0, 0).running(), worker(built, 1, 1).running())
+    parts = (partition(0), partition(1, phase="released", asked_at=NOW))
+    planned = plan(observed(built, *pods, partitions=parts, with_children=True), NOW)
+    (patch,) = [action for action in planned.actions if isinstance(action, PatchStatus)]
+    assert "PartitionReleased" not in [event.reason for event in patch.events]
 
 
 def test_a_condition_keeps_the_time_of_its_transition_and_a_bounded_message() -> None:

@@ -20,7 +20,7 @@ from tests.builders.ipujobs import (
     partition,
     worker,
 )
-from tests.builders.plans import status, steps, truth
+from tests.builders.plans import status, steps, truth, up
 
 if TYPE_CHECKING:
     from jobs.actions import Plan
@@ -183,6 +183,13 @@ def test_it_stays_restarting_with_its_cause_until_it_runs() -> None:
     assert entry["state"] == "Running"
     assert entry["restarts"] == 1
     assert "restartAt" not in entry
+
+
+def test_restarts_are_counted_over_all_attempts() -> None:
+    job = restarting().with_status(restartCount=2)
+    built = job.build()
+    planned = plan(up(job, worker(built).running(), launcher(built).exited(1)), NOW)
+    assert status(planned)["restartCount"] == 3
 
 
 def test_at_the_limit_the_last_code_decides() -> None:

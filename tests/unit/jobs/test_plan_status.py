@@ -61,6 +61,13 @@ def test_an_invalid_edit_leaves_in_the_status_what_was_counted() -> None:
     assert not counted.keys() & status(plan(observed(job.build()), NOW)).keys()
 
 
+def test_an_invalid_job_without_pods_is_pending_at_once() -> None:
+    invalid = {"type": "Running", "status": "True", "reason": "InvalidSpec"}
+    job = ipujob().ipus(6).with_status(launcherStatus="Running", conditions=[invalid])
+    job.with_status(observedGeneration=1, lastReconcileTime="2026-03-01T12:00:00Z")
+    assert status(plan(observed(job.build()), NOW))["launcherStatus"] == "Pending"
+
+
 def test_an_invalid_spec_is_judged_again_once_it_is_changed() -> None:
     bad = observed(ipujob().ipus(6).build())
     stored = status(plan(bad, NOW))

@@ -70,6 +70,7 @@ def test_resuming_starts_the_next_attempt_and_the_clock_anew() -> None:
     assert "workers" in steps(planned)
     assert status(planned)["startTime"] == "2026-03-01T12:00:00Z"
     assert status(planned)["launcherStatus"] == "Pending"
+    assert [entry["state"] for entry in status(planned)["instances"]] == ["Pending"]
 
 
 def test_a_job_made_suspended_gets_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobs.actions import DeleteJob, PatchStatus
 from jobs.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
-from tests.builders.plans import created, status, steps, truth, up
+from tests.builders.plans import created, settled, status, steps, truth, up
 
 
 def test_a_deadline_ends_the_job_whatever_its_policy() -> None:
@@ -92,3 +92,13 @@ def test_five_minutes_before_its_end_a_session_is_warned_once() -> None:
     seen = observed(told, *pods, partitions=(partition(),), with_children=True)
     patches = [a for a in plan(seen, at(3320)).actions if isinstance(a, PatchStatus)]
     assert not [e for p in patches for e in p.events if e.reason == "SessionEnding"]
+
+
+def test_a_session_is_warned_at_once_whatever_was_written_a_moment_ago() -> None:
+    job = ipujob().interactive(ttl=3600)
+    built = job.build()
+    seen = settled(job, worker(built).running(), launcher(built).running())
+    (seen.job or {})["status"]["lastReconcileTime"] = "2026-03-01T12:55:00Z"
+    (patch,) = plan(seen, at(3301)).actions
+    assert isinstance(patch, PatchStatus)
+    assert [event.reason for event in patch.events] == ["SessionEnding"]
