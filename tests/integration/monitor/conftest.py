@@ -60,13 +60,15 @@ class Lookout:
     at_look: Callable[[], object] = lambda: None
     monitors: list[Monitor] = field(default_factory=list)
     clients: list[KubeClient] = field(default_factory=list)
+    meters: list[Meters] = field(default_factory=list)
 
     def monitor(self) -> Monitor:
         client = KubeClient(ClusterConfig(self.server.url), timeout_seconds=5)
         self.clients.append(client)
         census = PodCensus(client, self._look, list_limit=10)
         store = MonitorStore(self.database, self.options.stale_seconds)
-        monitor = Monitor(census, store, Meters(MONITOR), lambda: self.now, self.options)
+        self.meters.append(Meters(MONITOR))
+        monitor = Monitor(census, store, self.meters[-1], lambda: self.now, self.options)
         self.monitors.append(monitor)
         return monitor
 

@@ -62,6 +62,7 @@ async def test_what_a_monitor_saw_is_a_sighting(lookout: Lookout) -> None:
     lookout.run_pod(0)
     monitor = lookout.monitor()
     await monitor.round()
+    assert (await monitor.round()).checked == 0  # it was seen a moment ago
     lookout.server.objects.clear()
     lookout.now = ago(-600)
     await monitor.round()
@@ -141,13 +142,16 @@ async def test_an_api_server_away_ends_nothing_and_says_so(lookout: Lookout) -> 
     lookout.remember(0, ago(5_000))
     await lookout.server.stop()
     monitor = lookout.monitor()
+    lookout.now = ago(-60)
     tally = await monitor.round()
     assert lookout.is_open(0)
     assert "cannot be reached" in tally.problem
     assert monitor.problem == tally.problem
+    assert b"\nipuhub_monitor_round_age_seconds 60.0\n" in lookout.meters[0].render()
     await lookout.server.start()
     assert (await monitor.round()).closed == 1
     assert monitor.problem == ""
+    assert b"\nipuhub_monitor_round_age_seconds 0.0\n" in lookout.meters[0].render()
 
 
 async def test_a_list_that_does_not_end_well_ends_nothing(lookout: Lookout) -> None:
@@ -213,3 +217,22 @@ async def test_another_cluster_that_answers_in_the_middle_ends_nothing(lookout: 
     tally = await lookout.monitor().round()
     assert lookout.is_open(0)
     assert "another cluster" in tally.problem
+
+
+async def test_a_row_that_was_written_while_it_was_asked_about_stays(lookout: Lookout) -> None:
+    lookout.remember(0, ago(400))
+    write = "UPDATE usage_podlifetime SET updated_at = %s"
+    lookout.at_look = lambda: lookout.execute(write, NOW)
+    tally = await lookout.monitor().round()
+    assert (tally.checked, tally.closed, tally.left) == (1, 0, 1)
+    assert lookout.is_open(0)
+
+
+async def test_a_prober_that_takes_over_in_the_middle_lists_anew_itself(lookout: Lookout) -> None:
+    lookout.remember(0, ago(5_000))
+    revision = lookout.server.revision - 1
+    lookout.watched(revision, ago(700), epoch=1)
+    lookout.at_look = lambda: lookout.watched(revision, ago(700), epoch=2)
+    tally = await lookout.monitor().round()
+    assert (tally.checked, tally.closed, tally.left) == (1, 0, 1)
+    assert lookout.is_open(0)
