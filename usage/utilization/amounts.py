@@ -128,8 +128,6 @@ class _Now:
 
     def _hear(self, state: State, held: int) -> None:
         self.total, self.answers = state.total, state.known
-        if not state.known:
-            return
         # A faulty IPU in a job's partition is told as faulty and not as used: it is the job's.
         used = state.total - state.free - state.down
         self.others = max(0, used - held)

@@ -57,6 +57,8 @@ _WRITES: dict[Any, list[dict[str, Any]]] = {
         {"reserved_at": clock("03:30")},
         {"reserved_at": clock("07:30")},  # after v1 told
         {"released_at": clock("06:15")},  # before it told
+        {"reserved_at": clock("06:30")},  # as it told
+        {"released_at": clock("06:30")},
         {"released_at": clock("13:30")},
         {"released_at": None},
         {"controller": "v2"},
@@ -86,6 +88,7 @@ _WRITES: dict[Any, list[dict[str, Any]]] = {
         {"reachable": False},
     ],
     WatchGap: [
+        {"began_at": clock("22:15")},  # after its end
         {"began_at": clock("15:15")},
         {"began_at": clock("20:55")},
         {"ended_at": clock("23:15")},
