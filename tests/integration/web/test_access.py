@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.contrib.auth.models import Group
 
-from ipuhub.web.access import Scope, is_accountant, is_admin, scope_of
+from ipuhub.models import NamespaceGrant
+from ipuhub.web.access import ACCOUNTANTS, Scope, is_accountant, is_admin, scope_of
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
 
@@ -141,3 +143,15 @@ def test_metrics_are_for_admins_and_the_metrics_token(
 
 def test_without_a_metrics_token_an_empty_one_opens_nothing(client: Client, db: None) -> None:
     assert client.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 403
+
+
+@pytest.mark.parametrize("sign_in", [browser, tool])
+def test_what_is_taken_back_holds_from_the_next_request_on(alice: User, sign_in: Any) -> None:
+    accountants = Group.objects.get_or_create(name=ACCOUNTANTS)[0]
+    alice.groups.add(accountants)
+    client = sign_in(alice)
+    job, reports = "/api/v1/jobs/uid-team-a-train", "/api/v1/usage/reports"
+    assert [client.get(address).status_code for address in (job, reports)] == [200, 200]
+    NamespaceGrant.objects.all().delete()
+    alice.groups.remove(accountants)
+    assert [client.get(address).status_code for address in (job, reports)] == [404, 403]
