@@ -14,7 +14,7 @@ from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.plainutilization import plain_utilization
-from usage.models import PodLifetime, UtilizationDirt
+from usage.models import PodLifetime, UtilizationDirt, UtilizationState
 from usage.utilization.rollups import refresh
 from usage.utilization.selectors import read_capacity
 
@@ -148,3 +148,10 @@ def test_a_change_spoils_no_hour_after_what_the_controller_tells_next(
     model.objects.filter(pk=_of(model).pk).update(**change)
     marked = UtilizationDirt.objects.order_by("-last_hour").values_list("last_hour", flat=True)
     assert marked[0] == clock(last)
+
+
+def test_what_lies_before_the_first_quarter_summed_is_summed_too() -> None:
+    refresh(NOW)
+    held("2026-11-09T05:40", "2026-11-09T09:30", controller="v1")
+    refresh(NOW)
+    assert UtilizationState.objects.get().begin == at("2026-11-09T05:30")
