@@ -9,22 +9,19 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.resources import EVENTS
-from ipuhub.kube.watch import split_lines
 from jobs.measures import Measures
 from jobs.operator import Operator, OperatorOptions
 from tests.fakes.chaosworld import STEP_SECONDS, ChaosWorld
 from tests.fakes.kube import Killed
-from tests.fakes.logcache import RELIST_SECONDS
+from tests.fakes.tap import News, Tap
 from tests.fakes.waiting import eventually
 from tests.fakes.wire import Wire, WiredPartitions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable
 
     from ipuhub.kube.cluster import ClusterConfig
     from tests.fakes.chaosworld import Faults
@@ -35,75 +32,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.01
 PATIENCE_SECONDS = 90.0  # an operator that is not at rest by then is busy for nothing
 COLLECTED_SECONDS = 90.0  # a real garbage collector learns of a new kind every 30 s
-GONE = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
 NOBODY = "nobody"  # no job's UID: a pass over it looks at the clock and does nothing
-
-
-class Tap:
-    """One watch of one operator: its events, as late and as incomplete as the feed wants."""
-
-    def __init__(self, plural: str, replica: ServerReplica) -> None:
-        self._plural = plural
-        self._replica = replica
-        self._waiting: list[tuple[float, bytes]] = []
-        self._relist_at: float | None = None
-        self._is_relisting = False
-        self.read = 0
-        self.passed = 0
-
-    @property
-    def is_behind(self) -> bool:
-        """Something is still to arrive."""
-        return bool(self._waiting) or self._relist_at is not None or self._is_relisting
-
-    def is_current(self, latest: int, shown: int) -> bool:
-        """Whether the operator's copy shows all that this watch has passed on of `latest`."""
-        if self._is_relisting or shown < self.passed:
-            return False
-        return self.is_behind or max(self.read, shown) >= latest
-
-    async def pass_on(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """The watch's lines, each when its time has come."""
-        self._waiting, self._relist_at, self._is_relisting = [], None, False
-        reader = asyncio.create_task(self._read(chunks))
-        try:
-            while True:
-                for line in self._due():
-                    yield line + b"\n"
-                if self._relist_at is not None and self._replica.clock() >= self._relist_at:
-                    self._is_relisting = True
-                    yield GONE
-                    return
-                if reader.done() and not self._waiting:
-                    await reader
-                    return
-                await self._replica.news.wait()
-        finally:
-            reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reader
-            self._waiting, self._relist_at = [], None
-
-    async def _read(self, chunks: AsyncIterator[bytes]) -> None:
-        async for line in split_lines(chunks):
-            event = orjson.loads(line)
-            self.read = int(event["object"]["metadata"]["resourceVersion"])
-            feed, clock = self._replica.feed, self._replica.clock
-            if event["type"] != "BOOKMARK" and self._replica.counts_event() == feed.drop:
-                self._relist_at = clock() + RELIST_SECONDS
-            else:
-                self._waiting.append((clock(), line))
-            self._replica.news.set()
-        self._replica.news.set()
-
-    def _due(self) -> list[bytes]:
-        replica, due = self._replica, []
-        lag = replica.feed.lag(self._plural, replica.now())
-        while self._waiting and self._waiting[0][0] + lag <= replica.clock():
-            line = self._waiting.pop(0)[1]
-            self.passed = int(orjson.loads(line)["object"]["metadata"]["resourceVersion"])
-            due.append(line)
-        return due
 
 
 class WiredClient(KubeClient):
@@ -178,7 +107,7 @@ class ServerReplica:
 
     def __init__(self, world: ServerWorld, feed: Feed) -> None:
         self.world, self.feed = world, feed
-        self.news = _News()
+        self.news = News()
         self.wire = Wire(
             on_write=world.count_write, mischief=world.faults.mischief, turns=world.faults.turns
         )
@@ -277,23 +206,6 @@ class ServerReplica:
     def _unrest(self) -> str:
         queue = self.operator.controller.queue
         return f"{len(queue)} due, {queue.active} active, unseen {self._unseen()}"
-
-
-class _News:
-    """Wakes all who wait, at each piece of news; each wait is for the next one."""
-
-    def __init__(self) -> None:
-        self._next: asyncio.Future[None] | None = None
-
-    def set(self) -> None:
-        if self._next is not None and not self._next.done():
-            self._next.set_result(None)
-        self._next = None
-
-    async def wait(self) -> None:
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._next)
 
 
 class ServerWorld(ChaosWorld):
