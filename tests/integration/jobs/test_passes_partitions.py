@@ -61,6 +61,20 @@ async def test_who_begins_to_wait_between_two_polls_is_the_last_in_the_line() ->
     assert world.condition("newer")["message"].endswith("; 1 job waits before it")
 
 
+async def test_who_has_stopped_asking_is_not_in_the_line() -> None:
+    world = JobWorld(ipus=0)
+    for name in ("suspended", "invalid"):
+        world.kube.add_job(ipujob(name).build())
+    await world.passes(3)
+    world.kube.edit_job("suspended", suspend=True)
+    world.kube.edit_job("invalid", modelReplicas="3")
+    await world.run(3)
+    uid = world.kube.add_job(ipujob("newer").build())
+    for _ in range(2):
+        await world.controller.reconcile(uid)
+    assert world.condition("newer")["message"] == "4 IPUs are needed, 0 are free"
+
+
 def said_of_the_line(world: JobWorld) -> list[str]:
     waiting = ("youngest", "middle", "oldest")
     return [world.condition(name)["message"].partition("; ")[2] for name in waiting]
