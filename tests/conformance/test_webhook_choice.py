@@ -84,8 +84,8 @@ async def test_the_old_labels_count_too(
     await registrar.register("Validating", registrar.webhook("s", **wanted))
     await registrar.in_force()
     (await api.create(registrar.path(), config_map("a", labels={"team": "a"}))).ok(201)
-    (await api.patch(registrar.path("a"), {"metadata": {"labels": {"team": None}}})).ok(200)
-    (await api.patch(registrar.path("a"), {"data": {"x": "1"}})).ok(200)
+    await registrar.edit("a", {"metadata": {"labels": {"team": None}}})
+    await registrar.edit("a", {"data": {"x": "1"}})
     assert [one["operation"] for one in hooks.requests["s"]] == ["CREATE", "UPDATE"]
 
 
