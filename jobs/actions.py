@@ -141,3 +141,8 @@ class Plan:
     def actions(self) -> tuple[Action, ...]:
         """All actions in order."""
         return tuple(action for step in self.steps for action in step.actions)
+
+    @property
+    def asking(self) -> frozenset[int]:
+        """The instances that a partition is asked for."""
+        return frozenset(a.instance for a in self.actions if isinstance(a, EnsurePartition))

@@ -99,6 +99,8 @@ class Controller:
             self.queue.add_rate_limited(uid)
             return "deferred"
         planned = plan(observed, self.effects.now())
+        if not observed.proxy_problem:  # while the proxy is away nobody asks
+            self.effects.facts.leave_line(uid, planned.asking)
         outcome = await self.executor.execute(observed, planned)
         self._log(observed, outcome.refusal)
         self._schedule(uid, planned, outcome)
@@ -128,7 +130,7 @@ class Controller:
     def _schedule(self, uid: str, planned: Plan, outcome: Outcome) -> None:
         self._remember(uid, outcome.fault)
         if outcome.has_freed:
-            for waiting in self.effects.facts.wake_waiting():
+            for waiting in self.effects.facts.wake_waiting(self.effects.now()):
                 self.enqueue(waiting)
         if outcome.failed:
             if outcome.retry_after is not None:

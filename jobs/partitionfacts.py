@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from jobs.partitionview import Partition, Phase, from_fact
+from jobs.partitionview import ASK_AGAIN, Partition, Phase, from_fact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -31,7 +31,8 @@ class PartitionFacts:
     An answer to one of our own calls is newer than a list that was asked for before it: such a
     list must not bring the past back. `problem` says why nothing is known; empty: all is well.
     `answered_at`: when the last list was asked for that has been answered; `polls`: how often one
-    was asked for.
+    was asked for. In the line are those whose last answer is that they wait for IPUs, as long as
+    they ask again whenever they are woken.
     `is_live` tells whether a job of this UID still exists.
     """
 
@@ -44,6 +45,7 @@ class PartitionFacts:
         self.problem = NEVER_ASKED
         self.answered_at: datetime | None = None
         self.polls = 0
+        self._woken_at: datetime | None = None
 
     def of(self, uid: str) -> Mapping[int, Partition]:
         """The partitions of one job, by instance."""
@@ -68,8 +70,9 @@ class PartitionFacts:
         before = known.partition if known else Partition(instance, Phase.RELEASED)
         self._put(uid, replace(before, phase=Phase.RELEASED), self._next())
 
-    def wake_waiting(self) -> set[str]:
+    def wake_waiting(self, now: datetime) -> set[str]:
         """Has all that wait for IPUs ask again in their next passes; their UIDs."""
+        self._woken_at = now
         woken: set[str] = set()
         for uid, entry in self._waiting():
             entry.partition = replace(entry.partition, asked_at=None)
@@ -79,6 +82,16 @@ class PartitionFacts:
     def waiting(self) -> set[str]:
         """The UIDs of the jobs that wait for IPUs."""
         return {uid for uid, _ in self._waiting()}
+
+    def leave_line(self, uid: str, asking: Collection[int]) -> None:
+        """Takes in that a job does not ask, but for its instances `asking`: those of the others
+        that have been woken do not wait any more. Whatever it was that ended their asking, a job
+        that asks anew has its place by its age."""
+        entries = self._entries.get(uid, {})
+        for instance, entry in list(entries.items()):
+            is_woken = entry.partition.phase == Phase.WAITING and entry.partition.asked_at is None
+            if is_woken and instance not in asking:
+                self._drop(uid, instance)
 
     def _waiting(self) -> Iterator[tuple[str, _Entry]]:
         for uid, entries in self._entries.items():
@@ -108,7 +121,7 @@ class PartitionFacts:
             self.problem = ""
         changed = self._merge(records, started)
         if changed or recovered or self._is_overdue(now):
-            changed |= self.wake_waiting()
+            changed |= self.wake_waiting(now)
         return changed | self.uids() if recovered else changed
 
     def _failed(self, why: str) -> set[str]:
@@ -146,14 +159,21 @@ class PartitionFacts:
                     continue
                 if entry.partition.phase in {Phase.WAITING, Phase.RELEASED} and self._is_live(uid):
                     continue  # never listed, or no longer: still the last word
-                del entries[instance]
+                self._drop(uid, instance)
                 changed.add(uid)
-            if not entries:
-                del self._entries[uid]
-                self._owners.pop(uid, None)
         return changed
 
+    def _drop(self, uid: str, instance: int) -> None:
+        del self._entries[uid][instance]
+        if not self._entries[uid]:
+            del self._entries[uid]
+            self._owners.pop(uid, None)
+
     def _is_overdue(self, now: datetime) -> bool:
+        """Whether a try is a while ago. Who has been woken and did not get to ask is not waited
+        for by the others, and does not make them ask more often either."""
+        if self._woken_at is not None and now - self._woken_at < ASK_AGAIN:
+            return False
         return any(not entry.partition.was_asked(now) for _, entry in self._waiting())
 
     def _put(self, uid: str, partition: Partition, sequence: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.conditions import JobState, Reason, current_condition
+from jobs.conditions import JobState
 from jobs.manifests import metadata, parse_time, uid_of
 
 if TYPE_CHECKING:
@@ -26,12 +26,6 @@ def turn_of(job: Manifest | None) -> float:
 
 
 def line_of(jobs: Iterable[Manifest]) -> dict[str, int]:
-    """How many of these jobs come before each, by UID; one with an invalid spec asks for none."""
-    asking = (job for job in jobs if not _is_invalid(job))
-    ordered = sorted(asking, key=lambda job: (turn_of(job), uid_of(job)))
+    """How many of these jobs come before each, by UID."""
+    ordered = sorted(jobs, key=lambda job: (turn_of(job), uid_of(job)))
     return {uid_of(job): before for before, job in enumerate(ordered)}
-
-
-def _is_invalid(job: Manifest) -> bool:
-    known = current_condition(job.get("status") or {}) or {}
-    return known.get("reason") == Reason.INVALID_SPEC

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from tests.fakes.partitions import Record
 
 
+class RefusedError(Exception):
+    """The proxy will not do it."""
+
+    retryable = False
+
+
 class WatchfulPartitions(FakePartitions):
     """Refuses what must never happen: taking a partition away from a pod that still runs."""
 
@@ -33,10 +39,13 @@ class WatchfulPartitions(FakePartitions):
         super().__init__(**options)
         self._kube = kube
         self.detours: dict[str, int] = {}  # by UID: turns of the loop that a call takes longer
+        self.refused: set[str] = set()  # UIDs of jobs that get no answer but a refusal
 
     async def ensure(self, **request: Any) -> Record:
         for _ in range(self.detours.get(request["uid"], 0)):
             await asyncio.sleep(0)
+        if request["uid"] in self.refused:
+            raise RefusedError("no more than 0 IPUs for this job")
         before = list(self.history)
         record = await super().ensure(**request)
         if self.history[len(before) :] and self.history[-1][0] == "reset":

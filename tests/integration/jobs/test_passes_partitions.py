@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from jobs.manifests import uid_of
 from jobs.partitionfacts import PartitionFacts
 from tests.builders.ipujobs import NOW, at, ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.partitions import FakePartitions, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 async def test_jobs_that_do_not_fit_wait_with_the_reason_and_then_run() -> None:
@@ -61,18 +68,83 @@ async def test_who_begins_to_wait_between_two_polls_is_the_last_in_the_line() ->
     assert world.condition("newer")["message"].endswith("; 1 job waits before it")
 
 
-async def test_who_has_stopped_asking_is_not_in_the_line() -> None:
+def is_suspended(world: JobWorld) -> None:
+    world.kube.edit_job("other", suspend=True)
+
+
+def becomes_invalid(world: JobWorld) -> None:
+    world.kube.edit_job("other", modelReplicas="3")
+
+
+def has_its_name_taken(world: JobWorld) -> None:
+    world.kube.put_foreign("configmaps", "other-launcher")
+
+
+def ends_and_keeps_what_it_has(world: JobWorld) -> None:
+    world.kube.edit_job("other", activeDeadlineSeconds=1, keepPartition=True)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [is_suspended, becomes_invalid, has_its_name_taken, ends_and_keeps_what_it_has],
+)
+async def test_who_has_stopped_asking_is_not_in_the_line_and_makes_nobody_ask_more_often(
+    what: Callable[[JobWorld], None],
+) -> None:
     world = JobWorld(ipus=0)
-    for name in ("suspended", "invalid"):
+    for name in ("other", "waits"):
         world.kube.add_job(ipujob(name).build())
     await world.passes(3)
-    world.kube.edit_job("suspended", suspend=True)
-    world.kube.edit_job("invalid", modelReplicas="3")
-    await world.run(3)
+    what(world)
+    await world.passes(12)
+    assert world.facts.waiting() == {uid_of(world.kube.job("waits") or {})}
+    world.partitions.calls.clear()
+    await world.passes(20)  # a minute
+    assert world.partitions.calls.count("ensure") == 10
     uid = world.kube.add_job(ipujob("newer").build())
     for _ in range(2):
         await world.controller.reconcile(uid)
-    assert world.condition("newer")["message"] == "4 IPUs are needed, 0 are free"
+    assert world.condition("newer")["message"].endswith("0 are free; 1 job waits before it")
+
+
+async def test_who_asks_anew_has_its_place_by_its_age() -> None:
+    world = JobWorld(ipus=0)
+    uid, _ = [world.kube.add_job(ipujob(name).build()) for name in ("older", "waits")]
+    await world.passes(3)
+    world.kube.edit_job("older", modelReplicas="3")
+    await world.passes(6)
+    world.kube.edit_job("older", modelReplicas="4")
+    await world.passes()
+    await world.controller.reconcile(uid)
+    assert world.condition("older")["message"] == "4 IPUs are needed, 0 are free"
+    world.partitions.ipus = 4
+    await world.run(3, launcher_exit=None)
+    assert [r.name for r in world.partitions.held()] == ["older"]
+
+
+async def test_who_cannot_ask_since_the_proxy_is_away_keeps_its_place() -> None:
+    world = JobWorld(ipus=0)
+    uid = world.kube.add_job(ipujob().build())
+    await world.passes(3)
+    world.facts.wake_waiting(world.now)
+    world.partitions.away = True
+    await world.passes(2)
+    assert world.facts.waiting() == {uid}
+
+
+async def test_who_is_refused_makes_nobody_ask_more_often() -> None:
+    world = JobWorld(ipus=0)
+    uids = [world.kube.add_job(ipujob(name).build()) for name in ("refused", "waits")]
+    await world.passes(3)
+    world.partitions.refused.add(uids[0])
+    tries = 0
+    for _ in range(20):  # a minute
+        world.now += timedelta(seconds=3)
+        tries += uids[1] in await world.facts.poll(world.now)
+        for uid in uids:
+            await world.controller.reconcile(uid)
+    assert tries == 10
+    assert world.facts.waiting() == {*uids}  # who is refused still wants its IPUs
 
 
 def said_of_the_line(world: JobWorld) -> list[str]:
@@ -173,7 +245,7 @@ async def test_all_who_wait_are_woken_together_once_something_changes_or_time_ha
     facts.note("young", waiting_fact("young"), at(0))
     facts.note("old", waiting_fact("old"), at(4))
     assert await facts.poll(at(4.5)) == set()
-    assert facts.wake_waiting() == {"young", "old"}
+    assert facts.wake_waiting(at(4.5)) == {"young", "old"}
     assert facts.of("young")[0].asked_at is None
     for uid in ("young", "old"):
         facts.note(uid, waiting_fact(uid), at(5))

@@ -193,7 +193,7 @@ async def test_a_slow_answer_does_not_hold_up_the_next_who_waits() -> None:
     world = JobWorld(ipus=0)
     uids = [world.kube.add_job(ipujob(name).build()) for name in ("a", "b")]
     await world.passes(2)
-    world.facts.wake_waiting()
+    world.facts.wake_waiting(world.now)
     asked, may_answer = slow_partitions(world)
     passes = [asyncio.create_task(world.controller.reconcile(uid)) for uid in uids]
     await eventually(lambda: asked == ["a", "b"])
@@ -312,7 +312,7 @@ async def test_who_is_stopped_while_asking_for_ipus_leaves_no_call_behind() -> N
     world = JobWorld(ipus=0)
     uid = world.kube.add_job(ipujob().build())
     await world.passes(2)
-    world.facts.wake_waiting()
+    world.facts.wake_waiting(world.now)
     world.partitions.ipus = 4
     asked, may_answer = slow_partitions(world)
     one_pass = asyncio.create_task(world.controller.reconcile(uid))
