@@ -16,7 +16,7 @@ from ipuhub.recording.buffer import Batch
 from ipuhub.recording.decoding import Decoder
 from ipuhub.recording.reading import Reader
 from ipuhub.recording.store import Fenced, Store
-from tests.fakes.podstream import truth_of
+from tests.fakes.podstream import truth_of, uid_of
 from tests.integration.monitor.conftest import ago
 from tests.integration.monitor.interleaving import run_in_order
 from usage.monitor.plan import Answer, Question
@@ -40,14 +40,19 @@ MOST = 2_002 if os.environ.get("CHAOS_LONG") else 10
 
 def first_prober(lookout: Lookout) -> Callable[[dict[str, Any]], Any]:
     """Commits the DELETED event that it has read."""
+    return prober_of(lookout, 1)
+
+
+def prober_of(lookout: Lookout, pods: int) -> Callable[[dict[str, Any]], Any]:
+    """Commits the last events of the first so many pods, each of which had two."""
     reader: Reader[Any] = Reader(PodRecorder())
-    line = lookout.server.log[-1][1]
-    change = Decoder(PodRecorder.manifest).line(line)
+    lines = [line for _, line in lookout.server.log[1 : 2 * pods : 2]]
+    changes = [Decoder(PodRecorder.manifest).line(line) for line in lines]
 
     def work(database: dict[str, Any]) -> Any:
         store: Store[Any] = Store(database, PodRecorder())
         store.checkpoint = lookout_checkpoint(lookout)
-        batch = reader.read([change], ago(990))
+        batch = reader.read(changes, ago(990))
         with closing(store):
             return store.commit(batch)
 
@@ -73,8 +78,14 @@ def second_prober(_: Lookout) -> Callable[[dict[str, Any]], Any]:
     return work
 
 
-def monitor(_: Lookout) -> Callable[[dict[str, Any]], Any]:
+def monitor(lookout: Lookout) -> Callable[[dict[str, Any]], Any]:
     """Finds the pod gone at version 104."""
+    return monitor_that_sees(lookout)
+
+
+def monitor_that_sees(_: Lookout, *numbers: int) -> Callable[[dict[str, Any]], Any]:
+    """Finds these pods there, and all others gone at version 104."""
+    present = frozenset(uid_of(number) for number in numbers)
 
     def work(database: dict[str, Any]) -> Any:
         with closing(MonitorStore(database, STALE)) as store:
@@ -82,7 +93,7 @@ def monitor(_: Lookout) -> Callable[[dict[str, Any]], Any]:
             suspects = store.suspects("cluster-1", ago(STALE), 10)
             if not suspects:
                 return None
-            answer = Answer(Question("team-0", tuple(suspects)), frozenset(), "104", ago(2), ago(1))
+            answer = Answer(Question("team-0", tuple(suspects)), present, "104", ago(2), ago(1))
             return store.settle(answer, "cluster-1", watch.epoch)
 
     return work
@@ -155,3 +166,22 @@ async def test_two_monitors_end_a_row_once(lookout: Lookout) -> None:
         works = [monitor(lookout), monitor(lookout)]
         results = run_in_order(lookout.database, works, order)
         assert sum(closed for one in results if one for closed in [one[1]]) == 1, (order, results)
+
+
+async def test_a_monitor_and_a_prober_with_the_same_rows_do_not_wait_for_each_other(
+    lookout: Lookout,
+) -> None:
+    """The monitor sees the second pod, then ends the first; the prober writes both in their order.
+    However far the monitor is when the prober comes, Postgres has no deadlock to break."""
+    for number, last in enumerate(("DELETED", "RUNNING")):
+        lookout.server.step(number, "ADDED")
+        lookout.server.step(number, last)
+    for lead in range(STOPS[MONITOR] + 1):
+        lookout.execute("DELETE FROM usage_podlifetime; DELETE FROM ipuhub_watchcheckpoint")
+        for number in range(2):
+            lookout.remember(number, ago(5_000))
+        lookout.watched(101, POSITION)
+        works = [prober_of(lookout, 2), monitor_that_sees(lookout, 1)]
+        results = run_in_order(lookout.database, works, [1] * lead + [0, 1] * 9)
+        assert not [one for one in results if isinstance(one, Exception)], (lead, results)
+        assert (lookout.is_open(0), lookout.is_open(1)) == (False, True)
