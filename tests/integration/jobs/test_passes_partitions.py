@@ -235,6 +235,17 @@ async def test_a_tombstone_beside_a_later_partition_of_the_same_holder_is_no_new
     assert await facts.poll(NOW) == set()
 
 
+async def test_a_job_that_vanishes_before_its_partition_is_listed_holds_nothing() -> None:
+    world = JobWorld()
+    uid = world.kube.add_job(ipujob().build())
+    await world.passes()
+    assert [r.name for r in world.partitions.held()] == ["sample"]
+    (world.kube.job("sample") or {})["metadata"]["finalizers"] = []
+    world.kube.delete_job("sample")
+    await world.controller.reconcile(uid)
+    assert world.partitions.held() == []
+
+
 def waiting_fact(uid: str) -> Record:
     return Record(uid, "default", uid, 0, 0, "", 4, "waiting", reason="NoCapacity")
 

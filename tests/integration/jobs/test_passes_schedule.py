@@ -287,14 +287,19 @@ async def test_when_another_object_has_the_name_both_jobs_are_looked_at() -> Non
     assert await queue.get() == "e"
 
 
-async def test_of_new_jobs_the_oldest_is_looked_at_first() -> None:
+async def test_of_new_jobs_the_oldest_is_looked_at_first_and_before_them_who_has_run() -> None:
     world = JobWorld()
-    for name, created in (("young", "2026-03-01T12:00:09Z"), ("old", "2026-03-01T12:00:05Z")):
+    uids = {}
+    for name, second in (("young", 9), ("old", 5), ("runs", 7), ("suspended", 8)):
         job = ipujob(name).build()
-        job["metadata"]["creationTimestamp"] = created
-        world.controller.enqueue(world.kube.add_job(job))
-    uids = [await world.controller.queue.get() for _ in range(2)]
-    assert [world.kube.job(name)["metadata"]["uid"] for name in ("old", "young")] == uids  # type: ignore[index]
+        job["metadata"]["creationTimestamp"] = f"2026-03-01T12:00:0{second}Z"
+        if name in {"runs", "suspended"}:
+            job["status"] = {"launcherStatus": name.capitalize()}
+        uids[world.kube.add_job(job)] = name
+    for uid in uids:
+        world.controller.enqueue(uid)
+    taken = [uids[await world.controller.queue.get()] for _ in uids]
+    assert taken == ["runs", "suspended", "old", "young"]
 
 
 async def test_what_follows_from_a_release_is_planned_at_once() -> None:
