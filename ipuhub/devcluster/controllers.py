@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 EVENT_LIFE: Final = timedelta(hours=1)  # a real server forgets events after this, too
+# It keeps them on disk, we in memory: of more than so many the oldest go earlier, but nothing that
+# somebody may just be looking for.
+EVENTS_KEPT: Final = 1_000
+CROWDED_EVENT_LIFE: Final = timedelta(minutes=5)
 _SWEEP_SECONDS: Final = 60.0
 _EVENTS: Final = BY_RESOURCE[("", "v1", "events")]
 _CLAIMS: Final = BY_RESOURCE[("", "v1", "persistentvolumeclaims")]
@@ -67,11 +71,15 @@ class Controllers:
         self._finish_claims()
 
     def forget_old_events(self) -> None:
-        """Remove Events that nobody has counted up for EVENT_LIFE."""
-        oldest = self._objects.clock() - EVENT_LIFE
-        for item in self._objects.store.items(_EVENTS.storage_key):
-            if last_seen(item.copy()) < oldest:  # not `body`, which would stay
-                self._objects.delete(_EVENTS, *item.key)
+        """Remove Events that nobody has counted up for EVENT_LIFE, and the oldest of too many."""
+        now = self._objects.clock()
+        # A copy, not `body`: these would take the place of what is asked for.
+        items = self._objects.store.items(_EVENTS.storage_key)
+        seen = sorted((last_seen(item.copy()), item.key) for item in items)
+        for rank, (at, key) in enumerate(seen):
+            is_crowded = rank < len(seen) - EVENTS_KEPT
+            if now - at > (CROWDED_EVENT_LIFE if is_crowded else EVENT_LIFE):
+                self._objects.delete(_EVENTS, *key)
 
     def _on_change(self, _change: Change) -> None:
         self._news.set()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipuhub.devcluster.api import Api
+    from ipuhub.devcluster.kinds import Kind
     from ipuhub.devcluster.requests import ApiRequest
     from ipuhub.devcluster.store import Item
 
@@ -38,11 +39,15 @@ def render(api: Api, request: ApiRequest, item: Item) -> bytes:
     """Return one object as the client wants it: itself, its metadata, or a Table of one row."""
     if request.table:
         return orjson.dumps(make_table(api, request, [item]))
-    stored = item.body
-    body = to_version(request.kind, stored)
-    if request.metadata_only:
-        return orjson.dumps(_partial(body))
-    return item.data if body is stored else orjson.dumps(body)
+    if not request.metadata_only and item.data.startswith(_head(request.kind)):
+        return item.data  # as it is stored: a list decodes nothing
+    body = to_version(request.kind, item.body)
+    return orjson.dumps(_partial(body) if request.metadata_only else body)
+
+
+def _head(kind: Kind) -> bytes:
+    """How the JSON of an object that is stored in `kind`'s version begins."""
+    return b'{"apiVersion":"' + kind.api_version.encode() + b'",'
 
 
 def make_table(api: Api, request: ApiRequest, items: list[Item]) -> dict[str, Any]:

@@ -21,27 +21,51 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# A history of large objects (the partitions' tracker) ends earlier.
-HISTORY_BYTES = 24 * 2**20
-# Changes of which watches in step read both versions.
-RECENT = 500
+# JSON in the history; one of large objects (the partitions' tracker) ends earlier. Some thousand
+# changes: a watch that is a minute behind finds them all, and a busy cluster's memory is full soon.
+HISTORY_BYTES = 8 * 2**20
+# JSON of the versions that are kept decoded, too: most of what watches in step read.
+DECODED_BYTES = 3 * 2**20
+# Each request reads all of these: they are kept decoded as long as they are there.
+_ALWAYS_DECODED = ("rbac.authorization.k8s.io", "customresourcedefinitions.apiextensions.k8s.io")
 Key = tuple[str, str]
 """(namespace or "", name)."""
+
+
+class Decoded:
+    """Which versions are kept decoded: the last ones that were, DECODED_BYTES of JSON of them.
+
+    Decoded, an object takes five times the memory of its JSON. Those who list everything would
+    leave all of it decoded, and the memory would follow whatever anybody has ever looked at.
+    """
+
+    def __init__(self) -> None:
+        self._items: deque[Item] = deque()
+        self._bytes = 0
+
+    def keep(self, item: Item) -> None:
+        """Count in `item`, which is decoded since now, and let the first ones go."""
+        item.keeper = self
+        self._items.append(item)
+        self._bytes += len(item.data)
+        while self._bytes > DECODED_BYTES:
+            first = self._items.popleft()
+            self._bytes -= len(first.data)
+            first.decoded = None
 
 
 @dataclass(slots=True, eq=False)
 class Item:
     """One version of one object; `body` must not be changed, `data` is its JSON.
 
-    Decoded, an object takes five times the memory of its JSON: of versions that nobody has asked
-    for in a while only the JSON is kept.
+    Without `keeper` a decoded body is kept as long as the item.
     """
 
     key: Key
     revision: int
     decoded: dict[str, Any] | None
     data: bytes
-    is_past: bool = False
+    keeper: Decoded | None = None
 
     @property
     def body(self) -> dict[str, Any]:
@@ -49,8 +73,9 @@ class Item:
         if self.decoded is not None:
             return self.decoded
         body: dict[str, Any] = orjson.loads(self.data)
-        if not self.is_past:
-            self.decoded = body
+        self.decoded = body
+        if self.keeper is not None:
+            self.keeper.keep(self)
         return body
 
     def copy(self) -> dict[str, Any]:
@@ -93,7 +118,7 @@ class Store:
         self._history = history
         self._past: deque[tuple[str, int]] = deque()  # bucket, bytes
         self._past_bytes = 0
-        self._recent: deque[Change] = deque()
+        self._decoded = Decoded()
         self._buckets: dict[str, _Bucket] = {}
         self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         # NORMAL: a commit is handed to the kernel before the answer, which is what outliving a
@@ -162,6 +187,7 @@ class Store:
         )
         previous = found.items.get(item.key)
         found.items[item.key] = item
+        self._age(bucket, item, previous)
         if previous is None:
             found.order = None
         kind: Literal["ADDED", "MODIFIED"] = "MODIFIED" if previous else "ADDED"
@@ -181,6 +207,8 @@ class Store:
         )
         del found.items[removed.key]
         found.order = None
+        self._decoded.keep(removed)
+        self._age(bucket, None, previous)
         self._publish(Change(removed.revision, "DELETED", bucket, removed, previous))
         return removed
 
@@ -199,7 +227,8 @@ class Store:
         for bucket, namespace, name, data in rows:
             body = orjson.loads(data)
             revision = int(body["metadata"]["resourceVersion"])
-            item = Item((namespace, name), revision, None, data)
+            keeper = None if bucket.endswith(_ALWAYS_DECODED) else self._decoded
+            item = Item((namespace, name), revision, None, data, keeper)
             self._bucket(bucket).items[item.key] = item
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> None:
@@ -219,9 +248,6 @@ class Store:
         size = len(change.item.data)
         self._past.append((change.bucket, size))
         self._past_bytes += size
-        self._recent.append(change)
-        if len(self._recent) > RECENT:
-            self._shrink(self._recent.popleft())
         while len(self._past) > self._history or self._past_bytes > HISTORY_BYTES:
             bucket, size = self._past.popleft()
             self._past_bytes -= size
@@ -230,12 +256,11 @@ class Store:
         for listener in tuple(self.listeners):
             listener(change)
 
-    def _shrink(self, change: Change) -> None:
-        items = self._buckets[change.bucket].items
-        for item in (change.item, change.previous):
-            if item is not None:
-                item.decoded = None
-                item.is_past = items.get(item.key) is not item
+    def _age(self, bucket: str, present: Item | None, past: Item | None) -> None:
+        """Let the decoded form go in its turn: of what each request reads only the `past`'s."""
+        aging = past if bucket.endswith(_ALWAYS_DECODED) else present
+        if aging is not None:
+            self._decoded.keep(aging)
 
     def _check_known(self, found: _Bucket, revision: int) -> None:
         if revision < found.floor:
