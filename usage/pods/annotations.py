@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -106,7 +105,6 @@ def controlling_job(meta: PodMeta) -> str:
     return ""
 
 
-@lru_cache(maxsize=4096)  # each change of a pod shows the same text again
 def _decode(text: str) -> _Stamp:
     try:
         stamp = _STAMP.decode(text)

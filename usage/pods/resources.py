@@ -51,7 +51,8 @@ class Wish:
 _SPEC: Final = msgspec.json.Decoder(PodSpec)
 
 
-@lru_cache(maxsize=4096)  # a pod's changes show the same spec again and again
+# A pod's changes show the same spec again and again, within minutes; each one is some 2 KB.
+@lru_cache(maxsize=512)
 def wish_of(spec: bytes, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Wish:
     """Read a pod's spec as it was sent. Raises ValueError where it is none."""
     try:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from usage.pods.resources import Held, held_by
+from usage.pods.resources import Held, held_by, wish_of
 from usage.pods.shape import PodSpec
 
 GIB = 2**30
@@ -104,3 +104,9 @@ def test_slices_of_a_gpu_count_by_their_own_name() -> None:
     held = held_by(wish, [])
     assert held.accelerators == {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.5gb": 3}
     assert held.gpus == 4
+
+
+def test_only_the_last_few_hundred_specs_are_remembered() -> None:
+    for number in range(3_000):
+        assert wish_of(f'{{"nodeName":"n-{number}"}}'.encode()).node == f"n-{number}"
+    assert wish_of.cache_info().currsize <= 512  # with the 2 KB of each one: a megabyte
