@@ -116,7 +116,7 @@ def command_of(pid: int) -> str:
 def short_name(command: str) -> str:
     """Name a process by what it runs."""
     cluster = ("run_devcluster", "run_kubelet", "vipu.server", "run_vipu_proxy", "run_operator")
-    web = ("run_webhooks", "run_web", "run_prober", "celery", "postgres")
+    web = ("run_webhooks", "run_web", "run_prober", "run_monitor", "celery", "postgres")
     for word in (*cluster, *web, "manage.py demo"):
         if word in command:
             return word

@@ -23,48 +23,77 @@ if TYPE_CHECKING:
 MIB = 2**20
 # The first minutes fill caches; what grows after them grows for ever.
 WARM_MINUTES = 10
+FLAT_PERCENT = 2.0
+_PARTS = ("Rss:", "Pss:", "Pss_Anon:", "Pss_Shmem:")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes: resident; the same with shared pages counted in parts; of these no file's; and
+    shared memory, of which PostgreSQL touches more and more of a fixed size."""
+
+    rss: int = 0
+    pss: int = 0
+    own: int = 0
+    shared: int = 0
+
+    def __add__(self, other: Size) -> Size:
+        return Size(*(one + another for one, another in zip(self.all, other.all, strict=True)))
+
+    @property
+    def all(self) -> tuple[int, int, int, int]:
+        """The four numbers."""
+        return self.rss, self.pss, self.own, self.shared
 
 
 @dataclass
 class Samples:
-    """Sizes in bytes, a list an entry of which belongs to each minute."""
+    """Sizes by process, a list an entry of which belongs to each minute."""
 
     minutes: list[float] = field(default_factory=list)
-    sizes: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    sizes: dict[str, list[Size]] = field(default_factory=dict)
 
     def take(self, minute: float, root: int) -> None:
-        """Add RSS and PSS of each process below `root` at `minute`."""
+        """Add the sizes of each process below `root`, and of all together, at `minute`."""
         self.minutes.append(minute)
-        for name, found in rss_and_pss(root).items():
-            self.sizes.setdefault(name, [(0, 0)] * (len(self.minutes) - 1)).append(found)
+        found = sizes_below(root)
+        found["all"] = sum(found.values(), Size())
+        for name, size in found.items():
+            self.sizes.setdefault(name, [Size()] * (len(self.minutes) - 1)).append(size)
         for series in self.sizes.values():
-            series.extend([(0, 0)] * (len(self.minutes) - len(series)))
+            series.extend([Size()] * (len(self.minutes) - len(series)))
 
     def at(self, minute: float) -> int:
         """Return the index of the sample nearest to `minute`."""
         return min(range(len(self.minutes)), key=lambda index: abs(self.minutes[index] - minute))
 
-    def slope(self, name: str) -> float:
-        """Return the growth of the PSS in bytes a minute after the warm minutes, least squares."""
-        first = self.at(WARM_MINUTES) if self.minutes[-1] > 2 * WARM_MINUTES else 0
-        xs, ys = self.minutes[first:], [pss for _, pss in self.sizes[name][first:]]
+    @property
+    def warm(self) -> int:
+        """The index of the first sample that is warm; of a short run the first of all."""
+        return self.at(WARM_MINUTES) if self.minutes[-1] > 1.5 * WARM_MINUTES else 0
+
+    def slope(self, series: list[int]) -> tuple[float, float]:
+        """Return the growth a minute after the warm minutes, least squares, and it in percent of
+        the fitted first value over the whole time."""
+        xs, ys = self.minutes[self.warm :], series[self.warm :]
         middle, level = sum(xs) / len(xs), sum(ys) / len(ys)
-        spread = sum((x - middle) ** 2 for x in xs)
-        return sum((x - middle) * (y - level) for x, y in zip(xs, ys, strict=True)) / (spread or 1)
+        spread = sum((x - middle) ** 2 for x in xs) or 1
+        slope = sum((x - middle) * (y - level) for x, y in zip(xs, ys, strict=True)) / spread
+        first = level + slope * (xs[0] - middle)
+        return slope, 100 * slope * (xs[-1] - xs[0]) / (first or 1)
 
 
-def rss_and_pss(root: int) -> dict[str, tuple[int, int]]:
-    """Return RSS and PSS in bytes of each process of the tree below `root`, by a short name."""
-    sizes: dict[str, tuple[int, int]] = {}
+def sizes_below(root: int) -> dict[str, Size]:
+    """Return the sizes of each process of the tree below `root`, by a short name."""
+    sizes: dict[str, Size] = {}
     for pid in process_tree(root):
         try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
         except OSError:
             continue
-        found = {line.split()[0]: int(line.split()[1]) * 1024 for line in lines[1:3]}
+        found = {line.split()[0]: int(line.split()[1]) * 1024 for line in lines}
         name = short_name(command_of(pid))
-        rss, pss = sizes.get(name, (0, 0))
-        sizes[name] = (rss + found.get("Rss:", 0), pss + found.get("Pss:", 0))
+        sizes[name] = sizes.get(name, Size()) + Size(*(found.get(part, 0) for part in _PARTS))
     return sizes
 
 
@@ -110,20 +139,30 @@ def count(demo: RunningDemo, kind: str) -> int:
 
 
 def said(samples: Samples, minute: int) -> str:
-    """Return one minute's line: summed PSS, and each process's."""
-    now = {name: series[-1][1] for name, series in samples.sizes.items()}
+    """Return one minute's line: the own memory of all and of each process."""
+    now = {name: series[-1].own for name, series in samples.sizes.items()}
     parts = " ".join(f"{name}={size / MIB:.1f}" for name, size in sorted(now.items()))
-    return f"minute {minute}: {sum(now.values()) / MIB:.0f} MiB PSS; {parts}"
+    return f"minute {minute}: MiB of own memory: {parts}"
 
 
 def print_table(samples: Samples) -> None:
-    """Print RSS / PSS at a start, a third, two thirds and the end, and the growth of the PSS."""
-    last = samples.minutes[-1]
-    marks = [samples.at(last * part / 3) for part in range(4)]
-    heads = "".join(f"{samples.minutes[index]:>11.0f} min" for index in marks)
-    print(f"{'RSS / PSS in MiB':<18}{heads}   growth, KiB/min")
+    """Print the own memory every five minutes, its growth after the warm ones, and who is flat."""
+    step = 5 if samples.minutes[-1] > WARM_MINUTES else 1
+    marks = [samples.at(minute) for minute in range(0, round(samples.minutes[-1]) + 1, step)]
+    heads = "".join(f"{samples.minutes[index]:>7.0f}" for index in marks)
+    since = f"from minute {samples.minutes[samples.warm]:.0f} on"
+    print(f"MiB that are no file's, by minute; growth {since}, fitted; flat: <= {FLAT_PERCENT:g} %")
+    print(f"{'':<16}{heads}  KiB/min       %   RSS %")
+    grown = []
     for name, series in sorted(samples.sizes.items()):
-        cells = "".join(f"{series[i][0] / MIB:>8.1f} /{series[i][1] / MIB:>5.1f}" for i in marks)
-        print(f"{name:<18}{cells}   {samples.slope(name) / 1024:+.1f}")
-    sums = [sum(series[i][1] for series in samples.sizes.values()) for i in marks]
-    print("summed PSS: " + ", ".join(f"{size / MIB:.0f}" for size in sums) + " MiB")
+        cells = "".join(f"{series[i].own / MIB:>7.1f}" for i in marks)
+        slope, percent = samples.slope([size.own for size in series])
+        _, rss = samples.slope([size.rss for size in series])
+        print(f"{name:<16}{cells} {slope / 1024:>+8.1f} {percent:>+7.2f} {rss:>+7.2f}")
+        if percent > FLAT_PERCENT:
+            grown.append(f"{name} ({percent:+.1f} %)")
+    shared = [series[i].shared for series in [samples.sizes["all"]] for i in marks]
+    print(f"{'shared memory':<16}" + "".join(f"{size / MIB:>7.1f}" for size in shared))
+    whole = [samples.sizes["all"][i].pss for i in marks]
+    print(f"{'summed PSS':<16}" + "".join(f"{size / MIB:>7.1f}" for size in whole))
+    print("flat: all" if not grown else "NOT flat: " + ", ".join(grown))
