@@ -70,9 +70,8 @@ def missing(instances: Iterable[Instance], records: Records) -> tuple[PodName, .
     return tuple(
         (name, instance.attempt)
         for instance in instances
-        if instance.has_started and not instance.is_settled and instance.index in records
+        if instance.has_started and instance.index in records
         for name in instance.missing
-        if records[instance.index].state != JobState.SUSPENDED
     )
 
 
@@ -90,7 +89,7 @@ def released(observed: Observed, wanted: int) -> Records:
     status only what it holds tells."""
     known = {record.index: record for record in records_of(observed.status())}
     held = {*observed.partitions, *(pod.instance for pod in observed.pods)} - known.keys()
-    records = [*known.values(), *(InstanceRecord(index) for index in sorted(held))]
+    records = [*known.values(), *map(InstanceRecord, held)]
     return {
         record.index: record.next_attempt(JobState.SUSPENDED)
         for record in records
@@ -113,10 +112,10 @@ def suspended_again(observed: Observed) -> Records:
 
 
 def _holds_current(observed: Observed, record: InstanceRecord) -> bool:
-    partition = observed.partitions.get(record.index)
-    held = partition is not None and partition.phase != Phase.RELEASED
     attempts = [pod.attempt for pod in observed.pods if pod.instance == record.index]
-    attempts += [partition.attempt] if held and partition is not None else []
+    partition = observed.partitions.get(record.index)
+    if partition is not None and partition.phase != Phase.RELEASED:
+        attempts.append(partition.attempt)
     return any(attempt >= record.attempt for attempt in attempts)
 
 
@@ -160,11 +159,11 @@ def verdict_of(
 
 def _restarting(path: str, record: InstanceRecord) -> Verdict:
     last = record.last_exit or {}
-    when = f"{record.restart_at:%H:%M:%S} UTC" if record.restart_at else "once its pods are gone"
+    when = f"at {record.restart_at:%H:%M:%S} UTC" if record.restart_at else "once its pods are gone"
     message = (
         f"{default_message(Condition.RESTARTING, path)[:-1]}: {last.get('message', 'it ended')}; "
-        f"attempt {record.attempt + 1} begins at {when}."
+        f"attempt {record.attempt + 1} begins {when}."
     )
-    reason = str(last.get("reason") or Reason.RESTARTING)
-    lost = {Reason.WORKER_LOST.value, Reason.PARTITION_ERROR.value}
-    return Verdict(JobState.RESTARTING, reason if reason in lost else Reason.RESTARTING, message)
+    reason = last.get("reason")
+    is_lost = reason in {Reason.WORKER_LOST.value, Reason.PARTITION_ERROR.value}
+    return Verdict(JobState.RESTARTING, reason if is_lost else Reason.RESTARTING, message)
