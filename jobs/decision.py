@@ -164,6 +164,6 @@ def _restarting(path: str, record: InstanceRecord) -> Verdict:
         f"{default_message(Condition.RESTARTING, path)[:-1]}: {last.get('message', 'it ended')}; "
         f"attempt {record.attempt + 1} begins {when}."
     )
-    reason = last.get("reason")
+    reason = str(last.get("reason"))
     is_lost = reason in {Reason.WORKER_LOST.value, Reason.PARTITION_ERROR.value}
     return Verdict(JobState.RESTARTING, reason if is_lost else Reason.RESTARTING, message)

@@ -98,12 +98,10 @@ def surplus_steps(observed: Observed, wanted: int, now: datetime) -> tuple[Step,
     has been decided before: nothing of a later attempt is among it."""
     surplus = [pod for pod in observed.pods if pod.instance >= wanted]
     surplus.sort(key=lambda pod: -pod.instance)
-    held = [index for index in sorted(observed.partitions, reverse=True) if index >= wanted]
     free = [
         index
-        for index in held
-        if not was_released(observed, index)
-        and all(pod.is_terminal for pod in surplus if pod.instance == index)
+        for index in sorted(observed.partitions, reverse=True)
+        if index >= wanted and all(pod.is_terminal for pod in surplus if pod.instance == index)
     ]
     return (*end_pods(surplus), Step("release surplus", releases(observed, free, now)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobs.actions import ReleasePartition
 from jobs.plan import plan
 from tests.builders.ipujobs import (
     NOW,
@@ -61,6 +62,35 @@ def test_a_suspended_job_that_holds_nothing_needs_nothing() -> None:
     settled = job.with_status(workersStatus={}, ipus=0).build()
     planned = plan(observed(settled, partitions=(partition(phase="released"),)), at(600))
     assert [s for s in steps(planned) if s != "status"] == []
+
+
+def test_a_suspended_job_releases_what_the_status_alone_knows_of_and_nothing_else() -> None:
+    job = suspended()
+    assert ReleasePartition(0) in plan(observed(job.build()), NOW).actions
+    job.manifest["status"]["partitions"][0]["state"] = "released"
+    assert "release" not in steps(plan(observed(job.build()), NOW))
+    job.with_status(partitions=[])
+    assert "release" not in steps(plan(observed(job.build()), NOW))
+
+
+def test_a_suspended_job_looks_after_its_release_and_says_when_it_is_done() -> None:
+    job = suspended().with_status(workersStatus={}, ipus=0, iPUPartitionCreated=False)
+    job.manifest["status"]["partitions"][0]["state"] = "releasing"
+    going = partition(phase="releasing", asked_at=NOW)
+    assert plan(observed(job.build(), partitions=(going,)), at(1)).requeue_after == 4
+    done = plan(observed(job.build(), partitions=(partition(phase="released"),)), at(1))
+    assert [one["state"] for one in status(done)["partitions"]] == ["released"]
+
+
+def test_of_an_invalid_suspended_job_what_is_about_to_begin_is_left_to_who_knows_of_it() -> None:
+    built = suspended().with_spec(ipusPerModelReplica="3").build()
+    pods = (worker(built).attempt(1).running(),)
+    seen = observed(built, *pods, partitions=(partition(attempt=1),))
+    assert [s for s in steps(plan(seen, NOW)) if s != "status"] == []
+    seen = observed(built, partitions=(partition(attempt=1),))
+    assert [s for s in steps(plan(seen, NOW)) if s != "status"] == []
+    seen = observed(built, partitions=(partition(),))
+    assert "release" in steps(plan(seen, NOW))
 
 
 def test_resuming_starts_the_next_attempt_and_the_clock_anew() -> None:
@@ -144,9 +174,10 @@ def test_of_what_is_not_wanted_the_highest_instance_goes_first() -> None:
     pods = [worker(built, n, n).running() for n in range(3)]
     ending = plan(observed(built, *pods, partitions=parts), NOW).steps[0]
     assert [a.name for a in ending.actions] == ["sample-worker-2", "sample-worker-1"]
-    planned = plan(observed(built, pods[0], partitions=parts), NOW)
-    (freed,) = [s for s in planned.steps if s.name == "release surplus"]
-    assert [a.instance for a in freed.actions] == [2, 1]
+    for present, want in ((pods[:1], [2, 1]), (pods[:2], [2])):
+        planned = plan(observed(built, *present, partitions=parts), NOW)
+        (freed,) = [s for s in planned.steps if s.name == "release surplus"]
+        assert [a.instance for a in freed.actions] == want
 
 
 def test_a_release_of_what_is_not_wanted_is_asked_for_again() -> None:
@@ -184,6 +215,10 @@ def test_suspending_leaves_an_instance_alone_that_has_ended() -> None:
     planned = plan(observed(job.build(), *pods, partitions=(partition(0), partition(1))), NOW)
     gone = [a.name for step in planned.steps if "end" in step.name for a in step.actions]
     assert gone == ["sample-worker-1"], "the other one's object and log stay"
+    sleeping = (worker(built, 0, 0).running(), pods[1])
+    planned = plan(observed(job.build(), *sleeping, partitions=(partition(0), partition(1))), NOW)
+    gone = [a.name for step in planned.steps if "end" in step.name for a in step.actions]
+    assert gone == ["sample-worker-0", "sample-worker-1"], "what still runs ends"
 
 
 def test_an_evicted_pod_of_an_instance_that_has_ended_stays_for_its_log() -> None:

@@ -9,6 +9,7 @@ import pytest
 from jobs.actions import (
     CreateChild,
     DeleteChild,
+    DeleteJob,
     EndPod,
     EnsurePartition,
     ReleasePartition,
@@ -101,6 +102,34 @@ def test_a_kept_partition_stays_until_the_job_is_deleted() -> None:
     assert not any(isinstance(a, ReleasePartition) for a in kept.actions)
     job.deleted()
     assert ReleasePartition(0) in plan(up(job), NOW).actions
+
+
+def test_a_finished_job_releases_what_it_holds_and_asks_for_nothing_else() -> None:
+    never_had_one = ipujob().running().with_status(launcherStatus="Failed")
+    assert plan(observed(never_had_one.build()), at(9)).requeue_after is None
+    assert "release" not in steps(plan(observed(never_had_one.build()), at(9)))
+    job = ipujob().finished()
+    assert ReleasePartition(0) in plan(observed(job.build()), at(9)).actions  # nobody said it is
+    job.manifest["status"]["partitions"][0]["state"] = "released"
+    assert "release" not in steps(plan(observed(job.build()), at(9)))
+
+
+def test_a_finished_job_looks_after_its_release_and_its_time_to_live() -> None:
+    job = (
+        ipujob()
+        .finished()
+        .with_status(completionTime="2026-03-01T12:00:00Z", workersStatus={}, ipus=0)
+    )
+    job.manifest["status"]["partitions"][0]["state"] = "releasing"
+    releasing = observed(
+        job.build(), partitions=(partition(phase="releasing", asked_at=at(8), size=0),)
+    )
+    assert plan(replace(releasing), at(9)).requeue_after == 4
+    job.with_spec(ttlSecondsAfterFinished=10)
+    over = replace(releasing, job=job.build())
+    assert plan(over, at(9)).requeue_after == 1
+    assert DeleteJob() not in plan(over, at(9.5)).actions
+    assert DeleteJob() in plan(over, at(10)).actions
 
 
 def test_ended_sleepers_count_as_succeeded() -> None:
