@@ -41,6 +41,7 @@ def main() -> None:
     full.add_argument("--jobs", type=int, default=100_000)
     full.add_argument("--lifetimes", type=int, default=1_000_000)
     full.add_argument("--rounds", type=int, default=20)
+    full.add_argument("--database", type=Path, help="folder of a database to fill once and keep")
     ingest = commands.add_parser("usage-ingest", help="pod events over HTTP to committed rows")
     ingest.add_argument("--pods", type=int, default=5_000, help="of four events each")
     ingest.add_argument("--bytes", type=int, default=3_000, help="size of an event")

@@ -35,16 +35,26 @@ def run(options: argparse.Namespace) -> None:
     if os.environ.get("DATABASE_URL"):
         _measure(options)
         return
-    with tempfile.TemporaryDirectory(prefix="ipuhub-bench-") as folder, _postgres(folder) as url:
+    with _folder(options) as folder, _postgres(folder) as url:
         os.environ["DATABASE_URL"] = url
-        _prepare(options)
+        _prepare(options, folder / f"filled-{options.lifetimes}-{options.jobs}")
         _measure(options)
 
 
 @contextmanager
-def _postgres(folder: str) -> Iterator[str]:
+def _folder(options: argparse.Namespace) -> Iterator[Path]:
+    """Yield the folder of the database: one that is kept, or one that is gone afterwards."""
+    if options.database:
+        yield options.database.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="ipuhub-bench-") as name:
+        yield Path(name)
+
+
+@contextmanager
+def _postgres(folder: Path) -> Iterator[str]:
     port = choose_port("PostgreSQL of the bench", 25532, set()).number
-    server = EmbeddedPostgres(Path(folder), port, durable=False)
+    server = EmbeddedPostgres(folder, port, durable=False)
     server.prepare()
     process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
     try:
@@ -56,7 +66,8 @@ def _postgres(folder: str) -> Iterator[str]:
         process.wait(30)
 
 
-def _prepare(options: argparse.Namespace) -> None:
+def _prepare(options: argparse.Namespace, filled: Path) -> None:
+    """Fill the database, unless `filled` says that it is; then sum what is not summed."""
     _setup()
     from django.core.management import call_command
     from django.db import connection
@@ -70,8 +81,10 @@ def _prepare(options: argparse.Namespace) -> None:
     call_command("migrate", verbosity=0)
     began = time.perf_counter()
     with connection.cursor() as cursor:
-        fill(cursor, pods=options.lifetimes, jobs=options.jobs, now=timezone.now())
-        print(f"{options.lifetimes:,} lifetimes in {time.perf_counter() - began:.1f} s")
+        if not filled.exists():
+            fill(cursor, pods=options.lifetimes, jobs=options.jobs, now=timezone.now())
+            print(f"{options.lifetimes:,} lifetimes in {time.perf_counter() - began:.1f} s")
+            filled.touch()
         began = time.perf_counter()
         days = refresh(timezone.now(), usage_zone())
         print(f"{days} days summed in {time.perf_counter() - began:.1f} s")
