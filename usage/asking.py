@@ -96,9 +96,9 @@ def read_question(
 
 def _pricing(window: Window, zone: ZoneInfo) -> Pricing:
     pricing = pricing_at(window.begin, window.until, zone)
-    purged = pricing.purged_before
-    if purged and pricing.names("accelerator") and window.begin < day_begin(purged, zone):
-        return dataclasses.replace(pricing, lost_before=purged)
+    lost = pricing.unnamed_before
+    if lost and pricing.names("accelerator") and window.begin < day_begin(lost, zone):
+        return dataclasses.replace(pricing, lost_before=lost)
     return pricing
 
 

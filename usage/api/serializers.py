@@ -55,8 +55,8 @@ class StretchSerializer(serializers.Serializer[object]):
 class PricingSerializer(serializers.Serializer[object]):
     """With what the range is priced. Money of several currencies is not added up: then no row has
     a cost, and each part is to be asked for by itself. `unpriced`: nothing had a price then.
-    `lost_before`: accelerators have prices by name, and the pods before that day were purged: no
-    row has a cost."""
+    `lost_before`: accelerators have prices by name, and the pods before that day were purged before
+    there were sums by name: no row has a cost."""
 
     currencies = serializers.ListField(child=serializers.CharField())
     lost_before = serializers.DateField(allow_null=True)

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from usage.models.accelerators import (
+    KindAcceleratorDay,
+    KindAcceleratorHour,
+    KindAcceleratorSpan,
+    UsageAcceleratorDay,
+    UsageAcceleratorHour,
+    UsageAcceleratorSpan,
+    UserAcceleratorDay,
+    UserAcceleratorHour,
+    UserAcceleratorSpan,
+)
 from usage.models.lifetimes import PodLifetime
 from usage.models.monitor import MonitorRound
 from usage.models.purges import PurgeState
@@ -26,15 +37,21 @@ from usage.models.rollups import (
     UserDay,
     UserHour,
 )
+from usage.models.spans import KindSpan, PartitionSpan, UsageSpan, UserSpan
 from usage.models.utilization import UtilizationDirt, UtilizationQuarter, UtilizationState
 
 __all__ = [
+    "KindAcceleratorDay",
+    "KindAcceleratorHour",
+    "KindAcceleratorSpan",
     "KindDay",
     "KindHour",
+    "KindSpan",
     "MonitorRound",
     "MonthReport",
     "PartitionDay",
     "PartitionHour",
+    "PartitionSpan",
     "PodLifetime",
     "PurgeState",
     "Rate",
@@ -45,10 +62,18 @@ __all__ = [
     "RollupDirt",
     "RollupState",
     "RunChunk",
+    "UsageAcceleratorDay",
+    "UsageAcceleratorHour",
+    "UsageAcceleratorSpan",
     "UsageDay",
     "UsageHour",
+    "UsageSpan",
+    "UserAcceleratorDay",
+    "UserAcceleratorHour",
+    "UserAcceleratorSpan",
     "UserDay",
     "UserHour",
+    "UserSpan",
     "UtilizationDirt",
     "UtilizationQuarter",
     "UtilizationState",

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from django.db import models
 
-_POD_KEY = ("namespace", "group", "user", "component", "instance_type")
-_USER_KEY = ("namespace", "group", "user")
-_KIND_KEY = ("namespace", "group", "component", "instance_type")
-_PARTITION_KEY = ("namespace", "group", "user", "size")
+POD_KEY = ("namespace", "group", "user", "component", "instance_type")
+USER_KEY = ("namespace", "group", "user")
+KIND_KEY = ("namespace", "group", "component", "instance_type")
+PARTITION_KEY = ("namespace", "group", "user", "size")
 
 
 class PodSums(models.Model):
@@ -73,7 +73,7 @@ class UsageDay(FullSums):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["day", *_POD_KEY], name="usage_day_once")
+            models.UniqueConstraint(fields=["day", *POD_KEY], name="usage_day_once")
         ]
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class UsageHour(FullSums, Levels):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["hour", *_POD_KEY], name="usage_hour_once")
+            models.UniqueConstraint(fields=["hour", *POD_KEY], name="usage_hour_once")
         ]
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ class UserDay(UserSums):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["day", *_USER_KEY], name="user_day_once")
+            models.UniqueConstraint(fields=["day", *USER_KEY], name="user_day_once")
         ]
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ class UserHour(UserSums, Levels):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["hour", *_USER_KEY], name="user_hour_once")
+            models.UniqueConstraint(fields=["hour", *USER_KEY], name="user_hour_once")
         ]
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ class KindDay(KindSums):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["day", *_KIND_KEY], name="kind_day_once")
+            models.UniqueConstraint(fields=["day", *KIND_KEY], name="kind_day_once")
         ]
 
     def __str__(self) -> str:
@@ -162,7 +162,7 @@ class KindHour(KindSums, Levels):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["hour", *_KIND_KEY], name="kind_hour_once")
+            models.UniqueConstraint(fields=["hour", *KIND_KEY], name="kind_hour_once")
         ]
 
     def __str__(self) -> str:
@@ -194,7 +194,7 @@ class PartitionDay(PartitionSums):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["day", *_PARTITION_KEY], name="partition_day_once")
+            models.UniqueConstraint(fields=["day", *PARTITION_KEY], name="partition_day_once")
         ]
 
     def __str__(self) -> str:
@@ -208,7 +208,7 @@ class PartitionHour(PartitionSums):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["hour", *_PARTITION_KEY], name="partition_hour_once")
+            models.UniqueConstraint(fields=["hour", *PARTITION_KEY], name="partition_hour_once")
         ]
 
     def __str__(self) -> str:
@@ -217,12 +217,17 @@ class PartitionHour(PartitionSums):
 
 class RollupState(models.Model):
     """What is summed: all days before `until`, in the days of `zone`, and after them the hours
-    from `hours_from` to `hours_until`. At most one row."""
+    from `hours_from` to `hours_until`. At most one row.
+
+    `accelerated_from`: from which day on there are sums of accelerators by name; of spans there are
+    all. Empty: an older release, which knows neither, summed last.
+    """
 
     zone = models.TextField()
     until = models.DateField()
     hours_from = models.DateTimeField(null=True)
     hours_until = models.DateTimeField(null=True)
+    accelerated_from = models.DateField(null=True)
 
     def __str__(self) -> str:
         return f"{self.zone} until {self.until}"

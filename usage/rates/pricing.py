@@ -72,15 +72,15 @@ class Pricing:
     """The prices of a range: `segments` cover it in order; `currencies` are those of its prices.
 
     Money of two currencies cannot be added up: such a range has no cost. Nor has one with
-    accelerators priced by name that reaches before `lost_before`: no sum of a day knows names, and
-    the lifetimes before that day are gone. `purged_before`: that day, whatever has a price.
+    accelerators priced by name that reaches before `lost_before`: the lifetimes before that day are
+    gone, and no sum of them knows names. `unnamed_before`: that day, whatever has a price.
     """
 
     segments: tuple[Segment, ...] = ()
     currencies: tuple[str, ...] = ()
     decimals: int = 2
     lost_before: date | None = None
-    purged_before: date | None = None
+    unnamed_before: date | None = None
 
     @property
     def currency(self) -> str:

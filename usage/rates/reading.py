@@ -30,10 +30,12 @@ SELECT first, "end", zone, tariff FROM usage_monthreport
 WHERE state = 'closed' AND first < %(until)s AND "end" > %(begin)s
 """
 _BOTH: Final = f"""
-SELECT (SELECT max(purged_before) FROM usage_purgestate), rates.*, closed.*
+SELECT (SELECT max(purged_before) FROM usage_purgestate),
+  (SELECT accelerated_from FROM usage_rollupstate), rates.*, closed.*
 FROM ({_RATES}) AS rates FULL JOIN ({_CLOSED}) AS closed ON false
 """  # noqa: S608  # text of this module
-_RATE_COLUMNS: Final = 6  # with the day of the purge before them
+_DAYS: Final = 2
+_RATE_COLUMNS: Final = _DAYS + 5
 
 
 def tariff_of(first: date, last: date) -> Tariff:
@@ -47,10 +49,11 @@ def pricing_at(begin: datetime, until: datetime, zone: ZoneInfo) -> Pricing:
         return Pricing()
     first, last = (local_day(each, zone) for each in (begin, until - timedelta(seconds=1)))
     rows = _run(_BOTH, {"first": first, "last": last, "begin": begin, "until": until})
-    rates = [row[1:_RATE_COLUMNS] for row in rows if row[1] is not None]
-    closed = [_closed(*row[_RATE_COLUMNS:]) for row in rows if row[1] is None]
+    rates = [row[_DAYS:_RATE_COLUMNS] for row in rows if row[_DAYS] is not None]
+    closed = [_closed(*row[_RATE_COLUMNS:]) for row in rows if row[_DAYS] is None]
     found = pricing_of(begin, until, zone, _tariff(rates), closed)
-    return replace(found, purged_before=rows[0][0] if rows else None)
+    purged, accelerated = rows[0][:_DAYS] if rows else (None, None)
+    return replace(found, unnamed_before=purged and min(purged, accelerated or purged))
 
 
 def _tariff(rates: Sequence[tuple[Any, ...]]) -> Tariff:

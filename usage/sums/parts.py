@@ -1,8 +1,9 @@
 """domain: which days of a window are taken from the day sums and which are added up from pods.
 
 A day sum is used where the whole day lies in the window, is over, and no lifetime of it has
-changed since; of the day that is not over likewise the sums of its hours. All else is added up
-from the lifetimes themselves: exact, but dearer.
+changed since; of the day that is not over likewise the sums of its hours. Where that holds for all
+days of a span, a third of a month, one sum of them is used. All else is added up from the
+lifetimes themselves: exact, but dearer.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from datetime import UTC, date, timedelta
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from usage.windows import day_begin, local_day
@@ -30,7 +32,9 @@ class Coverage:
     """What is summed: days of `zone` before `until`, then the hours of UTC in `hours` (from and
     to; none where both are equal), but for those that touch `dirt`: first and last hour that
     changed since (no last: all up to now). The days before `frozen_before` have lost lifetimes:
-    their sums, of days of `frozen_zone`, stand whatever changes.
+    their sums, of days of `frozen_zone`, stand whatever changes. `accelerated_from`: from which day
+    on sums by the names of accelerators stand; those of spans stand where there is one. None: all
+    was summed by an older release, which knew neither.
     """
 
     zone: str = ""
@@ -39,6 +43,12 @@ class Coverage:
     hours: tuple[datetime, datetime] | None = None
     frozen_before: date | None = None
     frozen_zone: str = ""
+    accelerated_from: date | None = None
+
+    @property
+    def of_accelerators(self) -> Coverage:
+        """What of this stands by the names of accelerators, too, but for frozen days."""
+        return self if self.accelerated_from is not None else Coverage()
 
     def is_frozen(self, day: date) -> bool:
         """Whether `day` has lost lifetimes, and can never be summed anew."""
@@ -78,14 +88,19 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """A day or an hour whose sum counts for one bucket of a series; `opens`: a step begins with
-    it. Of a day `day` is set, of an hour not."""
+    """A span, a day or an hour whose sum counts for one bucket of a series; `opens`: a step begins
+    with it. Of a day, or a span of several from it on, `day` is set, of an hour not."""
 
     begin: datetime
     end: datetime
     bucket: int
     opens: bool
     day: date | None = None
+
+    @property
+    def time(self) -> date:
+        """Under which its sum is found."""
+        return self.day or self.begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +110,16 @@ class Parts:
     days: tuple[Rolled, ...]
     hours: tuple[Rolled, ...]
     stretches: tuple[Stretch, ...]
+    spans: tuple[Rolled, ...] = ()
+
+    @property
+    def rolled(self) -> tuple[tuple[str, str, tuple[Rolled, ...]], ...]:
+        """What is taken from sums, by grain, with the type of its column in the tables."""
+        return (
+            ("span", "date", self.spans),
+            ("day", "date", self.days),
+            ("hour", "timestamptz", self.hours),
+        )
 
     @property
     def is_dear(self) -> bool:
@@ -140,11 +165,48 @@ def split(steps: Steps, until: datetime, zone: ZoneInfo, cover: Coverage) -> Par
     if len(gaps) > MAX_STRETCHES:
         gaps = [*gaps[: MAX_STRETCHES - 1], (gaps[MAX_STRETCHES - 1][0], gaps[-1][1])]
         taken = [each for each in taken if not any(a <= each.begin < b for a, b in gaps)]
+    days = [each for each in taken if each.day is not None]
+    spans, days = _merged(days) if cover.accelerated_from is not None else ([], days)
     return Parts(
-        tuple(each for each in taken if each.day is not None),
+        tuple(days),
         tuple(each for each in taken if each.day is None),
         tuple(_after_hour(_stretch(a, b, begins, opening), cover) for a, b in gaps),
+        tuple(spans),
     )
+
+
+SPAN_DAYS: Final = (1, 11, 21)
+"""On which days of a month spans begin."""
+
+
+def span_of(day: date) -> tuple[date, date]:
+    """Return the first day of the span in which `day` lies, and that of the next."""
+    first = day.replace(day=max(each for each in SPAN_DAYS if each <= day.day))
+    later = next((each for each in SPAN_DAYS if each > day.day), None)
+    following = (first.replace(day=28) + 4 * _DAY).replace(day=1)
+    return first, following if later is None else day.replace(day=later)
+
+
+def _merged(days: Sequence[Rolled]) -> tuple[list[Rolled], list[Rolled]]:
+    """Return the spans all of whose days are among these, for one bucket, and the other days."""
+    spans: list[Rolled] = []
+    rest: list[Rolled] = []
+    for (bucket, (first, following)), each in groupby(days, _bucket_and_span):
+        own = list(each)
+        if len(own) == (following - first).days:
+            spans.append(Rolled(own[0].begin, own[-1].end, bucket, own[0].opens, first))
+        else:
+            rest += own
+    return spans, rest
+
+
+def _bucket_and_span(rolled: Rolled) -> tuple[int, tuple[date, date]]:
+    return rolled.bucket, span_of(rolled.day or rolled.begin.date())
+
+
+def spans_to_sum(days: Iterable[date]) -> list[tuple[date, date]]:
+    """Return the spans that a change of these days changes, as `span_of` does, in order."""
+    return sorted({span_of(day) for day in days})
 
 
 def _summed_days(

@@ -1,4 +1,4 @@
-"""io: keeps the sums by day and by hour, and says which of them can be used.
+"""io: keeps the sums by span of days, by day and by hour, and says which of them can be used.
 
 Triggers note the hours of every change (usage/migrations/_hour_dirt.py) in the transaction that
 makes it, so a reader never takes a sum that lacks a committed change: those days and hours are
@@ -7,13 +7,25 @@ added up from the lifetimes until `refresh` has summed them anew.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import connection, transaction
 
-from usage.sums.parts import HOUR, Coverage, Stretch, days_to_sum, hours_begin, hours_to_sum, runs
-from usage.sums.usagesql import REFILL, TABLES, stretch_parameters
+from usage.sums.coarsesql import FULL, PARTITIONS
+from usage.sums.parts import (
+    HOUR,
+    Coverage,
+    Stretch,
+    days_to_sum,
+    hours_begin,
+    hours_to_sum,
+    runs,
+    spans_to_sum,
+)
+from usage.sums.piecesql import stretch_parameters
+from usage.sums.refillsql import REFILL, REFILL_SPANS, TABLES
 from usage.windows import day_begin, local_day
 
 if TYPE_CHECKING:
@@ -29,6 +41,7 @@ _DAY: Final = timedelta(days=1)
 HASHED: Final = "SET LOCAL work_mem = '64MB'"
 """A month's sums fit in it; with the default of 4 MB its lifetimes are sorted on disk for them,
 which takes twice as long."""
+_EVER: Final = date(1970, 1, 1)
 _RUN_DAYS: Final = 31  # of one statement
 PURGED: Final = """
 LEFT JOIN (SELECT purged_before, zone FROM usage_purgestate
@@ -36,7 +49,7 @@ LEFT JOIN (SELECT purged_before, zone FROM usage_purgestate
 """Joins, as `p`, the day before which rows were deleted, and its zone."""
 _COVERAGE: Final = (
     """
-SELECT s.zone, s.until, s.hours_from, s.hours_until,
+SELECT s.zone, s.until, s.hours_from, s.hours_until, s.accelerated_from,
   p.purged_before, p.zone, d.first_hour, d.last_hour
 FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true
 LEFT JOIN (SELECT DISTINCT first_hour, last_hour FROM usage_rollupdirt) d ON true"""  # noqa: S608
@@ -45,7 +58,7 @@ LEFT JOIN (SELECT DISTINCT first_hour, last_hour FROM usage_rollupdirt) d ON tru
 
 _STATE: Final = (
     """
-SELECT s.zone, s.until, s.hours_from, s.hours_until,
+SELECT s.zone, s.until, s.hours_from, s.hours_until, s.accelerated_from,
   p.purged_before, p.zone
 FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true"""
     + PURGED  # text of this module
@@ -84,7 +97,7 @@ def rebuild(now: datetime, zone: ZoneInfo, tell: Tell) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
         if not _has_lock(cursor):
             raise RefreshBusy("The days are being summed by somebody else: try again in a minute.")
-        cursor.execute("DELETE FROM usage_rollupstate")
+        cursor.execute("UPDATE usage_rollupstate SET zone = ''")
         return _refresh(cursor, now, zone, tell)
 
 
@@ -109,27 +122,37 @@ def _refresh(cursor: Any, now: datetime, zone: ZoneInfo, tell: Tell) -> int:
         _refill(cursor, "day", chunk, edges)
         done += len(chunk)
     tell(done, len(days))
+    _refill_spans(cursor, days if cover.zone else _summed_days(cursor), local_day(now, zone))
     _delete_hours_before(cursor, hours_begin(now, zone))
     hours = hours_to_sum(cover, now, zone)
     _delete(cursor, "hour", hours)
     for run in _hour_runs(hours):
         _refill(cursor, "hour", run, [*run, run[-1] + HOUR])
-    _write_state(cursor, zone, now)
+    _write_state(cursor, zone, now, cover.accelerated_from)
     return len(days)
 
 
 def _known(cursor: Any, dirt: Dirt, zone: ZoneInfo) -> Coverage:
-    """Return what stands; where nothing does, forget all sums but those never made anew."""
+    """Return what stands; where nothing does, forget all sums but those never made anew.
+
+    Nothing stands that an older release has summed: it has no sums of accelerators and spans.
+    """
     cursor.execute(_STATE)
-    known_zone, until, hours_from, hours_until, frozen, frozen_zone = cursor.fetchone()
-    if known_zone != zone.key:
-        for table in TABLES["hour"]:
-            cursor.execute(f"DELETE FROM {table}")  # noqa: S608  # our own name
-        for table in TABLES["day"]:
-            cursor.execute(f"DELETE FROM {table} WHERE day >= %s", [frozen or date.min])  # noqa: S608
-        return Coverage(dirt=dirt, frozen_before=frozen, frozen_zone=frozen_zone or "")
-    hours = None if hours_from is None else (hours_from, hours_until)
-    return Coverage(known_zone, until, dirt, hours, frozen, frozen_zone or "")
+    known = _coverage([(*cursor.fetchone(), None, None)])
+    frozen = known.frozen_before or _EVER
+    if known.zone != zone.key or known.accelerated_from is None:
+        for grain, first in (("hour", None), ("day", frozen), ("span", None)):
+            for table in TABLES[grain]:
+                kept = "" if first is None else f" WHERE {grain} >= %(first)s"
+                cursor.execute(f"DELETE FROM {table}{kept}", {"first": first})  # noqa: S608
+        since = known.accelerated_from
+        return Coverage(
+            dirt=dirt,
+            frozen_before=known.frozen_before,
+            frozen_zone=known.frozen_zone,
+            accelerated_from=frozen if since is None else since,
+        )
+    return replace(known, dirt=dirt)
 
 
 def _stale_days(cursor: Any, cover: Coverage, now: datetime, zone: ZoneInfo) -> list[date]:
@@ -141,6 +164,21 @@ def _stale_days(cursor: Any, cover: Coverage, now: datetime, zone: ZoneInfo) -> 
     if earliest is None and not cover.dirt:
         return []
     return days_to_sum(cover, local_day(earliest or now, zone), now, zone)
+
+
+def _summed_days(cursor: Any) -> list[date]:
+    cursor.execute(f"SELECT day FROM {FULL}day UNION SELECT day FROM {PARTITIONS}day")  # noqa: S608
+    return [day for (day,) in cursor.fetchall()]
+
+
+def _refill_spans(cursor: Any, days: Sequence[date], until: date) -> None:
+    """Sum the spans of these days anew, of days that are summed; those that are not over go."""
+    spans = spans_to_sum(days)
+    _delete(cursor, "span", [first for first, _ in spans])
+    whole = [(first, end) for first, end in spans if end <= until]
+    parameters = {"spans": [first for first, _ in whole], "ends": [end for _, end in whole]}
+    for statement in REFILL_SPANS if whole else ():
+        cursor.execute(statement, parameters)
 
 
 def _delete(cursor: Any, grain: str, times: Sequence[date]) -> None:
@@ -177,21 +215,21 @@ def _hour_runs(hours: Sequence[datetime]) -> list[list[datetime]]:
     return found
 
 
-def _write_state(cursor: Any, zone: ZoneInfo, now: datetime) -> None:
+def _write_state(cursor: Any, zone: ZoneInfo, now: datetime, accelerated: date | None) -> None:
     begin = hours_begin(now, zone)
     until = now.replace(minute=0, second=0, microsecond=0)
     cursor.execute("DELETE FROM usage_rollupstate")
     cursor.execute(
-        "INSERT INTO usage_rollupstate (zone, until, hours_from, hours_until)"
-        " VALUES (%s, %s, %s, %s)",
-        [zone.key, local_day(now, zone), begin, max(begin, until)],
+        "INSERT INTO usage_rollupstate (zone, until, hours_from, hours_until, accelerated_from)"
+        " VALUES (%s, %s, %s, %s, %s)",
+        [zone.key, local_day(now, zone), begin, max(begin, until), accelerated],
     )
 
 
 def _coverage(rows: Sequence[tuple[Any, ...]]) -> Coverage:
-    zone, until, hours_from, hours_until, frozen, frozen_zone = rows[0][:6]
+    zone, until, hours_from, hours_until, accelerated, frozen, frozen_zone = rows[0][:7]
     if zone is None:
         return Coverage(frozen_before=frozen, frozen_zone=frozen_zone or "")
     dirt = tuple((first, last) for *_, first, last in rows if first is not None)
     hours = None if hours_from is None else (hours_from, hours_until)
-    return Coverage(zone, until, dirt, hours, frozen, frozen_zone or "")
+    return Coverage(zone, until, dirt, hours, frozen, frozen_zone or "", accelerated)

@@ -178,14 +178,13 @@ def chart(
         question = dataclasses.replace(question, pricing=None)
     if begins[0] >= question.window.until:
         return begins, {}
-    steps = _steps(question, begins)
-    parts = _parts(question, steps)
+    cut = _cut(question, _steps(question, begins))
     if amount == COST.amount:
-        found = _both_sql(question, steps, parts)
+        found = _both_sql(question, cut)
     elif amount == "partition_ipu_seconds":
-        found = _Query(*_partition_sql(question, steps, parts), parts.is_dear)
+        found = _Query(*_partition_sql(question, cut), cut.is_dear)
     else:
-        found = _Query(*_pod_sql(question, steps, parts, (amount,)), parts.is_dear)
+        found = _Query(*_pod_sql(question, cut, (amount,)), cut.is_dear)
     rows = _run(found.having(fold(found.sql, amount), {"top": top}))
     return begins, {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
 
@@ -206,8 +205,7 @@ class _Query:
 def _sums_sql(question: Question, begins: Sequence[datetime]) -> _Query | None:
     if begins[0] >= question.window.until:
         return None
-    steps = _steps(question, begins)
-    return _both_sql(question, steps, _parts(question, steps))
+    return _both_sql(question, _cut(question, _steps(question, begins)))
 
 
 def _steps(question: Question, begins: Sequence[datetime]) -> Steps:
@@ -218,12 +216,10 @@ def _steps(question: Question, begins: Sequence[datetime]) -> Steps:
     return Steps(tuple(begun), tuple(cut))
 
 
-def _both_sql(question: Question, steps: Steps, parts: Parts) -> _Query:
-    pods, parameters = _pod_sql(question, steps, parts)
-    partitions, more = _partition_sql(question, steps, parts)
-    named = _named(question, steps)
-    is_dear = parts.is_dear or (named is not None and named.is_dear)
-    return _Query(joined(pods, partitions), parameters | more, is_dear)
+def _both_sql(question: Question, cut: _Cut) -> _Query:
+    pods, parameters = _pod_sql(question, cut)
+    partitions, more = _partition_sql(question, cut)
+    return _Query(joined(pods, partitions), parameters | more, cut.is_dear)
 
 
 def _after(place: Place | None) -> dict[str, Any]:
@@ -239,19 +235,19 @@ def _row(row: Sequence[Any]) -> SumRow:
 
 
 def _pod_sql(
-    question: Question, steps: Steps, parts: Parts, names: Sequence[str] = POD_SUMS
+    question: Question, cut: _Cut, names: Sequence[str] = POD_SUMS
 ) -> tuple[str, dict[str, Any]]:
     key = key_sql([each.pods for each in question.by])
     where, parameters = _conditions(question, "pods")
-    asked = Asked(key, where, _prices(question, steps), _named(question, steps))
-    statement, own = pod_sums(asked, parts, names, question.table)
+    asked = Asked(key, where, _prices(question, cut.steps), cut.named)
+    statement, own = pod_sums(asked, cut.parts, names, question.table)
     return statement, parameters | own
 
 
-def _partition_sql(question: Question, steps: Steps, parts: Parts) -> tuple[str, dict[str, Any]]:
+def _partition_sql(question: Question, cut: _Cut) -> tuple[str, dict[str, Any]]:
     key = key_sql([each.partitions for each in question.by])
     where, parameters = _conditions(question, "partitions")
-    statement, own = partition_sums(Asked(key, where, _prices(question, steps)), parts)
+    statement, own = partition_sums(Asked(key, where, _prices(question, cut.steps)), cut.parts)
     return statement, parameters | own
 
 
@@ -260,21 +256,31 @@ def _prices(question: Question, steps: Steps) -> Prices | None:
     return Prices(pricing, steps) if pricing and pricing.usable else None
 
 
-def _named(question: Question, steps: Steps) -> Parts | None:
-    """Return the whole window, unsummed, where accelerators have prices by name: sums by day and
-    hour do not know which accelerators they hold."""
-    if question.pricing is None or not question.pricing.names("accelerator"):
-        return None
-    return split(steps, question.window.until, question.zone, Coverage())
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Steps, the parts in which they are added up, and those in which accelerators are that have
+    prices by name; None: none has."""
+
+    steps: Steps
+    parts: Parts
+    named: Parts | None
+
+    @property
+    def is_dear(self) -> bool:
+        """Whether many lifetimes are added up."""
+        return self.parts.is_dear or (self.named is not None and self.named.is_dear)
 
 
-def _parts(question: Question, steps: Steps) -> Parts:
+def _cut(question: Question, steps: Steps) -> _Cut:
     cover = read_coverage()
     usable = cover if question.rolled else Coverage()
-    parts = split(steps, question.window.until, question.zone, usable)
+    until, zone = question.window.until, question.zone
+    parts = split(steps, until, zone, usable)
     if cover.frozen_before is not None:
-        _refuse_purged(parts, day_begin(cover.frozen_before, question.zone), cover.frozen_before)
-    return parts
+        _refuse_purged(parts, day_begin(cover.frozen_before, zone), cover.frozen_before)
+    if question.pricing is None or not question.pricing.names("accelerator"):
+        return _Cut(steps, parts, None)
+    return _Cut(steps, parts, split(steps, until, zone, usable.of_accelerators))
 
 
 def _refuse_purged(parts: Parts, kept_from: datetime, day: date) -> None:

@@ -38,6 +38,31 @@ def test_whole_days_are_taken_from_their_sums_and_the_edges_are_not() -> None:
     ]
 
 
+def test_days_that_make_a_third_of_a_month_are_taken_as_one() -> None:
+    cover = Coverage("UTC", date(2027, 3, 5), accelerated_from=date(1970, 1, 1))
+    begins = (at("2026-10-30"), at("2026-11-15"), at("2027-02-01"))
+    parts = split(Steps(begins), at("2027-03-01"), UTC_ZONE, cover)
+    assert [(each.day, each.bucket, each.opens) for each in parts.spans] == [
+        (date(2026, 11, 1), 0, False),
+        *((date(2026, 11, 21), 1, False), (date(2026, 12, 1), 1, False)),
+        *((date(2026, 12, 11), 1, False), (date(2026, 12, 21), 1, False)),
+        *((date(2027, 1, day), 1, False) for day in (1, 11, 21)),
+        *((date(2027, 2, 1), 2, True), (date(2027, 2, 11), 2, False)),
+        (date(2027, 2, 21), 2, False),
+    ]
+    want = [*((10, day) for day in (30, 31)), *((11, day) for day in range(11, 21))]
+    assert [(each.month, each.day) for each in summed_days(parts)] == want
+    assert not split(Steps(begins), at("2027-03-01"), UTC_ZONE, SUMMED).spans
+
+
+def test_a_third_of_a_month_with_a_change_is_taken_by_day() -> None:
+    dirt = ((at("2026-11-13T12:00"), at("2026-11-13T12:00")),)
+    cover = Coverage("UTC", date(2026, 12, 1), dirt, accelerated_from=date(1970, 1, 1))
+    parts = split(Steps((at("2026-11-01"),)), at("2026-12-01"), UTC_ZONE, cover)
+    assert [each.day for each in parts.spans] == [date(2026, 11, 1), date(2026, 11, 21)]
+    assert len(parts.days) == 9
+
+
 def test_a_day_with_a_change_is_added_up_from_its_pods() -> None:
     cover = Coverage("UTC", date(2026, 11, 21), ((at("2026-11-02"), at("2026-11-03T23:00")),))
     parts = split(Steps((at("2026-11-01"),)), at("2026-11-05"), UTC_ZONE, cover)
