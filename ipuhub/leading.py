@@ -91,3 +91,14 @@ class Leadership:
                 log.warning("standing by again", problem=str(lost))
             else:
                 return
+
+    async def lead_now(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` once, holding the right to it meanwhile.
+
+        Raises LeaseHeld where another replica works, ApiError where that is not to be known,
+        LeadershipLost where the right was lost before the end, and what `work` raises.
+        """
+        if self._election is None:
+            await work()
+        else:
+            await self._election.lead_now(work)

@@ -30,7 +30,7 @@ from partitions.proxyclient import ProxyClient
 from usage.pods.recorder import PodRecorder, PodSelection
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from ipuhub.kube.cluster import ClusterConfig
     from ipuhub.recording.recorder import Recorder
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 PROXY_AUDIENCE: Final = "ipuhub-proxy"
 LEASE: Final = "ipuhub-prober"
+_PAUSE_SECONDS: Final = 10.0
 
 
 def utc_now() -> datetime:
@@ -123,16 +124,18 @@ class Prober:
         self._parts.partitions.known_until = lambda: tracker.committed_until
 
     async def run(self) -> None:
-        """Record until cancelled. One that another prober took over ends; the rest goes on."""
+        """Record until cancelled; return once another prober took a watch over."""
         async with self._parts.running(), self._following(), asyncio.TaskGroup() as group:
-            for recording in self._recordings:
-                group.create_task(recording.run())
-        # Ending would only make somebody start this process again, to take everything back.
-        log.warning("other probers record everything: this one waits to be stopped")
-        await asyncio.Event().wait()
+            tasks = [group.create_task(recording.run()) for recording in self._recordings]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:  # one prober records everything or nothing
+                task.cancel()
 
     async def list_once(self) -> None:
-        """Commit one full list for each recorder that can; raises ApiError for the last other."""
+        """Commit one full list for each recorder that can; raises ApiError for the last other.
+
+        Raises Fenced when another prober took a watch over meanwhile.
+        """
         failed: ApiError | None = None
         async with self._parts.running(), self._following(patience_seconds=30.0):
             for recording in self._recordings:
@@ -175,11 +178,35 @@ def recording_options() -> RecordingOptions:
     )
 
 
+async def keep_recording(
+    leadership: Leadership,
+    record: Callable[[], Awaitable[None]],
+    health: Health,
+    pause_seconds: float = _PAUSE_SECONDS,
+) -> None:
+    """Run `record` whenever it may; after one that returned, stand for election again.
+
+    The pause lets another replica go first, and lets two that ask for no Lease take turns.
+    """
+
+    async def term() -> None:
+        # What is asked about it only counts for the one who records.
+        with health.term():
+            await record()
+
+    while True:
+        await leadership.lead(term)
+        log.warning("another prober took over; trying again", seconds=pause_seconds)
+        with health.term():
+            health.set("recording", ok=False, detail="another prober took a watch over")
+            await asyncio.sleep(pause_seconds)
+
+
 async def run_prober(config: ClusterConfig, *, once: bool) -> None:
     """Record until SIGTERM or SIGINT; with `once`, one full list.
 
     Raises OSError when the health port is taken, ConfigError for settings that contradict each
-    other, and with `once` ApiError.
+    other, and with `once` ApiError, LeaseHeld, LeadershipLost and Fenced.
     """
     health = Health()
     election = leadership_options(LEASE)
@@ -187,10 +214,10 @@ async def run_prober(config: ClusterConfig, *, once: bool) -> None:
         client = await stack.enter_async_context(KubeClient(config, user_agent="ipuhub-prober"))
         proxy = await stack.enter_async_context(build_proxy(client))
         build_chosen(client)  # says now what is wrong, not once it leads
-        if once:
-            await Prober(client, proxy, health).list_once()
-            return
         leadership = Leadership(client, election)
+        if once:
+            await leadership.lead_now(lambda: Prober(client, proxy, health).list_once())
+            return
         health.ask("leader election", lambda: leadership.problem)
         meters = metrics.of_process(metrictable.WITH_LEASE, metrictable.WITH_API, health=health)
         metrics.tell_leadership(meters, leadership)
@@ -202,8 +229,6 @@ async def run_prober(config: ClusterConfig, *, once: bool) -> None:
         stack.push_async_callback(runner.cleanup)
 
         async def record() -> None:
-            # Made only by the one who records: its checks are about what it does.
-            with health.term():
-                await Prober(client, proxy, health).run()
+            await Prober(client, proxy, health).run()
 
-        await until_stopped(leadership.lead(record))
+        await until_stopped(keep_recording(leadership, record, health))

@@ -32,6 +32,10 @@ class LeadershipLost(Exception):  # noqa: N818  # what happened, not a fault
     """The Lease could not be renewed in time: another replica may lead by now."""
 
 
+class LeaseHeld(Exception):  # noqa: N818  # what is so, not a fault
+    """Another replica holds the Lease, and is alive."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
     """Seconds: how long a silent leader keeps the Lease, how long a leader tries to renew before
@@ -84,6 +88,17 @@ class LeaderElection:
         whatever `work` raises.
         """
         await self._acquire()
+        await self._work(work)
+
+    async def lead_now(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Like `lead`, but wait only until it is known whether the holder lives.
+
+        Raises LeaseHeld, before any work, where it does, and ApiError where that cannot be known.
+        """
+        await self._acquire_unless_held()
+        await self._work(work)
+
+    async def _work(self, work: Callable[[], Awaitable[None]]) -> None:
         log.info("leading", lease=self._name, identity=self._identity)
         working = asyncio.ensure_future(work())
         renewing = asyncio.create_task(self._renew())
@@ -108,18 +123,34 @@ class LeaderElection:
                 await self._stand_by(changed)
         self.is_leading = True
 
+    async def _acquire_unless_held(self) -> None:
+        known: tuple[Any, ...] = ()
+        async with lease_changes(self._client, self._namespace, self._name) as changed:
+            while not await self._try():
+                # Who writes it is alive; of one that died nothing comes until it has run out.
+                if known not in {(), self._seen.renewal}:
+                    where = f"{self._namespace}/{self._name}"
+                    raise LeaseHeld(f"{self.holder} holds the Lease {where} and renews it")
+                known = self._seen.renewal
+                await self._changed(changed)
+        self.is_leading = True
+
     async def _stand_by(self, changed: asyncio.Event) -> None:
         told = ""
         while True:
             if self.holder and self.holder != told:
                 told = self.holder
                 log.info("standing by", lease=self._name, leader=told)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._patience_seconds()):
-                    await changed.wait()
-            changed.clear()  # before looking: what changes meanwhile is looked at again
+            await self._changed(changed)
             if await self._attempt():
                 return
+
+    async def _changed(self, changed: asyncio.Event) -> None:
+        """Wait for word of a change, or as long as it is sound to wait without."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience_seconds()):
+                await changed.wait()
+        changed.clear()  # before looking: what changes meanwhile is looked at again
 
     def _patience_seconds(self) -> float:
         """How long to wait for word of the Lease before looking at it without."""
@@ -148,18 +179,24 @@ class LeaderElection:
 
     async def _attempt(self) -> bool:
         """Take or renew the Lease; whether it is ours now. Troubles are tried again."""
-        # Others may count from any moment between question and answer: we count from the first.
-        began = asyncio.get_running_loop().time()
         try:
-            held = await self._take()
-        except (AlreadyExists, Conflict):
-            return False
+            held = await self._try()
         except ApiError as error:
             if not self.problem:
                 log.warning("cannot reach the Lease", lease=self._name, problem=str(error))
             self.problem = str(error)
             return False
         self.problem = ""
+        return held
+
+    async def _try(self) -> bool:
+        """Take or renew the Lease; whether it is ours now. Raises ApiError."""
+        # Others may count from any moment between question and answer: we count from the first.
+        began = asyncio.get_running_loop().time()
+        try:
+            held = await self._take()
+        except (AlreadyExists, Conflict):
+            return False
         if held:
             self._renewed_at = began
         return held

@@ -11,7 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 from ipuhub import logs
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ApiError, ConfigError
+from ipuhub.kube.lease import LeadershipLost, LeaseHeld
 from ipuhub.prober import run_prober
+from ipuhub.recording.store import Fenced
 from ipuhub.usageswitch import require_usage
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--once",
             action="store_true",
-            help="commit one full list and end; a prober that runs elsewhere stops recording",
+            help="commit one full list and end; refused while another prober holds the Lease",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -37,6 +39,17 @@ class Command(BaseCommand):
             asyncio.run(run_prober(config, once=options["once"]))
         except (ApiError, ConfigError) as error:
             raise CommandError(str(error)) from error
+        except LeaseHeld as error:
+            raise CommandError(
+                f"{error}: that prober lists by itself what it has to; stop it before --once"
+            ) from error
+        except LeadershipLost as error:
+            raise CommandError(f"{error}: what was listed before that is kept") from error
+        except Fenced as error:
+            raise CommandError(
+                "another prober took a watch over meanwhile: it records; what was listed before "
+                "that is kept"
+            ) from error
         except OSError as error:
             where = f"{settings.HEALTH_HOST}:{settings.HEALTH_PORT} (set IPUHUB_HEALTH_PORT)"
             raise CommandError(f"cannot listen on {where}: {error.strerror}") from error

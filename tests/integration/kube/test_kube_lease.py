@@ -15,13 +15,14 @@ from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import Unreachable
-from ipuhub.kube.lease import LeadershipLost
+from ipuhub.kube.lease import LeadershipLost, LeaseHeld
 from ipuhub.kube.resources import LEASES, NAMESPACES
 from ipuhub.leading import Leadership, LeadershipOptions
 from tests.fakes.leases import (
     LEASE,
     QUICK,
     SELDOM,
+    STEADY,
     Replica,
     Silent,
     SlowThenGone,
@@ -316,3 +317,42 @@ async def test_what_the_work_raises_is_raised_and_the_lease_given_back(
     with pytest.raises(ValueError, match="no such file"):
         await Leadership(client, LeadershipOptions(place, LEASE, "a", QUICK)).lead(fails)
     assert (await lease(client, place))["holderIdentity"] == ""
+
+
+async def test_who_does_not_wait_is_refused_by_a_holder_that_is_alive(
+    client: KubeClient, place: str
+) -> None:
+    holder = Replica(client, place, "a", [])
+    await holder.until_works()
+    began: list[str] = []
+
+    async def work() -> None:
+        began.append("b")
+
+    other = Leadership(client, LeadershipOptions(place, LEASE, "b", STEADY))
+    with pytest.raises(LeaseHeld, match=f"a holds the Lease {place}/ipuhub-test"):
+        await asyncio.wait_for(other.lead_now(work), 90)
+    assert (began, holder.at_work) == ([], ["a"])
+    await holder.stop()
+    await other.lead_now(work)
+    assert began == ["b"]
+    assert (await lease(client, place))["holderIdentity"] == ""
+
+
+async def test_who_does_not_wait_follows_a_dead_holder_and_tells_of_a_server_that_is_away(
+    client: KubeClient, place: str
+) -> None:
+    await take(client, place)
+    began: list[str] = []
+
+    async def work() -> None:
+        began.append((await lease(client, place))["holderIdentity"])
+
+    await Leadership(client, LeadershipOptions(place, LEASE, "a", STEADY)).lead_now(work)
+    await Leadership(client, None).lead_now(work)
+    assert began == ["a", ""]
+    async with SlowThenGone(client.config) as unlucky:
+        unlucky.is_gone = True
+        other = Leadership(unlucky, LeadershipOptions(place, LEASE, "a", STEADY))
+        with pytest.raises(Unreachable):
+            await other.lead_now(work)

@@ -34,7 +34,9 @@ async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
     await cluster.stop()
 
 
-async def start(cluster: DevCluster, tables: dict[str, Any], name: str, log: Path) -> Any:
+async def start(
+    cluster: DevCluster, tables: dict[str, Any], name: str, log: Path, *arguments: str
+) -> Any:
     user = f"{tables['user']}:{tables['password']}"
     environment = os.environ | {
         "DATABASE_URL": f"postgresql://{user}@{tables['host']}:{tables['port']}/{tables['dbname']}",
@@ -46,11 +48,33 @@ async def start(cluster: DevCluster, tables: dict[str, Any], name: str, log: Pat
         "IPUHUB_LEASE_RENEW_SECONDS": "2",
         "IPUHUB_LEASE_RETRY_SECONDS": "0.2",
     }
-    command = [sys.executable, "manage.py", "run_prober"]
+    command = [sys.executable, "manage.py", "run_prober", *arguments]
     with log.open("wb") as output:
         return await asyncio.create_subprocess_exec(
             *command, env=environment, stdout=output, stderr=output
         )
+
+
+async def make_pod(client: KubeClient, name: str) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": {"primehub.io/usage": USAGE}},
+        "spec": {"containers": [{"name": "main", "image": "train:1"}]},
+    }
+    await client.create(PODS, body, "default")
+
+
+def recorded(tables: dict[str, Any]) -> list[str]:
+    with psycopg.connect(**tables, row_factory=scalar_row) as connection:
+        query = "SELECT pod_name FROM usage_podlifetime ORDER BY pod_name"
+        return connection.execute(query).fetchall()
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), 90) == 0
 
 
 async def test_the_standby_records_once_the_first_is_killed(
@@ -58,31 +82,17 @@ async def test_the_standby_records_once_the_first_is_killed(
 ) -> None:
     logs = {name: tmp_path / f"{name}.log" for name in "ab"}
 
-    def recorded() -> list[str]:
-        with psycopg.connect(**tables, row_factory=scalar_row) as connection:
-            query = "SELECT pod_name FROM usage_podlifetime ORDER BY pod_name"
-            return connection.execute(query).fetchall()
-
-    async def make_pod(name: str) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "annotations": {"primehub.io/usage": USAGE}},
-            "spec": {"containers": [{"name": "main", "image": "train:1"}]},
-        }
-        await client.create(PODS, body, "default")
-
     async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
         first = await start(cluster, tables, "a", logs["a"])
-        await make_pod("one")
-        await eventually(lambda: recorded() == ["one"])
+        await make_pod(client, "one")
+        await eventually(lambda: recorded(tables) == ["one"])
         second = await start(cluster, tables, "b", logs["b"])
         try:
             await eventually(lambda: "standing by" in logs["b"].read_text())
             first.kill()
             await first.wait()
-            await make_pod("two")
-            await eventually(lambda: recorded() == ["one", "two"])
+            await make_pod(client, "two")
+            await eventually(lambda: recorded(tables) == ["one", "two"])
             lease = await client.get(LEASES, "ipuhub-prober", "default")
             assert lease["spec"]["holderIdentity"] == "b"
         finally:
@@ -92,3 +102,42 @@ async def test_the_standby_records_once_the_first_is_killed(
             assert await asyncio.wait_for(second.wait(), 90) == 0
         lease = await client.get(LEASES, "ipuhub-prober", "default")
         assert lease["spec"]["holderIdentity"] == ""
+
+
+async def test_one_list_is_refused_while_a_prober_is_at_work_which_goes_on(
+    cluster: DevCluster, tables: dict[str, Any], tmp_path: Path
+) -> None:
+    async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
+        prober = await start(cluster, tables, "a", tmp_path / "a.log")
+        try:
+            await make_pod(client, "one")
+            await eventually(lambda: recorded(tables) == ["one"])
+            once = await start(cluster, tables, "b", tmp_path / "b.log", "--once")
+            assert await asyncio.wait_for(once.wait(), 90) == 1
+            said = (tmp_path / "b.log").read_text()
+            assert "a holds the Lease default/ipuhub-prober" in said
+            assert "Traceback" not in said
+            await make_pod(client, "two")
+            await eventually(lambda: recorded(tables) == ["one", "two"])
+        finally:
+            await end(prober)
+
+
+async def test_who_is_taken_over_from_stands_for_election_again(
+    cluster: DevCluster, tables: dict[str, Any], tmp_path: Path
+) -> None:
+    async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
+        probers = [await start(cluster, tables, "a", tmp_path / "a.log")]
+        try:
+            await make_pod(client, "one")
+            await eventually(lambda: recorded(tables) == ["one"])
+            probers.append(await start(cluster, tables, "b", tmp_path / "b.log"))
+            await eventually(lambda: "standing by" in (tmp_path / "b.log").read_text())
+            with psycopg.connect(**tables) as connection:
+                # Somebody who asked for no Lease.
+                connection.execute("UPDATE ipuhub_watchcheckpoint SET epoch = epoch + 1")
+            await make_pod(client, "two")
+            await eventually(lambda: recorded(tables) == ["one", "two"])
+        finally:
+            for process in probers:
+                await end(process)

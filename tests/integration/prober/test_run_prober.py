@@ -22,9 +22,11 @@ from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
+from ipuhub.kube.lease import LeadershipLost, LeaseHeld
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from ipuhub.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE
 from ipuhub.recording.metrictable import TABLE as RECORDINGS
+from ipuhub.recording.store import Fenced
 from jobs.resources import IPUJOBS
 from tests.fakes.promtool import complaints, families
 from tests.fakes.waiting import eventually
@@ -184,3 +186,28 @@ def test_without_credentials_it_says_which_file_is_missing(
     settings.KUBECONFIG = str(tmp_path / "nowhere")
     with pytest.raises(CommandError, match="nowhere does not exist"):
         call_command("run_prober")
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (LeaseHeld("a holds the Lease default/ipuhub-prober"), "a holds .* stop it before --once"),
+        (LeadershipLost("lost the Lease"), "lost the Lease: what was listed before that is kept"),
+        (Fenced(), "another prober took a watch over meanwhile"),
+    ],
+)
+def test_once_says_in_words_that_another_prober_works(
+    cluster: DevCluster,
+    settings: SettingsWrapper,
+    monkeypatch: pytest.MonkeyPatch,
+    raised: Exception,
+    said: str,
+) -> None:
+    async def fails(*_args: Any, **_more: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr("ipuhub.logs.configure", lambda *_: None)
+    monkeypatch.setattr("ipuhub.management.commands.run_prober.run_prober", fails)
+    settings.KUBECONFIG = str(cluster.kubeconfig)
+    with pytest.raises(CommandError, match=said):
+        call_command("run_prober", "--once")

@@ -11,8 +11,9 @@ from ipuhub.demo.cluster import write_account_kubeconfig
 from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
+from ipuhub.leading import Leadership
 from ipuhub.models import WatchCheckpoint, WatchGap
-from ipuhub.prober import Prober, build_proxy, run_prober
+from ipuhub.prober import Prober, build_proxy, keep_recording, run_prober
 from jobs.models import JobRecord
 from partitions.models import CapacityChange, PartitionLifetime
 from partitions.proxy.run import running
@@ -73,3 +74,28 @@ async def test_once_commits_one_full_list_of_each_without_a_proxy(
     await run_prober(config, once=True)
     assert JobRecord.objects.get().name == "sample"
     assert WatchCheckpoint.objects.exclude(resource_version="").count() == 3
+
+
+async def test_without_a_lease_who_was_taken_over_from_says_so_and_tries_again(site: Site) -> None:
+    health, terms, told = Health(), 0, asyncio.Event()
+
+    async def record() -> None:
+        nonlocal terms
+        terms += 1
+        if terms == 3:
+            told.set()
+            await asyncio.Event().wait()
+
+    alone = Leadership(site.lab.client, None)
+    task = asyncio.create_task(keep_recording(alone, record, health, pause_seconds=0.0))
+    await asyncio.wait_for(told.wait(), 90)
+    assert health.not_ready() == []
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    terms = 0
+    task = asyncio.create_task(keep_recording(alone, record, health, pause_seconds=3600.0))
+    await eventually(health.not_ready)
+    assert health.not_ready() == ["recording: another prober took a watch over"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert terms == 1
