@@ -132,6 +132,8 @@ class Processes:
             "PROXY_PORT": str(port),
             "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{self.ports['V-IPU']}:{_NODE_LABEL}",
             "IPUHUB_TRACKER_RECORDER": "on",
+            # Its jobs take two minutes at most, and what is released is recorded at once.
+            "IPUHUB_TRACKER_TOMBSTONE_SECONDS": "300",
         }
         return Process(
             "proxy",
