@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from ipuhub import logs
 from ipuhub.devcluster.certificates import write_private
 from ipuhub.devcluster.server import AUTHORIZATIONS, DevCluster, DevClusterError
+from ipuhub.heap import give_back_what_is_free
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -44,6 +45,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
+        give_back_what_is_free()
         same = {name: options[name] for name in ("port", "history", "authorization")}
         cluster = DevCluster(options["dir"], **same)
         try:

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import logs
 from ipuhub.devcluster.kubelet import Durations, StandInNodes, StandInOptions, Taint
+from ipuhub.heap import give_back_what_is_free
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import ConfigError, load_config
 
@@ -84,6 +85,7 @@ class Command(BaseCommand):
             stand_in = read_options(options)
         except (ConfigError, ValueError) as error:
             raise CommandError(str(error)) from error
+        give_back_what_is_free()
         asyncio.run(_run(KubeClient(config, user_agent="ipuhub-kubelet"), stand_in))
 
 

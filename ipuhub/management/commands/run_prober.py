@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import logs
+from ipuhub.heap import give_back_what_is_free
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.kube.lease import LeadershipLost, LeaseHeld
@@ -34,6 +35,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         require_usage()
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
+        give_back_what_is_free()
         try:
             config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
             asyncio.run(run_prober(config, once=options["once"]))
