@@ -55,6 +55,7 @@ class Processes:
     nodes: int
     machines: int
     runs_commands: bool = False
+    meters: bool = True
 
     @property
     def kubeconfig(self) -> Path:
@@ -131,7 +132,8 @@ class Processes:
         environment = self._environment("ipuhub-proxy") | {
             "PROXY_PORT": str(port),
             "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{self.ports['V-IPU']}:{_NODE_LABEL}",
-            "IPUHUB_TRACKER_RECORDER": "on",
+            # Without a recorder nobody would ever let the tracker forget a partition.
+            "IPUHUB_TRACKER_RECORDER": "on" if self.meters else "off",
             # Its jobs take two minutes at most, and what is released is recorded at once.
             "IPUHUB_TRACKER_TOMBSTONE_SECONDS": "300",
         }

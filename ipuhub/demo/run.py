@@ -51,7 +51,8 @@ class Demo:
     @property
     def processes(self) -> Processes:
         """What can be started on the folder and ports."""
-        return Processes(self.directory, self.ports, self.nodes, self.machines, self.runs_commands)
+        modes = {"runs_commands": self.runs_commands, "meters": self.meters}
+        return Processes(self.directory, self.ports, self.nodes, self.machines, **modes)
 
     @property
     def postgres(self) -> EmbeddedPostgres:

@@ -36,3 +36,12 @@ async def test_with_usage_off_nothing_is_recorded_or_reported(
     await demo.start_followers()
     assert started.names == want
     assert ("Usage is off" in "".join(said)) is not meters
+
+
+@pytest.mark.parametrize(("meters", "want"), [(True, "on"), (False, "off")])
+def test_released_partitions_wait_for_a_recorder_only_where_there_is_one(
+    tmp_path: Path, meters: bool, want: str
+) -> None:
+    demo = Demo(tmp_path, meters=meters)
+    demo.ports = dict(PORTS)
+    assert demo.processes.proxy().env["IPUHUB_TRACKER_RECORDER"] == want
