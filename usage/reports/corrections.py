@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from django.db import transaction
-
 from ipuhub.months import Month
 from usage.models import MonthReport, ReportState
 from usage.rates.tariff import Tariff
@@ -19,11 +17,11 @@ from usage.reports.making import (
     finish_report,
     insert_rows,
     month_range,
-    one_snapshot,
     store_report,
 )
 from usage.reports.monthly import rows_sql
 from usage.retention.purged import PurgedError, refuse_purged
+from usage.snapshots import one_snapshot
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -60,8 +58,7 @@ def correct_month(month: Month, now: datetime, order: Order | None = None) -> Mo
     ReportRefused where it is not closed, and where its records were deleted.
     """
     now = now.replace(microsecond=0)
-    with transaction.atomic():
-        one_snapshot()
+    with one_snapshot():
         closed = MonthReport.objects.filter(month=str(month), state=ReportState.CLOSED).first()
         if closed is None:
             raise ReportRefused(f"{month} is not closed: its report is made anew instead.")

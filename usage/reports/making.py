@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models import Min, Sum
 
 from ipuhub.months import Month
@@ -20,6 +20,7 @@ from usage.reports.columns import PROFILES, header
 from usage.reports.csvreport import CHUNK_BYTES, copy_csv
 from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
+from usage.snapshots import one_snapshot
 from usage.sums.copyrows import copy_rows
 
 if TYPE_CHECKING:
@@ -104,8 +105,7 @@ def make_month(
     now = now.replace(microsecond=0)
     state = _state_to_be(month, now, zone, order)
     covers = month_range(month, now, zone)
-    with transaction.atomic():
-        one_snapshot()
+    with one_snapshot():
         report = store_report(covers, str(month), _next_version(month), state, order)
         insert_rows(report, rows_sql(covers), covers.parameters)
         finish_report(report)
@@ -139,13 +139,6 @@ def prices_of(first: datetime, end: datetime, zone: ZoneInfo) -> Tariff:
     """Return the prices that hold in [first, end)."""
     last = end - timedelta(seconds=1)
     return tariff_of(first.astimezone(zone).date(), last.astimezone(zone).date())
-
-
-def one_snapshot() -> None:
-    """Let all statements of this transaction see the same rows (tests wrap their own around)."""
-    with connection.cursor() as cursor:
-        if not connection.savepoint_ids:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
 def store_report(

@@ -18,33 +18,23 @@ if TYPE_CHECKING:
 
 @contextmanager
 def patience(*, bounded: bool) -> Iterator[None]:
-    """Let PostgreSQL work on each statement in here for USAGE_QUERY_SECONDS where it is `bounded`.
+    """Let PostgreSQL work on each statement of the transaction around this for USAGE_QUERY_SECONDS
+    where it is `bounded`; the limit ends with the transaction.
 
-    Raises BadFilter with the remedy when it takes longer.
+    Raises BadFilter with the remedy when a statement in here takes longer.
     """
     seconds = settings.USAGE_QUERY_SECONDS
     if not bounded or not seconds:
         yield
         return
-    _set(f"{1000 * seconds}")
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = %s", [f"{1000 * seconds}"])
     try:
         yield
     except (OperationalError, QueryCanceled) as error:  # of Django's cursor, of psycopg's
         if isinstance(error, QueryCanceled) or isinstance(error.__cause__, QueryCanceled):
             raise BadFilter([_sentence(seconds)]) from error
         raise
-    finally:
-        # A transaction that failed takes back what was set in it.
-        if not connection.needs_rollback:
-            _set(None)
-
-
-def _set(milliseconds: str | None) -> None:
-    with connection.cursor() as cursor:
-        if milliseconds is None:
-            cursor.execute("RESET statement_timeout")
-        else:
-            cursor.execute("SET statement_timeout = %s", [milliseconds])
 
 
 def _sentence(seconds: int) -> str:

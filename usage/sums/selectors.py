@@ -7,11 +7,12 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.db import connection, transaction
+from django.db import connection
 from psycopg import DatabaseError
 
 from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
+from usage.snapshots import one_snapshot
 from usage.sums.coarsesql import table_of
 from usage.sums.dimensions import DIMENSIONS
 from usage.sums.measures import COST, POD_SUMS, Measures
@@ -100,6 +101,7 @@ def month_to_date(scope: Scope, now: datetime, zone: ZoneInfo) -> Measures:
     return read_sums(Question(scope, window, zone), [window.begin], "pods", 1).total
 
 
+@one_snapshot(read_only=True)
 def read_sums(
     question: Question,
     begins: Sequence[datetime],
@@ -125,6 +127,7 @@ def read_sums(
     return Sums(shown, count, Measures(*map(int, totals)))
 
 
+@one_snapshot(read_only=True)
 def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iterator[SumRow]:
     """Yield all rows in order, however many. The query is run before the first is asked for."""
     found = _sums_sql(question, begins)
@@ -138,8 +141,8 @@ def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iter
 
 def _opened(query: _Query) -> tuple[Any, list[Any]]:
     """Return a cursor and its first rows: it is kept by the server and fetched in chunks, so that
-    nobody holds all of them in memory."""
-    with patience(bounded=query.is_dear), transaction.atomic():
+    nobody holds all of them in memory; it outlives the transaction, which stays short."""
+    with patience(bounded=query.is_dear):
         # The first rows in the transaction: no timeout holds for what its end makes of a cursor.
         name = f"sums_{next(_NUMBERS)}"
         cursor = connection.connection.cursor(name, scrollable=False, withhold=True)
@@ -165,6 +168,7 @@ def series_begins(question: Question, step: str) -> list[datetime]:
     return step_begins(question.window, step, question.zone)
 
 
+@one_snapshot(read_only=True)
 def chart(
     question: Question, step: str, amount: str, top: int
 ) -> tuple[list[datetime], dict[tuple[int, str | tuple[str, ...] | None], int]]:

@@ -10,6 +10,7 @@ from django.db import connection
 
 from ipuhub.web.filters import BadFilter
 from usage.intervals import bounds
+from usage.snapshots import one_snapshot
 from usage.sums.patience import patience
 from usage.utilization.amounts import Utilization
 from usage.utilization.quarters import plan
@@ -42,6 +43,7 @@ class CapacityRecord:
     silent_seconds: int
 
 
+@one_snapshot(read_only=True)
 def read_capacity(begins: Sequence[datetime], until: datetime) -> CapacityRecord:
     """Return the record of steps that begin at `begins`, the last of them up to `until`.
 
