@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from prometheus_client import (
     CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
     ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
 
 from ipuhub import metrictable
+from ipuhub.boundedmetrics import BoundedCounter, BoundedGauge, BoundedHistogram
 from ipuhub.metrictable import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from prometheus_client import Counter, Gauge, Histogram
 
     from ipuhub.health import Health
     from ipuhub.kube.cache import Informer
@@ -61,11 +61,14 @@ class Meters:
         return self._histograms[metric.name]
 
     def set(self, metric: Metric, values: Values) -> None:
-        """Make these all the values of a gauge, by its labels."""
+        """Make these all the values of a gauge, by its labels; what has one series is added up."""
         gauge = self.gauge(metric)
         gauge.clear()
         for labels, value in values.items():
-            (gauge.labels(*labels) if labels else gauge).set(value)
+            if labels:
+                gauge.labels(*labels).inc(value)
+            else:
+                gauge.set(value)
 
     def count_up(self, metric: Metric, totals: Values) -> None:
         """Bring a counter to totals that something else counts."""
@@ -101,12 +104,12 @@ class Meters:
         name, said, labels, registry = metric.name, metric.help, metric.labels, self._registry
         match metric.kind:
             case Kind.COUNTER:
-                self._counters[name] = Counter(name, said, labels, registry=registry)
+                self._counters[name] = BoundedCounter(name, said, labels, registry=registry)
             case Kind.GAUGE:
-                self._gauges[name] = Gauge(name, said, labels, registry=registry)
+                self._gauges[name] = BoundedGauge(name, said, labels, registry=registry)
             case Kind.HISTOGRAM:
                 buckets = metric.buckets
-                self._histograms[name] = Histogram(
+                self._histograms[name] = BoundedHistogram(
                     name, said, labels, registry=registry, buckets=buckets
                 )
 

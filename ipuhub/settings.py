@@ -51,7 +51,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "django_prometheus.middleware.PrometheusAfterMiddleware",
+    "ipuhub.web.requestmetrics.CountRequests",
 ]
 TEMPLATES = [
     {

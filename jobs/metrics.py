@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter as Counts
 from typing import TYPE_CHECKING, Any
 
+from ipuhub.boundedmetrics import OTHER
 from jobs import metrictable as table
 from jobs.actions import CreateChild, DeleteChild
 from jobs.conditions import JobState, Reason
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _PENDING = JobState.PENDING.value
 OUTAGES = (Reason.WEBHOOK_UNAVAILABLE, Reason.API_UNAVAILABLE, Reason.PROXY_UNAVAILABLE)
+_REASONS = frozenset(reason.value for reason in Reason)
+_STATES = frozenset(state.value for state in JobState)
 _OUTCOMES = ("done", "failed", "deferred", "gone", "crashed")
 
 
@@ -56,7 +59,7 @@ class OperatorMeasures(Measures):
     def decided(self, job: Manifest, patch: PatchStatus) -> None:
         """A status has been written."""
         for event in patch.events:
-            self._events.labels(str(event.reason)).inc()
+            self._events.labels(known_reason(event.reason)).inc()
         before = job.get("status") or {}
         for reason in restart_reasons(before, patch.status):
             self._restarts.labels(reason).inc()
@@ -79,11 +82,16 @@ def action_name(action: Action) -> str:
     return type(action).__name__
 
 
+def known_reason(written: object) -> str:
+    """A reason as a label: what stands in a status may come from anybody who may write it."""
+    return str(written) if str(written) in _REASONS else OTHER
+
+
 def restart_reasons(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """What ended the attempts that a written status starts anew."""
     attempts = {e.get("index"): e.get("attempt") or 0 for e in before.get("instances") or ()}
     return [
-        str(entry["lastExit"].get("reason") or "Unknown")
+        known_reason(entry["lastExit"].get("reason"))
         for entry in after.get("instances") or ()
         if entry.get("lastExit") and entry["attempt"] > attempts.get(entry["index"], 0)
     ]
@@ -135,7 +143,7 @@ def _fill_jobs(meters: Meters, jobs: Any) -> None:
     for job in jobs:
         status = job.get("status") or {}
         state = status.get("launcherStatus") or _PENDING
-        states[state,] += 1
+        states[state if state in _STATES else OTHER,] += 1
         if state == _PENDING:
             pending[_pending_reason(status),] += 1
     meters.set(table.JOBS, states)
@@ -151,7 +159,7 @@ def _fill_refused(meters: Meters, faults: Iterable[Fault]) -> None:
 def _pending_reason(status: Mapping[str, Any]) -> str:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Pending" and condition.get("status") == "True":
-            return str(condition.get("reason"))
+            return known_reason(condition.get("reason"))
     return "New"
 
 

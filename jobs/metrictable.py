@@ -52,7 +52,7 @@ JOBS = Metric(
 PENDING = Metric(
     "ipuhub_jobs_pending",
     Kind.GAUGE,
-    "Pending IPUJobs by the reason of their condition.",
+    "Pending IPUJobs by the reason of their condition; New: they have none yet.",
     "Why do jobs not start?",
     ("reason",),
 )
@@ -83,7 +83,7 @@ EVENTS_DROPPED = Metric(
 RESTARTS = Metric(
     "ipuhub_job_restarts_total",
     Kind.COUNTER,
-    "Attempts that were started anew, by what ended the one before.",
+    "Attempts that were started anew, by what ended the one before (other: it is not known).",
     "Why do jobs restart?",
     ("reason",),
 )
@@ -144,7 +144,8 @@ REVIEWS = Metric(
 DENIALS = Metric(
     "ipuhub_webhook_denials_total",
     Kind.COUNTER,
-    "Reasons of refusals by field of the IPUJob; one review may have several.",
+    "Reasons of refusals by field of the IPUJob (other: no field of one); one review may have "
+    "several.",
     "What did the webhooks deny?",
     ("field",),
 )

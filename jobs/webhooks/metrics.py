@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
+from ipuhub.boundedmetrics import OTHER
 from jobs import metrictable as table
+from jobs.specfields import known_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
     from jobs.webhooks.server import Certificate
 
 _OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
-_INDEX: Final = re.compile(r"\[[^]]*\]")
 
 
 class WebhookMeasures:
-    """Counts answers; `meters` has the webhooks' table."""
+    """Counts answers; `meters` has the webhooks' table, `template_schema` the fields of a pod
+    template."""
 
-    def __init__(self, meters: Meters) -> None:
+    def __init__(self, meters: Meters, template_schema: Mapping[str, Any]) -> None:
+        self._template_schema = template_schema
         self._reviews = meters.counter(table.REVIEWS)
         self._denials = meters.counter(table.DENIALS)
         self._seconds = meters.histogram(table.REVIEW_SECONDS)
@@ -29,12 +31,12 @@ class WebhookMeasures:
         self, webhook: str, operation: str, answer: Mapping[str, Any], seconds: float
     ) -> None:
         """A review has been answered; whoever sends nonsense makes no new labels."""
-        known = operation if operation in _OPERATIONS else "other"
+        known = operation if operation in _OPERATIONS else OTHER
         response = answer["response"]
         self._reviews.labels(webhook, known, outcome_of(response)).inc()
         self._seconds.labels(webhook).observe(seconds)
         for field in denied_fields(response):
-            self._denials.labels(field).inc()
+            self._denials.labels(known_field(field, self._template_schema) or OTHER).inc()
 
 
 def outcome_of(response: Mapping[str, Any]) -> str:
@@ -47,9 +49,9 @@ def outcome_of(response: Mapping[str, Any]) -> str:
 
 
 def denied_fields(response: Mapping[str, Any]) -> list[str]:
-    """The fields that a refusal names, without the indices of lists."""
+    """The fields that a refusal names."""
     causes = response.get("status", {}).get("details", {}).get("causes", ())
-    return [_INDEX.sub("", cause["field"]) for cause in causes]
+    return [cause["field"] for cause in causes]
 
 
 def tell_certificate(meters: Meters, certificate: Certificate) -> None:

@@ -141,6 +141,14 @@ def test_metrics_are_for_admins_and_the_metrics_token(
     assert b"django_http_requests_total" in answer.content
 
 
+def test_methods_that_a_client_invents_are_one_series(client: Client, settings: Any) -> None:
+    settings.METRICS_TOKEN = "scrape-me"
+    for number in range(3):
+        client.generic(f"BREW{number}", "/healthz")
+    page = client.get("/metrics", headers={"Authorization": "Bearer scrape-me"}).content
+    assert b"BREW" not in page
+
+
 def test_without_a_metrics_token_an_empty_one_opens_nothing(client: Client, db: None) -> None:
     assert client.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 403
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from ipuhub.boundedmetrics import MOST_SERIES
 from ipuhub.management.commands.make_reference import METRICS
 from ipuhub.metrics import Meters
 from ipuhub.metrictable import Kind, Metric
@@ -58,3 +59,32 @@ def test_a_faulty_fill_costs_its_own_metrics_only() -> None:
     meters.at_scrape(fail)
     meters.at_scrape(lambda: meters.set(GAUGE, {("a",): 1}))
     assert b'ipuhub_test{kind="a"} 1.0' in meters.render()
+
+
+def test_a_metric_has_a_bounded_number_of_series_and_counts_the_rest_together() -> None:
+    meters = Meters((COUNTER,))
+    for number in range(MOST_SERIES + 7):
+        meters.counter(COUNTER).labels(number).inc()
+    meters.counter(COUNTER).labels(3).inc()  # a known one still counts for itself
+    lines = [line for line in meters.render().decode().splitlines() if line[0] != "#"]
+    assert len(lines) == MOST_SERIES + 1
+    assert lines[-1] == 'ipuhub_tests_total{kind="other"} 7.0'
+    assert 'ipuhub_tests_total{kind="3"} 2.0' in lines
+
+
+def test_a_gauge_adds_up_what_is_beyond_the_bound_and_has_room_again_later() -> None:
+    meters = Meters((GAUGE,))
+    meters.set(GAUGE, {(str(number),): 2 for number in range(MOST_SERIES + 7)})
+    assert 'ipuhub_test{kind="other"} 14.0' in meters.render().decode()
+    meters.set(GAUGE, {("new",): 1})
+    lines = [line for line in meters.render().decode().splitlines() if line[0] != "#"]
+    assert lines == ['ipuhub_test{kind="new"} 1.0']
+
+
+def test_no_text_of_a_label_breaks_the_page_or_fills_it() -> None:
+    meters = Meters((COUNTER, GAUGE))
+    for text in ("\ud800", 'a"b\\c\nd\0', "x" * 100_000):
+        meters.counter(COUNTER).labels(text).inc()
+        meters.set(GAUGE, {(text,): 1})
+        assert len(meters.render()) < 2000
+    assert 'kind="\\\\ud800"} 1.0' in meters.render().decode()

@@ -68,3 +68,16 @@ async def test_an_event_that_the_api_server_refuses_is_counted() -> None:
         await recorder.record(ipujob().build(), reason="R", message="m")
         page = meters.render().decode()
     assert line + "2.0" in page
+
+
+def test_reasons_and_states_that_nobody_of_us_writes_are_one_series() -> None:
+    meters = Meters(OPERATOR)
+    measures = OperatorMeasures(meters, lambda: NOW)
+    for number in range(5):
+        entry = ENTRY | {"lastExit": {"attempt": 0, "reason": f"Invented{number}"}}
+        events = (Event(f"Invented{number}", ""),)
+        measures.decided(ipujob().build(), PatchStatus({"instances": [entry]}, events))
+    page = meters.render().decode()
+    assert 'ipuhub_job_restarts_total{reason="other"} 5.0' in page
+    assert 'ipuhub_job_events_total{reason="other"} 5.0' in page
+    assert "Invented" not in page
