@@ -46,6 +46,8 @@ SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = %s
 _WAITS: Final = timedelta(minutes=10)
 """For how long a run waits for a worker before its message is held to be lost."""
 BUSY: Final = "Another run is making the reports: see it above, and try again when it is done."
+_FAULTS: Final = (DatabaseError, psycopg.Error, ValueError, OverflowError)
+"""What the making of a file may end with; psycopg's own, since rows are copied beside Django."""
 _LOST: Final = "The process that made it ended before the run did."
 
 
@@ -111,7 +113,7 @@ def do_range(
         run.complete_until = complete_until(covers.first, covers.end)
         store_range(run, RangeFile(covers, run.kind, run.profile))
         _end(run, ReportRun.State.DONE, "", clock())
-    except (DatabaseError, psycopg.Error, ReportRefused, ValueError, OverflowError) as error:
+    except (ReportRefused, *_FAULTS) as error:
         _LOG.exception("a range's report failed", run=run.pk)
         run.chunks.all().delete()
         _end(run, ReportRun.State.FAILED, f"It failed: {_first_line(error)}", clock())
@@ -171,7 +173,7 @@ def _make_all(
                 said.append(f"{month} is closed, and nothing was found since.")
         except ReportRefused as refusal:
             faults.append(str(refusal))
-        except (DatabaseError, ValueError, OverflowError) as error:
+        except _FAULTS as error:
             _LOG.exception("a month's report failed", month=str(month))
             faults.append(f"{month} failed: {_first_line(error)}")
         run.done += 1

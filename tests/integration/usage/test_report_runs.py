@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 
 from ipuhub.months import Month
 from tests.builders.lifetimes import at, pod
+from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
 from usage.models import MonthReport, ReportRow, ReportRun
 from usage.reports import making, runs
@@ -90,6 +91,17 @@ def test_one_month_that_fails_does_not_stop_the_others():
         run = _run()
     assert run.state == "failed"
     assert run.message == "2026-10 failed: broken"
+    assert [report.month for report in MonthReport.objects.all()] == ["2026-11"]
+
+
+def test_one_month_that_postgres_refuses_does_not_stop_the_others():
+    rate("gpu", "999999999999.999999")
+    for _ in range(2):  # together they cost more than a row can hold
+        pod("2026-10-01T00:00", "2026-11-01T00:00", gpus=2**63 - 1)
+    pod("2026-11-20T00:00")
+    run = _run()
+    assert run.state == "failed"
+    assert run.message == "2026-10 failed: numeric field overflow"
     assert [report.month for report in MonthReport.objects.all()] == ["2026-11"]
 
 
