@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+# A controller that takes a removal may begin it late; one that has forgotten it never does.
+LOOKS_UNTIL_ASKED_AGAIN: Final = 10
+
 
 class Next(Enum):
     """When the next step of a partition is due; ACCEPTED: at the memory's `look_at`."""
@@ -55,7 +58,7 @@ class Memory:
     `is_first_ask`: no request to create this partition can have been sent to its controller, so
     that a partition of its id there is somebody else's. `waiting` is the answer of an attempt
     that found no room. `accepted_at` (nothing: this process has not asked) and `look_at` are of
-    the loop's clock; `looks` counts since then.
+    the loop's clock; `looks` counts since then, or since a removal was taken.
     """
 
     is_first_ask: bool = False
@@ -244,7 +247,7 @@ class Steps:
         try:
             if not memory.is_removed:
                 await api.remove_partition(entry.id)
-                memory.is_removed = True
+                memory.is_removed, memory.looks = True, 0
             status = await api.partition_status(entry.id)
         except NotFound:
             pass
@@ -253,14 +256,28 @@ class Steps:
             reason = unavailable if error.retryable else Reason.RELEASE_REFUSED
             return await self._hang(entry, reason, error)
         else:
-            if status.operation_state is OperationState.REMOVING:
-                return Next.POLL
+            if status.ready_state is not ReadyState.REMOVED:
+                return await self._still_there(entry, status, memory)
         await self._replace(entry, lifecycle.finish_release(entry, self._now()))
         return Next.SETTLED
 
+    async def _still_there(self, entry: TrackerEntry, status: VipuStatus, memory: Memory) -> Next:
+        """The removal is under way, or may begin late; else it is asked for again."""
+        if status.operation_state is OperationState.REMOVING:
+            return Next.POLL
+        memory.looks += 1
+        if not is_faulty(status) and memory.looks < LOOKS_UNTIL_ASKED_AGAIN:
+            return Next.POLL
+        memory.is_removed, memory.looks = False, 0
+        problem = "; ".join(status.errors) or (
+            f"{entry.controller} was to remove partition {entry.id}, "
+            f"which is {status.ready_state} and {status.operation_state}"
+        )
+        return await self._hang(entry, Reason.RELEASE_REFUSED, problem)
+
     # ------------------------------------------------------------------ write
 
-    async def _hang(self, entry: TrackerEntry, reason: Reason, error: VipuError) -> Next:
+    async def _hang(self, entry: TrackerEntry, reason: Reason, error: VipuError | str) -> Next:
         """Write down, once, why it does not go on, and come back later."""
         if entry.reason != reason:
             log.warning("partition hangs", id=entry.id, phase=entry.phase.value, problem=str(error))

@@ -40,7 +40,8 @@ class FakePartition:
 class FakeVipu:
     """`polls` statuses are PENDING after each create and reset; `on_write` as in FakeConfigMaps.
 
-    `create_lost` errors are raised after a create took effect, `create_refused` before.
+    `create_lost` errors are raised after a create took effect, `create_refused` before. Accepted
+    removals leave partitions in the states of `removals_end`, one each, and then nothing.
     """
 
     machines: int = 8
@@ -51,6 +52,7 @@ class FakeVipu:
     create_refused: list[VipuError] = field(default_factory=list)
     remove_refused: list[VipuError] = field(default_factory=list)
     removes_slowly: bool = False
+    removals_end: list[tuple[ReadyState, OperationState]] = field(default_factory=list)
     fleet_error: Exception | None = None
     created: list[str] = field(default_factory=list)
     on_write: Callable[[], Awaitable[None]] | None = None
@@ -117,6 +119,8 @@ class FakeVipu:
             raise self.remove_refused.pop(0)
         if self.removes_slowly:
             one.operation = OperationState.REMOVING
+        elif self.removals_end:
+            one.ready, one.operation = self.removals_end.pop(0)
         else:
             del self.partitions[partition_id]
         await self._written()
