@@ -25,6 +25,13 @@ class _WithoutTraceback(logging.Filter):
 _FILTER = _WithoutTraceback()
 
 
+def is_departure(request: web.Request, error: Exception) -> bool:
+    """Whether a request came to nothing only since its client has gone away, in the middle of what
+    it sent or was sent: that is no failure of ours, and nobody hears an answer."""
+    has_left = request.transport is None or request.transport.is_closing()
+    return has_left and isinstance(error, ConnectionError)
+
+
 def build_runner(app: web.Application, *, shutdown_seconds: float = 60.0) -> web.AppRunner:
     """Return what serves `app`: without a log line for each request, and bodies as they come.
 

@@ -22,6 +22,7 @@ from ipuhub.devcluster.impersonation import impersonate
 from ipuhub.devcluster.paths import parse_path
 from ipuhub.devcluster.requests import ApiRequest, check_accept
 from ipuhub.devcluster.status import StatusError, bad_request, no_such_path, not_allowed
+from ipuhub.httpserver import is_departure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -104,7 +105,7 @@ class Api:
         except RecursionError:
             response = _refusal(bad_request("the body is nested too deeply"))
         except Exception as error:
-            if isinstance(error, ConnectionError) and _has_left(request):
+            if is_departure(request, error):
                 return web.Response()  # to nobody: the answer that was begun is broken off
             log.exception("request failed", method=request.method, path=request.path)
             response = _refusal(StatusError(500, "InternalError", "Internal error occurred"))
@@ -155,11 +156,6 @@ def _lacks_namespace(request: ApiRequest, path: ResourcePath) -> bool:
 
 def _wants_watch(request: ApiRequest) -> bool:
     return request.query.get("watch", "").lower() in {"true", "1", "t"}
-
-
-def _has_left(request: web.Request) -> bool:
-    """Whether the client has gone away: routine for a watch, and no failure of the server."""
-    return request.transport is None or request.transport.is_closing()
 
 
 def _refusal(error: StatusError) -> web.Response:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
+from ipuhub.httpserver import is_departure
 from jobs.sessionlimits import UNLIMITED
 from jobs.webhooks.defaulting import operations
 from jobs.webhooks.hints import hints
@@ -58,6 +59,10 @@ def build_app(rules: WebhookRules, measures: WebhookMeasures | None = None) -> w
             data = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return web.json_response(unreadable(f"the body exceeds {_MOST_BYTES} bytes"))
+        except ConnectionError as error:
+            if is_departure(request, error):
+                return web.Response()  # to nobody
+            raise
         began = time.perf_counter()
         operation, answer = _respond(request.path, data, rules)
         if measures is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import web
 
+from ipuhub.httpserver import is_departure
 from ipuhub.kube.errors import ApiError
 from partitions.errors import (
     Contradiction,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS: Final = 2
+CLIENT_LEFT: Final = 499  # as nginx counts it
 
 
 class Problem(Exception):  # noqa: N818  # it is an answer
@@ -64,6 +66,8 @@ async def answer_problems(request: web.Request, handler: Handler) -> web.StreamR
         return problem_response(Problem(error.status, _sentence(request, error), headers))
     except Exception as error:  # the outermost loop of one request
         problem = _problem_of(error)
+        if problem is None and is_departure(request, error):
+            return web.Response(status=CLIENT_LEFT)  # for the metrics: nobody hears it
         if problem is None:
             log.exception("request failed", method=request.method, path=request.path)
             problem = Problem(500, "something went wrong inside the proxy; its log says what")

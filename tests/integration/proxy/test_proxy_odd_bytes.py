@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from tests.fakes.leaving import leave_after
+
 if TYPE_CHECKING:
     from tests.integration.proxy.conftest import Site
 
@@ -103,3 +105,22 @@ async def test_a_body_in_small_pieces_and_requests_in_a_row_are_answered(site: S
     bad = QUERY + b"Content-Length: 1\r\n\r\n["
     answer = await say(site, bad + bad + with_length(QUERY, b'{"size":2}'))
     assert [answer.count(b"HTTP/1.1 " + code) for code in (b"400", b"200")] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        PUT + b'Content-Length: 90\r\n\r\n{"si',
+        QUERY + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
+        QUERY + b"Content-Length: 10\r\n\r\n{}",
+    ],
+    ids=["a reservation", "a chunk", "a query"],
+)
+async def test_who_leaves_in_the_middle_of_a_request_is_no_failure(
+    site: Site, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with capture_logs() as logged:
+        await leave_after(site.url, sent)
+        assert (await site.get("/health"))[0] == 200
+    assert logged == []
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []

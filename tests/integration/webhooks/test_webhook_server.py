@@ -23,6 +23,7 @@ from jobs.webhooks.server import (
     build_app,
 )
 from tests.builders.ipujobs import ipujob
+from tests.fakes.leaving import leave_after
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -97,6 +98,17 @@ async def test_a_review_is_answered_over_tls(tmp_path: Path, authority: Authorit
         assert "3 IPUs are no power of two: make it 2 or 4" in body["response"]["status"]["message"]
         status, body = await post(url + MUTATE_PATH, asked(ipujob().build()), trust(authority))
         assert body["response"]["patchType"] == "JSONPatch"
+
+
+async def test_who_leaves_in_the_middle_of_a_review_is_no_failure(
+    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    review = asked(ipujob().build())
+    head = f"POST {VALIDATE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(review)}\r\n\r\n"
+    async with serving(issue(authority, tmp_path)) as url:
+        await leave_after(url, head.encode() + review[:30], trust(authority))
+        assert (await post(url + VALIDATE_PATH, review, trust(authority)))[0] == 200
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
 async def test_a_renewed_certificate_is_used_without_a_restart(
