@@ -93,6 +93,15 @@ class Pricing:
         return self.segments if self._has_cost else ()
 
     @property
+    def currency_change(self) -> tuple[str, datetime, str] | None:
+        """The first change of currency between prices: from which, when, and to which."""
+        priced = [each for each in self.segments if each.prices]
+        for before, after in pairwise(priced):
+            if before.currency != after.currency:
+                return before.currency, after.begin, after.currency
+        return None
+
+    @property
     def _has_cost(self) -> bool:
         return len(self.currencies) == 1 and self.lost_before is None
 

@@ -24,6 +24,11 @@ class Profile:
     with_partitions: bool
     summary_group: str = ""
 
+    @property
+    def has_cost(self) -> bool:
+        """Whether its files tell money."""
+        return any(name == "cost" for name, _ in self.summary)
+
 
 def _hours(amount: str, unit: int) -> str:
     """Return SQL that prints `amount` (a whole number of unit-seconds) in unit-hours."""

@@ -100,7 +100,8 @@ def _write_range(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress
         raise ReportRefused("A range's report is written to a file: give --output (- for stdout).")
     begin = read_instant(asked.begin, zone)
     end = read_instant(asked.end, zone, end=True) if asked.end else now
-    file = RangeFile(range_of(begin, end, now, zone), asked.kind, asked.profile, asked.form)
+    covers = range_of(begin, end, now, zone, asked.profile)
+    file = RangeFile(covers, asked.kind, asked.profile, asked.form)
     target = _target(asked, file.name)
     _write(file.open(), target, file.expected_lines(), progress)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from usage.rates.tariff import Segment
     from usage.reports.columns import Columns, Profile
 
 
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 class Range:
     """What a report covers: [first, end), as far as it was known at `generated_at`.
 
-    `label` stands in the first column: a month without its hyphen, or an interval.
+    `label` stands in the first column: a month without its hyphen, or an interval. `segments`: its
+    stretches where not all of them have the prices of `tariff`, which then says only how money is
+    written.
     """
 
     label: str
@@ -43,6 +46,7 @@ class Range:
     end: datetime
     generated_at: datetime
     tariff: Tariff = field(default=Tariff())
+    segments: tuple[Segment, ...] | None = None
 
     @property
     def until(self) -> datetime:
@@ -52,6 +56,8 @@ class Range:
     @property
     def cost(self) -> CostSql:
         """The SQL of its money."""
+        if self.segments is not None:
+            return CostSql(self.segments)
         return CostSql(self.tariff.segments(self.first, self.until, ZoneInfo(self.zone)))
 
     @property
@@ -167,7 +173,7 @@ def details_sql(profile: Profile, covers: Range) -> str:
     Lines are in order of start, group, user and uid; what was carried into the range begins with
     it and comes first.
     """
-    cost = covers.cost if any(name == "cost" for name, _ in profile.details) else CostSql()
+    cost = covers.cost if profile.has_cost else CostSql()
     parts = [(_columns(_POD_COLUMNS, cost.counts), part) for part in POD_PARTS]
     if profile.with_partitions:
         held = _columns(f"{_PARTITION_COLUMNS}, {idle_sql('held')} AS idle", cost.no_counts)

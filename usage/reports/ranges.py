@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psycopg
+from django.conf import settings
 from django.db import connection
 from django.db.models import Max
 from django.utils import timezone
 
 from usage.intervals import PARTITION_PIECES, POD_PIECES
 from usage.models import RunChunk
+from usage.rates.pricing import Pricing
+from usage.rates.reading import pricing_at
+from usage.rates.tariff import Tariff
 from usage.reports.columns import PROFILES, header
 from usage.reports.csvreport import CHUNK_BYTES, IN_ORDER, CsvStream, copy_csv
 from usage.reports.downloads import own_connection
 from usage.reports.fileforms import json_lines
-from usage.reports.making import HASHED, ReportRefused, prices_of
+from usage.reports.making import HASHED, ReportRefused
 from usage.reports.monthly import Range, details_sql, range_summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
 from usage.windows import Window, WindowError
@@ -84,10 +88,13 @@ class RangeFile:
             return int(cursor.fetchone()[0])
 
 
-def range_of(begin: datetime, end: datetime, now: datetime, zone: ZoneInfo) -> Range:
+def range_of(
+    begin: datetime, end: datetime, now: datetime, zone: ZoneInfo, profile: str = "default"
+) -> Range:
     """Return what the report of [begin, end) covers, as far as it has passed.
 
-    Raises ReportRefused for a range that is reversed, to come, or whose records were deleted.
+    Closed months in it cost what they were closed with. Raises ReportRefused for a range that is
+    reversed, to come, whose records were deleted, or whose money is of several currencies.
     """
     try:
         window = Window.of(begin, end, now)
@@ -97,8 +104,22 @@ def range_of(begin: datetime, end: datetime, now: datetime, zone: ZoneInfo) -> R
     if window.begin >= now:
         raise ReportRefused(f"The range begins ({window.begin:%FT%TZ}) after now.")
     label = f"{window.begin:%FT%TZ}/{window.end:%FT%TZ}"
-    prices = prices_of(window.begin, window.end, zone)
-    return Range(label, zone.key, window.begin, window.end, now.replace(microsecond=0), prices)
+    pricing = Pricing()
+    if PROFILES[profile].has_cost:
+        pricing = pricing_at(window.begin, window.until, zone)
+        _refuse_currencies(pricing)
+    money = Tariff(pricing.currency or settings.REPORT_CURRENCY, pricing.decimals)
+    made = now.replace(microsecond=0)
+    return Range(label, zone.key, window.begin, window.end, made, money, pricing.usable)
+
+
+def _refuse_currencies(pricing: Pricing) -> None:
+    if change := pricing.currency_change:
+        before, instant, after = change
+        raise ReportRefused(
+            f"The range has prices in {before} until {instant:%FT%TZ} and in {after} after it, which"
+            " cannot be added up: ask for one range up to then, and for another from then on."
+        )
 
 
 def write_blocks(

@@ -95,7 +95,7 @@ def read_range(asked: Mapping[str, str], now: datetime, zone: ZoneInfo) -> Range
     kind, profile = asked.get("kind") or "summary", asked.get("profile") or "default"
     if kind not in KINDS or profile not in PROFILES:
         raise ReportRefused("There is a summary and there are details, default and primehub.")
-    return RangeFile(range_of(begin, end, now, zone), kind, profile)
+    return RangeFile(range_of(begin, end, now, zone, profile), kind, profile)
 
 
 def do_range(
@@ -109,7 +109,7 @@ def do_range(
     try:
         if run.begin is None or run.end is None:
             raise ReportRefused("The run has no range.")
-        covers = range_of(run.begin, run.end, now, zone)
+        covers = range_of(run.begin, run.end, now, zone, run.profile)
         run.complete_until = complete_until(covers.first, covers.end)
         store_range(run, RangeFile(covers, run.kind, run.profile))
         _end(run, ReportRun.State.DONE, "", clock())

@@ -1,0 +1,83 @@
+"""A range costs what the closed months in it were closed with, and the rest what rates say now."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders.clients import tool
+from tests.builders.lifetimes import at, pod
+from tests.builders.rates import rate
+from tests.integration.usage.reading import UTC_ZONE, make, rows_of
+from usage.models import Rate
+from usage.reports.making import ReportRefused
+from usage.reports.ranges import RangeFile, range_of
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import SettingsWrapper
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NOW = at("2026-11-21T12:00")
+SEPTEMBER, OCTOBER, NOVEMBER = at("2026-09-01"), at("2026-10-01"), at("2026-11-01")
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> None:
+    """A September of ten hours closed at 1 per hour, and an October of ten at 7."""
+    rate("cpu", "1")
+    for month in ("2026-09", "2026-10"):
+        pod(f"{month}-10T00:00", f"{month}-10T10:00", cpu=1)
+    make("2026-09", "2026-11-20T00:00")
+    Rate.objects.all().delete()
+    rate("cpu", "7")
+
+
+def lines(kind: str, begin: Any, end: Any, profile: str = "default") -> list[dict[str, str]]:
+    file = RangeFile(range_of(begin, end, NOW, UTC_ZONE, profile), kind, profile)
+    return list(csv.DictReader(io.StringIO(b"".join(file.open()).decode(), newline="")))
+
+
+def test_a_closed_month_costs_in_a_range_what_it_was_closed_with(
+    django_user_model: Any, settings: SettingsWrapper
+) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+    (closed,) = rows_of("2026-09", "summary")
+    (summary,) = lines("summary", SEPTEMBER, OCTOBER)
+    (details,) = lines("details", SEPTEMBER, OCTOBER)
+    assert (closed["cost"], summary["cost"], details["cost"]) == ("10.00", "10.00", "10.00000")
+    user = django_user_model.objects.create_user("root", is_staff=True)
+    told = tool(user).get("/api/v1/usage/summary?month=2026-09").json()
+    assert told["total"]["cost"] == "10.00"
+
+
+def test_a_range_of_closed_and_other_months_costs_the_sum_of_theirs() -> None:
+    (summary,) = lines("summary", SEPTEMBER, NOVEMBER)
+    assert (summary["cost"], summary["currency"]) == ("80.00", "EUR")
+    assert [row["cost"] for row in lines("details", SEPTEMBER, NOVEMBER)] == [
+        "10.00000",
+        "70.00000",
+    ]
+
+
+def test_a_range_of_two_currencies_is_refused_with_where_to_cut_it(
+    settings: SettingsWrapper,
+) -> None:
+    settings.REPORT_CURRENCY, settings.REPORT_COST_DECIMALS = "USD", 3
+    with pytest.raises(ReportRefused, match="EUR until 2026-10-01T00:00:00Z and in USD"):
+        range_of(SEPTEMBER, NOVEMBER, NOW, UTC_ZONE)
+    assert len(lines("details", SEPTEMBER, NOVEMBER, "primehub")) == 2  # no money in it
+    costs = [
+        (row["cost"], row["currency"])
+        for begin, end in ((SEPTEMBER, OCTOBER), (OCTOBER, NOVEMBER))
+        for row in lines("summary", begin, end)
+    ]
+    assert costs == [("10.00", "EUR"), ("70.000", "USD")]
+
+
+def test_a_range_in_which_nothing_has_a_price_costs_nothing() -> None:
+    Rate.objects.all().delete()
+    (summary,) = lines("summary", OCTOBER, NOVEMBER)
+    assert (summary["cost"], summary["currency"]) == ("0.00", "EUR")
