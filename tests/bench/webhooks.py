@@ -21,7 +21,7 @@ import aiohttp
 
 from ipuhub.devcluster.certificates import Authority, write_private
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH
-from tests.bench.load_memory import MIB, rss_and_pss
+from tests.bench.load_memory import MIB, sizes_below
 from tests.builders.ipujobs import ipujob
 from tests.e2e.running_demo import ROOT
 
@@ -166,8 +166,8 @@ def cpu_seconds(pid: int) -> float:
 
 def sizes(pid: int) -> str:
     """RSS and PSS of a process."""
-    ((rss, pss),) = rss_and_pss(pid).values()
-    return f"{rss / MIB:.0f} MiB RSS, {pss / MIB:.0f} MiB PSS"
+    (size,) = sizes_below(pid).values()
+    return f"{size.rss / MIB:.0f} MiB RSS, {size.pss / MIB:.0f} MiB PSS"
 
 
 def percentile(values: list[float], part: float) -> float:
