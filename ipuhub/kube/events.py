@@ -46,6 +46,9 @@ class _Budget:
     left: float
     at: datetime
 
+    def amount(self, now: datetime) -> float:
+        return min(_BURST, self.left + (now - self.at) / _REFILL)
+
 
 class EventRecorder:
     """Writes Events in the name of `component`. `clock` gives aware UTC times."""
@@ -101,13 +104,22 @@ class EventRecorder:
 
     def _may_write(self, identity: str, now: datetime) -> bool:
         budget = self._budgets.pop(identity, None) or _Budget(_BURST, now)
-        budget.left = min(_BURST, budget.left + (now - budget.at) / _REFILL)
+        budget.left = budget.amount(now)
         budget.at = now
         _remember(self._budgets, identity, budget)
         if budget.left < 1:
             return False
         budget.left -= 1
+        self._forget_full(now)
         return True
+
+    def _forget_full(self, now: datetime) -> None:
+        """Drop budgets that are full again; those of whom nothing was said for longest stand first.
+
+        One that has just been drawn from is not full.
+        """
+        while next(iter(self._budgets.values())).amount(now) >= _BURST:
+            del self._budgets[next(iter(self._budgets))]
 
     async def _count(self, seen: _Seen, now: datetime) -> bool:
         seen.count += 1

@@ -22,7 +22,7 @@ class Server:
         self.counts[name] = change["count"]
 
 
-async def test_only_events_that_may_be_counted_up_are_remembered() -> None:
+async def test_only_events_that_may_be_counted_up_and_budgets_in_use_are_remembered() -> None:
     now, server = datetime(2026, 3, 1, 12, 0, tzinfo=UTC), Server()
     recorder = EventRecorder(server, "c", lambda: now)  # type: ignore[arg-type]
     for minute in range(60):
@@ -31,4 +31,5 @@ async def test_only_events_that_may_be_counted_up_are_remembered() -> None:
             await recorder.record(told, reason="R", message="m")
         now += timedelta(minutes=1)
     assert len(recorder._seen) == 10 + 1
+    assert len(recorder._budgets) == 5 + 1  # one Event is made up for after five minutes
     assert len(server.counts) == 60 + 1  # the steady one is one Event
