@@ -117,8 +117,8 @@ def _refuse_currencies(pricing: Pricing) -> None:
     if change := pricing.currency_change:
         before, instant, after = change
         raise ReportRefused(
-            f"The range has prices in {before} until {instant:%FT%TZ} and in {after} after it, which"
-            " cannot be added up: ask for one range up to then, and for another from then on."
+            f"The range has prices in {before} until {instant:%FT%TZ} and in {after} after it:"
+            " they cannot be added up. Ask for one range up to then, and for another from then on."
         )
 
 
