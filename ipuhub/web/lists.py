@@ -60,6 +60,16 @@ PAGE_SIZE = 50
 CHUNK_ROWS = 2000  # of a file
 COUNTED_TO = 10_000  # counting on would cost more than the page
 _SHORT_LINK, _SHORT_TEXT = 32, 12  # characters
+_LOOKS_OF_PLAIN = {
+    "text": "",
+    "number": "text-sm-end text-nowrap",
+    "note": "text-secondary message",
+}
+_LOOKS = {
+    **_LOOKS_OF_PLAIN,
+    "log": "log",
+    **dict.fromkeys(("age", "time", "second"), "text-nowrap"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,26 @@ class Cell:
     colour: str = ""
 
     @property
-    def is_short(self) -> bool:
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return self.value is None or self.value == ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is shown as it is, whatever it is about: most are."""
+        return self.kind in _LOOKS_OF_PLAIN
+
+    @property
+    def look(self) -> str:
+        """The classes of its place: told here, since a template asks for each kind in turn."""
+        if self.is_empty:
+            return "is-empty text-sm-end" if self.kind == "number" else "is-empty"
+        if self.kind == "text":
+            return "whole" if self._is_short else ""
+        return _LOOKS.get(self.kind, "")
+
+    @property
+    def _is_short(self) -> bool:
         """Whether it fits on one line beside the others: what a row is about has more room."""
         return len(str(self.value)) <= (_SHORT_LINK if self.href else _SHORT_TEXT)
 

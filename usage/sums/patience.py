@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import OperationalError, connection
@@ -13,7 +13,7 @@ from ipuhub.web.filters import BadFilter
 from usage.sums.dimensions import DIMENSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 @contextmanager
@@ -28,7 +28,29 @@ def patience(*, bounded: bool) -> Iterator[None]:
         yield
         return
     with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL statement_timeout = %s", [f"{1000 * seconds}"])
+        cursor.execute(_limit(seconds))
+    with _remedy(seconds):
+        yield
+
+
+def rows_of(statement: str, parameters: Mapping[str, Any], *, bounded: bool) -> list[Any]:
+    """Return the rows of one SELECT, likewise `bounded`, in one message to PostgreSQL."""
+    seconds = settings.USAGE_QUERY_SECONDS if bounded else 0
+    limit = f"{_limit(seconds)}; " if seconds else ""
+    with _remedy(seconds), connection.cursor() as cursor:
+        cursor.execute(limit + statement, parameters)
+        if limit:
+            cursor.nextset()
+        rows: list[Any] = cursor.fetchall()
+        return rows
+
+
+def _limit(seconds: int) -> str:
+    return f"SET LOCAL statement_timeout = {1000 * seconds}"
+
+
+@contextmanager
+def _remedy(seconds: int) -> Iterator[None]:
     try:
         yield
     except (OperationalError, QueryCanceled) as error:  # of Django's cursor, of psycopg's

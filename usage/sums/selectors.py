@@ -17,7 +17,7 @@ from usage.sums.coarsesql import table_of
 from usage.sums.dimensions import DIMENSIONS
 from usage.sums.measures import COST, POD_SUMS, Measures
 from usage.sums.parts import Coverage, Steps, split
-from usage.sums.patience import patience
+from usage.sums.patience import patience, rows_of
 from usage.sums.prices import Prices
 from usage.sums.rollups import read_coverage
 from usage.sums.sumsql import Shape, joined, key_sql, page_sql, rows_sql
@@ -315,7 +315,4 @@ def _conditions(question: Question, source: str) -> tuple[str, dict[str, Any]]:
 
 
 def _run(query: _Query) -> list[Any]:
-    with patience(bounded=query.is_dear), connection.cursor() as cursor:
-        cursor.execute(query.sql, query.parameters)
-        rows: list[Any] = cursor.fetchall()
-        return rows
+    return rows_of(query.sql, query.parameters, bounded=query.is_dear)

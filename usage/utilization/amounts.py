@@ -79,7 +79,16 @@ class Utilization:
 
     def __add__(self, other: Utilization) -> Utilization:
         """Return both together."""
-        return Utilization(*(getattr(self, n) + getattr(other, n) for n in NAMES))
+        return Utilization(  # by name: a month of hours adds six thousand of these up
+            self.capacity + other.capacity,
+            self.reserved + other.reserved,
+            self.by_others + other.by_others,
+            self.held_idle + other.held_idle,
+            self.idle + other.idle,
+            self.down + other.down,
+            self.unknown + other.unknown,
+            self.pod_micro + other.pod_micro,
+        )
 
     @property
     def by_jobs(self) -> int:

@@ -33,7 +33,7 @@ BASELINE = {
     "/api/v1/jobs/uid-team-a-job-0007/usage": 5,
 }
 # Of an accountant with grants, where there are prices: those and costs take two more, a sum two for
-# its transaction and, where it is of many pods, one for its time limit.
+# its transaction.
 WITH_COST = {
     "/jobs/uid-team-a-job-0007/": 8,
     "/usage/pods/": 8,
@@ -43,7 +43,7 @@ WITH_COST = {
     "/api/v1/jobs/uid-team-a-job-0007/usage": 7,
     "/api/v1/usage/lifetimes": 6,
     "/api/v1/usage/partitions": 7,
-    "/api/v1/usage/summary?by=job": 8,
+    "/api/v1/usage/summary?by=job": 7,
 }
 
 
