@@ -77,11 +77,14 @@ class Wanted:
 class Download:
     """One file: its name, its blocks, and what its report says about it.
 
-    `digest`: SHA-256 of the CSV file where that is known before it is made; `lines`: of data.
+    `is_fixed`: its bytes are the same until the report has another version; details that are made
+    from the rows have in them what is found late. `digest`: SHA-256 of the CSV file where that is
+    known before it is made; `lines`: of data, as the report counted them.
     """
 
     file_name: str
     body: CsvStream
+    is_fixed: bool
     digest: str
     version: int
     state: str
@@ -106,13 +109,15 @@ def open_file(wanted: Wanted) -> Download:
     own = own_connection()
     try:
         report = _begin(own, wanted)
-        head, blocks = _blocks(own, report, wanted)
+        is_stored = _is_stored(own, report, wanted)
+        head, blocks = _blocks(own, report, wanted, is_stored=is_stored)
     except BaseException:
         own.close()
         raise
     return Download(
         wanted.file_name,
         CsvStream(own, head, blocks, _form(wanted)),
+        is_stored or wanted.kind != "details" or report["id"] is None,
         report["digests"].get(wanted.key, ""),
         report["version"],
         report["state"],
@@ -168,7 +173,7 @@ def _nothing(wanted: Wanted) -> dict[str, Any]:
 
 
 def _blocks(
-    own: psycopg.Connection[Any], report: dict[str, Any], wanted: Wanted
+    own: psycopg.Connection[Any], report: dict[str, Any], wanted: Wanted, *, is_stored: bool
 ) -> tuple[str, Iterator[bytes]]:
     """Return the header, where it is not in the blocks, and the blocks."""
     profile = CORRECTION if wanted.number else PROFILES[wanted.profile]
@@ -176,7 +181,7 @@ def _blocks(
     head = header(getattr(profile, kind))
     if report["id"] is None:
         return head, iter(())
-    if report["state"] == "closed" and _is_stored(own, report, wanted):
+    if is_stored:
         return "", _stored(own, report, _place(wanted))
     if kind == "summary":
         tariff = Tariff.from_record(report["tariff"])
@@ -209,6 +214,9 @@ def _place(wanted: Wanted) -> str:
 
 
 def _is_stored(own: psycopg.Connection[Any], report: dict[str, Any], wanted: Wanted) -> bool:
+    """Return whether the file is there as it was when the month was closed."""
+    if report["id"] is None or report["state"] != "closed":
+        return False
     parameters = {"report": report["id"], "place": _place(wanted)}
     return own.execute(f"SELECT EXISTS ({_CHUNKS})", parameters).fetchone() == (True,)
 

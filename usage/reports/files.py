@@ -34,13 +34,16 @@ def report_file(request: Any, wanted: Wanted) -> HttpResponseBase:
         download = open_file(wanted)
     except (ReportRefused, NoReportError) as error:
         raise Http404(str(error)) from error
-    tag = _tag(wanted, download)
-    if tag in parse_etags(request.headers.get("If-None-Match", "")):
+    # What is made from the rows may be different the next time: no tag, no count of lines.
+    tag = _tag(wanted, download) if download.is_fixed else None
+    if tag and tag in parse_etags(request.headers.get("If-None-Match", "")):
         download.body.close()
         answer: HttpResponseBase = HttpResponseNotModified()
     else:
         answer = _streamed(download.body, download.file_name, wanted.form)
-    answer["ETag"] = tag
+    if tag:
+        answer["ETag"] = tag
+        answer["X-IPUHub-Lines"] = str(download.lines)
     answer["Cache-Control"] = "private, no-cache"
     if download.digest and wanted.form == "csv" and not wanted.excel:
         answer["Repr-Digest"] = _digest_header(download.digest)
@@ -72,7 +75,7 @@ def _streamed(blocks: Iterable[bytes], name: str, form: str) -> StreamingHttpRes
 
 
 def _tag(wanted: Wanted, download: Download) -> str:
-    """Return the tag of the bytes: a version's file never changes."""
+    """Return the tag of the bytes of a version's file."""
     made = f"{download.generated_at:%Y%m%d%H%M%S}" if download.generated_at else "empty"
     form = "excel" if wanted.excel else wanted.form
     return f'"{wanted.month}.{download.version}.{made}.{wanted.key}.{form}"'
@@ -81,7 +84,6 @@ def _tag(wanted: Wanted, download: Download) -> str:
 def _describe(answer: HttpResponseBase, download: Download) -> None:
     answer["X-IPUHub-Version"] = str(download.version)
     answer["X-IPUHub-State"] = download.state
-    answer["X-IPUHub-Lines"] = str(download.lines)
     answer["X-IPUHub-Corrections"] = str(download.corrections)
     answer["X-IPUHub-Complete-Until"] = _instant(download.complete_until)
     answer["X-IPUHub-Generated-At"] = _instant(download.generated_at)

@@ -239,6 +239,39 @@ def test_headers_say_what_the_report_says_of_its_file(accountant):
     assert (again.status_code, again.content) == (304, b"")
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_details_streamed_from_the_rows_promise_neither_bytes_nor_lines(accountant, form: str):
+    pod("2026-11-01T00:00", "2026-11-02T00:00")
+    make("2026-11", "2026-11-20T00:00")
+    client = tool(accountant)
+    address = f"/api/v1/usage/reports/2026-11/details.{form}"
+    first = client.get(address)
+    assert b"".join(first).count(b"\n") == (2 if form == "csv" else 1)
+    tags = {first.get("ETag", ""), f'"2026-11.1.20261120000000.details.{form}"'}
+    pod("2026-11-01T00:00", "2026-11-03T00:00")  # found late
+    again = client.get(address, headers={"If-None-Match": ", ".join(filter(None, tags))})
+    assert again.status_code == 200
+    assert b"".join(again).count(b"\n") == (3 if form == "csv" else 2)
+    for answer in (first, again):
+        assert not {"ETag", "X-IPUHub-Lines", "Repr-Digest"} & set(answer.headers)
+        assert answer["X-IPUHub-Version"] == "1"
+
+
+def test_an_open_summary_is_the_same_until_it_is_made_anew(accountant):
+    pod("2026-11-01T00:00", "2026-11-02T00:00")
+    make("2026-11", "2026-11-20T00:00")
+    client = tool(accountant)
+    address = "/api/v1/usage/reports/2026-11/summary.csv"
+    first = client.get(address)
+    before = b"".join(first)
+    assert first["X-IPUHub-Lines"] == "1"
+    pod("2026-11-01T00:00", "2026-11-03T00:00")
+    known = {"If-None-Match": first["ETag"]}
+    assert client.get(address, headers=known).status_code == 304
+    make("2026-11", "2026-11-21T00:00")
+    assert b"".join(client.get(address, headers=known)) != before
+
+
 def test_excel_gets_a_mark_and_crlf_and_names_keep_their_line_ends(accountant):
     pod("2026-10-01T00:00", "2026-10-02T00:00", group='two\nlines "x"')
     make("2026-10", "2026-12-03T00:00")
