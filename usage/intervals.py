@@ -120,7 +120,7 @@ _AMOUNT: Final = (
     " - floor(date_part('epoch', GREATEST(pod.scheduled_at, {held}.start))), 0)::bigint)"
 )
 _TOGETHER: Final = (
-    "pod.job_uid = {held}.job_uid AND pod.job_uid <> ''"
+    "pod.job_uid = {held}.job_uid AND pod.job_uid <> '' AND pod.namespace = {held}.namespace"
     " AND pod.partition = {held}.partition AND pod.scheduled_at < {held}.stop"
     " AND (pod.finished_at IS NULL OR pod.finished_at > {held}.start)"
 )
@@ -130,8 +130,9 @@ _IDLE: Final = "GREATEST({held}.size * 1000000::numeric * {held}.seconds - COALE
 def idle_sql(held: str) -> str:
     """Return SQL of the micro-IPU-seconds that a partition was held beyond the IPUs of its pods.
 
-    `held` names a row of PARTITION_PIECES. Pods of the same job and partition count for the time
-    in which both were there; more IPUs than the partition has make no negative rest.
+    `held` names a row of PARTITION_PIECES. Pods of the same job, partition and namespace (elsewhere
+    it is a stranger's claim) count for the time in which both were there; more IPUs than the
+    partition has make no negative rest.
     """
     used = f"(SELECT {_AMOUNT} FROM usage_podlifetime AS pod WHERE {_TOGETHER})"  # noqa: S608
     return _IDLE.format(held=held, used=used.format(held=held))

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders.lifetimes import held, pod
+from ipuhub.models import WatchCheckpoint
+from partitions.models import CapacityChange
+from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.reading import make, rows_of
+from usage.utilization.selectors import partition_runs, read_capacity
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -38,6 +41,20 @@ def test_other_jobs_and_partitions_use_nothing_of_it(other: dict[str, str]):
     _ours("2026-10-01T00:00", "2026-10-01T10:00", 1, **other)
     make("2026-10", "2026-11-03T00:00")
     assert _idle() == ["10.00000"]
+
+
+def test_a_pod_of_another_namespace_that_claims_the_partition_uses_nothing_of_it_anywhere():
+    fields = {"job_uid": "j", "partition": "p", "controller": "v1"}
+    partition = held("2026-10-01T00:00", "2026-10-01T10:00", size=4, **fields)
+    CapacityChange.objects.create(controller="v1", at=at("2026-09-01T00:00"), total=4, free=0)
+    WatchCheckpoint.objects.create(name="capacity", position_at=at("2026-11-03T00:00"))
+    _ours("2026-10-01T00:00", "2026-10-01T10:00", 4, namespace="team-b")
+    make("2026-10", "2026-11-03T00:00")
+    assert _idle() == ["40.00000"]
+    begin, end = at("2026-10-01T00:00"), at("2026-11-01T00:00")
+    (month,) = read_capacity([begin], end).steps["v1"]
+    assert (month.by_jobs, month.held_idle) == (40 * 3600, 40 * 3600)
+    assert partition_runs([partition.pk], begin, end) == {}
 
 
 def test_only_the_time_counts_in_which_both_were_there_and_in_the_month():
