@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,11 @@ class Leadership:
         return self._election is None or self._election.is_leading
 
     @property
+    def left_seconds(self) -> float:
+        """For how long nobody else can work, whatever happens to this replica; 0: one may now."""
+        return math.inf if self._election is None else self._election.left_seconds
+
+    @property
     def holder(self) -> str:
         """Who leads, as far as this replica knows."""
         return self._election.holder if self._election else ""
@@ -69,9 +75,11 @@ class Leadership:
     @property
     def standby(self) -> str:
         """Why this replica does not work; empty: it does. For who serves only while it leads."""
-        if self.is_leading:
+        if self._election is None or self.is_leading:
             return ""
         why = f"{self.holder} leads" if self.holder else self.problem
+        if self.holder == self._election.identity:
+            why = self.problem or "it has not renewed its Lease in time"
         return f"this replica stands by: {why}"
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:

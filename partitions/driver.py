@@ -10,7 +10,7 @@ import structlog
 
 from ipuhub.backoff import Backoff
 from ipuhub.chance import jitter
-from partitions.errors import PartitionsError, TrackerUnavailable
+from partitions.errors import NotLeading, PartitionsError, TrackerUnavailable
 from partitions.locks import KeyedLocks
 from partitions.steps import Memory, Next
 
@@ -146,6 +146,8 @@ class Driver:
             if drive.attempt != _attempt_of(entry):
                 drive.memory, drive.attempt = Memory(), _attempt_of(entry)
             return await self._steps.step(entry, drive.memory)
+        except NotLeading:
+            return Next.BACKOFF  # nothing was sent
         except PartitionsError as error:
             log.debug("step not written, retrying", uid=holder[0], problem=str(error))
             drive.memory.is_first_ask = False

@@ -52,6 +52,12 @@ class ReplicaEnds(PartitionsError):
     retryable = True
 
 
+class NotLeading(PartitionsError):
+    """Another replica may lead by now, so this one asks nothing of V-IPU; nothing has happened."""
+
+    retryable = True
+
+
 class ProxyUnavailable(PartitionsError):
     """The V-IPU Proxy cannot answer now: unreachable, waiting for what it needs, or no access."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,7 @@ class _Seen:
 class LeaderElection:
     """One replica's part in the election for the Lease `namespace`/`name`.
 
-    `identity` must differ between replicas. `is_leading` is for health and metrics.
+    `identity` must differ between replicas.
     """
 
     def __init__(
@@ -69,16 +70,31 @@ class LeaderElection:
         identity: str,
         timing: LeaseTiming | None = None,
     ) -> None:
-        self.is_leading = False
+        self.identity = identity
         self.holder = ""
         self.problem = ""
         self._client = client
         self._namespace = namespace
         self._name = name
-        self._identity = identity
         self._timing = timing or LeaseTiming()
         self._seen = _Seen()
-        self._renewed_at = 0.0
+        self._holds = False
+        self._renewed_at = -math.inf
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this replica may work now, by the clock: a process that stood still may run on
+        before its renewal does, long after another replica has begun."""
+        return self._holds and self._age_seconds() < self._timing.renew_deadline_seconds
+
+    @property
+    def left_seconds(self) -> float:
+        """For how long no other replica can lead, whatever happens to this one; 0: one may now."""
+        return self._timing.duration_seconds - self._age_seconds() if self.is_leading else 0.0
+
+    def _age_seconds(self) -> float:
+        return math.inf if self._loop is None else self._loop.time() - self._renewed_at
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the Lease, then run `work` for as long as it is held; give it back at the end.
@@ -99,7 +115,7 @@ class LeaderElection:
         await self._work(work)
 
     async def _work(self, work: Callable[[], Awaitable[None]]) -> None:
-        log.info("leading", lease=self._name, identity=self._identity)
+        log.info("leading", lease=self._name, identity=self.identity)
         working = asyncio.ensure_future(work())
         renewing = asyncio.create_task(self._renew())
         try:
@@ -113,15 +129,15 @@ class LeaderElection:
                 await _ended(working)
             finally:
                 await _ended(renewing)
-            if self.is_leading:
-                self.is_leading = False
+            if self._holds:
+                self._holds = False
                 await self._release()
 
     async def _acquire(self) -> None:
         if not await self._attempt():
             async with lease_changes(self._client, self._namespace, self._name) as changed:
                 await self._stand_by(changed)
-        self.is_leading = True
+        self._holds = True
 
     async def _acquire_unless_held(self) -> None:
         known: tuple[Any, ...] = ()
@@ -133,7 +149,7 @@ class LeaderElection:
                     raise LeaseHeld(f"{self.holder} holds the Lease {where} and renews it")
                 known = self._seen.renewal
                 await self._changed(changed)
-        self.is_leading = True
+        self._holds = True
 
     async def _stand_by(self, changed: asyncio.Event) -> None:
         told = ""
@@ -172,8 +188,8 @@ class LeaderElection:
                 held = False
             if held:
                 continue
-            if self.holder != self._identity or left <= timing.retry_seconds:
-                self.is_leading = False
+            if self.holder != self.identity or left <= timing.retry_seconds:
+                self._holds = False
                 why = self.problem or f"{self.holder or 'nobody'} holds it now"
                 raise LeadershipLost(f"lost the Lease {self._namespace}/{self._name}: {why}")
 
@@ -192,7 +208,8 @@ class LeaderElection:
     async def _try(self) -> bool:
         """Take or renew the Lease; whether it is ours now. Raises ApiError."""
         # Others may count from any moment between question and answer: we count from the first.
-        began = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        began = self._loop.time()
         try:
             held = await self._take()
         except (AlreadyExists, Conflict):
@@ -208,14 +225,14 @@ class LeaderElection:
             meta = {"name": self._name, "namespace": self._namespace}
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
             await self._create(body | {"spec": self._spec({})})
-            self.holder = self._identity
+            self.holder = self.identity
             return True
         spec = lease.get("spec") or {}
         self.holder = str(spec.get("holderIdentity") or "")
         if not self._may_take(spec):
             return False
         await self._write(lease, self._spec(spec))
-        self.holder = self._identity
+        self.holder = self.identity
         return True
 
     async def _create(self, lease: Manifest) -> None:
@@ -231,16 +248,16 @@ class LeaderElection:
         at = now if renewal != self._seen.renewal else self._seen.at
         allowed = float(spec.get("leaseDurationSeconds") or self._timing.duration_seconds)
         self._seen = _Seen(renewal, at, at + allowed)
-        return self.holder in {"", self._identity} or now >= self._seen.until
+        return self.holder in {"", self.identity} or now >= self._seen.until
 
     def _spec(self, old: Manifest) -> Manifest:
         written = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         transitions = int(old.get("leaseTransitions") or 0)
-        if old.get("holderIdentity") == self._identity:
+        if old.get("holderIdentity") == self.identity:
             duration = round(self._timing.duration_seconds)
             return {"renewTime": written, "leaseDurationSeconds": duration}
         return {
-            "holderIdentity": self._identity,
+            "holderIdentity": self.identity,
             "leaseDurationSeconds": round(self._timing.duration_seconds),
             "acquireTime": written,
             "renewTime": written,
@@ -257,7 +274,7 @@ class LeaderElection:
         with contextlib.suppress(ApiError, TimeoutError):
             async with asyncio.timeout(self._timing.retry_seconds):
                 lease = await self._client.get(LEASES, self._name, self._namespace)
-                if (lease.get("spec") or {}).get("holderIdentity") == self._identity:
+                if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
                     await self._write(lease, {"holderIdentity": ""})
 
 

@@ -13,6 +13,7 @@ from ipuhub.httpserver import is_departure
 from ipuhub.kube.errors import ApiError
 from partitions.errors import (
     Contradiction,
+    NotLeading,
     ReplicaEnds,
     StaleAttempt,
     TrackerUnavailable,
@@ -87,7 +88,7 @@ def _problem_of(error: Exception) -> Problem | None:
             return Problem(409, str(error))
         case UnknownPartition():
             return Problem(404, str(error))
-        case TrackerUnavailable() | ReplicaEnds():
+        case TrackerUnavailable() | ReplicaEnds() | NotLeading():
             return unavailable(str(error))
         case ApiError():
             return unavailable(f"the API server cannot be asked about this token: {error}")

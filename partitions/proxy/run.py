@@ -6,7 +6,7 @@ import asyncio
 import signal
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ from ipuhub.leading import Leadership
 from ipuhub.metricspage import Guard, metrics_route
 from partitions.controllers import PartitionSettings, parse_controllers
 from partitions.errors import TrackerUnavailable
+from partitions.fence import FencedVipu
 from partitions.fleet import Fleet, FleetOptions
 from partitions.metrictable import PROXY
 from partitions.proxy.access import AUDIENCE, Access
@@ -116,7 +117,7 @@ class ProxyProcess:
         self.nodes = NodeLabels(self.client)
         self.store = TrackerStore(self.client, StoreOptions(options.namespace, options.tracker))
         self.fleet = Fleet(
-            connect=lambda at: VipuClient(at, deadline_seconds=options.deadline_seconds),
+            connect=self._connect,
             read_list=self._read_list,
             has_node=self.nodes.has,
             clock=time.monotonic,
@@ -130,6 +131,10 @@ class ProxyProcess:
         self.health.ask("API server", self._tracker_problem)
         self.health.ask("nodes", lambda: self.nodes.problem)
         self.health.ask("V-IPU controllers", lambda: self.fleet.problem)
+
+    def _connect(self, address: str) -> FencedVipu:
+        client = VipuClient(address, deadline_seconds=self.options.deadline_seconds)
+        return FencedVipu(client, lambda: self.leadership.left_seconds)
 
     def _make_meters(self) -> Meters:
         common = (metrictable.WITH_LEASE, metrictable.WITH_API, metrictable.WITH_WATCHES)
@@ -249,15 +254,29 @@ async def serve(options: ProxyOptions) -> None:
 
 
 async def sweep_once(options: ProxyOptions) -> None:
-    """Compare tracker and controllers once, finish what is unfinished, and end."""
-    async with beside(options) as process:
+    """Compare tracker and controllers once, finish what is unfinished, and end.
+
+    Raises LeaseHeld where another replica leads, ApiError where that is not to be known and
+    LeadershipLost where it is lost meanwhile; TrackerUnavailable.
+    """
+
+    async def sweep() -> None:
         await process.sweep.once()
         await process.finish()
+
+    async with _unserved(options) as process:
+        await process.leadership.lead_now(sweep)
 
 
 @asynccontextmanager
 async def beside(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
-    """A proxy that serves nobody and asks for no Lease, for one look or one act."""
+    """A proxy that serves nobody and asks for no Lease, for one look, or one act of a person."""
+    async with _unserved(replace(options, election=None)) as process:
+        yield process
+
+
+@asynccontextmanager
+async def _unserved(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
     process = ProxyProcess(options)
     process.fleet.reload()
     process.loops = [asyncio.create_task(process.store.run())]

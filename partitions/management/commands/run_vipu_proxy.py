@@ -8,7 +8,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import eventloop, logs
-from ipuhub.kube.errors import ConfigError
+from ipuhub.kube.errors import ApiError, ConfigError
+from ipuhub.kube.lease import LeadershipLost, LeaseHeld
 from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable
 from partitions.proxy.run import ListenError, serve, sweep_once
@@ -31,7 +32,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--once",
             action="store_true",
-            help="compare tracker and controllers once, finish what is unfinished, and end",
+            help="compare tracker and controllers once, finish what is unfinished, end; refused "
+            "while another proxy holds the Lease",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -39,5 +41,17 @@ class Command(BaseCommand):
         try:
             proxy = configured(options["host"], options["port"])
             eventloop.run(sweep_once(proxy) if options["once"] else serve(proxy))
-        except (ConfigError, InvalidControllers, ListenError, TrackerUnavailable) as error:
+        except (
+            ApiError,
+            ConfigError,
+            InvalidControllers,
+            ListenError,
+            TrackerUnavailable,
+        ) as error:
             raise CommandError(str(error)) from error
+        except LeaseHeld as error:
+            raise CommandError(
+                f"{error}: that proxy sweeps by itself; stop it before --once"
+            ) from error
+        except LeadershipLost as error:
+            raise CommandError(f"{error}: whoever leads goes on with what is unfinished") from error

@@ -206,6 +206,22 @@ async def test_a_renewal_counts_from_its_question_not_from_a_late_answer(
         await second.stop()
 
 
+async def test_who_stood_still_does_not_lead_even_before_it_finds_out(
+    client: KubeClient, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = Replica(client, place, "a", [])
+    await replica.until_works()
+    assert STEADY.duration_seconds >= replica.election.left_seconds > STEADY.duration_seconds - 40
+    loop = asyncio.get_running_loop()
+    stood_still, time = STEADY.renew_deadline_seconds + 1, loop.time
+    monkeypatch.setattr(loop, "time", lambda: time() + stood_still)
+    assert not replica.task.done()
+    assert (replica.election.is_leading, replica.election.left_seconds) == (False, 0.0)
+    monkeypatch.undo()
+    assert replica.election.is_leading
+    await replica.stop()
+
+
 async def test_who_is_replaced_stops_working(client: KubeClient, place: str) -> None:
     replica = Replica(client, place, "a", [])
     await replica.until_works()

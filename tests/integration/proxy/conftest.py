@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import CONFIG_MAPS
 from partitions.controllers import PlacementRule
 from partitions.driver import Pace
+from partitions.fence import FencedVipu
 from partitions.fleet import Fleet, FleetOptions
 from partitions.lifecycle import Request
 from partitions.proxy.access import Access
@@ -60,6 +62,13 @@ def request(name: str = "job", **given: Any) -> Request:
 
 
 @dataclass
+class Lead:
+    """For how long a process surely leads, by its own clock."""
+
+    left_seconds: float = math.inf
+
+
+@dataclass
 class Service:
     """One process of the proxy."""
 
@@ -68,6 +77,7 @@ class Service:
     service: PartitionService
     sweep: Sweep
     writer: asyncio.Task[None]
+    lead: Lead
 
     async def stop(self) -> None:
         self.writer.cancel()
@@ -117,9 +127,10 @@ class World:
             gather_seconds=self.gather_seconds,
             backoff=FAST,
         )
+        lead = Lead()
         store = TrackerStore(self.maps, options)
         fleet = Fleet(
-            connect=lambda address: self.vipus[address],
+            connect=lambda address: FencedVipu(self.vipus[address], lambda: lead.left_seconds),
             read_list=lambda: self.listed,
             has_node=lambda label: label not in self.unlabelled,
             clock=lambda: self.seconds,
@@ -133,7 +144,7 @@ class World:
             ServiceOptions(self.answer_seconds, self.rule, self.pace, self.turns),
         )
         sweep = Sweep(store, fleet, service, lambda: self.now, self.sweep_options)
-        return Service(store, fleet, service, sweep, asyncio.create_task(store.run()))
+        return Service(store, fleet, service, sweep, asyncio.create_task(store.run()), lead)
 
     async def start(self) -> Service:
         built = self.build()

@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import aiohttp
+import pytest
 
-from ipuhub.kube.lease import LeaseTiming
+from ipuhub.kube.lease import LeaseHeld, LeaseTiming
 from ipuhub.kube.resources import LEASES
 from ipuhub.leading import LeadershipOptions
-from partitions.proxy.run import running
+from partitions.errors import NotLeading
+from partitions.proxy.run import running, sweep_once
 from tests.fakes.proxylab import JOB, SYSTEM, get, ready
 from tests.fakes.waiting import eventually
 
@@ -49,6 +51,9 @@ async def test_the_standby_says_who_leads_and_goes_on_where_the_other_stopped(la
         url = f"http://127.0.0.1:{second.port}/v1/partitions/{JOB['uid']}/0"
         async with aiohttp.ClientSession() as http, http.delete(url) as answer:
             assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+        controller = f"127.0.0.1:{lab.vipu_port}"
+        with pytest.raises(NotLeading):
+            await second.fleet.api(controller).remove_partition(record.id)
         assert await lab.exists() == [record.id]
 
         await first_life.aclose()  # a clean stop
@@ -87,3 +92,12 @@ async def test_who_leads_again_knows_what_the_other_has_written_meanwhile(lab: L
             assert (await operator.ensure(**JOB)).id == record.id
             await operator.release(JOB["uid"], 0)
         assert await lab.exists() == []
+
+
+async def test_one_sweep_is_refused_while_another_proxy_leads(lab: Lab) -> None:
+    async with running(as_replica(lab, "a")) as proxy:
+        await eventually(lambda: ready(proxy))
+        with pytest.raises(LeaseHeld, match="a holds the Lease"):
+            await sweep_once(as_replica(lab, "b"))
+    await sweep_once(as_replica(lab, "b"))
+    assert (await lab.client.get(LEASES, lab.tracker, SYSTEM))["spec"]["holderIdentity"] == ""

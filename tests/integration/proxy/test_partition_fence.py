@@ -1,0 +1,135 @@
+"""Who may not lead any more changes nothing on V-IPU, whatever it was about to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from partitions.errors import NotLeading
+from partitions.fence import FencedVipu
+from partitions.lifecycle import Phase
+from partitions.vipu.errors import Unavailable
+from partitions.vipu.types import CreateRequest
+from tests.fakes.vipu import FakeVipu
+from tests.fakes.waiting import eventually
+from tests.integration.proxy.conftest import request
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.integration.proxy.conftest import Service, World
+
+    Call = Callable[[FencedVipu], Awaitable[object]]
+
+ID = "p-job-default-0"
+CHANGES = {
+    "create": lambda vipu: vipu.create_partition(CreateRequest("new", 2)),
+    "reset": lambda vipu: vipu.reset_partition(ID),
+    "remove": lambda vipu: vipu.remove_partition(ID),
+}
+QUESTIONS = {
+    "list": lambda vipu: vipu.list_partitions(),
+    "attributes": lambda vipu: vipu.list_ipu_attributes(),
+    "status": lambda vipu: vipu.partition_status(ID),
+}
+
+
+def state(vipu: FakeVipu) -> dict[str, int]:
+    return {name: one.resets for name, one in vipu.partitions.items()}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+async def test_no_change_reaches_vipu_from_who_may_not_lead_any_more(change: Call) -> None:
+    vipu = FakeVipu()
+    vipu.by_hand(ID, 2)
+    with pytest.raises(NotLeading) as refused:
+        await change(FencedVipu(vipu, lambda: 0.0))
+    assert refused.value.retryable
+    assert state(vipu) == {ID: 0}
+    await change(FencedVipu(vipu, lambda: 60.0))
+    assert state(vipu) != {ID: 0}
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS.keys())
+async def test_questions_are_free(question: Call) -> None:
+    vipu = FakeVipu()
+    vipu.by_hand(ID, 2)
+    assert await question(FencedVipu(vipu, lambda: 0.0))
+
+
+async def test_a_change_is_given_up_before_another_replica_can_lead() -> None:
+    class Silent(FakeVipu):
+        async def remove_partition(self, partition_id: str) -> None:
+            await asyncio.Event().wait()
+
+    with pytest.raises(Unavailable):
+        await FencedVipu(Silent(), lambda: 0.01).remove_partition(ID)
+
+
+class StandsStill:
+    """Of one process, just before it sends its next removal to V-IPU."""
+
+    def __init__(self, proxy: Service) -> None:
+        vipu = proxy.fleet.api("v1:8090")
+        self._remove = vipu.remove_partition
+        self.stands = asyncio.Event()
+        self.wakes = asyncio.Event()
+        self.outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        vipu.remove_partition = self._late  # type: ignore[method-assign]
+
+    async def _late(self, partition_id: str) -> None:
+        self.stands.set()
+        await self.wakes.wait()
+        try:
+            await self._remove(partition_id)
+        except NotLeading:
+            self.outcome.set_result("refused")
+            raise
+        self.outcome.set_result("sent")
+
+
+async def test_a_leader_that_stood_still_does_not_remove_what_its_successor_has_made(
+    world: World,
+) -> None:
+    first = await world.start()
+    await first.service.ensure(request())
+    still = StandsStill(first)
+    releasing = asyncio.create_task(first.service.release("uid-job", 0))
+    await still.stands.wait()
+
+    second = await world.start()
+    assert (await second.service.release("uid-job", 0)).phase == "released"
+    made = await second.service.ensure(request(attempt=1))
+    assert (made.id, made.phase) == (ID, "active")  # the readable id again
+
+    first.lead.left_seconds = 0.0
+    still.wakes.set()
+    assert await still.outcome == "refused"
+    assert set(world.vipu.partitions) == {ID}
+    assert world.vipu.removes == 1
+    releasing.cancel()
+
+
+async def test_who_leads_again_goes_on_with_what_it_may_not_do_meanwhile(world: World) -> None:
+    world.answer_seconds = 0.01
+    proxy = await world.start()
+    proxy.lead.left_seconds = 0.0
+    assert (await proxy.service.ensure(request())).phase == "reserving"
+    assert world.vipu.partitions == {}
+    assert world.entry().reason == ""  # V-IPU is not to blame
+    proxy.lead.left_seconds = 60.0
+    await eventually(lambda: world.entry().phase is Phase.ACTIVE)
+
+
+async def test_that_nothing_was_sent_keeps_a_strangers_partition_strange(world: World) -> None:
+    world.answer_seconds = 0.01
+    proxy = await world.start()
+    proxy.lead.left_seconds = 0.0
+    await proxy.service.ensure(request())
+    world.vipu.by_hand(ID, 4)
+    proxy.lead.left_seconds = 60.0
+    await eventually(lambda: world.entries()[0].phase is Phase.ACTIVE)
+    assert world.entry().id != ID
+    assert world.vipu.partitions[ID].resets == 0
