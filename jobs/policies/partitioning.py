@@ -20,14 +20,18 @@ def is_due(instance: Instance, now: datetime) -> bool:
     """Whether to ask for the instance's partition now.
 
     One that waits for IPUs is asked for when the poll wakes all who wait, oldest first: with a
-    timer for each of them, chance would decide who asks first.
+    timer for each of them, chance would decide who asks first. What is held for an earlier
+    attempt has been asked for by that one, be it a moment ago: nothing would wake a job that was
+    suspended and resumed within this moment.
     """
     partition = instance.partition
     if not _is_wanted(instance):
         return False
     if partition is None or partition.phase == Phase.RELEASED or partition.asked_at is None:
         return True
-    return partition.phase != Phase.WAITING and not partition.was_asked(now)
+    if partition.phase == Phase.WAITING:
+        return False
+    return partition.attempt < instance.attempt or not partition.was_asked(now)
 
 
 def _is_wanted(instance: Instance) -> bool:

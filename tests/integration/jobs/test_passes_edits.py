@@ -78,6 +78,25 @@ async def test_a_resume_applies_it(what: str) -> None:
     assert images(world) == {spec["workers"]["template"]["spec"]["containers"][0]["image"]}
 
 
+async def test_a_resume_in_the_moment_of_the_start_is_not_held_back() -> None:
+    world = JobWorld()
+    uid = world.kube.add_job(ipujob().build())
+    await world.passes()  # the clock stands still from here on: no timer runs out
+    while world.state() != "Running":
+        await world.controller.reconcile(uid)
+        world.kube.tick(launcher_exit=None)
+    world.kube.edit_job("sample", suspend=True, ipusPerModelReplica="2")
+    await world.controller.reconcile(uid)  # decides
+    assert world.state() == "Suspended"
+    world.kube.edit_job("sample", suspend=False)
+    for _ in range(8):
+        await world.controller.reconcile(uid)
+        world.kube.tick(launcher_exit=None)
+    assert world.state() == "Running"
+    assert [record.size for record in world.partitions.held()] == [8]
+    assert len(world.kube.pods()) == 2
+
+
 async def test_a_launcher_that_is_taken_away_still_decides_the_end() -> None:
     world = await started(ipujob().workers(2))
     job = world.kube.job("sample")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.actions import ReleasePartition
+import pytest
+
+from jobs.actions import EnsurePartition, ReleasePartition
 from jobs.plan import plan
 from tests.builders.ipujobs import (
     NOW,
@@ -101,6 +103,15 @@ def test_resuming_starts_the_next_attempt_and_the_clock_anew() -> None:
     assert status(planned)["startTime"] == "2026-03-01T12:00:00Z"
     assert status(planned)["launcherStatus"] == "Pending"
     assert [entry["state"] for entry in status(planned)["instances"]] == ["Pending"]
+
+
+@pytest.mark.parametrize("phase", ["active", "error", "creating"])
+def test_a_job_resumed_a_moment_after_its_start_asks_at_once_for_its_next_attempt(
+    phase: str,
+) -> None:
+    held = partition(phase=phase, asked_at=NOW)
+    planned = plan(observed(suspended(spec=False).build(), partitions=(held,)), at(1))
+    assert EnsurePartition(0, 1, 4) in planned.actions
 
 
 def test_a_job_made_suspended_gets_nothing() -> None:
