@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import connection
 
+from ipuhub.authors import AuthorTrust
 from ipuhub.recording.recorder import Absence
 from jobs.conditions import JobState, Verdict, plain_verdict, with_verdict
 from jobs.jobrows import row_of
 from jobs.manifests import format_time
 from jobs.models import JobAttempt, JobRecord, JobTransition
-from jobs.recorder import close_vanished, store
+from jobs.recorder import JobRecorder, close_vanished, store
 from tests.builders.ipujobs import at, ipujob
 
 if TYPE_CHECKING:
@@ -161,6 +162,33 @@ def test_each_attempt_ends_where_the_next_begins() -> None:
         (at(40), "Restarting"),
         (at(55), "Running"),
     ]
+
+
+def test_what_comes_late_takes_back_neither_start_nor_end_nor_restarts() -> None:
+    life = Life()
+    first = life.enters(JobState.RUNNING, 10)
+    life.enters(JobState.RESTARTING, 40, restartCount=1)
+    second = life.enters(JobState.RUNNING, 55)
+    end = life.enters(JobState.COMPLETED, 70, completionTime=format_time(at(70)))
+    for rows in ((first, second, end), (end, second, first)):
+        write(*rows)
+        job = JobRecord.objects.get()
+        assert (job.started_at, job.completed_at, job.restart_count) == (at(10), at(70), 1)
+
+
+def test_a_deletion_ends_an_attempt_that_its_last_sight_no_longer_shows() -> None:
+    life = Life()
+    write(life.enters(JobState.RUNNING, 10, instances=instance(0, "Running")))
+    life.builder.with_status(instances=[])
+    write(life.row(60, is_deleted=True))
+    assert JobAttempt.objects.get().ended_at == at(60)
+
+
+def test_a_user_is_verified_where_the_webhooks_are_trusted() -> None:
+    job = ipujob().annotated(**{"ipuhub.io/created-by": "ada"}).build()
+    for authors, want in ((None, False), (AuthorTrust(is_on=True), True)):
+        row = JobRecorder(lambda _: "team", authors).read("ADDED", job, [], at(1))
+        assert (row.user, row.group, row.user_verified) == ("ada", "team", want)
 
 
 def test_a_job_that_a_list_no_longer_shows_ends_at_its_last_sighting() -> None:

@@ -8,14 +8,18 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
+from django.db import connection
 
 from ipuhub.models import WatchCheckpoint, WatchGap
+from ipuhub.recording.store import connection_arguments
 from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.plainutilization import plain_utilization
 from usage.models import PodLifetime, UtilizationDirt, UtilizationState
-from usage.utilization.rollups import refresh
+from usage.sums.rollups import RefreshBusy
+from usage.utilization.rollups import rebuild, refresh
 from usage.utilization.selectors import read_capacity
 
 pytestmark = pytest.mark.django_db
@@ -155,3 +159,13 @@ def test_what_lies_before_the_first_quarter_summed_is_summed_too() -> None:
     held("2026-11-09T05:40", "2026-11-09T09:30", controller="v1")
     refresh(NOW)
     assert UtilizationState.objects.get().begin == at("2026-11-09T05:30")
+
+
+def test_beside_another_refresh_nothing_is_summed_and_a_rebuild_says_so(database_url: str) -> None:
+    with psycopg.connect(**connection_arguments(connection.settings_dict)) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [0x7574696C])
+        assert refresh(NOW) == 0
+        with pytest.raises(RefreshBusy, match="Utilization is summed .* try again"):
+            rebuild(NOW, lambda *_: None)
+        assert not UtilizationState.objects.exists()
+    assert refresh(NOW) > 0
