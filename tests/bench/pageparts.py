@@ -93,6 +93,8 @@ PARTS = (
             "/jobs/{job}/",
             "/usage/pods/",
             "/usage/?month={last}",
+            "/usage/?month={last}&by=user&measure=cost",
+            "/usage/chart.json?month={last}&measure=cost",
             "/api/v1/usage/summary?month={last}&by=group",
         ),
         (*_OF_RESOURCES, ("accelerator", "nvidia.com/gpu")),

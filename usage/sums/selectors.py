@@ -184,7 +184,7 @@ def chart(
         return begins, {}
     cut = _cut(question, _steps(question, begins))
     if amount == COST.amount:
-        found = _both_sql(question, cut)
+        found = _cost_sql(question, cut)
     elif amount == "partition_ipu_seconds":
         found = _Query(*_partition_sql(question, cut), cut.is_dear)
     else:
@@ -224,6 +224,18 @@ def _both_sql(question: Question, cut: _Cut) -> _Query:
     pods, parameters = _pod_sql(question, cut)
     partitions, more = _partition_sql(question, cut)
     return _Query(joined(pods, partitions), parameters | more, cut.is_dear)
+
+
+def _cost_sql(question: Question, cut: _Cut) -> _Query:
+    """Return the costs of pods and of partitions one below the other, by bucket and key: what
+    nobody selects of their sums PostgreSQL does not add up."""
+    pods, parameters = _pod_sql(question, cut)
+    partitions, more = _partition_sql(question, cut)
+    both = " UNION ALL ".join(
+        f"SELECT bucket, key, cost FROM ({each}) AS {name}"  # noqa: S608  # our own SELECTs
+        for each, name in ((pods, "p"), (partitions, "h"))
+    )
+    return _Query(both, parameters | more, cut.is_dear)
 
 
 def _after(place: Place | None) -> dict[str, Any]:
