@@ -92,6 +92,7 @@ async def test_a_partition_that_a_job_names_is_adopted_and_becomes_active(
     entry = await stored(lab, uid)
     assert (entry.phase, entry.id, entry.attempt, entry.size) == (Phase.ACTIVE, "p-lost-0", 3, 4)
     assert await check() == ("", "Tracker and controllers agree.")
+    await lab.client.delete(IPUJOBS, "lost", "default")
 
 
 async def made_job(lab: Lab) -> str:
