@@ -137,7 +137,8 @@ OPERATOR = (
 REVIEWS = Metric(
     "ipuhub_webhook_reviews_total",
     Kind.COUNTER,
-    "Reviews; webhook: mutate or validate; outcome: allowed, patched, warned, denied, unreadable.",
+    "Reviews; webhook: mutate or validate; outcome: allowed, patched, warned, denied, unreadable, "
+    "crashed (a bug: the log has it, and the request was refused).",
     "Are the webhooks asked, and what do they answer?",
     ("webhook", "operation", "outcome"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,23 +18,23 @@ if TYPE_CHECKING:
 
 LARGEST_PARTITION = 64  # IPUs: the published limit of a partition
 ALPHA_FIELDS = ("modelReplicas", "ipusPerModelReplica")
+LARGEST_NUMBER = 2**63 - 1  # what Kubernetes takes for an integer
 CURRENT_FIELDS = ("ipusPerJobInstance", "jobInstances", "workersPerJobInstance")
+_NUMBER = re.compile(r"\s*(-?[0-9]{1,19})\s*")
 
 
 def whole_number(value: object) -> int | None:
-    """The int-or-string `value` as an int, or None where it is neither a whole number nor one
-    written as text ("4")."""
-    if value is None or isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str) and len(value) < 20:
-        text = value.strip()
-        if text.lstrip("-").isascii() and text.lstrip("-").isdigit():
-            return int(text)
-    return None
+    """The int-or-string `value` as an int, or None where it is neither a whole number of 64 bits
+    nor one written as text ("4")."""
+    number = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, float) and value.is_integer():
+        number = int(value)
+    elif isinstance(value, str) and (found := _NUMBER.fullmatch(value)):
+        number = int(found[1])
+    # Products of what is larger could not even be written down: Python refuses 4,301 digits.
+    return number if number is None or abs(number) <= LARGEST_NUMBER else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.defaults import with_defaults
 from jobs.names import LONGEST_JOB_NAME
+from jobs.nesting import is_nested_deeper
 from jobs.sessionlimits import UNLIMITED
-from jobs.spec import ALPHA_FIELDS, CURRENT_FIELDS, LARGEST_PARTITION, whole_number
+from jobs.spec import (
+    ALPHA_FIELDS,
+    CURRENT_FIELDS,
+    LARGEST_NUMBER,
+    LARGEST_PARTITION,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +31,7 @@ CLEAN_POD_POLICIES = ("None", "Workers", "All")
 RESTART_TYPES = ("Never", "OnFailure", "Always", "ExitCode")
 MOST_WORKERS = 1000
 EXIT_CODES = re.compile(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*")
+MOST_LEVELS = 100  # a reader or writer of JSON somewhere on the way gives up at 250
 _LONGEST_SHOWN = 60
 
 
@@ -55,6 +63,10 @@ def problems(name: str, spec: object, limits: SessionLimits = UNLIMITED) -> list
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+        return "a number of more than 64 bits"
     text = f'"{value}"' if isinstance(value, str) else str(value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 
@@ -264,6 +276,15 @@ def _exit_codes(value: object) -> Problems:
             yield Problem(field, f"{part} is no range of exit codes: write 0 to 255, low to high")
 
 
+def _nesting(spec: Spec) -> Problems:
+    for field, value in spec.items():
+        if is_nested_deeper(value, MOST_LEVELS):
+            yield Problem(
+                f"spec.{field}",
+                f"is nested deeper than {MOST_LEVELS} levels: take out what no pod has",
+            )
+
+
 RULES: tuple[Callable[[Spec], Problems], ...] = (
     _shape,
     _numbers,
@@ -272,4 +293,5 @@ RULES: tuple[Callable[[Spec], Problems], ...] = (
     _launcher,
     _interactive,
     _policies,
+    _nesting,
 )

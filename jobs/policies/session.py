@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jobs.spec import JobSpec
 
 WARNED_BEFORE = timedelta(minutes=5)
+LONGEST_SECONDS = 10**10  # three centuries: no clock can say when 64 bits of seconds are over
 
 
 def ends_at(instance: Instance, spec: JobSpec) -> datetime | None:
@@ -22,7 +23,7 @@ def ends_at(instance: Instance, spec: JobSpec) -> datetime | None:
     launcher = instance.launcher
     if spec.ttl_seconds is None or launcher is None or launcher.started_at is None:
         return None
-    return launcher.started_at + timedelta(seconds=spec.ttl_seconds)
+    return launcher.started_at + timedelta(seconds=min(spec.ttl_seconds, LONGEST_SECONDS))
 
 
 def session_end(instance: Instance, spec: JobSpec, now: datetime) -> End | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ipuhub.boundedmetrics import OTHER
 from jobs import metrictable as table
 from jobs.specfields import known_field
+from jobs.webhooks.review import INTERNAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,8 @@ class WebhookMeasures:
 def outcome_of(response: Mapping[str, Any]) -> str:
     """What a response comes to."""
     if not response["allowed"]:
+        if response["status"]["code"] == INTERNAL:
+            return "crashed"
         return "denied" if "causes" in response["status"].get("details", {}) else "unreadable"
     if "patch" in response:
         return "patched"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 API_VERSION = "admission.k8s.io/v1"
 UNPROCESSABLE = 422
+INTERNAL = 500
 
 
 class BadReviewError(ValueError):
@@ -115,6 +116,20 @@ def refused(
     if warnings:
         response["warnings"] = list(warnings)
     return _answer(response)
+
+
+def failed(review: Review) -> dict[str, Any]:
+    """The answer where the webhook itself failed: a refusal that says so.
+
+    An error of HTTP instead would be told as a webhook that is away, and with failurePolicy Ignore
+    the object would be stored unjudged.
+    """
+    message = (
+        "the webhook failed at this object, and nothing was stored: this is a bug of IPUHub; "
+        "an administrator finds it in the log of run_webhooks"
+    )
+    status = {"code": INTERNAL, "reason": "InternalError", "message": message}
+    return _answer({"uid": review.uid, "allowed": False, "status": status})
 
 
 def unreadable(message: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from jobs.webhooks.judging import Privileges, judge
 from jobs.webhooks.review import (
     BadReviewError,
     allowed,
+    failed,
     patched,
     read_review,
     refused,
@@ -63,21 +64,22 @@ def build_app(rules: WebhookRules, measures: WebhookMeasures | None = None) -> w
             if is_departure(request, error):
                 return web.Response()  # to nobody
             raise
-        began = time.perf_counter()
-        operation, answer = _respond(request.path, data, rules)
-        if measures is not None:
-            took = time.perf_counter() - began
-            measures.answered(_NAMES[request.path], operation, answer, took)
-        return web.json_response(answer)
+        return web.json_response(respond(request.path, data, rules, measures))
 
     app = web.Application(client_max_size=_MOST_BYTES)
     app.add_routes([web.post(path, handle) for path in (MUTATE_PATH, VALIDATE_PATH)])
     return app
 
 
-def respond(path: str, data: bytes, rules: WebhookRules) -> dict[str, Any]:
-    """The AdmissionReview that answers the body `data` at `path`."""
-    return _respond(path, data, rules)[1]
+def respond(
+    path: str, data: bytes, rules: WebhookRules, measures: WebhookMeasures | None = None
+) -> dict[str, Any]:
+    """The AdmissionReview that answers the body `data` at `path`, counted in `measures`."""
+    began = time.perf_counter()
+    operation, answer = _respond(path, data, rules)
+    if measures is not None:
+        measures.answered(_NAMES[path], operation, answer, time.perf_counter() - began)
+    return answer
 
 
 def _respond(path: str, data: bytes, rules: WebhookRules) -> tuple[str, dict[str, Any]]:
@@ -86,9 +88,15 @@ def _respond(path: str, data: bytes, rules: WebhookRules) -> tuple[str, dict[str
         review = read_review(json.loads(data))
     except BadReviewError as error:
         return "", unreadable(str(error))
-    except (ValueError, RecursionError):
+    except ValueError:
         return "", unreadable("the body is no JSON")
-    answer = _mutate(review, rules) if path == MUTATE_PATH else _validate(review, rules)
+    except RecursionError:
+        return "", unreadable("the body is nested too deep")
+    try:
+        answer = _mutate(review, rules) if path == MUTATE_PATH else _validate(review, rules)
+    except Exception:  # of the outermost loops: every review has an answer
+        log.exception("a review failed", uid=review.uid, path=path)
+        answer = failed(review)
     return review.operation, answer
 
 

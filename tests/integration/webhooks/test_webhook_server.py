@@ -1,4 +1,4 @@
-"""The webhooks over real TLS: certificates that change, nonsense, speed of refusal."""
+"""The webhooks over real TLS: certificates that change, numbers and bugs that are no 5xx."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from aiohttp import web
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from ipuhub.devcluster.certificates import Authority
+from ipuhub.metrics import Meters
 from jobs.crd.podtemplate import read_pod_template
+from jobs.metrictable import WEBHOOKS
+from jobs.webhooks.metrics import WebhookMeasures
 from jobs.webhooks.server import (
     MUTATE_PATH,
     VALIDATE_PATH,
@@ -52,8 +53,10 @@ def write(authority: Authority, folder: Path) -> bytes:
 
 
 @asynccontextmanager
-async def serving(certificate: Certificate) -> AsyncIterator[str]:
-    runner = web.AppRunner(build_app(WebhookRules(template_schema=SCHEMA)))
+async def serving(
+    certificate: Certificate, measures: WebhookMeasures | None = None
+) -> AsyncIterator[str]:
+    runner = web.AppRunner(build_app(WebhookRules(template_schema=SCHEMA), measures))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate.context)
     await site.start()
@@ -141,67 +144,36 @@ async def test_a_broken_renewal_leaves_the_last_good_certificate_and_says_so(
         assert certificate.problem == ""
 
 
-NAMES = """
-spec metadata name workers template launcher command interactive ttl restartPolicy exitCodes
-jobInstances modelReplicas containers ipusPerModelReplica ipusPerJobInstance status annotations
-replicas
-"""
-
-
-def _json() -> st.SearchStrategy[Any]:
-    names = st.sampled_from(NAMES.split())
-    leaf = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.floats()
-    return st.recursive(
-        leaf,
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(names, inner, max_size=4)
-            | st.dictionaries(st.text(max_size=4), inner, max_size=2)
-        ),
-        max_leaves=12,
-    )
-
-
-@settings(
-    max_examples=2600,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(
-    new=_json(),
-    old=_json(),
-    spec=_json(),
-    operation=st.sampled_from(["CREATE", "UPDATE", "DELETE", "CONNECT", ""]),
-    subresource=st.sampled_from(["", "scale", "status"]),
-)
-def test_any_review_gets_a_well_formed_answer(
-    new: Any, old: Any, spec: Any, operation: str, subresource: str
+async def test_numbers_beyond_all_measure_are_refused_and_not_an_error(
+    tmp_path: Path, authority: Authority
 ) -> None:
-    from jobs.webhooks.server import respond
-
-    rules = WebhookRules(template_schema=SCHEMA)
-    shaped = ipujob().build()
-    if isinstance(spec, dict):
-        shaped["spec"] |= spec
-    for made in (new, shaped):
-        request = {
-            "uid": "u-1",
-            "operation": operation,
-            "subResource": subresource,
-            "resource": {"resource": "ipujobs"},
-            "userInfo": {"username": "ada"},
-            "object": made,
-            "oldObject": old,
-        }
-        data = json.dumps({"request": request}).encode()
-        for path in (MUTATE_PATH, VALIDATE_PATH):
-            answer = respond(path, data, rules)
-            assert answer["kind"] == "AdmissionReview"
-            assert isinstance(answer["response"]["allowed"], bool)
+    job = ipujob().without_launcher().build()
+    job["spec"] |= {"jobInstances": 10**4000, "workersPerJobInstance": 10**4000}
+    async with serving(issue(authority, tmp_path)) as url:
+        status, body = await post(url + VALIDATE_PATH, asked(job), trust(authority))
+    assert status == 200
+    causes = body["response"]["status"]["details"]["causes"]
+    assert {cause["field"]: cause["message"] for cause in causes} == {
+        f"spec.{field}": "a number of more than 64 bits is not a whole number: "
+        "write one of at least 1"
+        for field in ("jobInstances", "workersPerJobInstance")
+    }
 
 
-@given(data=st.binary(max_size=200))
-def test_what_is_no_json_gets_a_well_formed_answer(data: bytes) -> None:
-    from jobs.webhooks.server import respond
+async def test_a_review_that_the_webhook_fails_at_is_refused_in_words_and_counted(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ZeroDivisionError
 
-    answer = respond(VALIDATE_PATH, data, WebhookRules())
-    assert answer["response"]["allowed"] is False
+    monkeypatch.setattr("jobs.webhooks.server.judge", fail)
+    meters = Meters(WEBHOOKS)
+    measures = WebhookMeasures(meters, SCHEMA)
+    async with serving(issue(authority, tmp_path), measures) as url:
+        sent = asked(ipujob().build())
+        status, body = await post(url + VALIDATE_PATH, sent, trust(authority))
+    assert (status, body["response"]["uid"]) == (200, "u-1")
+    assert body["response"]["allowed"] is False
+    assert "nothing was stored" in body["response"]["status"]["message"]
+    labels = 'operation="CREATE",outcome="crashed",webhook="validate"'
+    assert f"ipuhub_webhook_reviews_total{{{labels}}} 1" in meters.render().decode()

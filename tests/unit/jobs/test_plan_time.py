@@ -75,6 +75,15 @@ def test_a_session_ends_with_success_when_its_time_is_over() -> None:
     assert status(planned)["instances"][0]["exitCode"] == 0
 
 
+def test_a_session_longer_than_any_calendar_goes_on() -> None:
+    built = ipujob().interactive(ttl=2**63 - 1).running().build()
+    pods = (worker(built).running(), launcher(built).running())
+    seen = observed(built, *pods, partitions=(partition(),), with_children=True)
+    planned = plan(seen, at(10**9))
+    assert "decide" not in steps(planned)
+    assert (planned.requeue_after or 0) > 10**9
+
+
 def test_five_minutes_before_its_end_a_session_is_warned_once() -> None:
     job = ipujob().interactive(ttl=3600).running()
     built = job.build()

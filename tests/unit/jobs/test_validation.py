@@ -18,6 +18,13 @@ CONTAINER = "spec.workers.template.spec.containers[0]"
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "app:1"}]}}
 
 
+def _nested(levels: int) -> Any:
+    value: Any = []
+    for level in range(levels - 1):
+        value = {"a": value} if level % 2 else [value]
+    return value
+
+
 def judge(job: IPUJobBuilder) -> dict[str, str]:
     return {p.field: p.message for p in problems(job.manifest["metadata"]["name"], job.spec)}
 
@@ -28,6 +35,8 @@ def judge(job: IPUJobBuilder) -> dict[str, str]:
         ipujob(),
         ipujob().interactive(),
         ipujob().current_shape(),
+        ipujob().with_spec(odd=_nested(100)),
+        ipujob().with_spec(activeDeadlineSeconds=2**63 - 1),
         ipujob().without_launcher().instances(3),
         ipujob().with_spec(modelReplicas=4, ipusPerModelReplica="1"),
         ipujob("a" * 63),
@@ -94,6 +103,31 @@ def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
             ipujob().with_spec(modelReplicas="four"),
             "spec.modelReplicas",
             ['"four" is not a whole number'],
+        ),
+        (
+            ipujob().with_spec(modelReplicas="--4"),
+            "spec.modelReplicas",
+            ['"--4" is not a whole number'],
+        ),
+        (
+            ipujob().with_spec(backOffLimit=10**5000, ttlSecondsAfterFinished=2**63),
+            "spec.ttlSecondsAfterFinished",
+            ["a number of more than 64 bits is not a whole number"],
+        ),
+        (
+            ipujob().with_spec(activeDeadlineSeconds=[10**5000]),
+            "spec.activeDeadlineSeconds",
+            ["a list is not a whole number"],
+        ),
+        (
+            ipujob().with_spec(cleanPodPolicy=10**5000),
+            "spec.cleanPodPolicy",
+            ["a number of more than 64 bits is unknown"],
+        ),
+        (
+            ipujob().with_spec(odd=_nested(101)),
+            "spec.odd",
+            ["deeper than 100 levels"],
         ),
         (ipujob().with_spec(workers=None), "spec.workers", ["is missing"]),
         (
