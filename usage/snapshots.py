@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psycopg
 from django.db import connection, transaction
 
 if TYPE_CHECKING:
@@ -17,9 +18,18 @@ def one_snapshot(*, read_only: bool = False) -> Iterator[None]:
 
     Within another transaction, as tests have around them, they see what that sees.
     """
-    with transaction.atomic():
-        if not connection.savepoint_ids:
-            access = " READ ONLY" if read_only else ""
-            with connection.cursor() as cursor:
-                cursor.execute(f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ{access}")
-        yield
+    if connection.in_atomic_block:
+        with transaction.atomic():
+            yield
+        return
+    connection.ensure_connection()
+    own: psycopg.Connection[Any] = connection.connection
+    # Said in the BEGIN itself: SET TRANSACTION would be one more message of each page.
+    own.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    own.read_only = read_only or None
+    try:
+        with transaction.atomic():
+            yield
+    finally:
+        if not own.closed:
+            own.isolation_level = own.read_only = None

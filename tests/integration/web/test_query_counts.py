@@ -105,3 +105,11 @@ def test_fifty_namespaces_cost_no_more_queries_than_one(alice: User, address: st
             assert caller.get(address + "namespace=team-a&" * times).status_code == 200
         counted.append(len(queries))
     assert counted[1] == counted[2]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_page_of_sums_outside_of_a_tests_transaction_asks_no_more(alice: User) -> None:
+    """BEGIN and COMMIT of its one snapshot among them."""
+    grants = browser(alice)
+    grants.get("/usage/")
+    assert _count(grants, "/usage/") <= MOST
