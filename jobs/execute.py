@@ -22,8 +22,8 @@ from jobs.actions import (
 )
 from jobs.errors import NameConflictError
 from jobs.faults import fault_of
-from jobs.manifests import labels_of, metadata, name_of, namespace_of
-from jobs.names import LABEL_JOB_UID
+from jobs.manifests import metadata, name_of, namespace_of
+from jobs.ownership import is_object_of
 from jobs.partitionview import Phase
 from jobs.podview import END_SECONDS
 from jobs.presence import has_live_pods, has_pod
@@ -143,7 +143,7 @@ class Executor:
             created = await client.create(resource, action.manifest)
         except AlreadyExists:
             created = await self._existing(action)
-            if labels_of(created).get(LABEL_JOB_UID) != key.uid:
+            if not is_object_of(created, key):
                 raise NameConflictError(
                     f"{action.kind} {key.namespace}/{name_of(action.manifest)} exists and belongs "
                     "to something else: delete it or rename the job"

@@ -117,6 +117,7 @@ def tell_operator(meters: Meters, present: Callable[[], Operator]) -> None:
         _fill_jobs(meters, operator.caches.jobs.all())
         _fill_refused(meters, operator.controller.faults())
         _fill_waiting(meters, operator)
+        meters.gauge(table.IGNORED_PODS).set(operator.controller.observer.ignored_pods)
 
     meters.at_scrape(fill)
 

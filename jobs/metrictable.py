@@ -65,6 +65,14 @@ REFUSED = Metric(
     "Are the webhooks away? What else holds up jobs: quotas, names, the API server, the proxy?",
     ("reason",),
 )
+IGNORED_PODS = Metric(
+    "ipuhub_operator_ignored_pods",
+    Kind.GAUGE,
+    "Pods with the UID label of an IPUJob that are not its own: in another namespace, under a name "
+    "that it does not use, or controlled by something else. They decide nothing, hold up nothing "
+    "and are not touched; the log names the first of a job's.",
+    "Does somebody pass pods off as a job's?",
+)
 EVENTS = Metric(
     "ipuhub_job_events_total",
     Kind.COUNTER,
@@ -125,6 +133,7 @@ OPERATOR = (
     JOBS,
     PENDING,
     REFUSED,
+    IGNORED_PODS,
     EVENTS,
     EVENTS_DROPPED,
     RESTARTS,

@@ -53,6 +53,12 @@ def worker_name(job: str, worker: int) -> str:
     return f"{job}-worker-{worker}"
 
 
+def is_worker_name(name: str, job: str) -> bool:
+    """Whether `name` is what some worker of the job is called."""
+    number = name.removeprefix(worker_name(job, 0)[:-1])
+    return number.isdecimal() and number.isascii() and name == worker_name(job, int(number))
+
+
 def label_value(text: str) -> str:
     """`text` where it fits a label, else its head and 8 hex digits of its hash."""
     if len(text) <= LONGEST_LABEL:

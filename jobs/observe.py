@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import structlog
+
 from jobs import podview
 from jobs.actions import Kind
 from jobs.caches import BY_JOB
 from jobs.manifests import (
     is_being_deleted,
     labels_of,
-    metadata,
     name_of,
     namespace_of,
     uid_of,
 )
-from jobs.names import LABEL_JOB_NAME, LABEL_JOB_UID, JobKey, launcher_name
+from jobs.names import LABEL_JOB_UID, JobKey, launcher_name
 from jobs.observed import Child, Observed
+from jobs.ownership import claimed_key, controller_of, is_pod_of
 from jobs.partitionview import Phase
 from jobs.sessionlimits import UNLIMITED
 from jobs.waitingline import line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from jobs.builders.context import PodOptions
     from jobs.caches import Caches
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from jobs.partitionfacts import PartitionFacts
     from jobs.partitionview import Partition
     from jobs.sessionlimits import SessionLimits
+
+
+log = structlog.get_logger(__name__)
+_MOST_NAMED = 3
 
 
 class Observer:
@@ -51,23 +57,33 @@ class Observer:
         self._limits = limits
         self._line: dict[str, int] = {}
         self._line_as_of = 0
+        self._ignored: dict[str, int] = {}
+
+    @property
+    def ignored_pods(self) -> int:
+        """How many pods say that they are a job's and are not, as of the last look at each job."""
+        return sum(self._ignored.values())
 
     def observe(self, uid: str, fault: Fault | None = None) -> Observed | None:
         """The job of this UID; None: nothing is left of it."""
         job = self._caches.job(uid)
-        pods = self._caches.pods.by_index(BY_JOB, uid)
-        partitions = self._facts.of(uid)
-        key = self._key(uid, job)
-        held = any(p.phase != Phase.RELEASED for p in partitions.values())
+        claims = self._caches.pods.by_index(BY_JOB, uid)
+        key = self._key(uid, job, claims)
+        pods = [pod for pod in claims if key is not None and is_pod_of(pod, key)]
+        if len(pods) != len(claims) or uid in self._ignored:
+            self._ignore(uid, [p for p in claims if key is None or not is_pod_of(p, key)])
         if key is None:
             return None
-        if job is None and not pods and not held and not self._orphans(uid):
+        partitions, children = self._facts.of(uid), self._children(key)
+        held = any(p.phase != Phase.RELEASED for p in partitions.values())
+        is_left = held or any(child.is_orphan_of(uid) for child in children.values())
+        if job is None and not pods and not is_left:
             return None
         return Observed(
             key=key,
             job=job,
             pods=tuple(podview.from_manifest(pod) for pod in pods),
-            children=self._children(key),
+            children=children,
             partitions=partitions,
             proxy_problem=self._facts.problem,
             group=self._caches.group_of(key.namespace),
@@ -89,24 +105,40 @@ class Observer:
             self._line = line_of(job for job in jobs if job is not None)
         return self._line.get(uid, len(self._line))
 
-    def _key(self, uid: str, job: Manifest | None) -> JobKey | None:
+    def _key(self, uid: str, job: Manifest | None, claims: Sequence[Manifest]) -> JobKey | None:
         if job is not None:
             return JobKey(namespace_of(job), name_of(job), uid)
         owner = self._facts.owner(uid)
         if owner is not None:
             return JobKey(*owner, uid)
-        for left in (*self._caches.pods.by_index(BY_JOB, uid), *self._orphans(uid)):
-            return JobKey(namespace_of(left), labels_of(left).get(LABEL_JOB_NAME, ""), uid)
-        return None
+        left = [pod for pod in claims if is_pod_of(pod, claimed_key(pod))] or self._orphans(uid)
+        # Several may say so, each in its namespace: one after another, those that go already last.
+        return claimed_key(min(left, key=is_being_deleted)) if left else None
 
     def _orphans(self, uid: str) -> list[Manifest]:
-        """What the garbage collector will not take away: no owner is left in it."""
+        """What the garbage collector will not take away: nothing controls it any more."""
         return [
             manifest
-            for cache in self._caches.children.values()
+            for kind, cache in self._caches.children.items()
+            if kind is not Kind.POD
             for manifest in cache.by_index(BY_JOB, uid)
-            if not metadata(manifest).get("ownerReferences")
+            if not controller_of(manifest)
+            and name_of(manifest) == launcher_name(claimed_key(manifest).name)
         ]
+
+    def _ignore(self, uid: str, strangers: Sequence[Manifest]) -> None:
+        """Counts them, and tells once that there are any."""
+        if not strangers:
+            del self._ignored[uid]
+            return
+        if uid not in self._ignored:
+            named = [f"{namespace_of(p)}/{name_of(p)}" for p in strangers[:_MOST_NAMED]]
+            log.warning(
+                "pods that say they are a job's are ignored: another namespace, name or controller",
+                job=uid,
+                pods=named,
+            )
+        self._ignored[uid] = len(strangers)
 
     def _children(self, key: JobKey) -> dict[Kind, Child]:
         name = launcher_name(key.name)
@@ -119,12 +151,13 @@ class Observer:
 
 
 def _child(kind: Kind, manifest: Manifest) -> Child:
+    claimed, controller = labels_of(manifest).get(LABEL_JOB_UID, ""), controller_of(manifest)
     return Child(
         kind=kind,
         namespace=namespace_of(manifest),
         name=name_of(manifest),
         uid=uid_of(manifest),
-        job_uid=labels_of(manifest).get(LABEL_JOB_UID, ""),
-        has_owner=bool(metadata(manifest).get("ownerReferences")),
+        job_uid=claimed if controller in {"", claimed} else "",
+        has_owner=bool(controller),
         is_deleting=is_being_deleted(manifest),
     )

@@ -33,7 +33,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """An object of the job other than a pod, as found under the name the job needs."""
+    """An object other than a pod, as found under a name that the job needs. `job_uid`: the job it
+    belongs to; empty: something else's."""
 
     kind: Kind
     namespace: str
@@ -43,13 +44,17 @@ class Child:
     has_owner: bool
     is_deleting: bool
 
+    def is_orphan_of(self, uid: str) -> bool:
+        """It is the job's, and would stay without it: nothing controls it (`--cascade=orphan`)."""
+        return self.job_uid == uid and not self.has_owner
+
 
 @dataclass(frozen=True, slots=True)
 class Observed:
     """The world as far as one job is concerned.
 
-    `job` is None when no job of this UID exists any more. `pods` are all pods with the job's UID
-    label; `children` the others by kind, under the names the job needs; `partitions` by instance.
+    `job` is None when no job of this UID exists any more. `pods` are all pods of the job;
+    `children` the others by kind, under the names the job needs; `partitions` by instance.
     `proxy_problem` says why partitions are unknown or out of reach (empty: they are not).
     `is_namespace_ending`: nothing can be made in the job's namespace any more. `jobs_before`: how
     many others asked for IPUs before this one, if it waits for them.

@@ -12,6 +12,7 @@ from ipuhub.kube.errors import NotFound
 from jobs.actions import Kind
 from jobs.manifests import labels_of
 from jobs.names import LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_JOB_UID
+from jobs.ownership import is_object_of, is_pod_of
 from jobs.podview import TERMINAL
 from jobs.resources import RESOURCE_OF
 
@@ -28,8 +29,7 @@ async def has_pod(client: KubeClient, key: JobKey, name: str, attempt: int) -> b
         pod = await client.get(_PODS, name, key.namespace)
     except NotFound:
         return False
-    labels = labels_of(pod)
-    return (labels.get(LABEL_JOB_UID), labels.get(LABEL_ATTEMPT)) == (key.uid, str(attempt))
+    return is_object_of(pod, key) and labels_of(pod).get(LABEL_ATTEMPT) == str(attempt)
 
 
 async def has_live_pods(client: KubeClient, key: JobKey, instance: int) -> bool:
@@ -39,5 +39,6 @@ async def has_live_pods(client: KubeClient, key: JobKey, instance: int) -> bool:
     return any(
         (pod.get("status") or {}).get("phase") not in TERMINAL
         for pod in found.items
-        if labels_of(pod).get(LABEL_INSTANCE, str(instance)) == str(instance)
+        if is_pod_of(pod, key)
+        and labels_of(pod).get(LABEL_INSTANCE, str(instance)) == str(instance)
     )

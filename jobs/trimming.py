@@ -6,6 +6,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from jobs.madeof import ANNOTATION_MADE_OF
+from jobs.ownership import controller_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,8 +36,9 @@ def trim_child(manifest: Manifest) -> Manifest:
     kept = _of(meta, _META)
     labels = meta.get("labels") or {}
     kept["labels"] = {key: intern(text) for key, text in labels.items() if key.startswith(_OURS)}
-    if meta.get("ownerReferences"):
-        kept["ownerReferences"] = True
+    controller = controller_of(manifest)
+    if controller:
+        kept["controller"] = intern(controller)
     return {"metadata": kept}
 
 

@@ -43,5 +43,5 @@ def orphans(observed: Observed) -> tuple[DeleteChild, ...]:
     return tuple(
         DeleteChild(child.kind, child.namespace, child.name, child.uid)
         for child in observed.children.values()
-        if child.job_uid == observed.key.uid and not child.has_owner and not child.is_deleting
+        if child.is_orphan_of(observed.key.uid) and not child.is_deleting
     )

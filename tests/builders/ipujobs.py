@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from jobs.actions import Kind
+from jobs.builders.context import owner_reference
 from jobs.names import FINALIZER, JobKey, launcher_name, pod_labels, worker_name
 from jobs.observed import Child, Observed
 from jobs.partitionview import Partition
@@ -165,6 +166,7 @@ class PodBuilder:
                 "namespace": key.namespace,
                 "uid": f"uid-{name}",
                 "labels": pod_labels(key, role, instance, 0),
+                "ownerReferences": [owner_reference(key)],
             },
             "spec": {"containers": [{"name": "main", "image": "app:1"}]},
             "status": {"phase": "Pending"},

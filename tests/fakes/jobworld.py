@@ -58,6 +58,8 @@ class WatchfulPartitions(FakePartitions):
 
     def _check_unused(self, uid: str, instance: int) -> None:
         for pod in self._kube.present_pods():
+            if pod["metadata"]["uid"] in self._kube.strangers:
+                continue
             labels = pod["metadata"]["labels"]
             mine = (labels[LABEL_JOB_UID], labels["graphcore.ai/instance"]) == (uid, str(instance))
             assert not mine or pod["status"]["phase"] in {"Succeeded", "Failed"}, (

@@ -91,6 +91,7 @@ class FakeKube:
         self.changes: list[Change] = []
         self.taken: set[str] = set()  # UIDs of pods that others than the operator have ended
         self.lost: set[str] = set()  # UIDs of pods whose node hears nothing any more
+        self.strangers: set[str] = set()  # UIDs of pods that live as somebody else says
         self.refusing = Refusing()
         self.namespace = "default"  # where the stories' jobs are
         self.now: Callable[[], datetime] = lambda: NOON
@@ -260,8 +261,9 @@ class FakeKube:
         """One step of every pod's life; None as an exit code: it goes on running. A function is
         asked for the code of an attempt."""
         self._collect_orphans()
-        workers = [p for p in self.pods() if p["metadata"]["labels"][LABEL_ROLE] == "worker"]
-        launchers = [p for p in self.pods() if p["metadata"]["labels"][LABEL_ROLE] == "launcher"]
+        mine = [p for p in self.pods() if p["metadata"]["uid"] not in self.strangers]
+        workers = [p for p in mine if p["metadata"]["labels"][LABEL_ROLE] == "worker"]
+        launchers = [p for p in mine if p["metadata"]["labels"][LABEL_ROLE] == "launcher"]
         ready = [pod for pod in launchers if self._is_ready(pod)]
         for pod in workers:
             self._tick(pod, may_start=True, code=worker_exit)

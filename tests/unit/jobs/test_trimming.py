@@ -62,8 +62,12 @@ def test_a_trimmed_pod_is_seen_as_the_whole_one_is(pod: PodBuilder) -> None:
 
 def test_of_a_child_it_is_kept_who_owns_it() -> None:
     meta = {"name": "a", "namespace": "b", "uid": "c", "labels": {"graphcore.ai/ipujob-uid": "u"}}
-    owned = {"metadata": meta | {"ownerReferences": [{"uid": "u"}]}, "data": {"x": "y"}}
-    assert trim_child(owned) == {"metadata": meta | {"ownerReferences": True}}
+    owners = [{"uid": "v"}, {"uid": "u", "controller": True}]
+    owned = {"metadata": meta | {"ownerReferences": owners}, "data": {"x": "y"}}
+    assert trim_child(owned) == {"metadata": meta | {"controller": "u"}}
+    assert trim_child(trim_child(owned)) == trim_child(owned)
+    meant_well = {"metadata": meta | {"ownerReferences": owners[:1]}}
+    assert trim_child(meant_well) == {"metadata": meta}
     assert trim_child({"metadata": meta, "data": {}}) == {"metadata": meta}
 
 
