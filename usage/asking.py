@@ -22,7 +22,8 @@ from ipuhub.web.access import (
 )
 from ipuhub.web.exports import known_format
 from ipuhub.web.filters import BadFilter
-from usage.ranges import read_instant, read_window
+from usage.monthbounds import month_bounds
+from usage.ranges import named_month, read_instant, read_window
 from usage.rates.reading import pricing_at
 from usage.sums.dimensions import DIMENSIONS, LABEL, UnknownDimensionError, dimension, dimensions
 from usage.sums.measures import COST, OUTPUTS
@@ -142,15 +143,21 @@ def read_range(params: Params, now: datetime, zone: ZoneInfo) -> Window:
     ways = [bool(one(params, "month")), bool(name), bool(begin or end)]
     if sum(ways) > 1:
         raise WindowError("Give either month, or window, or from and to.")
+    if month := named_month(name, now, zone):
+        return _month_window(month, now, zone)
     if name:
         return Window.of(*read_window(name, now, zone), now)
     if not begin and not end:
-        month = read_month(params, now, zone)
-        return Window.of(month.first(zone), month.end(zone), now)
+        return _month_window(read_month(params, now, zone), now, zone)
     if not begin:
         raise WindowError("from: a range needs its beginning, for example from=2026-11-01.")
     last = _bound("to", end, zone) if end else now
     return Window.of(_bound("from", begin, zone), last, now)
+
+
+def _month_window(month: Month, now: datetime, zone: ZoneInfo) -> Window:
+    span = month_bounds(month, zone)
+    return Window.of(span.first, span.end, now)
 
 
 def _bound(name: str, text: str, zone: ZoneInfo) -> datetime:

@@ -49,7 +49,7 @@ def _instant(text: str, zone: ZoneInfo, end: bool) -> datetime:
 def read_window(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
     """Return begin and end of a window by name, by its length up to `now`, or by two instants.
 
-    Raises WindowError.
+    Those of months are the calendar's: see `named_month`. Raises WindowError.
     """
     if text in NAMED:
         return _named(text, now, zone)
@@ -64,12 +64,16 @@ def read_window(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, dat
     return read_instant(begin, zone), read_instant(end, zone, end=True)
 
 
+def named_month(text: str, now: datetime, zone: ZoneInfo) -> Month | None:
+    """Return the month that the name of a window means; None: it means no month."""
+    month = Month.of(now, zone)
+    return {"month": month, "lastmonth": month.previous()}.get(text)
+
+
 def _named(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
     today = local_day(now, zone)
     monday = today - today.weekday() * _DAY
-    month = Month.of(now, zone)
-    if text.endswith("month"):
-        month = month.previous() if text == "lastmonth" else month
+    if month := named_month(text, now, zone):
         return month.first(zone), month.end(zone)
     first, days = {
         "today": (today, 1),

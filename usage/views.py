@@ -25,6 +25,7 @@ from usage.completeness import POD_WATCH
 from usage.facts import month_facts
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
 from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
+from usage.monthbounds import MonthBounds
 from usage.rates.pricing import Pricing
 from usage.retention.purged import list_notes
 from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes
@@ -88,6 +89,8 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
         return not_as_asked(request, error.messages)
     facts = month_facts(month, question.window, now, zone)
     context = _context(month, question, params, sums) | {"facts": facts, "now": now}
+    window = question.window
+    context["bounds_note"] = MonthBounds(month, zone, window.begin, window.end).note
     context |= _neighbours(params, month, question, facts.earliest)
     return render(request, "usage/month.html", context)
 

@@ -97,7 +97,8 @@ USAGE_QUERY_SECONDS = ENV.integer(
 REPORT_ZONE = ENV.zone(
     "IPUHUB_REPORT_ZONE",
     "UTC",
-    doc="Time zone of the month reports: when a month begins, and when the daily run is.",
+    doc="Time zone of the month reports: when a month begins, and when the daily run is. "
+    "Closed months keep those of before; a month beside one begins or ends where that does.",
 )
 REPORT_CURRENCY = ENV.pattern(
     "IPUHUB_REPORT_CURRENCY",

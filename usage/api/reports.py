@@ -95,10 +95,10 @@ class ReportFile(APIView):
         operation_id="usage_reports_file",
         summary="A month's file",
         description="Headers: `ETag`, `Repr-Digest` (of what is stored), `X-IPUHub-Version`, "
-        "`-State`, `-Lines`, `-Corrections`, `-Complete-Until`, `-Generated-At`, `-Currency`. "
-        "Details of a month that is not closed are made from the records, with what was found "
-        "since the report: without `ETag` and `-Lines`. A month without usage is an empty file of "
-        "version 0.",
+        "`-State`, `-Begin`, `-End`, `-Lines`, `-Corrections`, `-Complete-Until`, `-Generated-At`, "
+        "`-Currency`. Details of a month that is not closed are made from the records, with what "
+        "was found since the report: without `ETag` and `-Lines`. A month without usage is an "
+        "empty file of version 0.",
         tags=["usage"],
         parameters=[
             OpenApiParameter("month", str, OpenApiParameter.PATH, description="YYYY-MM"),

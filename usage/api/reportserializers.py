@@ -9,6 +9,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from usage.models import MonthReport, Rate, ReportRun
+from usage.monthbounds import bounds_of
 from usage.rates.money import money_of
 from usage.reports.columns import PROFILES
 from usage.reports.ranges import KINDS
@@ -57,6 +58,9 @@ class ReportSerializer(serializers.ModelSerializer[MonthReport]):
     currency = serializers.SerializerMethodField()
     rates = serializers.SerializerMethodField()
     files = serializers.SerializerMethodField()
+    note = serializers.SerializerMethodField(
+        help_text="Why the month is not as its zone's calendar has it; mostly empty."
+    )
 
     class Meta:
         model = MonthReport
@@ -79,7 +83,12 @@ class ReportSerializer(serializers.ModelSerializer[MonthReport]):
             "cost",
             "currency",
             "rates",
+            "note",
         )
+
+    def get_note(self, report: MonthReport) -> str:
+        """Return the sentence about its bounds."""
+        return bounds_of(report).note
 
     def get_cost(self, report: MonthReport) -> str:
         """Return the sum of the summary's rows."""

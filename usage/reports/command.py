@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from ipuhub.months import Month
 from usage.models import ReportRun
+from usage.monthbounds import bounds_of
 from usage.ranges import read_instant
 from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import ReportRefused
@@ -80,6 +81,8 @@ def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -
         run, zone, on_step=lambda run: progress.show(run.done, len(run.months), run.message)
     ):
         progress.say(f"{report} ({report.state}): {report.lifetimes} lifetimes")
+        if note := bounds_of(report).note:
+            progress.say(note)
     if run.state != ReportRun.State.DONE:
         raise ReportRefused(run.message)
     if run.message:

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import connection
 from psycopg.rows import dict_row
 
+from usage.monthbounds import month_bounds
 from usage.rates.tariff import Tariff
 from usage.reports.columns import CORRECTION, PROFILES, header
 from usage.reports.csvreport import IN_ORDER, CsvStream, copy_csv
@@ -88,6 +89,8 @@ class Download:
     digest: str
     version: int
     state: str
+    first: datetime
+    end: datetime
     lines: int
     corrections: int
     complete_until: datetime | None
@@ -121,6 +124,8 @@ def open_file(wanted: Wanted) -> Download:
         report["digests"].get(wanted.key, ""),
         report["version"],
         report["state"],
+        report["first"],
+        report["end"],
         report["lines"].get(wanted.key, 0),
         report["corrections"],
         report["complete_until"],
@@ -158,7 +163,8 @@ def _nothing(wanted: Wanted) -> dict[str, Any]:
 
     zone = settings.REPORT_ZONE
     month = wanted.month
-    first, end = month.first(zone), month.end(zone)
+    span = month_bounds(month, zone)
+    first, end = span.first, span.end
     if wanted.number:
         raise NoReportError(f"{month} has no correction {wanted.number}.")
     try:
@@ -169,7 +175,8 @@ def _nothing(wanted: Wanted) -> dict[str, Any]:
         raise NoReportError(f"There is no report of {month} yet. An administrator can make it.")
     state = state_of(month, timezone.now(), zone)
     empty = {"digests": {}, "lines": {}, "tariff": {}, "version": 0, "corrections": 0, "id": None}
-    return empty | {"state": str(state), "complete_until": None, "generated_at": None}
+    empty |= {"state": str(state), "complete_until": None, "generated_at": None}
+    return empty | {"first": first, "end": end}
 
 
 def _blocks(

@@ -84,6 +84,8 @@ def _tag(wanted: Wanted, download: Download) -> str:
 def _describe(answer: HttpResponseBase, download: Download) -> None:
     answer["X-IPUHub-Version"] = str(download.version)
     answer["X-IPUHub-State"] = download.state
+    answer["X-IPUHub-Begin"] = _instant(download.first)
+    answer["X-IPUHub-End"] = _instant(download.end)
     answer["X-IPUHub-Corrections"] = str(download.corrections)
     answer["X-IPUHub-Complete-Until"] = _instant(download.complete_until)
     answer["X-IPUHub-Generated-At"] = _instant(download.generated_at)

@@ -15,6 +15,7 @@ from django.db.models import Min, Sum
 from ipuhub.months import Month
 from usage.completeness import complete_until
 from usage.models import MonthReport, PodLifetime, ReportChunk, ReportRow, ReportState
+from usage.monthbounds import month_bounds
 from usage.rates.reading import tariff_of
 from usage.reports.columns import PROFILES, header
 from usage.reports.csvreport import CHUNK_BYTES, copy_csv
@@ -121,7 +122,7 @@ def _state_to_be(month: Month, now: datetime, zone: ZoneInfo, order: Order) -> R
     if order.close and state == ReportState.OPEN:
         raise ReportRefused(f"{month} is not over: it can be closed when it is.")
     try:
-        refuse_purged(month.first(zone), zone)
+        refuse_purged(month_bounds(month, zone).first, zone)
     except PurgedError as error:
         _next_version(month)  # says that it is closed, where it is
         raise ReportRefused(str(error)) from error
@@ -130,9 +131,10 @@ def _state_to_be(month: Month, now: datetime, zone: ZoneInfo, order: Order) -> R
 
 def month_range(month: Month, now: datetime, zone: ZoneInfo, tariff: Tariff | None = None) -> Range:
     """Return what the report of `month` covers, with the prices of now or those given."""
-    first, end = month.first(zone), month.end(zone)
+    span = month_bounds(month, zone)
     label = str(month).replace("-", "")
-    return Range(label, zone.key, first, end, now, tariff or prices_of(first, end, zone))
+    prices = tariff or prices_of(span.first, span.end, zone)
+    return Range(label, zone.key, span.first, span.end, now, prices)
 
 
 def prices_of(first: datetime, end: datetime, zone: ZoneInfo) -> Tariff:
@@ -202,7 +204,7 @@ def summary_parameters(report: MonthReport) -> dict[str, Any]:
 
 def _is_purged(month: Month, zone: ZoneInfo) -> bool:
     try:
-        refuse_purged(month.first(zone), zone)
+        refuse_purged(month_bounds(month, zone).first, zone)
     except PurgedError:
         return True
     return False

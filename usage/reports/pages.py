@@ -15,6 +15,7 @@ from ipuhub.web.access import require_accountant
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.htmx import signed_in, wants_fragment
 from usage.models import MonthReport, ReportRun, ReportState
+from usage.monthbounds import bounds_of
 from usage.rates.money import money_of
 from usage.reports.making import ReportRefused
 from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
@@ -107,5 +108,6 @@ def _row(report: MonthReport) -> dict[str, Any]:
         "report": report,
         "colour": _COLOURS[report.state],
         "money": money_of(report.cost, report.tariff),
+        "note": bounds_of(report).note,
         "digests": sorted(report.digests.items()),
     }

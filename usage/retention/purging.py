@@ -24,10 +24,12 @@ from usage.utilization import rollups as utilization
 from usage.windows import day_begin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from zoneinfo import ZoneInfo
 
     from usage.retention.rules import Kind
+
+    _Span = tuple[dt.datetime, dt.datetime]
 
 BATCH_ROWS: Final = 5000
 _LOCK: Final = 0x70757267  # only one purge at a time
@@ -179,13 +181,25 @@ def _allowed(wanted: Month, zone: ZoneInfo) -> Month:
     if earliest is None or earliest >= wanted:
         return wanted
     rows = MonthReport.objects.filter(state=ReportState.CLOSED).values_list("month", "first", "end")
-    # A month that was closed in another zone does not cover all of this one.
+    # A month that was closed in another zone covers all of this one with that beside it.
+    spans = _joined((first, end) for _, first, end in rows)
     closed = {
         month
-        for month, first, end in ((Month.parse(text), a, b) for text, a, b in rows)
-        if first <= month.first(zone) and end >= month.end(zone)
+        for month in (Month.parse(text) for text, _, _ in rows)
+        if any(a <= month.first(zone) and month.end(zone) <= b for a, b in spans)
     }
     return first_unclosed(earliest, wanted, closed)
+
+
+def _joined(spans: Iterable[_Span]) -> list[_Span]:
+    """Return what they cover together: those that meet or overlap as one."""
+    found: list[_Span] = []
+    for first, end in sorted(spans):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((first, end))
+    return found
 
 
 def _earliest_month(zone: ZoneInfo) -> Month | None:

@@ -12,6 +12,7 @@ from psycopg import DatabaseError
 
 from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
+from usage.monthbounds import month_bounds
 from usage.snapshots import one_snapshot
 from usage.sums.coarsesql import table_of
 from usage.sums.dimensions import DIMENSIONS
@@ -96,8 +97,8 @@ class Sums:
 
 def month_to_date(scope: Scope, now: datetime, zone: ZoneInfo) -> Measures:
     """Return what was held since the month of `zone` began."""
-    month = Month.of(now, zone)
-    window = Window.of(month.first(zone), month.end(zone), now)
+    span = month_bounds(Month.of(now, zone), zone)
+    window = Window.of(span.first, span.end, now)
     return read_sums(Question(scope, window, zone), [window.begin], "pods", 1).total
 
 

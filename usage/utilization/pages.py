@@ -18,7 +18,7 @@ from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.htmx import signed_in
 from ipuhub.web.problems import not_as_asked
-from usage.asking import given, read_format
+from usage.asking import given, read_format, read_month
 from usage.sums.measures import hours
 from usage.utilization.asking import OUTPUTS, answer_capacity, capacity_columns
 from usage.windows import STEPS
@@ -110,7 +110,7 @@ def _context(answer: CapacityAnswer, params: Params, now: dt.datetime) -> dict[s
         "json": _address(params, format="json"),
         "only": params.get("controller", ()),
         "everything": _address({k: v for k, v in params.items() if k != "controller"}),
-        **_neighbours(params, answer, now),
+        **_neighbours(params, now),
     }
 
 
@@ -158,12 +158,12 @@ def _is_behind(answer: CapacityAnswer) -> bool:
     return answer.known_until is not None and answer.known_until < answer.window.until
 
 
-def _neighbours(params: Params, answer: CapacityAnswer, now: dt.datetime) -> dict[str, Any]:
+def _neighbours(params: Params, now: dt.datetime) -> dict[str, Any]:
     """Return the months beside the one shown; none where another range is shown."""
     if {"from", "to", "window"} & params.keys():
         return {"month": None}
     zone = usage_zone()
-    month = Month.of(answer.window.begin, zone)
+    month = read_month(params, now, zone)
     last = month >= Month.of(now, zone)
     return {
         # A day, not an instant: templates show instants in UTC, where it may be the month before.

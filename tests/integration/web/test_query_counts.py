@@ -42,8 +42,8 @@ WITH_COST = {
     "/usage/rates/": 4,
     "/api/v1/jobs/uid-team-a-job-0007/usage": 7,
     "/api/v1/usage/lifetimes": 6,
-    "/api/v1/usage/partitions": 7,
-    "/api/v1/usage/summary?by=job": 7,
+    "/api/v1/usage/partitions": 8,
+    "/api/v1/usage/summary?by=job": 8,
 }
 
 
