@@ -175,6 +175,11 @@ class Fleet:
             return ControllerView(spec, problem=str(error), has_node=has_node)
         return ControllerView(spec, member.topology, tuple(partitions), has_node=has_node)
 
+    async def listed(self, address: str) -> dict[str, VipuPartition]:
+        """All partitions of a controller, on the list or not, by id; raises VipuError."""
+        found = await self._list(self._member(address), address)
+        return {partition.id: partition for partition in found}
+
     async def run(self) -> None:
         """Watch the list, and find controllers again that were away; until cancelled."""
         while True:

@@ -135,10 +135,22 @@ def make_again(entry: TrackerEntry) -> TrackerEntry:
     return _to(entry, Phase.RESERVING)
 
 
-def move(entry: TrackerEntry, *, controller: str, label: str, partition_id: str) -> TrackerEntry:
-    """The reservation goes to another controller, or takes another id."""
-    moved = _to(entry, Phase.RESERVING)
-    return replace(moved, controller=controller, label=label, id=partition_id)
+def move(
+    entry: TrackerEntry, *, controller: str, label: str, partition_id: str, asked: str
+) -> TrackerEntry:
+    """The reservation goes to another controller."""
+    moved = rename(entry, partition_id)
+    return replace(moved, controller=controller, label=label, asked=asked)
+
+
+def rename(entry: TrackerEntry, partition_id: str) -> TrackerEntry:
+    """The reservation takes another id."""
+    return replace(_to(entry, Phase.RESERVING), id=partition_id)
+
+
+def ask(entry: TrackerEntry, asked: str) -> TrackerEntry:
+    """V-IPU is about to be asked for the partition, in this cluster and allocation."""
+    return replace(_to(entry, Phase.RESERVING), asked=asked)
 
 
 def accept(entry: TrackerEntry) -> TrackerEntry:
@@ -163,7 +175,12 @@ def begin_release(entry: TrackerEntry) -> TrackerEntry:
 
 def finish_release(entry: TrackerEntry, now: datetime) -> TrackerEntry:
     """The partition is gone; the entry stays as a tombstone."""
-    return replace(_to(entry, Phase.RELEASED), released_at=now)
+    return replace(_to(entry, Phase.RELEASED), released_at=now, asked="")
+
+
+def leave(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
+    """The partition of its id is somebody else's and stays; ours is gone, and why we think so."""
+    return replace(finish_release(entry, now), reason=Reason.PARTITION_LOST, message=message)
 
 
 def give_up(entry: TrackerEntry, now: datetime) -> TrackerEntry | None:

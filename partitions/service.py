@@ -14,6 +14,7 @@ from partitions.controllers import PlacementRule, explain_shortage, order_candid
 from partitions.driver import Driver, Pace
 from partitions.errors import ReplicaEnds, UnknownPartition
 from partitions.lifecycle import Phase, Verdict
+from partitions.ownership import asked_of
 from partitions.records import PartitionRecord, record_of, waiting_record
 from partitions.steps import Memory, Steps, free_id
 from partitions.tracker import TrackerEntry, next_serial
@@ -257,6 +258,7 @@ class PartitionService:
             reserved_at=now,
             num_gcds=request.num_gcds,
             num_replicas=request.num_replicas,
+            asked=asked_of(target.spec.settings),
         )
 
     async def _answer(self, holder: Holder, memory: Memory | None = None) -> PartitionRecord:

@@ -17,6 +17,7 @@ from partitions import lifecycle
 from partitions.controllers import PartitionSettings, explain_shortage, order_candidates
 from partitions.lifecycle import Phase, Reason
 from partitions.naming import choose_partition_id
+from partitions.ownership import asked_of, strangeness
 from partitions.readiness import Readiness
 from partitions.records import waiting_record
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, VipuError
@@ -24,7 +25,7 @@ from partitions.vipu.types import CreateRequest, OperationState, ReadyState
 from partitions.waitinglist import Offer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from datetime import datetime
 
     from partitions.controllers import ControllerView, PlacementRule, Shortage
@@ -104,10 +105,25 @@ class Steps:
     # ------------------------------------------------------------------ create
 
     async def _make(self, entry: TrackerEntry, memory: Memory) -> Next:
-        """Reset the partition if it exists, else create it."""
+        """Reset the partition if it exists and is ours, else create one."""
+        try:
+            listed = {} if memory.is_first_ask else await self._fleet.listed(entry.controller)
+        except VipuError as error:
+            return await self._hang(entry, Reason.CONTROLLER_UNAVAILABLE, error)
+        found = listed.get(entry.id)
+        memory.is_reset = found is not None and found.ready_state is not ReadyState.REMOVED
+        if found is not None and memory.is_reset and (why := strangeness(entry, found)):
+            return await self._take_other_id(entry, memory, listed, why)
+        spec = self._fleet.spec_of(entry.controller)
+        if spec and not memory.is_reset and entry.asked != asked_of(spec.settings):
+            await self._replace(entry, lifecycle.ask(entry, asked_of(spec.settings)))
+            return Next.NOW
+        return await self._send(entry, memory)
+
+    async def _send(self, entry: TrackerEntry, memory: Memory) -> Next:
+        """Have the partition reset or created."""
         api = self._fleet.api(entry.controller)
         try:
-            memory.is_reset = not memory.is_first_ask and await self._exists(entry)
             if memory.is_reset:
                 await api.reset_partition(entry.id)
             elif self._fleet.spec_of(entry.controller) is None:
@@ -137,29 +153,26 @@ class Steps:
         memory.accepted_at, memory.looks = asyncio.get_running_loop().time(), 0
         memory.look_at = memory.accepted_at + wait
 
-    async def _exists(self, entry: TrackerEntry) -> bool:
-        try:
-            status = await self._fleet.api(entry.controller).partition_status(entry.id)
-        except NotFound:
-            return False
-        return status.ready_state is not ReadyState.REMOVED
-
     async def _meet_existing(self, entry: TrackerEntry, memory: Memory) -> Next:
         """A partition of our id exists: ours from before, or, at the first ask, another's."""
         if not memory.is_first_ask:
-            return Next.BACKOFF  # it appeared since the question: ask again, and reset it
-        log.info("partition id taken by someone else", id=entry.id, controller=entry.controller)
+            return Next.BACKOFF  # it appeared since the question: ask again, and judge it
+        return await self._take_other_id(entry, memory, {entry.id}, "it was there before")
 
-        def rename(draft: Draft) -> TrackerEntry | None:
+    async def _take_other_id(
+        self, entry: TrackerEntry, memory: Memory, listed: Collection[str], why: str
+    ) -> Next:
+        """The partition of our id is somebody else's: leave it alone and take another id."""
+        where = {"id": entry.id, "controller": entry.controller}
+        log.warning("partition id taken by someone else", **where, problem=why)
+
+        def rename(draft: Draft) -> bool:
             if draft.get(entry.key) != entry:
-                return draft.get(entry.key)
-            new_id = free_id(entry, draft, {entry.id})
-            label, controller = entry.label, entry.controller
-            return draft.put(
-                lifecycle.move(entry, controller=controller, label=label, partition_id=new_id)
-            )
+                return False
+            draft.put(lifecycle.rename(entry, free_id(entry, draft, {entry.id, *listed})))
+            return True
 
-        await self._store.write(rename)
+        memory.is_first_ask = await self._store.write(rename)
         return Next.NOW
 
     async def _go_elsewhere(self, entry: TrackerEntry, memory: Memory) -> Next:
@@ -246,8 +259,12 @@ class Steps:
         api = self._fleet.api(entry.controller)
         try:
             if not memory.is_removed:
-                await api.remove_partition(entry.id)
-                memory.is_removed, memory.looks = True, 0
+                found = (await self._fleet.listed(entry.controller)).get(entry.id)
+                if found is not None and (why := strangeness(entry, found)):
+                    return await self._leave(entry, why)
+                if found is not None:
+                    await api.remove_partition(entry.id)
+                    memory.is_removed, memory.looks = True, 0
             status = await api.partition_status(entry.id)
         except NotFound:
             pass
@@ -259,6 +276,12 @@ class Steps:
             if status.ready_state is not ReadyState.REMOVED:
                 return await self._still_there(entry, status, memory)
         await self._replace(entry, lifecycle.finish_release(entry, self._now()))
+        return Next.SETTLED
+
+    async def _leave(self, entry: TrackerEntry, why: str) -> Next:
+        """Somebody else's partition has our id, so that ours cannot exist any more."""
+        log.warning("partition left alone", controller=entry.controller, problem=why)
+        await self._replace(entry, lifecycle.leave(entry, self._now(), why))
         return Next.SETTLED
 
     async def _still_there(self, entry: TrackerEntry, status: VipuStatus, memory: Memory) -> Next:
@@ -333,8 +356,8 @@ def _move(draft: Draft, entry: TrackerEntry, target: ControllerView) -> None:
     listed = {partition.id for partition in target.partitions}
     new_id = free_id(entry, draft, listed) if entry.id in listed else entry.id
     spec = target.spec
-    moved = lifecycle.move(entry, controller=spec.address, label=spec.label, partition_id=new_id)
-    draft.put(moved)
+    where = {"controller": spec.address, "label": spec.label, "asked": asked_of(spec.settings)}
+    draft.put(lifecycle.move(entry, **where, partition_id=new_id))
 
 
 def _job(entry: TrackerEntry) -> str:

@@ -31,6 +31,7 @@ class TrackerEntry:
     """Which job (by UID), instance and attempt holds which partition, where, since when.
 
     `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
+    `asked` tells where V-IPU was to make it (ownership.py); tombstones have none.
     """
 
     uid: str
@@ -52,6 +53,7 @@ class TrackerEntry:
     recorded: bool = False
     num_gcds: int = 0
     num_replicas: int = 0
+    asked: str = ""
 
     @property
     def key(self) -> str:
@@ -138,6 +140,7 @@ def decode_entry(key: str, text: str) -> TrackerEntry:
             recorded=bool(found.get("recorded", False)),
             num_gcds=int(found.get("numGcds", 0)),
             num_replicas=int(found.get("numReplicas", 0)),
+            asked=str(found.get("asked", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnreadableEntry(f"tracker key {key}: {error}") from error
@@ -329,6 +332,7 @@ def _dump(entry: TrackerEntry, message: str) -> str:
         "recorded": entry.recorded,
         "numGcds": entry.num_gcds,
         "numReplicas": entry.num_replicas,
+        "asked": entry.asked,
         "reason": str(entry.reason),
         "message": message,
     }

@@ -61,16 +61,23 @@ class FakeVipu:
     removes: int = 0
     closed: bool = False
 
-    def by_hand(self, partition_id: str, size: int) -> None:
+    def by_hand(self, partition_id: str, size: int, allocation: str = "") -> None:
         """A person makes a partition."""
-        request = CreateRequest(partition_id, size)
+        request = CreateRequest(partition_id, size, allocation_id=allocation)
         self.partitions[partition_id] = FakePartition(request, self._place(request))
 
     async def list_partitions(self) -> list[VipuPartition]:
         self.lists += 1
         await self._arrive()
         return [
-            VipuPartition(one.request.id, one.request.size, one.ipus, one.ready)
+            VipuPartition(
+                one.request.id,
+                one.request.size,
+                one.ipus,
+                one.ready,
+                cluster_id="c",
+                allocation_id=one.request.allocation_id or "a",
+            )
             for one in self.partitions.values()
         ]
 

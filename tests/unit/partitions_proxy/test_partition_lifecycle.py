@@ -36,6 +36,18 @@ STEPS: dict[str, tuple[Step, set[Phase]]] = {
         lifecycle.begin_release,
         {Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR, Phase.RELEASING},
     ),
+    "rename": (
+        lambda entry: lifecycle.rename(entry, "p-2"),
+        {Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR},
+    ),
+    "ask": (
+        lambda entry: lifecycle.ask(entry, "a/b"),
+        {Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR},
+    ),
+    "leave": (
+        lambda entry: lifecycle.leave(entry, LATER, "it is another's"),
+        {Phase.RESERVING, Phase.RELEASING},
+    ),
     "finish_release": (
         lambda entry: lifecycle.finish_release(entry, LATER),
         {Phase.RESERVING, Phase.RELEASING},
@@ -101,9 +113,10 @@ def test_a_release_under_way_stays_as_it_is() -> None:
 
 def test_a_moved_reservation_keeps_its_holder_and_time() -> None:
     moved = lifecycle.move(
-        entry(Phase.RESERVING), controller="v2:1", label="c=d", partition_id="p-2"
+        entry(Phase.RESERVING), controller="v2:1", label="c=d", partition_id="p-2", asked="e/f"
     )
     assert (moved.controller, moved.label, moved.id) == ("v2:1", "c=d", "p-2")
+    assert moved.asked == "e/f"
     assert (moved.holder, moved.reserved_at) == (("uid", 0), NOW)
 
 

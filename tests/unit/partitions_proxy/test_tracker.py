@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partitions import lifecycle
+from partitions.controllers import PartitionSettings
 from partitions.errors import EntryTooLarge, UnreadableEntry
 from partitions.lifecycle import Phase
+from partitions.ownership import asked_of
 from partitions.tracker import (
     MAX_CONTROLLER_LENGTH,
     MAX_ENTRY_BYTES,
@@ -35,7 +38,7 @@ NAME = "ipu-partitions-tracker"
 
 
 def longest(**given: Any) -> TrackerEntry:
-    """The entry with the longest names, times and address that can occur."""
+    """The entry with the longest names, times and address that can occur; no tombstone."""
     controller = "h" * (MAX_CONTROLLER_LENGTH - 25) + ":65535"
     return entry(
         uid="u" * 64,
@@ -50,9 +53,8 @@ def longest(**given: Any) -> TrackerEntry:
         controller=controller,
         label="l" * (MAX_CONTROLLER_LENGTH - len(controller)),
         active_at=NOW,
-        released_at=NOW,
         reason="ControllerUnavailable",
-        recorded=True,
+        asked=asked_of(PartitionSettings("c" * 200, "a" * 200)),
         **given,
     )
 
@@ -80,6 +82,7 @@ times = st.datetimes(datetime(2020, 1, 1), datetime(2099, 1, 1), timezones=st.ju
         recorded=st.booleans(),
         num_gcds=st.integers(0, 64),
         num_replicas=st.integers(0, 64),
+        asked=st.sampled_from(["", "0123ab/", "/0123ab", "0123ab/4567cd"]),
     )
 )
 def test_an_entry_is_read_back_as_it_was_written(made: TrackerEntry) -> None:
@@ -108,7 +111,10 @@ def test_an_error_text_that_just_fits_is_not_cut() -> None:
 
 
 def test_the_longest_names_leave_room_without_any_message() -> None:
-    assert len(encode_entry(longest(num_gcds=64, num_replicas=64)).encode()) <= MAX_ENTRY_BYTES
+    held = longest(num_gcds=64, num_replicas=64)
+    tomb = lifecycle.acknowledge(lifecycle.leave(held, NOW, "it is another's"))
+    assert len(encode_entry(held).encode()) <= MAX_ENTRY_BYTES
+    assert len(encode_entry(tomb).encode()) <= MAX_ENTRY_BYTES
 
 
 def test_names_that_no_boundary_lets_in_are_refused_rather_than_cut() -> None:
