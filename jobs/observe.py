@@ -20,6 +20,7 @@ from jobs.names import LABEL_JOB_UID, JobKey, launcher_name
 from jobs.observed import Child, Observed
 from jobs.ownership import claimed_key, controller_of, is_pod_of
 from jobs.partitionview import Phase
+from jobs.privileges import NOBODYS
 from jobs.sessionlimits import UNLIMITED
 from jobs.waitingline import line_of
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from jobs.observed import Fault
     from jobs.partitionfacts import PartitionFacts
     from jobs.partitionview import Partition
+    from jobs.privileges import Privileges
     from jobs.sessionlimits import SessionLimits
 
 
@@ -50,11 +52,13 @@ class Observer:
         facts: PartitionFacts,
         options: PodOptions,
         limits: SessionLimits = UNLIMITED,
+        privileges: Privileges = NOBODYS,
     ) -> None:
         self._caches = caches
         self._facts = facts
         self._options = options
         self._limits = limits
+        self._privileges = privileges
         self._line: dict[str, int] = {}
         self._line_as_of = 0
         self._ignored: dict[str, int] = {}
@@ -92,6 +96,7 @@ class Observer:
             jobs_before=self._before(uid, partitions),
             options=self._options,
             limits=self._limits,
+            privileges=self._privileges,
         )
 
     def _before(self, uid: str, partitions: Mapping[int, Partition]) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.builders.context import PodOptions
 from jobs.conditions import FINISHED, JobState
 from jobs.names import ROLE_LAUNCHER, ROLE_WORKER
+from jobs.privileges import Privileges
 from jobs.sessionlimits import SessionLimits
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Observed:
     jobs_before: int = 0
     options: PodOptions = field(default_factory=PodOptions)
     limits: SessionLimits = field(default_factory=SessionLimits)
+    privileges: Privileges = field(default_factory=Privileges)
 
     def status(self) -> Manifest:
         """The job's stored status."""

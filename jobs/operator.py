@@ -24,6 +24,7 @@ from jobs.measures import KEEPS_NOTHING
 from jobs.names import LABEL_JOB_UID
 from jobs.observe import Observer
 from jobs.partitionfacts import PartitionFacts
+from jobs.privileges import NOBODYS
 from jobs.resources import IPUJOBS, RESOURCE_OF
 from jobs.sessionlimits import UNLIMITED
 from jobs.telling import Teller
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from jobs.effects import Recorder
     from jobs.measures import Measures
     from jobs.ports import Partitions
+    from jobs.privileges import Privileges
     from jobs.sessionlimits import SessionLimits
 
 log = structlog.get_logger(__name__)
@@ -71,6 +73,7 @@ class OperatorOptions:
     poll_seconds: float = 2.0
     pods: PodOptions = field(default_factory=PodOptions)
     limits: SessionLimits = UNLIMITED
+    privileges: Privileges = NOBODYS
     now: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
 
@@ -110,7 +113,9 @@ class Operator:
         )
         self.controller = Controller(
             queue=WorkQueue(clock=options.monotonic, max_seconds=LONGEST_BACKOFF_SECONDS),
-            observer=Observer(self.caches, self.facts, options.pods, options.limits),
+            observer=Observer(
+                self.caches, self.facts, options.pods, options.limits, options.privileges
+            ),
             executor=Executor(effects),
             effects=effects,
         )

@@ -61,7 +61,14 @@ def plan(observed: Observed, now: datetime) -> Plan:
 
 
 def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
-    found = problems(observed.key.name, spec, observed.limits)
+    key = observed.key
+    found = problems(
+        key.name,
+        spec,
+        observed.limits,
+        namespace=key.namespace,
+        privileges=observed.privileges,
+    )
     if found or not isinstance(spec, dict):
         message = "; ".join(str(problem) for problem in found)
         return _plan_invalid(observed, spec if isinstance(spec, dict) else {}, message, now)

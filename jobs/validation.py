@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.defaults import with_defaults
 from jobs.names import LONGEST_JOB_NAME
 from jobs.nesting import is_nested_deeper
+from jobs.privileges import beyond
 from jobs.sessionlimits import UNLIMITED
 from jobs.spec import (
     ALPHA_FIELDS,
@@ -25,6 +26,7 @@ from jobs.spec import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jobs.privileges import Privileges
     from jobs.sessionlimits import SessionLimits
 
 CLEAN_POD_POLICIES = ("None", "Workers", "All")
@@ -50,16 +52,26 @@ Problems = Iterator[Problem]
 Spec = dict[str, Any]
 
 
-def problems(name: str, spec: object, limits: SessionLimits = UNLIMITED) -> list[Problem]:
-    """Every broken rule of the IPUJob called `name`, the administrator's `limits` among them;
-    empty: it is valid."""
+def problems(
+    name: str,
+    spec: object,
+    limits: SessionLimits = UNLIMITED,
+    *,
+    namespace: str = "",
+    privileges: Privileges | None = None,
+) -> list[Problem]:
+    """Every broken rule of the IPUJob called `name`, the administrator's `limits` and `privileges`
+    (None: they are not asked about) among them; empty: it is valid."""
     found = [*_name(name)]
     if not isinstance(spec, dict) or not spec:
         return [*found, Problem("spec", "is missing: write workers.template and a partition size")]
     filled = with_defaults(spec, limits)
     for rule in RULES:
         found += rule(filled)
-    return [*found, *_session(filled, limits)]
+    found += _session(filled, limits)
+    if privileges is not None:
+        found += _beyond(filled, namespace, privileges)
+    return found
 
 
 def _shown(value: object) -> str:
@@ -243,6 +255,12 @@ def _session(spec: Spec, limits: SessionLimits) -> Problems:
             "spec.interactive.ttl",
             f"{_shown(ttl)} s are longer than may be here: write {most} or less",
         )
+
+
+def _beyond(spec: Spec, namespace: str, privileges: Privileges) -> Problems:
+    remedy = f"leave it out, or ask an administrator to allow it in namespace {namespace}"
+    for field in beyond(spec, namespace, privileges):
+        yield Problem(field, f"is not allowed: {remedy}")
 
 
 def _policies(spec: Spec) -> Problems:

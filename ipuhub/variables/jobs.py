@@ -26,13 +26,15 @@ PARTITION_POLL_SECONDS = ENV.number(
 HOST_NETWORK = ENV.switch(
     "IPUHUB_HOST_NETWORK",
     True,
-    doc="Job pods use the host network unless their template says otherwise.",
+    doc="Job pods use the host network unless their template says otherwise; off: who asks for it "
+    "needs a privileged namespace. Same for operator and webhooks.",
 )
 POD_PROFILE = ENV.choice(
     "IPUHUB_POD_PROFILE",
     "default",
     ("default", "seed"),
-    doc="default: IPC_LOCK only; seed: privileged pods, as the first IPU Operator made them.",
+    doc="default: IPC_LOCK only; seed: privileged pods, as the first IPU Operator made them. Same "
+    "for operator and webhooks.",
 )
 LAUNCHER_IMAGE = ENV.text(
     "IPUHUB_LAUNCHER_IMAGE", "ipuhub:latest", doc="Image of the launcher's init container."
@@ -102,10 +104,12 @@ WEBHOOK_SKIPPED_NAMESPACES = ENV.words(
 HOST_IPC = ENV.switch(
     "IPUHUB_HOST_IPC",
     False,
-    doc="Jobs of every namespace may set hostIPC, as published manifests do for shared memory.",
+    doc="Jobs of every namespace may set hostIPC, as published manifests do for shared memory. "
+    "Same for operator and webhooks.",
 )
 PRIVILEGED_NAMESPACES = ENV.words(
     "IPUHUB_PRIVILEGED_NAMESPACES",
     [],
-    doc="Namespaces whose jobs may ask for privileged containers and the host's namespaces.",
+    doc="Namespaces whose jobs may ask for privileged containers and the host's namespaces. Same "
+    "for operator and webhooks.",
 )

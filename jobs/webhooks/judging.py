@@ -1,9 +1,8 @@
-"""domain: what the validating webhook refuses: the rules of every IPUJob, what may not be edited
-while it runs, and privileges outside the namespaces that may have them."""
+"""domain: what the validating webhook refuses: what breaks the rules of every IPUJob, and edits of
+what may not change while it runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.conditions import FINISHED, JobState
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobs.manifests import Manifest
+    from jobs.privileges import Privileges
     from jobs.sessionlimits import SessionLimits
     from jobs.webhooks.review import Review
 
@@ -38,17 +38,6 @@ _FINISHED = frozenset(state.value for state in FINISHED)
 _ACTIVE = frozenset({JobState.RUNNING.value, JobState.RESTARTING.value})
 
 
-@dataclass(frozen=True, slots=True)
-class Privileges:
-    """Who may ask for the host's network, its IPC namespace or privileged containers: jobs in
-    `namespaces`, and all where the administrator lets everybody."""
-
-    namespaces: frozenset[str] = frozenset()
-    host_network: bool = True
-    host_ipc: bool = False
-    privileged: bool = False
-
-
 def judge(
     review: Review, privileges: Privileges, limits: SessionLimits = UNLIMITED
 ) -> list[Problem]:
@@ -64,10 +53,12 @@ def judge(
         return []
     if review.operation == "UPDATE" and new.get("spec") == review.old.get("spec"):
         return []
-    found = problems(name_of(new), new.get("spec"), limits)
+    namespace = namespace_of(new) or review.namespace
+    found = problems(
+        name_of(new), new.get("spec"), limits, namespace=namespace, privileges=privileges
+    )
     if isinstance(new.get("spec"), dict):
         found += _frozen(review.old, new, limits)
-        found += _privileges(new, namespace_of(new) or review.namespace, privileges)
     return found
 
 
@@ -124,29 +115,5 @@ def _filled(job: Manifest, limits: SessionLimits) -> dict[str, Any]:
     return with_defaults(spec, limits) if isinstance(spec, dict) else {}
 
 
-def _privileges(new: Manifest, namespace: str, privileges: Privileges) -> Iterator[Problem]:
-    if namespace in privileges.namespaces:
-        return
-    base = "spec.workers.template.spec"
-    pod = _mapping(_mapping(_mapping(new["spec"].get("workers")).get("template")).get("spec"))
-    remedy = f"leave it out, or ask an administrator to allow it in namespace {namespace}"
-    everybodys = {"hostNetwork": privileges.host_network, "hostIPC": privileges.host_ipc}
-    for field in ("hostNetwork", "hostPID", "hostIPC"):
-        if pod.get(field) is True and not everybodys.get(field):
-            yield Problem(f"{base}.{field}", f"is not allowed: {remedy}")
-    if privileges.privileged:
-        return
-    for kind in ("initContainers", "containers"):
-        for index, container in enumerate(_list(pod.get(kind))):
-            context = _mapping(_mapping(container).get("securityContext"))
-            if context.get("privileged") is True:
-                path = f"{base}.{kind}[{index}].securityContext.privileged"
-                yield Problem(path, f"is not allowed: {remedy}")
-
-
 def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -13,10 +13,11 @@ import structlog
 from aiohttp import web
 
 from ipuhub.httpserver import is_departure
+from jobs.privileges import Privileges
 from jobs.sessionlimits import UNLIMITED
 from jobs.webhooks.defaulting import operations
 from jobs.webhooks.hints import hints
-from jobs.webhooks.judging import Privileges, judge
+from jobs.webhooks.judging import judge
 from jobs.webhooks.review import (
     BadReviewError,
     allowed,

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.webhooks.judging import Privileges, judge
+from jobs.privileges import Privileges
+from jobs.webhooks.judging import judge
 from jobs.webhooks.review import Review
 from tests.builders.ipujobs import ipujob
 from tests.chaos.stories import check_rest

@@ -16,6 +16,7 @@ from jobs.manifests import uid_of
 from jobs.names import LABEL_JOB_UID
 from jobs.observe import Observer
 from jobs.partitionfacts import PartitionFacts
+from jobs.privileges import NOBODYS
 from jobs.sessionlimits import UNLIMITED
 from tests.fakes.kube import FakeKube
 from tests.fakes.partitions import FakePartitions
@@ -89,6 +90,7 @@ class JobWorld:
         self.partitions = WatchfulPartitions(self.kube, ipus=ipus)
         self.events = Events()
         self.limits = UNLIMITED
+        self.privileges = NOBODYS
         self.now = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
         self.start()
 
@@ -107,7 +109,7 @@ class JobWorld:
         )
         self.controller = Controller(
             queue=WorkQueue(),
-            observer=Observer(caches, self.facts, PodOptions(), self.limits),
+            observer=Observer(caches, self.facts, PodOptions(), self.limits, self.privileges),
             executor=Executor(effects),
             effects=effects,
         )

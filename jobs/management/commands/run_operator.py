@@ -17,11 +17,11 @@ from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.token import TokenSource
 from ipuhub.leading import Leadership
 from ipuhub.metricspage import metrics_route
+from jobs import rulesettings
 from jobs.builders.context import PodOptions
 from jobs.metrics import OperatorMeasures, tell_events, tell_operator
 from jobs.metrictable import OPERATOR
 from jobs.operator import Operator, OperatorOptions, utc_now
-from jobs.sessionlimits import SessionLimits
 from partitions.proxyclient import ProxyClient
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ def operator_options() -> OperatorOptions:
     return OperatorOptions(
         concurrency=settings.OPERATOR_CONCURRENCY,
         poll_seconds=settings.PARTITION_POLL_SECONDS,
-        limits=SessionLimits(settings.SESSION_DEFAULT_SECONDS, settings.SESSION_MAXIMUM_SECONDS),
+        limits=rulesettings.session_limits(),
+        privileges=rulesettings.privileges(),
         pods=PodOptions(
             host_network=settings.HOST_NETWORK,
             profile=settings.POD_PROFILE,

@@ -17,10 +17,9 @@ from ipuhub.httpserver import build_runner
 from ipuhub.metrics import of_process
 from ipuhub.metricspage import metrics_route
 from ipuhub.processes import lonely_metrics_guard, serve_health, until_stopped
+from jobs import rulesettings
 from jobs.crd.podtemplate import read_pod_template
 from jobs.metrictable import WEBHOOKS
-from jobs.sessionlimits import SessionLimits
-from jobs.webhooks.judging import Privileges
 from jobs.webhooks.metrics import WebhookMeasures, tell_certificate
 from jobs.webhooks.server import Certificate, WebhookRules, build_app
 
@@ -75,11 +74,6 @@ def open_certificate() -> Certificate:
 
 def webhook_rules() -> WebhookRules:
     """The webhooks' part of the settings."""
-    privileges = Privileges(
-        namespaces=frozenset(settings.PRIVILEGED_NAMESPACES),
-        host_network=settings.HOST_NETWORK,
-        host_ipc=settings.HOST_IPC,
-        privileged=settings.POD_PROFILE == "seed",
+    return WebhookRules(
+        rulesettings.privileges(), read_pod_template(), rulesettings.session_limits()
     )
-    limits = SessionLimits(settings.SESSION_DEFAULT_SECONDS, settings.SESSION_MAXIMUM_SECONDS)
-    return WebhookRules(privileges, read_pod_template(), limits)

@@ -12,11 +12,12 @@ from jobs.actions import PatchStatus
 from jobs.management.commands.run_operator import operator_options
 from jobs.management.commands.run_webhooks import webhook_rules
 from jobs.plan import plan
+from jobs.privileges import Privileges
 from jobs.sessionlimits import SessionLimits
 from jobs.spec import parse_spec
 from jobs.validation import problems
 from jobs.webhooks.defaulting import operations
-from jobs.webhooks.judging import Privileges, judge
+from jobs.webhooks.judging import judge
 from jobs.webhooks.review import Review
 from tests.builders.ipujobs import at, ipujob, launcher, worker
 from tests.builders.jobpods import worker_of

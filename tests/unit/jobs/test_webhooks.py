@@ -11,17 +11,15 @@ import pytest
 
 from ipuhub.devcluster.patch import json_patch
 from jobs.crd.podtemplate import read_pod_template
-from jobs.management.commands.run_webhooks import webhook_rules
 from jobs.names import ANNOTATION_CREATED_BY, FINALIZER
+from jobs.privileges import Privileges
 from jobs.webhooks.defaulting import operations
 from jobs.webhooks.hints import hints
-from jobs.webhooks.judging import Privileges, judge
+from jobs.webhooks.judging import judge
 from jobs.webhooks.review import BadReviewError, Review, patched, read_review, refused
 from tests.builders.ipujobs import ipujob
 
 if TYPE_CHECKING:
-    from pytest_django.fixtures import SettingsWrapper
-
     from tests.builders.ipujobs import IPUJobBuilder
 
 SCHEMA = read_pod_template()
@@ -231,16 +229,6 @@ def test_published_manifests_with_host_ipc_need_one_setting_and_no_privileges() 
     assert fields_of(job.build()) == ["spec.workers.template.spec.hostIPC"]
     assert fields_of(job.build(), host_ipc=True) == []
     assert fields_of(privileged().build(), host_ipc=True) == fields_of(privileged().build())
-
-
-def test_who_has_privileges_is_said_by_the_settings(settings: SettingsWrapper) -> None:
-    assert webhook_rules().privileges == Privileges()
-    settings.HOST_IPC = True
-    settings.HOST_NETWORK = False
-    settings.POD_PROFILE = "seed"
-    settings.PRIVILEGED_NAMESPACES = ["lab"]
-    want = Privileges(frozenset({"lab"}), host_network=False, host_ipc=True, privileged=True)
-    assert webhook_rules().privileges == want
 
 
 def scale(new: int, old: int) -> Review:
