@@ -37,16 +37,35 @@ def ending_of(name: str, spec: Manifest, status: Manifest) -> Ending:
         seconds = spec.get("activeDeadlineSeconds")
         said = f"Pod {name} has run for longer than its template's activeDeadlineSeconds"
         return Ending(Reason.POD_DEADLINE, f"{said} of {seconds} s" if seconds else said)
-    for container, terminated in _terminated(status):
+    for container, terminated in terminated_of(spec, status):
         if terminated.get("exitCode"):
             return _of_container(name, container, terminated, spec)
     words = [str(status[part]) for part in ("reason", "message") if status.get(part)]
     return Ending(Reason.FAILED, ": ".join([f"{name} has failed", *words])[:LONGEST_WHY])
 
 
-def is_out_of_memory(status: Manifest) -> bool:
+def is_out_of_memory(spec: Manifest, status: Manifest) -> bool:
     """Whether any container of the pod was killed for the memory it used."""
-    return any(terminated.get("reason") == OOM_KILLED for _, terminated in _terminated(status))
+    ended = terminated_of(spec, status)
+    return any(terminated.get("reason") == OOM_KILLED for _, terminated in ended)
+
+
+def terminated_of(spec: Manifest, status: Manifest) -> list[tuple[str, Manifest]]:
+    """The containers that have ended, by name, init containers first. Not the native sidecars
+    (init containers with restartPolicy Always): the kubelet ends them with SIGTERM when the others
+    have ended, and Kubernetes does not judge a pod by them either."""
+    sidecars = {
+        container.get("name")
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    }
+    return [
+        (str(container.get("name")), terminated)
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for container in status.get(kind) or ()
+        if container.get("name") not in sidecars
+        and (terminated := (container.get("state") or {}).get("terminated"))
+    ]
 
 
 def exit_words(code: int) -> str:
@@ -55,15 +74,6 @@ def exit_words(code: int) -> str:
         return f"{code} ({signal.Signals(code - KILLED_BY_SIGNAL).name})"
     except ValueError:
         return str(code)
-
-
-def _terminated(status: Manifest) -> list[tuple[str, Manifest]]:
-    return [
-        (str(container.get("name")), terminated)
-        for kind in ("initContainerStatuses", "containerStatuses")
-        for container in status.get(kind) or ()
-        if (terminated := (container.get("state") or {}).get("terminated"))
-    ]
 
 
 def _of_container(name: str, container: str, terminated: Manifest, spec: Manifest) -> Ending:

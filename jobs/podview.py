@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.conditions import Reason
-from jobs.endings import ending_of, is_out_of_memory
+from jobs.endings import ending_of, is_out_of_memory, terminated_of
 from jobs.madeof import ANNOTATION_MADE_OF
 from jobs.manifests import annotations_of, is_being_deleted, labels_of, metadata, parse_time
 from jobs.names import LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_ROLE
@@ -113,11 +113,11 @@ def from_manifest(pod: Manifest) -> PodView:
         started_at=parse_time(main) if main else None,
         is_ended_by_us=spec.get("activeDeadlineSeconds") == END_SECONDS
         and status.get("reason") in {None, "", "DeadlineExceeded"},
-        exit_code=_exit_code(status) if phase in TERMINAL else None,
+        exit_code=_exit_code(spec, status) if phase in TERMINAL else None,
         lost_reason=_lost_reason(status, conditions) if phase == "Failed" else "",
         lost_message=_lost_message(status, conditions),
         ending=ending_of(name, spec, status) if phase == "Failed" else None,
-        is_out_of_memory=is_out_of_memory(status),
+        is_out_of_memory=is_out_of_memory(spec, status),
         trouble=_trouble(name, status, conditions) if phase == "Pending" else None,
         stamp=annotations_of(pod).get(ANNOTATION_MADE_OF, ""),
         node=str(spec.get("nodeName") or ""),
@@ -149,14 +149,9 @@ def _main_started(spec: Manifest, status: Manifest) -> str | None:
     return None
 
 
-def _exit_code(status: Manifest) -> int | None:
+def _exit_code(spec: Manifest, status: Manifest) -> int | None:
     """The first non-zero code, init containers first; 0 if all are; None: nothing says so."""
-    codes = [
-        terminated.get("exitCode")
-        for kind in ("initContainerStatuses", "containerStatuses")
-        for container in status.get(kind) or ()
-        if (terminated := (container.get("state") or {}).get("terminated"))
-    ]
+    codes = [terminated.get("exitCode") for _, terminated in terminated_of(spec, status)]
     known = [code for code in codes if isinstance(code, int)]
     return next((code for code in known if code), 0 if known else None)
 

@@ -74,7 +74,7 @@ def _shared(value: Any) -> Any:
 
 
 def _of_container(container: Manifest) -> Manifest:
-    kept = _of(container, ("name",))
+    kept = _of(container, ("name", "restartPolicy"))
     memory = ((container.get("resources") or {}).get("limits") or {}).get("memory")
     return kept | {"resources": {"limits": {"memory": memory}}} if memory else kept
 

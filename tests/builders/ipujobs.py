@@ -207,6 +207,19 @@ class PodBuilder:
         ended.update(reason=reason, message=message)
         return self
 
+    def with_sidecar(self, code: int, reason: str = "Error") -> Self:
+        """A native one, ended with this code after the main container, as by SIGTERM."""
+        self.manifest["spec"]["initContainers"] = [
+            {"name": "prepare", "image": "app:1"},
+            {"name": "logs", "image": "app:1", "restartPolicy": "Always"},
+        ]
+        ended = {"exitCode": code, "reason": reason, "message": "told to end"}
+        self.manifest["status"]["initContainerStatuses"] = [
+            {"name": "prepare", "state": {"terminated": {"exitCode": 0}}},
+            {"name": "logs", "state": {"terminated": ended}},
+        ]
+        return self
+
     def with_status(self, **fields: Any) -> Self:
         self.manifest["status"].update(fields)
         return self

@@ -35,6 +35,7 @@ def full(pod: PodBuilder) -> dict[str, Any]:
         worker(JOB).running(),
         worker(JOB).exited(),
         worker(JOB).failed(137, "OOMKilled", "a log"),
+        worker(JOB).failed(1, "Error", "a log").with_sidecar(143),
         worker(JOB).ended_by_operator(),
         worker(JOB).waiting("ErrImagePull", "no such image"),
         worker(JOB).unschedulable(),

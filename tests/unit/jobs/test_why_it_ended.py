@@ -11,6 +11,8 @@ from jobs.endings import exit_words
 from jobs.instancerecord import record_of
 from jobs.logtail import ALL_TAILS, LONGEST_TAIL, clean_tail, longest_tail
 from jobs.plan import plan
+from jobs.podview import from_manifest
+from jobs.trimming import trim_pod
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import status, truth, up
 
@@ -89,6 +91,34 @@ def test_a_failed_init_container_is_the_one_that_is_named() -> None:
     entry = status(planned)["instances"][0]
     assert "Container prepare of sample-launcher has exited with code 5" in truth(planned)[2]
     assert entry["log"] == "cannot mount"
+
+
+@pytest.mark.parametrize(("code", "sidecars_code"), [(1, 143), (1, 0), (0, 143), (0, 0)])
+def test_the_end_of_a_sidecar_says_nothing_of_the_pods(code: int, sidecars_code: int) -> None:
+    job = ipujob().build()
+    pod = worker(job).failed(code, "Error" if code else "Completed")
+    trimmed = trim_pod(pod.with_sidecar(sidecars_code).build())
+    view = from_manifest(trimmed)
+    assert view.exit_code == code
+    assert (view.ending.exit_code if view.ending else 0) == code
+
+
+def test_a_sidecar_that_used_too_much_memory_is_not_why_its_pod_failed() -> None:
+    job = ipujob().build()
+    pod = worker(job).failed(1).with_sidecar(137, "OOMKilled")
+    view = from_manifest(trim_pod(pod.build()))
+    assert not view.is_out_of_memory
+    assert view.ending is not None
+    assert "Container main of sample-worker-0 has exited with code 1" in view.ending.sentence
+
+
+def test_a_job_is_not_restarted_for_the_code_of_a_sidecar() -> None:
+    job = ipujob().running().without_launcher()
+    job.with_spec(restartPolicy={"type": "ExitCode"})
+    failed = worker(job.build()).failed(1).with_sidecar(143)
+    planned = plan(up(job, failed), NOW)
+    assert truth(planned)[0] == "Failed"
+    assert status(planned)["instances"][0]["exitCode"] == 1
 
 
 def test_the_templates_own_deadline_is_told_from_ours() -> None:
