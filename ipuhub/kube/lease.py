@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
     from ipuhub.kube.types import Manifest
 
 log = structlog.get_logger(__name__)
+
+
+# A suspended machine stops the usual monotonic clock, by which its Lease would still be fresh.
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def clock_seconds() -> float:
+    """The time by which a Lease is held: it never goes back, nor stops with process or machine."""
+    return time.clock_gettime(_CLOCK)
 
 
 class LeadershipLost(Exception):  # noqa: N818  # what happened, not a fault
@@ -80,7 +90,6 @@ class LeaderElection:
         self._seen = _Seen()
         self._holds = False
         self._renewed_at = -math.inf
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def is_leading(self) -> bool:
@@ -94,7 +103,7 @@ class LeaderElection:
         return self._timing.duration_seconds - self._age_seconds() if self.is_leading else 0.0
 
     def _age_seconds(self) -> float:
-        return math.inf if self._loop is None else self._loop.time() - self._renewed_at
+        return clock_seconds() - self._renewed_at
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the Lease, then run `work` for as long as it is held; give it back at the end.
@@ -171,11 +180,11 @@ class LeaderElection:
     def _patience_seconds(self) -> float:
         """How long to wait for word of the Lease before looking at it without."""
         retry = self._timing.retry_seconds
-        left = self._seen.until - asyncio.get_running_loop().time()
+        left = self._seen.until - clock_seconds()
         return min(left, retry) if left > 0 else retry
 
     async def _renew(self) -> None:
-        now, timing = asyncio.get_running_loop().time, self._timing
+        now, timing = clock_seconds, self._timing
         while True:
             left = timing.renew_deadline_seconds - (now() - self._renewed_at)
             # After a slow answer sooner than usual: there is always time for another try.
@@ -208,8 +217,7 @@ class LeaderElection:
     async def _try(self) -> bool:
         """Take or renew the Lease; whether it is ours now. Raises ApiError."""
         # Others may count from any moment between question and answer: we count from the first.
-        self._loop = asyncio.get_running_loop()
-        began = self._loop.time()
+        began = clock_seconds()
         try:
             held = await self._take()
         except (AlreadyExists, Conflict):
@@ -243,7 +251,7 @@ class LeaderElection:
             raise NotFound(error.status, error.reason, missing) from error
 
     def _may_take(self, spec: Manifest) -> bool:
-        now = asyncio.get_running_loop().time()
+        now = clock_seconds()
         renewal = (self.holder, spec.get("renewTime"), spec.get("leaseTransitions"))
         at = now if renewal != self._seen.renewal else self._seen.at
         allowed = float(spec.get("leaseDurationSeconds") or self._timing.duration_seconds)
