@@ -81,6 +81,8 @@ def _content(request: HttpRequest) -> dict[str, Any]:
     ranges = list(newest.exclude(kind="")[:_SHOWN_RANGES])
     return {
         "reports": [_row(each) for each in found],
+        # A month and its corrections have the same bounds.
+        "notes": list(dict.fromkeys(note for each in found if (note := bounds_of(each).note))),
         "states": [(state.value, state.label, _COLOURS[state.value]) for state in ReportState],
         "run": run,
         "ranges": ranges,
@@ -108,6 +110,5 @@ def _row(report: MonthReport) -> dict[str, Any]:
         "report": report,
         "colour": _COLOURS[report.state],
         "money": money_of(report.cost, report.tariff),
-        "note": bounds_of(report).note,
         "digests": sorted(report.digests.items()),
     }
