@@ -20,6 +20,16 @@ LARGEST_PARTITION = 64  # IPUs: the published limit of a partition
 ALPHA_FIELDS = ("modelReplicas", "ipusPerModelReplica")
 LARGEST_NUMBER = 2**63 - 1  # what Kubernetes takes for an integer
 CURRENT_FIELDS = ("ipusPerJobInstance", "jobInstances", "workersPerJobInstance")
+NUMBERS = (
+    *ALPHA_FIELDS,
+    *CURRENT_FIELDS,
+    "modelReplicasPerWorker",
+    "activeDeadlineSeconds",
+    "ttlSecondsAfterFinished",
+    "workers.replicas",
+    "restartPolicy.backOffLimit",
+    "interactive.ttl",
+)
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,19})\s*")
 
 
@@ -35,6 +45,19 @@ def whole_number(value: object) -> int | None:
         number = int(found[1])
     # Products of what is larger could not even be written down: Python refuses 4,301 digits.
     return number if number is None or abs(number) <= LARGEST_NUMBER else None
+
+
+def with_plain_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of `spec` with its NUMBERS as ints, however they are written; what is no number stays
+    as it is."""
+    plain = dict(spec)
+    for path in NUMBERS:
+        outer, _, inner = path.partition(".")
+        holder = plain.get(outer) if inner else plain
+        number = whole_number(holder.get(inner or outer)) if isinstance(holder, dict) else None
+        if number is not None:
+            plain[outer] = {**plain[outer], inner: number} if inner else number
+    return plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from jobs.defaults import with_defaults
 from jobs.manifests import is_being_deleted, name_of, namespace_of
 from jobs.partitionview import Phase
 from jobs.sessionlimits import UNLIMITED
-from jobs.spec import whole_number
+from jobs.spec import whole_number, with_plain_numbers
 from jobs.validation import Problem, problems
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _may_change(old: Manifest) -> frozenset[str] | None:
 
 def _filled(job: Manifest, limits: SessionLimits) -> dict[str, Any]:
     spec = job.get("spec")
-    return with_defaults(spec, limits) if isinstance(spec, dict) else {}
+    return with_plain_numbers(with_defaults(spec, limits)) if isinstance(spec, dict) else {}
 
 
 def _mapping(value: object) -> dict[str, Any]:

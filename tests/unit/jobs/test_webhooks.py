@@ -15,9 +15,10 @@ from jobs.names import ANNOTATION_CREATED_BY, FINALIZER
 from jobs.privileges import Privileges
 from jobs.webhooks.defaulting import operations
 from jobs.webhooks.hints import hints
-from jobs.webhooks.judging import judge
+from jobs.webhooks.judging import WHEN_FINISHED, judge
 from jobs.webhooks.review import BadReviewError, Review, patched, read_review, refused
 from tests.builders.ipujobs import ipujob
+from tests.unit.jobs.test_crd import nodes, schema
 
 if TYPE_CHECKING:
     from tests.builders.ipujobs import IPUJobBuilder
@@ -168,6 +169,37 @@ def test_a_default_that_is_filled_in_is_no_change() -> None:
     new = mutated(ipujob().current_shape().with_spec(ttlSecondsAfterFinished=60).build())
     assert new["spec"]["restartPolicy"]
     assert fields_of(new, old) == []
+
+
+NUMBERS = [
+    path
+    for path, node in nodes(schema()["properties"]["spec"])
+    if not path.startswith((".workers.template", ".workers.strategy", ".launcher.env"))
+    and (node.get("x-kubernetes-int-or-string") or node.get("type") == "integer")
+]
+
+
+@pytest.mark.parametrize("path", NUMBERS)
+def test_a_number_written_in_another_way_is_no_change(path: str) -> None:
+    assert ".workers.replicas" in NUMBERS
+    outer, _, inner = path.removeprefix(".").partition(".")
+
+    def with_number(number: object) -> dict[str, Any]:
+        job = ipujob().finished().build()
+        if inner:
+            job["spec"][outer] = {**job["spec"].get(outer, {}), inner: number}
+        else:
+            job["spec"][outer] = number
+        return job
+
+    def changed(old: object, new: object) -> list[str]:
+        told = judge(review(with_number(new), with_number(old)), Privileges())
+        return [p.field for p in told if "may not change" in p.message]
+
+    for old, new in (("4", 4), (4, "4"), ("04", 4), (4, 4.0)):
+        assert changed(old, new) == []
+    is_free = outer in WHEN_FINISHED
+    assert changed("4", 5) == ([] if is_free else [f"spec.{outer}"])
 
 
 def test_only_the_ttl_of_a_running_session_may_change() -> None:
