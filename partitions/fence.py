@@ -7,10 +7,10 @@ of the same id that is another job's or a later attempt's by then.
 
 from __future__ import annotations
 
-import asyncio
-import math
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from ipuhub.fence import LeaseOverdue, while_leading
 from partitions.errors import NotLeading
 from partitions.vipu.errors import Unavailable
 
@@ -65,13 +65,9 @@ class FencedVipu:
         await self._api.close()
 
     async def _change(self, call: Callable[[_Asked], Awaitable[_Answer]], asked: _Asked) -> _Answer:
-        left = self._left_seconds()
-        if left <= 0:
-            raise NotLeading(
-                "this replica has not renewed its Lease in time; ask again in a moment"
-            )
         try:
-            async with asyncio.timeout(None if left == math.inf else left):
-                return await call(asked)
+            return await while_leading(self._left_seconds, partial(call, asked))
+        except LeaseOverdue as overdue:
+            raise NotLeading(str(overdue)) from None
         except TimeoutError:
             raise Unavailable("no answer for as long as this replica surely leads") from None

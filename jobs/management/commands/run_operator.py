@@ -19,6 +19,7 @@ from ipuhub.leading import Leadership
 from ipuhub.metricspage import metrics_route
 from jobs import rulesettings
 from jobs.builders.context import PodOptions
+from jobs.fence import FencedPartitions
 from jobs.metrics import OperatorMeasures, tell_events, tell_operator
 from jobs.metrictable import OPERATOR
 from jobs.operator import Operator, OperatorOptions, utc_now
@@ -69,8 +70,10 @@ async def run_operator() -> None:
         recorder = EventRecorder(client, COMPONENT, utc_now)
         measures = OperatorMeasures(meters, utc_now)
         options = operator_options()
-        terms = Terms(lambda: Operator(client, proxy, recorder, health, options, measures), health)
         leadership = Leadership(client, election)
+        partitions = FencedPartitions(proxy, lambda: leadership.left_seconds)
+        working = (client, partitions, recorder, health, options, measures)
+        terms = Terms(lambda: Operator(*working), health)
         tell(meters, client, leadership, terms, recorder)
         health.ask("leader election", lambda: leadership.problem)
         await processes.until_stopped(leadership.lead(terms.run))

@@ -1,18 +1,26 @@
-"""`manage.py run_operator` that cannot start says why in one sentence."""
+"""`manage.py run_operator`: what keeps it from starting, and how it is wired."""
 
 from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from ipuhub.fence import LeaseOverdue
+from jobs.management.commands import run_operator
+from jobs.operator import Operator
+
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from pathlib import Path
 
     from pytest_django.fixtures import SettingsWrapper
+
+    from ipuhub.kube.client import KubeClient
+    from jobs.ports import Partitions
 
 
 @pytest.fixture(autouse=True)
@@ -30,9 +38,9 @@ def test_without_credentials_it_says_which_file_is_missing(
         call_command("run_operator")
 
 
-def test_a_taken_health_port_is_named_with_its_setting(
-    tmp_path: Path, settings: SettingsWrapper
-) -> None:
+@pytest.fixture
+def kubeconfig(tmp_path: Path, settings: SettingsWrapper) -> None:
+    """Credentials for a server that is not there."""
     cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     config = {
@@ -46,6 +54,10 @@ def test_a_taken_health_port_is_named_with_its_setting(
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
     settings.KUBECONFIG = str(tmp_path / "kubeconfig")
     settings.HEALTH_HOST = "127.0.0.1"
+
+
+@pytest.mark.usefixtures("kubeconfig")
+def test_a_taken_health_port_is_named_with_its_setting(settings: SettingsWrapper) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -54,3 +66,26 @@ def test_a_taken_health_port_is_named_with_its_setting(
             CommandError, match=rf":{settings.HEALTH_PORT} \(set IPUHUB_HEALTH_PORT"
         ):
             call_command("run_operator")
+
+
+@pytest.mark.usefixtures("kubeconfig")
+async def test_an_operator_that_does_not_lead_asks_nothing_of_the_proxy(
+    settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.HEALTH_PORT, settings.LEADER_ELECTION = 0, True
+    made: list[Partitions] = []
+
+    class Kept(Operator):
+        def __init__(self, client: KubeClient, partitions: Partitions, *more: Any) -> None:
+            super().__init__(client, partitions, *more)
+            made.append(partitions)
+
+    async def standing_by(work: Coroutine[Any, Any, None]) -> None:
+        work.close()
+        with pytest.raises(LeaseOverdue):
+            await made[-1].release("uid", 0)
+
+    monkeypatch.setattr(run_operator, "Operator", Kept)
+    monkeypatch.setattr(run_operator.processes, "until_stopped", standing_by)
+    await run_operator.run_operator()
+    assert made
