@@ -8,6 +8,7 @@ report zone was changed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
@@ -15,6 +16,7 @@ from ipuhub.months import Month
 from usage.models import MonthReport, ReportState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
 _OLDEST: Final = Month(1970, 1)
@@ -62,6 +64,21 @@ def bounds_of(report: MonthReport) -> MonthBounds:
     """Return the bounds that a stored report has."""
     zone = ZoneInfo(report.zone)
     return MonthBounds(Month.parse(report.month), zone, report.first, report.end)
+
+
+def bad_seams(reports: Iterable[MonthReport]) -> list[str]:
+    """Return a sentence for each two closed months of `reports` that share time or leave some
+    between them, as those could that were closed in two zones before bounds were kept."""
+    closed = (each for each in reports if each.state == ReportState.CLOSED)
+    return [
+        f"{before.month} was closed up to {before.end:%Y-%m-%d %H:%M} UTC and {after.month} from"
+        f" {after.first:%Y-%m-%d %H:%M} UTC on: what lies between is in"
+        f" {'both' if after.first < before.end else 'neither'}. Closed reports do not change: make"
+        " a report of that range to see what it is, and settle it by hand."
+        for before, after in pairwise(sorted(closed, key=lambda each: each.month))
+        if Month.parse(before.month).next() == Month.parse(after.month)
+        and before.end != after.first
+    ]
 
 
 def _span(first: datetime, end: datetime) -> str:

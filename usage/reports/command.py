@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from django.utils import timezone
 
 from ipuhub.months import Month
-from usage.models import ReportRun
-from usage.monthbounds import bounds_of
+from usage.models import MonthReport, ReportRun
+from usage.monthbounds import bad_seams, bounds_of
 from usage.ranges import read_instant
 from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import ReportRefused
@@ -83,6 +83,8 @@ def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -
         progress.say(f"{report} ({report.state}): {report.lifetimes} lifetimes")
         if note := bounds_of(report).note:
             progress.say(note)
+    for seam in bad_seams(MonthReport.objects.all()):
+        progress.say(seam)
     if run.state != ReportRun.State.DONE:
         raise ReportRefused(run.message)
     if run.message:

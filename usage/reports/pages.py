@@ -15,7 +15,7 @@ from ipuhub.web.access import require_accountant
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.htmx import signed_in, wants_fragment
 from usage.models import MonthReport, ReportRun, ReportState
-from usage.monthbounds import bounds_of
+from usage.monthbounds import bad_seams, bounds_of
 from usage.rates.money import money_of
 from usage.reports.making import ReportRefused
 from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
@@ -82,6 +82,7 @@ def _content(request: HttpRequest) -> dict[str, Any]:
     return {
         "reports": [_row(each) for each in found],
         # A month and its corrections have the same bounds.
+        "seams": bad_seams(found),
         "notes": list(dict.fromkeys(note for each in found if (note := bounds_of(each).note))),
         "states": [(state.value, state.label, _COLOURS[state.value]) for state in ReportState],
         "run": run,

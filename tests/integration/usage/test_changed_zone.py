@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from io import StringIO
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.reading import UTC_ZONE, make, rows_of
 from usage.models import MonthReport
-from usage.monthbounds import bounds_of, month_bounds
+from usage.monthbounds import bad_seams, bounds_of, month_bounds
 from usage.reports.corrections import correct_month
 from usage.reports.making import make_month
 from usage.sums.selectors import month_to_date
@@ -139,3 +140,26 @@ def test_it_is_said_by_the_command_on_the_page_in_the_api_and_in_headers(
     answer.close()
     assert answer["X-IPUHub-Begin"] == "2026-09-01T00:00:00Z"
     assert answer["X-IPUHub-End"] == "2026-09-30T15:00:00Z"
+
+
+@pytest.mark.usefixtures("_always")
+@pytest.mark.parametrize(
+    ("hours", "said"),
+    [
+        (-9, "2026-09 from 2026-08-31 15:00 UTC on: what lies between is in both."),
+        (7, "2026-09 from 2026-09-01 07:00 UTC on: what lies between is in neither."),
+    ],
+)
+def test_months_that_were_closed_with_a_bad_seam_are_told(
+    django_user_model: Any, hours: int, said: str
+) -> None:
+    make("2026-09", "2026-11-20T00:00")
+    september = MonthReport.objects.get(month="2026-09")
+    assert bad_seams(MonthReport.objects.all()) == []
+    september.first += timedelta(hours=hours)
+    september.save()
+    out = StringIO()
+    call_command("make_usage_reports", month="2026-10", stdout=out)
+    assert out.getvalue().count(said) == 1
+    user = django_user_model.objects.create_user("root", is_staff=True)
+    assert browser(user).get("/usage/reports/").content.decode().count(said) == 1
