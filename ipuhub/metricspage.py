@@ -10,7 +10,7 @@ from aiohttp import web
 from ipuhub.kube.errors import ApiError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ipuhub.kube.access import Reviewer
     from ipuhub.metrics import Meters
@@ -25,6 +25,31 @@ _HOW: Final = (
 )
 
 
+class Refused(Exception):  # noqa: N818  # an answer, not an error
+    """Who may not read metrics: `str()` is a sentence, `status` and `headers` those of HTTP."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+def not_valid() -> Refused:
+    """The answer to a token that belongs to nobody."""
+    return Refused(401, f"This token is not valid. {_HOW}", _CHALLENGE)
+
+
+def may_not(who: str) -> Refused:
+    """The answer to somebody who is known and has not got the right."""
+    return Refused(403, f"{who} may not get the URL {PATH}. {_HOW}")
+
+
+def not_asked(why: object) -> Refused:
+    """The answer while it is not known whose the token is."""
+    text = f"The API server cannot be asked about this token: {why}"
+    return Refused(503, text, {"Retry-After": "5"})
+
+
 class Guard:
     """Who may read metrics: who holds `token` (empty: nobody), or may get /metrics by RBAC.
 
@@ -36,41 +61,43 @@ class Guard:
         self._token = token.encode()
         self._reviewer = reviewer
 
-    async def refusal(self, authorization: str) -> web.Response | None:
-        """The answer to who may not read; None: he may. Unknown is refused, too."""
+    async def check(self, authorization: str) -> None:
+        """Raise Refused for who may not read. Unknown is refused, too."""
+        given = self.unjudged(authorization)
+        if given:
+            await self.review(given)
+
+    def unjudged(self, authorization: str) -> str:
+        """The bearer token that has to be judged; empty: it is ours. Raises Refused without one."""
         scheme, _, text = authorization.partition(" ")
         given = text.strip()
         if scheme.lower() != "bearer" or not given:
-            return _answer(401, f"A bearer token is needed. {_HOW}", _CHALLENGE)
+            raise Refused(401, f"A bearer token is needed. {_HOW}", _CHALLENGE)
         if self._token and hmac.compare_digest(given.encode(errors="surrogateescape"), self._token):
-            return None
-        try:
-            return await self._review(given)
-        except (ApiError, ConfigError) as error:
-            why = f"The API server cannot be asked about this token: {error}"
-            return _answer(503, why, {"Retry-After": "5"})
+            return ""
+        return given
 
-    async def _review(self, token: str) -> web.Response | None:
-        reviewer = self._reviewer()
-        user = await reviewer.authenticate(token) if reviewer else None
-        if reviewer is None or user is None:
-            return _answer(401, f"This token is not valid. {_HOW}", _CHALLENGE)
-        if not await reviewer.authorize_path(user, verb="get", path=PATH):
-            return _answer(403, f"{user.username} may not get the URL {PATH}. {_HOW}")
-        return None
+    async def review(self, token: str) -> None:
+        """Raise Refused unless the API server says that the token's owner may read."""
+        try:
+            reviewer = self._reviewer()
+            user = await reviewer.authenticate(token) if reviewer else None
+            if reviewer is None or user is None:
+                raise not_valid()
+            if not await reviewer.authorize_path(user, verb="get", path=PATH):
+                raise may_not(user.username)
+        except (ApiError, ConfigError) as error:
+            raise not_asked(error) from error
 
 
 def metrics_route(meters: Meters, guard: Guard) -> web.RouteDef:
     """The page, for a process that has a web server anyway."""
 
     async def metrics(request: web.Request) -> web.Response:
-        refusal = await guard.refusal(request.headers.get("Authorization", ""))
-        if refusal is not None:
-            return refusal
+        try:
+            await guard.check(request.headers.get("Authorization", ""))
+        except Refused as no:
+            return web.Response(status=no.status, text=f"{no}\n", headers=no.headers)
         return web.Response(body=meters.render(), headers={"Content-Type": _CONTENT_TYPE})
 
     return web.get(PATH, metrics)
-
-
-def _answer(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(status=status, text=text + "\n", headers=headers)

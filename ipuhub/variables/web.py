@@ -67,6 +67,6 @@ METRICS_TOKEN = ENV.text(
     "IPUHUB_METRICS_TOKEN",
     "",
     doc="Bearer token that may read /metrics of every process, usually "
-    "IPUHUB_METRICS_TOKEN_FILE. The web process also takes an administrator's API token, the "
-    "others whoever may get /metrics by Kubernetes' RBAC.",
+    "IPUHUB_METRICS_TOKEN_FILE; so may whoever may get /metrics by Kubernetes' RBAC. The web "
+    "process also takes an administrator's API token.",
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from django.conf import settings
 
@@ -14,6 +16,7 @@ from ipuhub.web.readings import PATIENCE_SECONDS
 from partitions.proxyclient import ProxyClient
 
 PROXY_AUDIENCE = "ipuhub-proxy"
+_OPENING: Final = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -29,12 +32,18 @@ class Sources:
         self.kube.close()
 
 
-@lru_cache(maxsize=1)
 def sources() -> Sources:
     """Return the process's connections; both clients connect at their first request.
 
     Raises ConfigError without a usable kubeconfig, and tries again at the next call.
     """
+    with _OPENING:  # threads that come together at the start would open one each
+        return opened()
+
+
+@lru_cache(maxsize=1)
+def opened() -> Sources:
+    """The connections of `sources`, which alone calls it."""
     config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
     kube = BlockingKubeClient(config, timeout_seconds=PATIENCE_SECONDS)
     token = (

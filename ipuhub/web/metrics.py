@@ -2,40 +2,81 @@
 
 from __future__ import annotations
 
-import hmac
-from typing import TYPE_CHECKING, cast
+import asyncio
+import threading
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, cast
 
 from django.conf import settings
+from django.http import HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 from django_prometheus.exports import ExportToDjangoView
 
-from ipuhub.api.authentication import bearer_token
-from ipuhub.api.problems import problem_answer
-from ipuhub.tokens import find_token
+from ipuhub.kube.access import Reviewer
+from ipuhub.kube.errors import ConfigError
+from ipuhub.metricspage import Guard, Refused, may_not, not_asked, not_valid
+from ipuhub.tokens import PREFIX, find_token
+from ipuhub.web.connections import sources
+from ipuhub.web.readings import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from django.http import HttpRequest, HttpResponse
+    from django.http import HttpRequest
 
-_HOW = "Send Authorization: Bearer <token>: IPUHUB_METRICS_TOKEN or an administrator's API token."
+    from ipuhub.kube.client import KubeClient
+
+# Whoever comes may show a token; while the API server is silent each one holds a thread of ours.
+_MOST_REVIEWS: Final = 4
+_REVIEWS: Final = threading.BoundedSemaphore(_MOST_REVIEWS)
 
 
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Return the metrics to who holds the metrics token or an administrator's API token."""
-    text = bearer_token(request)
-    if text is None:
-        answer = problem_answer(401, _HOW)
-        answer["WWW-Authenticate"] = 'Bearer realm="ipuhub"'
-        return answer
-    if not _may_read(text):
-        return problem_answer(403, f"This token may not read metrics. {_HOW}")
+    """Return the metrics to who holds the metrics token or an administrator's API token, or may
+    get /metrics by Kubernetes' RBAC."""
+    try:
+        _check(request.headers.get("Authorization", ""))
+    except Refused as no:
+        plain = "text/plain; charset=utf-8"
+        return HttpResponse(f"{no}\n", plain, no.status, headers=no.headers)
     return cast("HttpResponse", ExportToDjangoView(request))
 
 
-def _may_read(text: str) -> bool:
-    wanted = settings.METRICS_TOKEN
-    if wanted and hmac.compare_digest(text.encode(), wanted.encode()):
-        return True
+def _check(authorization: str) -> None:
+    guard = Guard(settings.METRICS_TOKEN, lambda: _reviewer_by(sources().kube.client))
+    given = guard.unjudged(authorization)
+    if given.startswith(PREFIX):
+        _check_api_token(given)
+    elif given:
+        _review(guard, given)
+
+
+def _check_api_token(text: str) -> None:
     token = find_token(text, timezone.now())
-    return token is not None and token.user.is_staff
+    if token is None:
+        raise not_valid()
+    if not token.user.is_staff:
+        raise may_not(token.user.get_username())
+
+
+def _review(guard: Guard, token: str) -> None:
+    if not _REVIEWS.acquire(blocking=False):
+        raise not_asked(f"it has not answered about {_MOST_REVIEWS} others yet")
+    try:
+        sources().kube.run(_in_time, guard, token)
+    except ConfigError as error:
+        raise not_asked(error) from error
+    finally:
+        _REVIEWS.release()
+
+
+async def _in_time(guard: Guard, token: str) -> None:
+    try:
+        await asyncio.wait_for(guard.review(token), PATIENCE_SECONDS)
+    except TimeoutError as error:
+        raise not_asked(f"no answer within {PATIENCE_SECONDS:g} s") from error
+
+
+@lru_cache(maxsize=1)
+def _reviewer_by(client: KubeClient) -> Reviewer:
+    return Reviewer(client, audience="")

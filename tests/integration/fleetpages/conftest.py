@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from ipuhub.models import NamespaceGrant
 from ipuhub.web import monthtodate, wiring
-from ipuhub.web.connections import sources
+from ipuhub.web.connections import opened, sources
 from partitions.live import fleet_reader
 from tests.fakes.background import Background, Cluster, Proxy
 
@@ -44,9 +44,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def _forget_readers() -> None:
-    if sources.cache_info().currsize:
+    if opened.cache_info().currsize:
         sources().close()
-    for cached in (wiring.live_reader, fleet_reader, sources):
+    for cached in (wiring.live_reader, fleet_reader, opened):
         cached.cache_clear()
     monthtodate.forget()
 

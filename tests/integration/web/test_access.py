@@ -150,7 +150,7 @@ def test_methods_that_a_client_invents_are_one_series(client: Client, settings: 
 
 
 def test_without_a_metrics_token_an_empty_one_opens_nothing(client: Client, db: None) -> None:
-    assert client.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 403
+    assert client.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 401
 
 
 @pytest.mark.parametrize("sign_in", [browser, tool])

@@ -9,7 +9,7 @@ from django.contrib.auth import get_user_model
 from django.db import OperationalError
 
 from ipuhub.web import wiring
-from ipuhub.web.connections import sources
+from ipuhub.web.connections import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,10 +27,10 @@ def plain_http_and_no_cluster(settings: SettingsWrapper, tmp_path: Path) -> Iter
     settings.KUBECONFIG = str(tmp_path / "no-kubeconfig")
     settings.PROXY_URL = "http://127.0.0.1:9"
     wiring.live_reader.cache_clear()
-    sources.cache_clear()
+    opened.cache_clear()
     yield
     wiring.live_reader.cache_clear()
-    sources.cache_clear()
+    opened.cache_clear()
 
 
 def sign_in(client: Client, *, staff: bool) -> None:

@@ -1,0 +1,130 @@
+"""The dashboard's /metrics: judged by the API server as everywhere, answered while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from django.test import Client
+
+from ipuhub.web import metrics
+from ipuhub.web.connections import opened, sources
+from tests.fakes.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pytest_django.fixtures import SettingsWrapper
+
+    from tests.integration.metrics.conftest import Accounts
+
+pytestmark = pytest.mark.embedded_only
+
+
+@pytest.fixture(autouse=True)
+def fresh(settings: SettingsWrapper) -> Iterator[None]:
+    """No connections before the test, nor after it."""
+    settings.SECURE_SSL_REDIRECT = False
+    settings.METRICS_TOKEN = "for-the-test"
+    settings.KUBE_CONTEXT = ""
+    opened.cache_clear()
+    yield
+    if opened.cache_info().currsize:
+        sources().close()
+    opened.cache_clear()
+
+
+async def scraped(token: str) -> Any:
+    """The answer to a scrape with a token; empty: without one."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return await asyncio.to_thread(Client().get, "/metrics", headers=headers)
+
+
+async def test_who_may_get_metrics_by_rbac_reads_them_and_nobody_else_does(
+    accounts: Accounts, settings: SettingsWrapper
+) -> None:
+    settings.KUBECONFIG = str(await accounts.kubeconfig("ipuhub-web"))
+    answer = await scraped(accounts.token("reader"))
+    assert (answer.status_code, b"django_http_requests_total" in answer.content) == (200, True)
+    answer = await scraped(accounts.token("stranger"))
+    assert answer.status_code == 403
+    assert "system:serviceaccount:monitoring:stranger may not get" in answer.content.decode()
+    for token in ("", "wrong", "w\u00e4rong"):
+        answer = await scraped(token)
+        assert (answer.status_code, answer["WWW-Authenticate"]) == (401, 'Bearer realm="ipuhub"')
+
+
+async def test_without_the_api_server_the_metrics_token_counts_and_others_are_not_known(
+    accounts: Accounts, settings: SettingsWrapper
+) -> None:
+    settings.KUBECONFIG = str(await accounts.kubeconfig("ipuhub-web"))
+    await accounts.cluster.stop()
+    answer = await scraped(accounts.token("reader"))
+    assert (answer.status_code, answer["Retry-After"]) == (503, "5")
+    assert (await scraped("for-the-test")).status_code == 200
+    assert (await scraped("")).status_code == 401
+
+
+async def test_without_a_cluster_the_metrics_token_counts(
+    tmp_path: Path, settings: SettingsWrapper
+) -> None:
+    settings.KUBECONFIG = str(tmp_path / "nowhere")
+    assert (await scraped("for-the-test")).status_code == 200
+    assert (await scraped("other")).status_code == 503
+
+
+@contextmanager
+def silent_server(folder: Path) -> Iterator[tuple[socket.socket, Path]]:
+    """Takes connections and never answers; and the kubeconfig that leads there."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        }
+        (folder / "silent.kubeconfig").write_text(yaml.safe_dump(config))
+        yield listening, folder / "silent.kubeconfig"
+
+
+async def test_a_silent_api_server_is_not_waited_for(
+    tmp_path: Path, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "PATIENCE_SECONDS", 0.05)
+    with silent_server(tmp_path) as (_, kubeconfig):
+        settings.KUBECONFIG = str(kubeconfig)
+        answer = await scraped("some")
+    assert (answer.status_code, answer["Retry-After"]) == (503, "5")
+    assert "no answer within 0.05 s" in answer.content.decode()
+
+
+async def test_tokens_that_wait_for_a_silent_api_server_take_a_few_threads_only(
+    tmp_path: Path, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "PATIENCE_SECONDS", 2.0)
+    with silent_server(tmp_path) as (_, kubeconfig):
+        settings.KUBECONFIG = str(kubeconfig)
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(scraped(f"t{number}")) for number in range(4)]
+
+            async def full() -> bool:
+                free = metrics._REVIEWS.acquire(blocking=False)
+                if free:
+                    metrics._REVIEWS.release()
+                return not free
+
+            await eventually(full)
+            answer = await scraped("one-more")
+            assert "4 others" in answer.content.decode()
+            assert (await scraped("for-the-test")).status_code == 200
+        assert {task.result().status_code for task in waiting} == {503}
+    assert metrics._REVIEWS.acquire(blocking=False)  # given back
+    metrics._REVIEWS.release()
