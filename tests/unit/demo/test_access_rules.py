@@ -12,6 +12,10 @@ import yaml
 
 from ipuhub.demo.cluster import ACCESS_FILE, STAND_INS_FILE
 from ipuhub.demo.processes import ACCOUNTS, NAMESPACE
+from jobs.builders.access import build_role
+from jobs.builders.context import BuildContext
+from jobs.spec import parse_spec
+from tests.builders.ipujobs import ipujob, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +74,37 @@ def test_nobody_has_a_wildcard_secrets_or_another_ones_rights() -> None:
         assert not given & {"impersonate", "escalate", "bind"}, account
         if {"serviceaccounts/token"} & given:
             assert (rule["resourceNames"], namespace) == ([account], NAMESPACE)
+
+
+def held_by(account: str) -> set[tuple[str, str]]:
+    """Resource (with its subresource) and verb."""
+    return {
+        (resource, verb)
+        for holder, _, rule in granted()
+        if holder == account
+        for resource in rule.get("resources", ())
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_operator_holds_what_it_grants_and_no_other_way_into_pods() -> None:
+    job = ipujob().build()
+    context = BuildContext(key_of(job), job, parse_spec(job["spec"]))
+    rules = build_role(context)["rules"]
+    granted_on = {
+        (resource, verb)
+        for rule in rules
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    held = held_by("ipuhub-operator")
+    assert granted_on <= held  # or the API server would not let it make the launcher's Role
+    assert {one for one in held if one[0].startswith("pods/")} <= granted_on
+
+
+def test_the_operator_may_do_with_partitions_what_its_client_asks_for() -> None:
+    verbs = {verb for resource, verb in held_by("ipuhub-operator") if "partitions" in resource}
+    assert verbs == {"list", "update", "delete"}
 
 
 def test_each_process_has_an_account_of_its_own() -> None:
