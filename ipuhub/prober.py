@@ -22,7 +22,7 @@ from ipuhub.kube.token import FixedToken, TokenSource
 from ipuhub.leading import Leadership
 from ipuhub.metricspage import metrics_route
 from ipuhub.processes import leadership_options, metrics_guard, until_stopped
-from ipuhub.recorders import JobsAndPartitions, TrackerPlace
+from ipuhub.recorders import JobsAndPartitions, TrackerPlace, recorded_jobs
 from ipuhub.recording.metrics import RECORDINGS
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
@@ -50,7 +50,7 @@ def build_recorders(
     parts: JobsAndPartitions, chosen: ChosenNamespaces | None
 ) -> list[Recorder[Any]]:
     """What the prober records, by the settings."""
-    return [PodRecorder(pod_selection(chosen), author_trust()), parts.jobs, parts.partitions]
+    return [PodRecorder(pod_selection(chosen), recorded_jobs), parts.jobs, parts.partitions]
 
 
 def build_chosen(client: KubeClient) -> ChosenNamespaces | None:

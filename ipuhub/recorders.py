@@ -21,9 +21,11 @@ from partitions.recorder import (
     recorded_of,
     store_capacity,
 )
+from usage.pods.rows import JobOwner
+from usage.pods.stamps import prove
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
     from typing import TypeVar
 
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 _SILENCE_SECONDS = 60.0
-_OWNERS = 'SELECT uid, "group", "user", user_verified FROM jobs_jobrecord WHERE uid = ANY(%s)'
+_JOBS = """
+SELECT uid, namespace, "group", "user", user_verified FROM jobs_jobrecord WHERE uid = ANY(%s)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,21 @@ class TrackerPlace:
     capacity_seconds: float = 10.0
 
 
+def recorded_jobs(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str, JobOwner]:
+    """The recorded ones among these jobs, by UID."""
+    cursor.execute(_JOBS, [list(jobs)])
+    return {uid: JobOwner(*whose) for uid, *whose in cursor.fetchall()}
+
+
 def owners_of(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str, Owner]:
     """Whose the recorded ones among these jobs are, by UID."""
-    cursor.execute(_OWNERS, [list(jobs)])
-    return {uid: Owner(*whose) for uid, *whose in cursor.fetchall()}
+    found = recorded_jobs(cursor, jobs).items()
+    return {uid: Owner(job.group, job.user, job.user_verified) for uid, job in found}
+
+
+def prove_stamps(cursor: psycopg.Cursor[Any], jobs: Collection[str]) -> int:
+    """Believe the stamps of pods that waited for the records of these jobs; how many."""
+    return prove(cursor, recorded_jobs, jobs)
 
 
 class JobsAndPartitions:
@@ -73,7 +88,7 @@ class JobsAndPartitions:
         # A poll or two that fail are no gap: nothing much happens in so short a time.
         self._silence_seconds = max(_SILENCE_SECONDS, 3 * place.capacity_seconds)
         self.groups = NamespaceGroups(client)
-        self.jobs = JobRecorder(self.groups.group_of, authors)
+        self.jobs = JobRecorder(self.groups.group_of, authors, prove_stamps)
         self.partitions = PartitionRecorder(place.namespace, place.name, self._owners_of)
         self.acknowledger = Acknowledger(client, self.partitions.scope, proxy, self._recorded_of)
         self.partitions.released = self.acknowledger.wake

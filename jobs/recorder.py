@@ -14,7 +14,7 @@ from jobs.manifests import namespace_of
 from jobs.resources import IPUJOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
 
     from psycopg import Cursor
@@ -173,15 +173,21 @@ def _job_values(row: JobRow, cluster_uid: str, at: datetime) -> dict[str, Any]:
 
 class JobRecorder:
     """Records every IPUJob. `group_of` gives the group of a namespace; `authors` says which users
-    are verified (None: none is)."""
+    are verified (None: none is); `recorded` is called with the UIDs of jobs, in the transaction
+    that has written their records."""
 
     name = "ipujobs"
     scope = Scope(IPUJOBS)
     selection = "all"
     manifest: type[Any] = dict
 
-    def __init__(self, group_of: Callable[[str], str], authors: AuthorTrust | None = None) -> None:
-        self._group_of = group_of
+    def __init__(
+        self,
+        group_of: Callable[[str], str],
+        authors: AuthorTrust | None = None,
+        recorded: Callable[[Cursor[Any], Collection[str]], object] = lambda *_: None,
+    ) -> None:
+        self._group_of, self._recorded = group_of, recorded
         self._authors = authors or AuthorTrust()
 
     def read(self, kind: str, manifest: Any, faults: list[Fault], at: datetime) -> JobRow:  # noqa: ARG002  # nothing in a job is refused
@@ -199,6 +205,7 @@ class JobRecorder:
     ) -> None:
         """Write jobs with their attempts and transitions."""
         store(cursor, rows, cluster_uid, at)
+        self._recorded(cursor, {row.uid for row in rows})
 
     def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
         """End the jobs that a full list no longer shows."""

@@ -62,6 +62,9 @@ class LifetimeFilters(Filters):
     node = AnyOfFilter(label="Node")
     running = YesNoFilter(field_name="finished_at", lookup_expr="isnull", label="Running")
     estimated = YesNoFilter(label="Estimated end")
+    unproved = YesNoFilter(
+        field_name="stamp", lookup_expr="isnull", exclude=True, label="Job not recorded"
+    )
     since = InstantFilter(
         field_name="created_at", lookup_expr="gte", label="Created from", zone=usage_zone
     )

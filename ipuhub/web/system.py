@@ -113,6 +113,7 @@ def _lifetimes() -> Shown:
     return {
         "open_pods": count(finished_at=None, scheduled_at__isnull=False),
         "waiting_pods": count(finished_at=None, scheduled_at=None),
+        "unproved_pods": count(stamp__isnull=False),
     }
 
 

@@ -45,6 +45,12 @@ def main() -> None:
     ingest = commands.add_parser("usage-ingest", help="pod events over HTTP to committed rows")
     ingest.add_argument("--pods", type=int, default=5_000, help="of four events each")
     ingest.add_argument("--bytes", type=int, default=3_000, help="size of an event")
+    ingest.add_argument(
+        "--stamps",
+        choices=("none", "recorded", "waiting"),
+        default="none",
+        help="pods with the operator's stamp, of recorded jobs or of jobs not recorded yet",
+    )
     ingest.add_argument("--rounds", type=int, default=5)
     reports = commands.add_parser("usage-reports", help="month reports beside COPY")
     reports.add_argument("--lifetimes", type=int, default=1_000_000, help="of the last 60 days")

@@ -1,4 +1,4 @@
-"""A process that serves generated pods: `python -m ... <pods> <bytes>`.
+"""A process that serves generated pods: `python -m ... <pods> <bytes> <stamped or plain>`.
 
 Says its port, waits for a line on stdin, lets all events happen, and waits for the next line.
 """
@@ -13,12 +13,16 @@ import orjson
 
 from tests.fakes.podstream import STEPS, PodStream, pod_of
 
+PODS_A_JOB = 20
 
-async def main(pods: int, size: int) -> None:
+
+async def main(pods: int, size: int, *, stamped: bool) -> None:
     """Render everything first, so that only sending is measured."""
     bare = len(orjson.dumps(pod_of(1, "RUNNING")))
     stream = PodStream(padding=max(0, size - bare))
     lines = rendered(stream, pods)
+    if stamped:
+        lines = [with_stamp(line) for line in lines]
     async with stream:
         print(stream.port, sum(map(len, lines)) // len(lines), flush=True)
         while await asyncio.to_thread(sys.stdin.readline):
@@ -46,5 +50,25 @@ def rendered(stream: PodStream, pods: int) -> list[bytes]:
     return lines
 
 
+def job_of(pod: str) -> str:
+    """UID of the job of a pod's name."""
+    number = int(pod.rpartition("-")[2])
+    return f"job-{number % 3}-{number // (3 * PODS_A_JOB)}"  # of one of three namespaces
+
+
+def with_stamp(line: bytes) -> bytes:
+    """The event of a pod as the operator makes it for a job."""
+    event = orjson.loads(line)
+    meta = event["object"]["metadata"]
+    job = job_of(meta["name"])
+    said = orjson.loads(meta["annotations"].pop("primehub.io/usage"))
+    said |= {"component": "ipujob", "component_name": job, "partition": job, "ipus": 200_000}
+    meta["annotations"]["ipuhub.io/usage"] = orjson.dumps(said).decode()
+    meta["labels"] |= {"graphcore.ai/ipujob-uid": job, "graphcore.ai/role": "worker"}
+    owner = {"apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "name": job, "uid": job}
+    meta["ownerReferences"] = [owner | {"controller": True}]
+    return orjson.dumps(event) + b"\n"
+
+
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), stamped=sys.argv[3] == "stamped"))

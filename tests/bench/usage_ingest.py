@@ -29,7 +29,11 @@ from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.cluster import ClusterConfig
 from ipuhub.kube.watch import split_batches
+from ipuhub.recorders import recorded_jobs
 from ipuhub.recording.recording import Recording
+from jobs.recorder import JobRecorder
+from tests.bench.ingest_generator import job_of
+from tests.fakes.podstream import EPOCH
 from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
@@ -52,8 +56,8 @@ class Round:
 class Generator:
     """The process that sends."""
 
-    def __init__(self, pods: int, size: int) -> None:
-        command = [sys.executable, "-m", "tests.bench.ingest_generator", str(pods), str(size)]
+    def __init__(self, pods: int, size: int, kind: str) -> None:
+        command = [sys.executable, "-m", "tests.bench.ingest_generator", str(pods), str(size), kind]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -92,11 +96,14 @@ def run(options: Namespace) -> None:
         server = EmbeddedPostgres(Path(folder), choose_port("the bench", 28_432, set()).number)
         server.prepare()
         process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
-        generator = Generator(options.pods, options.bytes)
+        kind = "plain" if options.stamps == "none" else "stamped"
+        generator = Generator(options.pods, options.bytes, kind)
         try:
             while not server.is_ready():
                 time.sleep(0.1)
             _migrate(server.url)
+            if options.stamps == "recorded":
+                _record_jobs(server.url, options.pods)
             sides = {"recorder": record, "bare loop": bare_loop}
             rounds: dict[str, list[Round]] = {name: [] for name in sides}
             for _ in range(options.rounds):
@@ -116,6 +123,16 @@ def _migrate(url: str) -> None:
     subprocess.run(command, env=environment, check=True)
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE bare (uid text, version text, phase text, body jsonb)")
+
+
+def _record_jobs(url: str, pods: int) -> None:
+    """The jobs of all stamped pods."""
+    namespaces = {job_of(f"pod-{n}"): f"team-{n % 3}" for n in range(pods)}
+    with psycopg.connect(url) as connection, connection.cursor() as cursor:
+        recorder = JobRecorder(lambda _: "g")
+        for uid, namespace in namespaces.items():
+            job = {"metadata": {"uid": uid, "name": uid, "namespace": namespace}, "spec": {}}
+            recorder.write(cursor, [recorder.read("ADDED", job, [], EPOCH)], "cluster-1", EPOCH)
 
 
 async def _measure(
@@ -138,7 +155,8 @@ async def record(generator: Generator, url: str) -> tuple[float, float]:
     """The product's recording, from its first list on."""
     arguments = {**psycopg.conninfo.conninfo_to_dict(url), "options": "-c timezone=UTC"}
     async with KubeClient(ClusterConfig(generator.url)) as client:
-        recording = Recording(client, PodRecorder(), arguments, Health(), lambda: datetime.now(UTC))
+        pods = PodRecorder(recorded=recorded_jobs)
+        recording = Recording(client, pods, arguments, Health(), lambda: datetime.now(UTC))
         task = asyncio.create_task(recording.run())
         while recording.problem:
             await asyncio.sleep(0.01)

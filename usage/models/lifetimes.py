@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from django.db import models
 from django.db.models import F, Q, Value
+from django.db.models.fields.json import KT
 
 from ipuhub.spans import long_lifetimes
 
@@ -21,10 +22,12 @@ class PodLifetime(models.Model):
     `estimated` ends are off by at most `uncertainty_seconds`; `end_source` says who closed the row
     (`event`, `deleted`, `relist`, `monitor`; empty: not ended). Without a usable annotation
     `claim` is `namespace` and the pod counts for its namespace; `annotation` is a claim by whoever
-    made the pod, `operator` a stamp of the IPU Operator. `labels` has those labels of the pod that
-    USAGE_LABELS named when it was first seen. `user_verified`: an admission webhook
-    saw who made it. `skew_seconds`: the clock of the pod's node was off by at least that, and the
-    end was moved to where it is possible. `seen_at`: when the monitor last found the pod there.
+    made the pod, `operator` a stamp of the IPU Operator on a pod of a recorded job. `stamp`: one
+    that waits for the record of its job, and counts as a claim until then. `labels` has those
+    labels of the pod that USAGE_LABELS named when it was first seen. `user_verified`: an admission
+    webhook saw who made it. `skew_seconds`: the clock of the pod's node was off by at least that,
+    and the end was moved to where it is possible. `seen_at`: when the monitor last found the pod
+    there.
     """
 
     uid = models.TextField(unique=True)
@@ -50,6 +53,7 @@ class PodLifetime(models.Model):
     accelerators = models.JSONField(default=dict)
     micro_ipus = models.BigIntegerField(default=0)
     labels = models.JSONField(default=dict, db_default=Value({}, models.JSONField()))
+    stamp = models.JSONField(null=True)
     phase = models.TextField(default="")
     reason = models.TextField(default="")
     exit_code = models.IntegerField(null=True)
@@ -80,6 +84,10 @@ class PodLifetime(models.Model):
             models.Index(fields=["finished_at"], name="lifetime_ended"),
             models.Index(fields=["job_uid"], name="lifetime_job", condition=~Q(job_uid="")),
             models.Index(F("created_at").desc(), F("id").desc(), name="lifetime_newest"),
+            # Those of a job, once it is recorded; hardly any rows.
+            models.Index(
+                KT("stamp__job_uid"), name="lifetime_stamp", condition=Q(stamp__isnull=False)
+            ),
         ]
 
     def __str__(self) -> str:

@@ -1,4 +1,7 @@
-"""domain: whom a pod counts for, by its usage annotation; a claim, unless the operator made it."""
+"""domain: whom a pod counts for, by its usage annotation; a claim, unless the operator made it.
+
+That the operator did is itself only said here: `usage.pods.stamps` asks the record of the job.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ class _Stamp(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who holds a pod, and how it is known. `micro_ipus` is None without the operator's stamp."""
+    """Who holds a pod, and how it is known. `micro_ipus` is None without the operator's stamp.
+
+    `operator` means that the pod carries such a stamp: whether it is one its job's record says.
+    """
 
     claim: str
     group: str
@@ -94,7 +100,7 @@ def by_namespace(meta: PodMeta) -> Claim:
 def controlling_job(meta: PodMeta) -> str:
     """UID of the IPUJob whose label the pod carries and that controls it; empty: none.
 
-    Only then is the annotation the operator's stamp.
+    Only then can the annotation be the operator's stamp.
     """
     uid = (meta.labels or {}).get(JOB_UID_LABEL)
     if not uid:

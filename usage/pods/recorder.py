@@ -17,6 +17,7 @@ from usage.pods.resources import GPU_RESOURCES, wish_of
 from usage.pods.rows import CLAIMED, END, FIXED, merged, row_of
 from usage.pods.shape import Pod
 from usage.pods.sightings import last_seen
+from usage.pods.stamps import judged, nobody
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
     from psycopg import Cursor
 
-    from ipuhub.authors import AuthorTrust
     from ipuhub.kube.chosennamespaces import ChosenNamespaces
     from ipuhub.recording.recorder import Absence
     from usage.pods.annotations import Claim
     from usage.pods.rows import PodRow
     from usage.pods.shape import PodMeta
+    from usage.pods.stamps import RecordedJobs
 
 _STATE: Final = ("phase", "reason", "exit_code", *END)
 _FOLLOWED: Final = ("node", "scheduled_at", "started_at", *_STATE)
@@ -37,7 +38,7 @@ _TYPES: Final = {
     **dict.fromkeys(("instance", "attempt", "exit_code"), "integer"),
     **dict.fromkeys(("cpu_millicores", "memory_bytes", "gpus", "micro_ipus"), "bigint"),
     **dict.fromkeys(("uncertainty_seconds", "skew_seconds"), "bigint"),
-    **dict.fromkeys(("accelerators", "labels"), "jsonb"),
+    **dict.fromkeys(("accelerators", "labels", "stamp"), "jsonb"),
     **dict.fromkeys(("estimated", "user_verified"), "boolean"),
     **dict.fromkeys(("created_at", "scheduled_at", "started_at", "finished_at"), "timestamptz"),
 }
@@ -133,16 +134,16 @@ class PodSelection:
 
 
 class PodRecorder:
-    """Records pods in `usage_podlifetime`."""
+    """Records pods in `usage_podlifetime`; `recorded` says which jobs' stamps are believed."""
 
     name = "pods"
     manifest = Pod
 
     def __init__(
-        self, selection: PodSelection | None = None, authors: AuthorTrust | None = None
+        self, selection: PodSelection | None = None, recorded: RecordedJobs = nobody
     ) -> None:
         self._selected = selected = selection or PodSelection()
-        self._authors = authors
+        self._recorded = recorded
         only = next(iter(selected.namespaces)) if len(selected.namespaces) == 1 else None
         self.scope = Scope(PODS, namespace=only)
         if selected.chosen is not None:
@@ -166,7 +167,7 @@ class PodRecorder:
             return None
         claim = by_namespace(meta) if is_known_only else _claim(meta, text, faults)
         wish = wish_of(bytes(manifest.spec), selected.gpu_resources)
-        row = row_of(meta, claim, wish, lifetime, at, self._authors)
+        row = row_of(meta, claim, wish, lifetime, at)
         row.is_known_only = is_known_only
         row.labels = kept_labels(meta.labels, selected.labels)
         if wish.problems and not is_known_only:
@@ -187,7 +188,8 @@ class PodRecorder:
             chosen = [row for row in latest if row.is_known_only is is_known_only]
             if chosen:
                 chosen.sort(key=lambda row: row.uid)
-                text = msgspec.json.encode(chosen).decode()
+                given = chosen if is_known_only else judged(cursor, chosen, self._recorded)
+                text = msgspec.json.encode(given).decode()
                 cursor.execute(sql, {"rows": text, "cluster_uid": cluster_uid, "at": at})
 
     def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:

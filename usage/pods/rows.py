@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from copy import copy
 from datetime import datetime  # noqa: TC003  # msgspec reads the annotations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from usage.pods.annotations import NAMESPACE, OPERATOR
+from usage.pods.annotations import ANNOTATION, NAMESPACE
 from usage.pods.lifetimes import BY_LIST
 
 if TYPE_CHECKING:
-    from ipuhub.authors import AuthorTrust
     from usage.pods.annotations import Claim
     from usage.pods.lifetimes import Lifetime
     from usage.pods.resources import Wish
@@ -24,11 +23,21 @@ GUESSED: Final = (BY_LIST, MONITOR)
 """Sources of ends that a pod seen again takes back."""
 
 
+class JobOwner(NamedTuple):
+    """Whose a recorded job is, and the namespace in which its pods are."""
+
+    namespace: str
+    group: str
+    user: str
+    user_verified: bool
+
+
 class PodRow(msgspec.Struct, gc=False):
     """A row of `PodLifetime`, field by column; `is_known_only`: only a row that is there changes.
 
-    The first block is fixed by the first sight of a pod, but that a claim may follow where there
-    was none; the rest follows the pod until its exact end is known.
+    With the claim `operator` it is yet to be judged by the record of its job; `asked_micro_ipus` is
+    what the pod itself asks for. The first block is fixed by the first sight of a pod, but that a
+    claim may follow where there was none; the rest follows the pod until its exact end is known.
     """
 
     uid: str
@@ -64,6 +73,8 @@ class PodRow(msgspec.Struct, gc=False):
     uncertainty_seconds: int
     skew_seconds: int = 0
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    stamp: dict[str, Any] | None = None
+    asked_micro_ipus: int = 0
     is_known_only: bool = False
 
 
@@ -81,33 +92,22 @@ CLAIMED: Final = (
     "attempt",
     "partition",
     "micro_ipus",
+    "stamp",
 )
 """Columns that a claim brings with it."""
 
-FIXED: Final = (*PodRow.__struct_fields__[:21], "labels")
+STAMPED: Final = ("job_uid", "role", "instance", "attempt", "partition", "micro_ipus")
+"""What is kept of a stamp until the record of its job is there."""
+
+FIXED: Final = (*PodRow.__struct_fields__[:21], "labels", "stamp")
 """Columns of the first sight."""
 
-COLUMNS: Final = PodRow.__struct_fields__[:-1]
+COLUMNS: Final = PodRow.__struct_fields__[:-3]
 """All that is recorded of a pod: what the API shows of it."""
 
 
-def row_of(
-    meta: PodMeta,
-    claim: Claim,
-    wish: Wish,
-    lifetime: Lifetime,
-    at: datetime,
-    authors: AuthorTrust | None = None,
-) -> PodRow:
-    """Put together what is known of a pod; `at` stands in for a missing time of creation.
-
-    The operator stamps whom the job names: that is as good as `authors` says it is.
-    """
-    is_verified = (
-        authors is not None
-        and claim.claim == OPERATOR
-        and authors.covers(claim.user, meta.namespace)
-    )
+def row_of(meta: PodMeta, claim: Claim, wish: Wish, lifetime: Lifetime, at: datetime) -> PodRow:
+    """Put together what is known of a pod; `at` stands in for a missing time of creation."""
     held, end = wish.held, lifetime.end
     return PodRow(
         meta.uid,
@@ -118,7 +118,7 @@ def row_of(
         claim.component_name,
         claim.group,
         claim.user,
-        is_verified,
+        False,  # the record of a job says whether its user is
         claim.instance_type,
         claim.job_uid,
         claim.role,
@@ -143,7 +143,26 @@ def row_of(
         end.estimated if end else False,
         end.uncertainty_seconds if end else 0,
         end.skew_seconds if end else 0,
+        asked_micro_ipus=held.ipus * MICRO_IPUS,
     )
+
+
+def believed(row: PodRow, owner: JobOwner) -> PodRow:
+    """The row of a pod that the operator stamped: whose it is, its job's record says."""
+    new = copy(row)
+    new.group, new.user, new.user_verified = owner.group, owner.user, owner.user_verified
+    return new
+
+
+def doubted(row: PodRow) -> PodRow:
+    """The row of a pod whose stamp nothing proves: a claim, of no job and with no IPUs but those
+    that the pod asks for; the stamp waits in it."""
+    new = copy(row)
+    new.stamp = {name: getattr(row, name) for name in STAMPED}
+    new.claim, new.job_uid, new.role, new.partition = ANNOTATION, "", "", ""
+    new.instance = new.attempt = None
+    new.micro_ipus = row.asked_micro_ipus
+    return new
 
 
 def merged(rows: list[PodRow]) -> list[PodRow]:
@@ -167,7 +186,7 @@ def _followed(known: PodRow, new: PodRow) -> PodRow:
         claimed = known
     else:
         claimed = new
-    for name in CLAIMED if claimed is new else ():
+    for name in (*CLAIMED, "asked_micro_ipus") if claimed is new else ():
         setattr(known, name, getattr(new, name))
     if known.finished_at is not None and not known.estimated:
         return known

@@ -19,7 +19,7 @@ from ipuhub.demo.historyplan import CLUSTER, first_of_month_before
 from ipuhub.demo.postgres import EmbeddedPostgres
 from ipuhub.demo.samples import TEAMS
 from ipuhub.management.demofolder import add_folder_option
-from ipuhub.recorders import owners_of
+from ipuhub.recorders import owners_of, recorded_jobs
 from ipuhub.recording.store import connection_arguments
 from jobs.recorder import JobRecorder
 from partitions.recorder import Owner, PartitionRecorder
@@ -97,7 +97,7 @@ def sample_recorders() -> Recorders:
         return found | owners_of(cursor, found)
 
     return Recorders(
-        pods=PodRecorder(authors=authors),
+        pods=PodRecorder(recorded=recorded_jobs),
         jobs=JobRecorder(_GROUPS.__getitem__, authors),
         partitions=PartitionRecorder(settings.NAMESPACE, settings.TRACKER_CONFIGMAP, owners),
     )

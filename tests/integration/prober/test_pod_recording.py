@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.podstream import STEPS, pod_of, truth_of
 from tests.fakes.waiting import eventually
 from usage.pods.recorder import PodRecorder, PodSelection
+from usage.pods.rows import JobOwner
 
 if TYPE_CHECKING:
     from tests.integration.prober.conftest import Lab
@@ -70,7 +71,7 @@ async def test_ipus_are_counted_once(
     pod = on_ipus(3, **stamp)
     pod["metadata"]["ownerReferences"] = owners
     lab.server.put("ADDED", pod)
-    lab.start()
+    lab.start(PodRecorder(recorded=lambda *_: {"job-1": JobOwner("team-0", "g", "ada", True)}))
     await lab.server.tell()
     await eventually(lambda: lab.is_at(lab.server.revision))
     (row,) = lab.rows().values()

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from usage.pods.recorder import PodRecorder
-from usage.pods.rows import PodRow
+from usage.pods.rows import JobOwner, PodRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +27,16 @@ def random_row(uid: str, choose: random.Random) -> PodRow:
     text = claim + str(choose.randrange(3))
     moment = T0 + timedelta(minutes=choose.randrange(100))
     given: dict[str, Any] = dict.fromkeys(PodRow.__struct_fields__, text)
-    given |= dict.fromkeys(("cpu_millicores", "memory_bytes", "gpus", "micro_ipus"), len(text))
+    amounts = ("cpu_millicores", "memory_bytes", "gpus", "micro_ipus", "asked_micro_ipus")
+    given |= dict.fromkeys(amounts, len(text)) | {"stamp": None}
     given |= {"user_verified": choose.random() < 0.5}
-    given |= {"uid": uid, "claim": claim, "instance": choose.randrange(3), "attempt": None}
+    given |= {
+        "uid": uid,
+        "namespace": "team",
+        "claim": claim,
+        "instance": choose.randrange(3),
+        "attempt": None,
+    }
     given |= {"accelerators": {"gpu": 1}, "created_at": T0, "exit_code": choose.randrange(3)}
     given |= {"node": choose.choice(("", "n")), "scheduled_at": choose.choice((None, T0))}
     given |= {"started_at": choose.choice((None, moment)), "end_source": source}
@@ -40,10 +47,15 @@ def random_row(uid: str, choose: random.Random) -> PodRow:
     return PodRow(**given)
 
 
+def every_other(_: Any, jobs: Any) -> dict[str, JobOwner]:
+    """The job of each second text is recorded."""
+    return {uid: JobOwner("team", "g", "u", user_verified=True) for uid in jobs if "1" not in uid}
+
+
 def written(tables: dict[str, Any], parts: Callable[[list[PodRow]], list[list[PodRow]]]) -> Any:
     """What 300 random histories leave behind when they are written in `parts`."""
     choose = random.Random(7)  # the same histories each time
-    recorder = PodRecorder()
+    recorder = PodRecorder(recorded=every_other)
     with psycopg.connect(**tables, row_factory=dict_row) as connection:
         cursor = connection.cursor()
         cursor.execute("DELETE FROM usage_podlifetime")
@@ -60,6 +72,7 @@ def written(tables: dict[str, Any], parts: Callable[[list[PodRow]], list[list[Po
 def test_one_by_one_and_all_at_once_are_the_same(tables: dict[str, Any]) -> None:
     one_by_one = written(tables, lambda history: [[row] for row in history])
     assert len(one_by_one) > 200
+    assert len([row for row in one_by_one if row["stamp"]]) > 20
     assert written(tables, lambda history: [history]) == one_by_one
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from django.utils import timezone
 
 from ipuhub.demo.cluster import write_account_kubeconfig
 from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
+from ipuhub.kube.resources import PODS
 from ipuhub.leading import Leadership
 from ipuhub.models import WatchCheckpoint, WatchGap
 from ipuhub.prober import Prober, build_proxy, keep_recording, run_prober
@@ -20,11 +24,14 @@ from partitions.proxy.run import running
 from tests.builders.ipujobs import ipujob
 from tests.fakes.proxylab import JOB, SYSTEM, ready
 from tests.fakes.waiting import eventually
+from usage.models import PodLifetime
+from usage.pods.rows import STAMPED
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
     from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.kube.types import Manifest
     from tests.integration.recorders.conftest import Site
 
 ACCOUNT = f"{SYSTEM}/ipuhub-prober"
@@ -42,6 +49,35 @@ async def config_of(site: Site, settings: SettingsWrapper) -> ClusterConfig:
     return load_config(str(path))
 
 
+def pod_of(job: Manifest, name: str) -> Manifest:
+    """A pod as the operator makes it for a job."""
+    uid = job["metadata"]["uid"]
+    said = {"component": "ipujob", "component_name": "sample", "group": "g", "ipus": 4_000_000}
+    owner = {"apiVersion": job["apiVersion"], "kind": "IPUJob", "name": "sample", "uid": uid}
+    meta = {
+        "name": name,
+        "labels": {"graphcore.ai/ipujob-uid": uid},
+        "annotations": {"ipuhub.io/usage": json.dumps(said | {"instance_type": "ipu-4"})},
+        "ownerReferences": [owner | {"controller": True}],
+    }
+    spec = {"containers": [{"name": "main", "image": "train:1"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def waiting(job: Manifest, name: str) -> None:
+    """A row of a pod that was recorded before its job."""
+    stamp = dict.fromkeys(STAMPED) | {"role": "worker", "partition": "p-1"}
+    stamp |= {"job_uid": job["metadata"]["uid"], "micro_ipus": 4_000_000}
+    times = dict.fromkeys(("created_at", "updated_at"), timezone.now())
+    PodLifetime.objects.create(uid=name, pod_name=name, namespace="default", stamp=stamp, **times)
+
+
+def believed() -> set[str]:
+    """The pods that have the IPUs of their stamps."""
+    rows = PodLifetime.objects.filter(claim="operator", micro_ipus=4_000_000, stamp__isnull=True)
+    return set(rows.values_list("pod_name", flat=True))
+
+
 async def test_it_records_all_kinds_side_by_side(site: Site, settings: SettingsWrapper) -> None:
     config = await config_of(site, settings)
     health = Health()
@@ -49,10 +85,14 @@ async def test_it_records_all_kinds_side_by_side(site: Site, settings: SettingsW
         await eventually(lambda: ready(proxy))
         settings.PROXY_URL = f"http://127.0.0.1:{proxy.port}"
         async with KubeClient(config) as client, build_proxy(client) as mine:
+            job = await site.make(ipujob().build())
+            await site.lab.client.create(PODS, pod_of(job, "listed"), "default")
+            waiting(job, "earlier")
             task = asyncio.create_task(Prober(client, mine, health).run())
-            await site.make(ipujob().build())
             await operator.ensure(**JOB)
             await eventually(JobRecord.objects.exists)
+            await site.lab.client.create(PODS, pod_of(job, "late"), "default")
+            await eventually(lambda: believed() == {"earlier", "listed", "late"})
             await eventually(lambda: PartitionLifetime.objects.filter(phase="active").exists())
             await eventually(lambda: CapacityChange.objects.filter(free=28).exists())
             await eventually(lambda: not health.not_ready())

@@ -76,6 +76,7 @@ def test_it_shows_watches_monitor_faults_and_gaps(admin: User) -> None:
     assert "namespace team-a: no answer" in shown
     assert "?code=quantity&amp;watch=pods" in shown
     assert "1 pod</a> running, 1 waiting for a node" in shown
+    assert "is not recorded" not in shown
     assert 'aria-current="page" href="/system/"' in shown
 
 
@@ -125,6 +126,16 @@ def test_a_clock_that_was_off_is_shown(admin: User) -> None:
     pod("2026-01-05T12:01", "2026-01-05T12:01", skew_seconds=300)
     shown = page_at(browser(admin), "/usage/pods/")
     assert "clock off by 300 s" in shown
+
+
+def test_stamps_of_jobs_that_are_not_recorded_are_counted_and_listed(admin: User) -> None:
+    pod("2026-01-05T12:01", pod_name="plain")
+    pod("2026-01-05T12:01", pod_name="forged", stamp={"job_uid": "j", "micro_ipus": 64_000_000})
+    shown = page(browser(admin))
+    assert '?unproved=true">1 pod</a> with the stamp of a job that is not recorded' in shown
+    for wanted, name in (("true", "forged"), ("false", "plain")):
+        found = page_at(browser(admin), f"/usage/pods/?format=json&unproved={wanted}")
+        assert [one["pod_name"] for one in json.loads(found)] == [name]
 
 
 def test_an_unknown_format_is_refused_in_words(admin) -> None:

@@ -15,7 +15,7 @@ def row(**changes: Any) -> PodRow:
     nothing = ("instance", "attempt", "exit_code", "started_at", "finished_at")
     numbers = ("cpu_millicores", "memory_bytes", "gpus", "micro_ipus")
     empty = {**dict.fromkeys(nothing), **dict.fromkeys(numbers, 0)}
-    empty |= {"accelerators": {}, "labels": {}}
+    empty |= {"accelerators": {}, "labels": {}, "stamp": None, "asked_micro_ipus": 0}
     given: dict[str, Any] = dict.fromkeys(PodRow.__struct_fields__, "") | empty
     given |= {"claim": "annotation", "created_at": T0, "scheduled_at": T0}
     return PodRow(

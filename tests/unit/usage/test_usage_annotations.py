@@ -1,4 +1,4 @@
-"""Whom a pod counts for, and when the operator's stamp is believed."""
+"""Whom a pod counts for, and what is read as the operator's stamp."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_annotation_is_a_claim_without_ipus() -> None:
     assert (found.micro_ipus, found.partition, found.job_uid) == (None, "", "")
 
 
-def test_the_operators_stamp_is_believed_on_a_pod_that_its_job_controls() -> None:
+def test_the_operators_stamp_is_read_on_a_pod_that_its_job_controls() -> None:
     found = claim_of(meta(owner=OWNER, labels=LABELS), json.dumps(STAMP))
     assert (found.claim, found.micro_ipus, found.partition) == ("operator", 1_500_000, "p-1")
     assert (found.job_uid, found.role, found.instance, found.attempt) == ("j", "worker", 0, None)

@@ -13,6 +13,7 @@ from ipuhub.authors import AuthorTrust
 from jobs.recorder import JobRecorder
 from tests.builders.ipujobs import ipujob
 from usage.pods.recorder import PodRecorder
+from usage.pods.rows import JobOwner, believed, doubted
 from usage.pods.shape import Pod
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
@@ -28,6 +29,7 @@ CASES = [
 
 def pod(user: str, namespace: str, *, is_owned: bool = True) -> Pod:
     stamp = {"component": "ipujob", "component_name": "x", "group": "g", "instance_type": "ipu-4"}
+    stamp |= {"partition": "p-1", "user": user}
     owner = {
         "apiVersion": "graphcore.ai/v1alpha1",
         "kind": "IPUJob",
@@ -40,8 +42,8 @@ def pod(user: str, namespace: str, *, is_owned: bool = True) -> Pod:
         "name": "x-worker-0",
         "namespace": namespace,
         "creationTimestamp": "2026-11-05T11:00:00Z",
-        "labels": {"graphcore.ai/ipujob-uid": "u-job"},
-        "annotations": {"ipuhub.io/usage": json.dumps(stamp | ({"user": user} if user else {}))},
+        "labels": {"graphcore.ai/ipujob-uid": "u-job", "graphcore.ai/role": "worker"},
+        "annotations": {"ipuhub.io/usage": json.dumps(stamp | {"ipus": 4_000_000})},
         "ownerReferences": [owner] if is_owned else [],
     }
     text = msgspec.json.encode({"metadata": metadata, "spec": {}, "status": {}})
@@ -49,19 +51,47 @@ def pod(user: str, namespace: str, *, is_owned: bool = True) -> Pod:
 
 
 @pytest.mark.parametrize(("case", "authors", "user", "namespace", "want"), CASES)
-def test_a_job_and_its_pods_have_a_verified_user(
+def test_a_job_has_a_verified_user(
     case: str, authors: AuthorTrust | None, user: str, namespace: str, want: bool
 ) -> None:
-    row = PodRecorder(authors=authors).read("ADDED", pod(user, namespace), [], NOW)
-    assert row is not None
-    assert (row.user, row.user_verified) == (user, want), case
     job = ipujob().annotated(**{"ipuhub.io/created-by": user}).build()
     job["metadata"]["namespace"] = namespace
     found = JobRecorder(lambda _: "g", authors).read("ADDED", job, [], NOW)
     assert (found.user, found.user_verified) == (user, want), case
 
 
-def test_a_pod_of_no_job_names_whom_it_likes() -> None:
-    row = PodRecorder(authors=WEBHOOKS).read("ADDED", pod("ada", "x", is_owned=False), [], NOW)
+def test_the_pods_of_a_job_are_whose_its_record_says() -> None:
+    row = PodRecorder().read("ADDED", pod("boss", "default"), [], NOW)
     assert row is not None
-    assert (row.user, row.user_verified) == ("ada", False)
+    mine = believed(row, JobOwner("default", "vision", "ada", user_verified=True))
+    assert (mine.claim, mine.group, mine.user, mine.user_verified) == (
+        "operator",
+        "vision",
+        "ada",
+        True,
+    )
+    assert (mine.job_uid, mine.partition, mine.micro_ipus) == ("u-job", "p-1", 4_000_000)
+    assert (row.group, row.user, row.user_verified) == ("g", "boss", False)  # unchanged
+
+
+def test_without_a_record_the_stamp_waits_beside_a_claim() -> None:
+    row = PodRecorder().read("ADDED", pod("boss", "default"), [], NOW)
+    assert row is not None
+    claim = doubted(row)
+    assert (claim.claim, claim.user, claim.user_verified) == ("annotation", "boss", False)
+    assert (claim.job_uid, claim.role, claim.partition, claim.micro_ipus) == ("", "", "", 0)
+    assert claim.stamp == {
+        "job_uid": "u-job",
+        "role": "worker",
+        "instance": None,
+        "attempt": None,
+        "partition": "p-1",
+        "micro_ipus": 4_000_000,
+    }
+    assert row.stamp is None
+
+
+def test_a_pod_of_no_job_names_whom_it_likes() -> None:
+    row = PodRecorder().read("ADDED", pod("ada", "x", is_owned=False), [], NOW)
+    assert row is not None
+    assert (row.claim, row.user, row.user_verified) == ("annotation", "ada", False)
