@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from django.test.utils import CaptureQueriesContext
 
-# The marks of a transaction are no questions: they read nothing.
-_MARKS: Final = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE SAVEPOINT")
+# The marks of a transaction and the limit of its time are no questions: they read nothing.
+_MARKS: Final = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE SAVEPOINT", "SET LOCAL")
 
 
 def questions(captured: CaptureQueriesContext) -> int:
-    """Return how many statements were sent, but for those that begin or end a transaction."""
-    return sum(not query["sql"].startswith(_MARKS) for query in captured.captured_queries)
+    """Return how many messages were sent that ask for rows."""
+    return sum(not _is_mark(query["sql"]) for query in captured.captured_queries)
+
+
+def _is_mark(sql: str) -> bool:
+    return sql.startswith(_MARKS) and ";" not in sql
