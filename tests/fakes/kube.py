@@ -15,6 +15,7 @@ from jobs.launcher.gate import awaited, closed_because
 from jobs.manifests import format_time
 from jobs.names import LABEL_ATTEMPT, LABEL_ROLE, worker_name
 from jobs.resources import IPUJOBS, RESOURCE_OF
+from tests.fakes.podstates import closed_gate, containers, environment, exited
 from tests.fakes.refusing import Refusing
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ class FakeKube:
     def evict_pod(self, name: str, reason: str = "Evicted") -> None:
         """What a node short of memory, or one that is gone, does to a pod."""
         pod = self._find("pods", self.namespace, name)
-        ran = _exited(pod, 137) if pod["status"]["phase"] == "Running" else {}
+        ran = exited(pod, 137) if pod["status"]["phase"] == "Running" else {}
         pod["status"] = ran | {"phase": "Failed", "reason": reason}
         self._bump("pods", pod)
 
@@ -276,13 +277,13 @@ class FakeKube:
         """What the init container of a launcher waits for, judged by its own rule."""
         if launcher["status"]["phase"] != "Pending":
             return True
-        said = _environment(launcher)
+        said = environment(launcher)
         names = [worker_name(said["IPUHUB_JOB"], n) for n in range(int(said["IPUHUB_WORKERS"]))]
         return not awaited(names, self.pods(), int(said["IPUHUB_ATTEMPT"]))
 
     def _closed(self, pod: Manifest) -> str:
         """Why the init container of a launcher keeps its command from starting."""
-        said = _environment(pod)
+        said = environment(pod)
         if not said:
             return ""
         job = self.objects.get(("ipujobs", said["IPUHUB_NAMESPACE"], said["IPUHUB_JOB"]))
@@ -303,7 +304,7 @@ class FakeKube:
         if phase == "Pending" and not self.is_full:
             pod["spec"]["nodeName"] = "node-0"
             if self._closed(pod):
-                pod["status"] = {"phase": "Failed", "initContainerStatuses": [_closed_gate()]}
+                pod["status"] = {"phase": "Failed", "initContainerStatuses": [closed_gate()]}
             elif may_start:
                 self.main_starts[
                     pod["metadata"]["uid"], f"{pod['metadata']['name']}/{attempt}"
@@ -312,13 +313,13 @@ class FakeKube:
         elif phase == "Running" and pod["spec"].get("activeDeadlineSeconds") == 1:
             pod["status"] = {"phase": "Failed", "reason": "DeadlineExceeded"}
         elif phase == "Running" and code is not None:
-            pod["status"] = _exited(pod, code)
+            pod["status"] = exited(pod, code)
         if before != (pod["spec"].get("nodeName"), pod["status"]):
             self._bump("pods", pod)
 
     def _running(self, pod: Manifest) -> Manifest:
         running = {"startedAt": format_time(self.now())} if self.now() != NOON else {}
-        states = [{"name": c["name"], "state": {"running": running}} for c in _containers(pod)]
+        states = [{"name": c["name"], "state": {"running": running}} for c in containers(pod)]
         return {
             "phase": "Running",
             "conditions": [{"type": "Ready", "status": "True"}],
@@ -367,27 +368,6 @@ class FakeKube:
             owners = manifest["metadata"].get("ownerReferences") or ()
             if any(owner["uid"] == meta["uid"] for owner in owners):
                 self.mark_deleted(owned_plural, manifest)
-
-
-def _containers(pod: Manifest) -> list[Manifest]:
-    found: list[Manifest] = pod["spec"]["containers"]
-    return found
-
-
-def _environment(launcher: Manifest) -> dict[str, str]:
-    """What the operator tells a launcher's init container."""
-    said = [c.get("env") or () for c in launcher["spec"].get("initContainers") or ()]
-    return {variable["name"]: variable.get("value", "") for env in said for variable in env}
-
-
-def _closed_gate() -> Manifest:
-    return {"name": "ipuhub-launcher", "state": {"terminated": {"exitCode": 1}}}
-
-
-def _exited(pod: Manifest, code: int) -> Manifest:
-    ended = {"terminated": {"exitCode": code, "startedAt": "2026-03-01T12:00:00Z"}}
-    states = [{"name": c["name"], "state": ended} for c in pod["spec"]["containers"]]
-    return {"phase": "Failed" if code else "Succeeded", "containerStatuses": states}
 
 
 def _merge(target: Manifest, patch: Manifest) -> None:
