@@ -3,6 +3,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+# Each worker starts its own PostgreSQL and API server; more than eight need more memory than they save time.
+ON_ALL_CORES := -q -n auto --maxprocesses 8 --dist worksteal --durations 20
 
 .PHONY: demo demo-load demo-history screenshots demo-clean test unit integration conformance e2e chaos chaos-sample bench lint type fmt reference proto constraints
 
@@ -19,7 +21,7 @@ demo-clean:               ## forget the demo's state
 	rm -rf .ipuhub
 
 test: $(STAMP)            ## all tests; what is missing here is skipped with a reason
-	$(BIN)/pytest tests $(ARGS)
+	$(BIN)/pytest tests $(ON_ALL_CORES) $(ARGS)
 
 unit integration conformance e2e: $(STAMP)
 	$(BIN)/pytest tests/$@ $(ARGS)

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
+from django.db import connections
+from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
 
 from ipuhub.database import database_settings
 from ipuhub.demo.ports import choose_port
 from ipuhub.demo.postgres import EmbeddedPostgres
+from tests.fakes.emptytables import empty_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,12 +40,20 @@ def pytest_configure() -> None:
     from django.conf import settings as django_settings
 
     django_settings.SECRET_KEY = "only for the tests " * 4
+    django_settings.PASSWORD_HASHERS = ["tests.fakes.quickhasher.OneRoundHasher"]
+    TransactionTestCase._fixture_teardown = _empty_tables
     configure = structlog.configure
 
     def configure_without_cache(**given: Any) -> None:
         configure(**given | {"cache_logger_on_first_use": False})
 
     structlog.configure = configure_without_cache
+
+
+def _empty_tables(case: TransactionTestCase) -> None:
+    """Take the place of Django's flush after a test that committed."""
+    for name in case._databases_names(include_mirrors=False):
+        empty_tables(connections[name])
 
 
 _PROGRAMS = {
@@ -130,7 +141,6 @@ def _running_postgres(folder: Path) -> Iterator[str]:
 def django_db_modify_db_settings(database_url: str) -> None:
     """Point Django at the tests' server before pytest-django makes its database."""
     from django.conf import settings as django_settings
-    from django.db import connections
 
     wanted = database_settings(database_url)
     django_settings.DATABASES["default"].update(wanted)

@@ -9,9 +9,8 @@ import pytest
 from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
-from django.core.management import call_command
 from django.core.signals import request_finished, request_started
-from django.db import close_old_connections
+from django.db import close_old_connections, connection
 from django.utils import timezone
 
 from ipuhub.celery import app, transport_options
@@ -20,6 +19,7 @@ from ipuhub.months import Month
 from tests.builders import jobhistory
 from tests.builders.fleetrows import capacity_row
 from tests.builders.rates import rate
+from tests.fakes.emptytables import empty_tables
 from usage.models import ReportRun
 from usage.reports.making import make_month
 
@@ -45,7 +45,7 @@ def people(
         patched.setattr(django_settings, "PROXY_URL", "http://127.0.0.1:9")
         _write_history(timezone.now())
         yield _people()
-        call_command("flush", verbosity=0, interactive=False)
+        empty_tables(connection)
     app.conf.broker_transport_options = before
 
 
