@@ -19,6 +19,7 @@ from ipuhub.database import database_settings
 from ipuhub.demo.ports import choose_port
 from ipuhub.demo.postgres import EmbeddedPostgres
 from tests.fakes.emptytables import empty_tables
+from tests.fakes.postgresbinaries import chosen_binaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +123,7 @@ def _running_postgres(folder: Path) -> Iterator[str]:
     deadline = time.monotonic() + 90
     while True:
         port = choose_port("PostgreSQL of the tests", 25432, set()).number
-        server = EmbeddedPostgres(folder, port, durable=False)
+        server = EmbeddedPostgres(folder, port, durable=False, binaries=chosen_binaries())
         server.prepare()
         process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
         while process.poll() is None and not server.is_ready():

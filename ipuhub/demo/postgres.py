@@ -60,12 +60,14 @@ class EmbeddedPostgres:
     """One PostgreSQL server with its data, password and log below `directory`.
 
     It listens on 127.0.0.1 only, with a generated password; there is no Unix socket, since the
-    path of one is limited to 107 characters.
+    path of one is limited to 107 characters. `binaries`: the folder with `postgres` and `initdb`;
+    None: the one that `find_binaries` finds.
     """
 
     directory: Path
     port: int
     durable: bool = True
+    binaries: Path | None = None
 
     @property
     def url(self) -> str:
@@ -184,7 +186,7 @@ class EmbeddedPostgres:
 
     @cached_property
     def _binaries(self) -> Path:
-        found = find_binaries()
+        found = self.binaries or find_binaries()
         if self._owner is None:
             return found
         # The checkout may lie below a folder that the other user cannot enter.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.demo.ports import choose_port
 from ipuhub.demo.postgres import EmbeddedPostgres
+from tests.fakes.postgresbinaries import chosen_binaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,7 @@ def peak_mib(pid: int, *, with_children: bool = True) -> float:
 @contextmanager
 def _postgres(folder: str) -> Iterator[str]:
     port = choose_port("PostgreSQL of the bench", 25632, set()).number
-    server = EmbeddedPostgres(Path(folder), port)
+    server = EmbeddedPostgres(Path(folder), port, binaries=chosen_binaries())
     server.prepare()
     process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
     try:

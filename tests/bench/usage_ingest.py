@@ -34,6 +34,7 @@ from ipuhub.recording.recording import Recording
 from jobs.recorder import JobRecorder
 from tests.bench.ingest_generator import job_of
 from tests.fakes.podstream import EPOCH
+from tests.fakes.postgresbinaries import chosen_binaries
 from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def run(options: Namespace) -> None:
     """Measure and print."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     with tempfile.TemporaryDirectory(prefix="ipuhub-bench-") as folder:
-        server = EmbeddedPostgres(Path(folder), choose_port("the bench", 28_432, set()).number)
+        port = choose_port("the bench", 28_432, set()).number
+        server = EmbeddedPostgres(Path(folder), port, binaries=chosen_binaries())
         server.prepare()
         process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
         kind = "plain" if options.stamps == "none" else "stamped"

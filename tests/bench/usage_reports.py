@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 
 from ipuhub.demo.postgres import find_binaries
 from tests.bench.metered import NOW, admin_token, history, peak_mib, web
+from tests.fakes.postgresbinaries import chosen_binaries
 
 if TYPE_CHECKING:
     import argparse
@@ -117,10 +118,9 @@ def _psql(url: str, settings: str, query: str, target: Path) -> None:
     copy = f"COPY ({query}) TO STDOUT (FORMAT csv)"
     commands = [f"BEGIN; {settings}", copy] if settings else [copy]
     arguments = [part for command in commands for part in ("-c", command)]
+    psql = str((chosen_binaries() or find_binaries()) / "psql")
     with target.open("wb") as out:
-        subprocess.run(
-            [str(find_binaries() / "psql"), "-q", "-X", url, *arguments], stdout=out, check=True
-        )
+        subprocess.run([psql, "-q", "-X", url, *arguments], stdout=out, check=True)
 
 
 def _timed_psql(url: str, settings: str, query: str, target: Path) -> float:

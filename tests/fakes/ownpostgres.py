@@ -10,6 +10,7 @@ from django.db import connection as django_connection
 
 from ipuhub.demo.postgres import EmbeddedPostgres
 from tests.fakes.heldport import HeldPort
+from tests.fakes.postgresbinaries import chosen_binaries
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class OwnPostgres:
 
     def __init__(self, directory: Path) -> None:
         self._port = HeldPort()
-        self.server = EmbeddedPostgres(directory, self._port.number)
+        self.server = EmbeddedPostgres(directory, self._port.number, binaries=chosen_binaries())
         self.process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:

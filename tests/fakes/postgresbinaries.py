@@ -1,0 +1,17 @@
+"""Which PostgreSQL the tests and benches start: IPUHUB_TEST_POSTGRES names a folder of binaries."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def chosen_binaries() -> Path | None:
+    """Return the folder with `postgres`, `initdb` and `psql` of the environment; None: the one at
+    hand, which is that of the wheel.
+
+    The wheel's server has no JIT compiler, which a stock server uses by default: what is slow for
+    that alone, or planned otherwise by another release, only the other server shows.
+    """
+    given = os.environ.get("IPUHUB_TEST_POSTGRES", "")
+    return Path(given) if given else None
