@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import psycopg
 
+from ipuhub.database import session_options
 from ipuhub.recording import faults as fault_table
 from ipuhub.recording.checkpoint import Checkpoint
 from ipuhub.recording.recorder import Absence, Fault
@@ -59,8 +60,8 @@ _SESSION: Final = {
     "tcp_user_timeout": 25_000,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
-    "options": "-c statement_timeout=20s -c timezone=UTC",
 }
+_SESSION_OPTIONS: Final = "-c statement_timeout=20s -c timezone=UTC"
 
 
 class Gaps(NamedTuple):
@@ -89,7 +90,8 @@ def connection_arguments(database: Mapping[str, Any]) -> dict[str, Any]:
     }
     given = {key: database.get(name) for key, name in names.items()}
     options = {k: v for k, v in database.get("OPTIONS", {}).items() if k not in _OF_DJANGO}
-    return {**_SESSION, **options, **{k: v for k, v in given.items() if v}}
+    session = session_options(options, _SESSION_OPTIONS)
+    return {**_SESSION, **session, **{k: v for k, v in given.items() if v}}
 
 
 class Store(Generic[Row]):
