@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ipuhub.env import SettingError
 
@@ -25,6 +25,15 @@ def session_options(given: Mapping[str, Any], more: str = "") -> dict[str, Any]:
     own = given.get("options", "")
     words = (more, own) if _EVERY_SESSION in own else (_EVERY_SESSION, more, own)
     return {**given, "options": " ".join(word for word in words if word)}
+
+
+def primehub_database_url(host: str, user: str, password: str) -> str:
+    """Return the URL of the database that PrimeHub Usage uses with these; no host: none."""
+    if not host:
+        return ""
+    account = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user or password else ""
+    address = f"[{host}]" if ":" in host else host
+    return f"postgresql://{account}{address}:5432/postgres"
 
 
 def database_settings(url: str) -> dict[str, Any]:

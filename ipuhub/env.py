@@ -47,6 +47,10 @@ class Env:
         self._environ = environ
         self.declared: dict[str, Declared] = {}
 
+    def is_set(self, name: str) -> bool:
+        """Whether the environment gives `name` a value, be it an empty one."""
+        return name in self._environ or bool(self._environ.get(f"{name}_FILE"))
+
     def text(self, name: str, default: str, *, doc: str) -> str:
         """Text."""
         return self._read(name, default, doc, "text", lambda text: text)

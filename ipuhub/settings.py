@@ -12,6 +12,7 @@ from ipuhub.variables.jobs import *  # noqa: F403
 from ipuhub.variables.metering import *  # noqa: F403
 from ipuhub.variables.metering import USAGE_OPEN_PRIMEHUB_PATHS
 from ipuhub.variables.partitions import *  # noqa: F403
+from ipuhub.variables.primehub import *  # noqa: F403
 from ipuhub.variables.processes import *  # noqa: F403
 from ipuhub.variables.web import *  # noqa: F403
 from ipuhub.variables.web import DATABASE_URL, HTTPS, TRUST_FORWARDED_PROTO

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipuhub.variables.environment import BASE_DIR, ENV
+from ipuhub.variables.primehub import PRIMEHUB_NAMESPACE
 
 USAGE_ENABLED = ENV.switch(
     "USAGE_ENABLED",
@@ -24,6 +25,8 @@ USAGE_NAMESPACE_SELECTOR = ENV.text(
     doc="Label selector of the namespaces whose pods are recorded, followed live, such as "
     "team,stage!=test; not together with USAGE_NAMESPACES.",
 )
+if PRIMEHUB_NAMESPACE and not (ENV.is_set("USAGE_NAMESPACES") or USAGE_NAMESPACE_SELECTOR.strip()):
+    USAGE_NAMESPACES = [PRIMEHUB_NAMESPACE]
 USAGE_ALL_PODS = ENV.switch(
     "USAGE_ALL_PODS", False, doc="Record all pods, not only those with a usage annotation."
 )

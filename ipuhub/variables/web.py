@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipuhub.variables.environment import ENV
+from ipuhub.variables.primehub import PRIMEHUB_DATABASE_URL
 
 DEBUG = ENV.switch("IPUHUB_DEBUG", False, doc="Django's debug mode; never in production.")
 SECRET_KEY = ENV.text(
@@ -15,11 +16,14 @@ ALLOWED_HOSTS = ENV.words(
     ["localhost", "127.0.0.1", "[::1]"],
     doc="Host names the web process answers to.",
 )
-DATABASE_URL = ENV.text(
-    "DATABASE_URL",
-    "",
-    doc="postgresql://user:password@host:port/name (PostgreSQL 15 or later); "
-    "operator, proxy and V-IPU need none.",
+DATABASE_URL = (
+    ENV.text(
+        "DATABASE_URL",
+        "",
+        doc="postgresql://user:password@host:port/name (PostgreSQL 15 or later); "
+        "operator, proxy and V-IPU need none.",
+    )
+    or PRIMEHUB_DATABASE_URL
 )
 
 WEB_HOST = ENV.text("IPUHUB_WEB_HOST", "127.0.0.1", doc="Address the dashboard listens on.")

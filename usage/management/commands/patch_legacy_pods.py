@@ -28,7 +28,13 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("-n", "--namespace", help="only this namespace; all by default")
+        parser.add_argument(
+            "-n",
+            "--namespace",
+            default=settings.PRIMEHUB_NAMESPACE,
+            help="only this namespace; by default that of PRIMEHUB_USAGE_WATCHED_NAMESPACE, else "
+            "all of them (as with an empty one)",
+        )
         parser.add_argument(
             "--format",
             choices=("text", "json"),
@@ -47,8 +53,9 @@ class Command(BaseCommand):
         try:
             config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
             with BlockingKubeClient(config) as client:
+                namespace = options["namespace"] or None
                 world = read_world(
-                    client, options["namespace"], self.stderr.write, everything=options["all"]
+                    client, namespace, self.stderr.write, everything=options["all"]
                 )
         except (ApiError, ConfigError) as error:
             raise CommandError(str(error)) from error
