@@ -16,9 +16,9 @@ from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
 
 from ipuhub.database import database_settings
-from ipuhub.demo.ports import choose_port
 from ipuhub.demo.postgres import EmbeddedPostgres
 from tests.fakes.emptytables import empty_tables
+from tests.fakes.freeport import free_port
 from tests.fakes.postgresbinaries import chosen_binaries
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def _running_postgres(folder: Path) -> Iterator[str]:
     deadline = time.monotonic() + 90
     while True:
-        port = choose_port("PostgreSQL of the tests", 25432, set()).number
+        port = free_port()
         server = EmbeddedPostgres(folder, port, durable=False, binaries=chosen_binaries())
         server.prepare()
         process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)

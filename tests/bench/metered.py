@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ipuhub.demo.ports import choose_port
 from ipuhub.demo.postgres import EmbeddedPostgres
+from tests.fakes.freeport import free_port
 from tests.fakes.postgresbinaries import chosen_binaries
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def history(lifetimes: int) -> Iterator[tuple[str, Path]]:
 @contextmanager
 def web(*, seconds: float = 60) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Yield the address of a web process with the demo's settings, and the process."""
-    port = choose_port("web of the bench", 25700, set()).number
+    port = free_port()
     command = [sys.executable, "manage.py", "run_web", "--port", str(port)]
     process = subprocess.Popen(command)
     address = f"http://127.0.0.1:{port}"
@@ -83,7 +83,7 @@ def peak_mib(pid: int, *, with_children: bool = True) -> float:
 
 @contextmanager
 def _postgres(folder: str) -> Iterator[str]:
-    port = choose_port("PostgreSQL of the bench", 25632, set()).number
+    port = free_port()
     server = EmbeddedPostgres(Path(folder), port, binaries=chosen_binaries())
     server.prepare()
     process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)

@@ -20,7 +20,6 @@ import aiohttp
 import orjson
 from aiohttp import web
 
-from ipuhub.demo.ports import choose_port
 from ipuhub.demo.supervisor import Process, Supervisor
 from jobs.actions import CreateChild, Kind, PatchStatus
 from jobs.plan import plan
@@ -29,6 +28,7 @@ from tests.bench.jobtimes import job_manifest
 from tests.bench.surroundings import METRICS_TOKEN
 from tests.builders.ipujobs import NOW, launcher, observed, partition, worker
 from tests.e2e.running_demo import ROOT
+from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
     import argparse
@@ -89,8 +89,7 @@ def run(options: argparse.Namespace) -> None:
 
 async def _run(jobs: int, relists: int) -> None:
     stand_in = filled(jobs)
-    taken: set[int] = set()
-    port, health = (choose_port("bench", 28190, taken).number for _ in range(2))
+    port, health = (free_port() for _ in range(2))
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", stand_in.answer)
     runner = web.AppRunner(app)

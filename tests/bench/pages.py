@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ipuhub.demo.ports import choose_port
 from ipuhub.demo.postgres import EmbeddedPostgres
+from tests.fakes.freeport import free_port
 from tests.fakes.postgresbinaries import chosen_binaries
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _folder(options: argparse.Namespace) -> Iterator[Path]:
 
 @contextmanager
 def _postgres(folder: Path) -> Iterator[str]:
-    port = choose_port("PostgreSQL of the bench", 25532, set()).number
+    port = free_port()
     server = EmbeddedPostgres(folder, port, durable=False, binaries=chosen_binaries())
     server.prepare()
     process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)

@@ -10,13 +10,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipuhub.demo.ports import choose_port
 from ipuhub.demo.processes import answers
 from ipuhub.demo.supervisor import Process, Supervisor
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube import resources
 from jobs.resources import IPUJOBS
 from tests.e2e.running_demo import ROOT
+from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -76,8 +76,7 @@ async def processes(
     Tracker and Leases lie in `namespace`: a round must not drag the tombstones of others along.
     """
     supervisor = Supervisor(output=_quiet)
-    taken: set[int] = set()
-    vipu, proxy, health = (choose_port("bench", 28090, taken).number for _ in range(3))
+    vipu, proxy, health = (free_port() for _ in range(3))
     around = Surroundings(supervisor, f"http://127.0.0.1:{proxy}", f"http://127.0.0.1:{health}")
     environment = {
         "KUBECONFIG": str(kubeconfig),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench.demo_figures import spread
-from tests.bench.webhooks import free_port
 from tests.e2e.running_demo import start_demo, stop_demo
+from tests.fakes.freeport import free_port
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:

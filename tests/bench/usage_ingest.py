@@ -23,7 +23,6 @@ import msgspec
 import psycopg
 import structlog
 
-from ipuhub.demo.ports import choose_port
 from ipuhub.demo.postgres import EmbeddedPostgres
 from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
@@ -33,6 +32,7 @@ from ipuhub.recorders import recorded_jobs
 from ipuhub.recording.recording import Recording
 from jobs.recorder import JobRecorder
 from tests.bench.ingest_generator import job_of
+from tests.fakes.freeport import free_port
 from tests.fakes.podstream import EPOCH
 from tests.fakes.postgresbinaries import chosen_binaries
 from usage.pods.recorder import PodRecorder
@@ -94,7 +94,7 @@ def run(options: Namespace) -> None:
     """Measure and print."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     with tempfile.TemporaryDirectory(prefix="ipuhub-bench-") as folder:
-        port = choose_port("the bench", 28_432, set()).number
+        port = free_port()
         server = EmbeddedPostgres(Path(folder), port, binaries=chosen_binaries())
         server.prepare()
         process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)

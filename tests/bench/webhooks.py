@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import ssl
 import statistics
 import subprocess
@@ -24,6 +23,7 @@ from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH
 from tests.bench.load_memory import MIB, sizes_below
 from tests.builders.ipujobs import ipujob
 from tests.e2e.running_demo import ROOT
+from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
     import argparse
@@ -137,13 +137,6 @@ def process(folder: Path, authority: Authority, what: str) -> Iterator[tuple[int
     finally:
         running.send_signal(signal.SIGTERM)
         running.wait(30)
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 async def until_up(url: str, context: ssl.SSLContext) -> float:

@@ -27,8 +27,9 @@ from tests.chaos.stories import check_end, check_rest
 from tests.chaos.test_every_write import LATE_SECONDS, LONG
 from tests.conformance.servers import LoopThread
 from tests.fakes.chaosworld import Faults, Rival
+from tests.fakes.freeport import free_port
 from tests.fakes.logcache import Feed
-from tests.fakes.proxylab import Lab, free_port, prepare
+from tests.fakes.proxylab import Lab, prepare
 from tests.fakes.serverkube import (
     NODE,
     Observer,

@@ -18,7 +18,7 @@ from jobs.resources import IPUJOBS
 from partitions.proxy.access import Access
 from partitions.proxy.app import Parts, build_app
 from tests.builders.ipujobs import IPUJobBuilder
-from tests.fakes.proxylab import free_port
+from tests.fakes.freeport import free_port
 from tests.integration.proxy.conftest import FakeReviews, World, request
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from ipuhub.demo import postgres as module
-from ipuhub.demo.ports import choose_port
 from ipuhub.demo.postgres import EmbeddedPostgres, PostgresError
+from tests.fakes.freeport import free_port
 
 
 def start(server: EmbeddedPostgres) -> subprocess.Popen[bytes]:
@@ -27,7 +27,7 @@ def start(server: EmbeddedPostgres) -> subprocess.Popen[bytes]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> EmbeddedPostgres:
-    port = choose_port("a test", 26432, set()).number
+    port = free_port()
     return EmbeddedPostgres(tmp_path / "pg", port)
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ipuhub.demo.ports import choose_port
 from ipuhub.devcluster.kubelet import StandInNodes, StandInOptions
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.resources import NODES
+from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
 from tests.integration.kubelet.conftest import TRAPPED, Cluster
 
@@ -76,7 +76,7 @@ async def test_a_killed_process_goes_on_after_its_restart(
 
 @pytest.mark.embedded_only
 async def test_the_api_server_may_come_late_and_go_in_the_middle(tmp_path: Path) -> None:
-    port = choose_port("late API server", 27443, set()).number
+    port = free_port()
     prepared = DevCluster(tmp_path / "cluster", port=port)
     await prepared.start()  # writes the kubeconfig
     await prepared.stop()

@@ -17,10 +17,10 @@ import pytest
 import yaml
 
 from ipuhub import metrictable
-from ipuhub.demo.ports import choose_port
 from jobs.metrictable import OPERATOR
 from jobs.resources import IPUJOBS
 from tests.builders.ipujobs import ipujob
+from tests.fakes.freeport import free_port
 from tests.fakes.promtool import complaints, families
 from tests.fakes.waiting import eventually
 from tests.integration.metrics.conftest import SYSTEM, scrape
@@ -52,7 +52,7 @@ async def process(folder: Path, *command: str, **environment: str) -> AsyncItera
 @asynccontextmanager
 async def operator(accounts: Accounts) -> AsyncIterator[str]:
     """An operator under its own account; gives the address of its pages."""
-    port = choose_port("a test", 31300, set()).number
+    port = free_port()
     environment = {
         "DJANGO_SETTINGS_MODULE": "",
         "KUBECONFIG": str(await accounts.kubeconfig("ipuhub-operator")),
@@ -92,7 +92,7 @@ async def prometheus(accounts: Accounts, target: str) -> AsyncIterator[str]:
     }
     file = accounts.folder / "prometheus.yml"
     file.write_text(yaml.safe_dump(config))
-    address = f"127.0.0.1:{choose_port('a test', 31350, set()).number}"
+    address = f"127.0.0.1:{free_port()}"
     flags = (f"--config.file={file}", f"--storage.tsdb.path={accounts.folder / 'tsdb'}")
     async with process(
         accounts.folder, "prometheus", *flags, f"--web.listen-address={address}"

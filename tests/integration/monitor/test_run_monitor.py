@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from ipuhub.demo.ports import choose_port
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES, PODS
 from ipuhub.metrictable import EVERY_PROCESS, WITH_API
+from tests.fakes.freeport import free_port
 from tests.fakes.podstream import uid_of
 from tests.fakes.promtool import complaints, families
 from tests.fakes.waiting import eventually
@@ -93,7 +93,7 @@ async def test_once_says_what_it_did_and_fails_where_it_cannot_judge(
 async def test_the_process_has_pages_and_ends_on_sigterm(
     cluster: DevCluster, lookout: Lookout
 ) -> None:
-    port = choose_port("a test", 28_484, set()).number
+    port = free_port()
     process = await start(cluster, lookout.database, port=port)
     headers = {"Authorization": "Bearer for-the-test"}
 

@@ -12,11 +12,11 @@ import psycopg
 import pytest
 from psycopg.rows import scalar_row
 
-from ipuhub.demo.ports import choose_port
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import LEASES, PODS
+from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ async def start(
         "KUBECONFIG": str(cluster.kubeconfig),
         "IPUHUB_NAMESPACE": "default",
         "IPUHUB_IDENTITY": name,
-        "IPUHUB_HEALTH_PORT": str(choose_port("a test", 28_300, set()).number),
+        "IPUHUB_HEALTH_PORT": str(free_port()),
         "IPUHUB_LEASE_DURATION_SECONDS": "3",
         "IPUHUB_LEASE_RENEW_SECONDS": "2",
         "IPUHUB_LEASE_RETRY_SECONDS": "0.2",

@@ -17,7 +17,6 @@ import yaml
 from django.core.management import CommandError, call_command
 from psycopg.rows import dict_row
 
-from ipuhub.demo.ports import choose_port
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
@@ -28,6 +27,7 @@ from ipuhub.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE
 from ipuhub.recording.metrictable import TABLE as RECORDINGS
 from ipuhub.recording.store import Fenced
 from jobs.resources import IPUJOBS
+from tests.fakes.freeport import free_port
 from tests.fakes.promtool import complaints, families
 from tests.fakes.waiting import eventually
 
@@ -99,7 +99,7 @@ async def test_the_process_records_says_how_it_is_and_ends_on_sigterm(
     cluster: DevCluster, tables: dict[str, Any]
 ) -> None:
     await make_pod(cluster, "early")
-    port = choose_port("a test", 28_082, set()).number
+    port = free_port()
     process = await prober(env=environment(cluster, tables, port))
     try:
         await eventually(lambda: names(tables) == [("early", "ada")])
@@ -137,7 +137,7 @@ async def test_it_tells_faults_by_kind_gaps_and_the_age_of_its_position(
         meta = {"name": "greedy", "annotations": {"primehub.io/usage": greedy}}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
         await client.create(PODS, {**body, "spec": {"containers": [container]}}, "default")
-    port = choose_port("a test", 28_082, set()).number
+    port = free_port()
     process = await prober(env=environment(cluster, tables, port))
     try:
         await eventually(lambda: len(names(tables)) == 2)

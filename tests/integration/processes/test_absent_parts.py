@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ipuhub.demo.ports import choose_port
+from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +31,7 @@ class Parts:
     """The product's processes, each started and killed by hand."""
 
     def __init__(self, directory: Path) -> None:
-        taken: set[int] = set()
-        ports = [choose_port("a test", 31000, taken).number for _ in range(4)]
+        ports = [free_port() for _ in range(4)]
         self.api, self.vipu, self.proxy, self.health = ports
         self.directory = directory
         self.kubeconfig = directory / "kubeconfig"

@@ -17,7 +17,6 @@ import pytest
 import yaml
 
 from ipuhub.demo.cluster import ACCESS_FILE, apply_file, write_account_kubeconfig
-from ipuhub.demo.ports import choose_port
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
@@ -25,6 +24,7 @@ from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES
 from jobs.resources import IPUJOBS
 from tests.builders.ipujobs import ipujob
+from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Replicas:
     ports: dict[str, int] = field(default_factory=dict)
 
     async def start(self, name: str, **environment: str) -> asyncio.subprocess.Process:
-        self.ports[name] = choose_port("a test", 31200, set(self.ports.values())).number
+        self.ports[name] = free_port()
         kubeconfig = self.folder / "ipuhub-operator.kubeconfig"
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = await asyncio.create_subprocess_exec(

@@ -34,7 +34,8 @@ from partitions.sweep import Sweep, SweepOptions
 from partitions.tracker import decode_entry
 from partitions.waitinglist import TurnOptions
 from tests.fakes.configmaps import FakeConfigMaps
-from tests.fakes.proxylab import SYSTEM, Lab, free_port, prepare, some_cluster
+from tests.fakes.freeport import free_port
+from tests.fakes.proxylab import SYSTEM, Lab, prepare, some_cluster
 from tests.fakes.vipu import FakeVipu
 
 if TYPE_CHECKING:

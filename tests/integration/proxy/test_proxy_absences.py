@@ -11,7 +11,8 @@ from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from partitions.proxy.run import running
-from tests.fakes.proxylab import JOB, Lab, free_port, get, prepare, ready, try_ensure
+from tests.fakes.freeport import free_port
+from tests.fakes.proxylab import JOB, Lab, get, prepare, ready, try_ensure
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from partitions.errors import ProxyUnavailable
 from partitions.lifecycle import Phase
 from partitions.proxy.run import running, serve
 from partitions.tracker import decode_entry
-from tests.fakes.proxylab import JOB, SYSTEM, free_port, get, ready
+from tests.fakes.freeport import free_port
+from tests.fakes.proxylab import JOB, SYSTEM, get, ready
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.test_proxy_election import as_replica
 

@@ -24,6 +24,7 @@ from partitions.vipu.protos.vipu_version_pb2_grpc import (
     add_VersionServiceServicer_to_server,
 )
 from partitions.vipu.server.service import VersionService
+from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,11 +37,6 @@ def silent_port() -> Iterator[int]:
     """A port that accepts connections and never says a word."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 async def test_a_controller_that_never_answers_is_unavailable_after_the_deadline(

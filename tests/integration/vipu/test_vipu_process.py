@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from partitions.vipu.client import CreateRequest, VipuClient
 from partitions.vipu.errors import Unavailable, VipuError
 from partitions.vipu.server.options import parse_options
+from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from partitions.vipu.server.server import VipuServer
 
 COMMAND = [sys.executable, "-m", "partitions.vipu.server.main"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from ipuhub.demo.ports import choose_port
 from ipuhub.devcluster.certificates import Authority
 from ipuhub.metrictable import EVERY_PROCESS
 from jobs.metrictable import WEBHOOKS
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH
 from tests.builders.ipujobs import ipujob
+from tests.fakes.freeport import free_port
 from tests.fakes.promtool import complaints, families
 from tests.fakes.waiting import eventually
 
@@ -48,8 +48,7 @@ async def webhooks(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
     issued = Authority(tmp_path / "ca").issue("webhooks", (), ("127.0.0.1",))
     (tmp_path / "tls.crt").write_bytes(issued.certificate)
     (tmp_path / "tls.key").write_bytes(issued.key)
-    taken: set[int] = set()
-    port, health = (choose_port("a test", 31400, taken).number for _ in range(2))
+    port, health = (free_port() for _ in range(2))
     environment = os.environ | {
         "DJANGO_SETTINGS_MODULE": "",
         "KUBECONFIG": str(tmp_path / "nowhere"),
