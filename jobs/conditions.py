@@ -30,6 +30,7 @@ class ConditionType(StrEnum):
     SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    COMPLETE = "Complete"  # as other workloads call Succeeded: what scripts wait for
 
 
 CONDITION_OF_STATE = {
@@ -40,6 +41,7 @@ CONDITION_OF_STATE = {
     JobState.COMPLETED: ConditionType.SUCCEEDED,
     JobState.FAILED: ConditionType.FAILED,
 }
+ALSO_TRUE = {ConditionType.SUCCEEDED: ConditionType.COMPLETE}
 CONDITION_TYPES = {kind.value: kind for kind in ConditionType}
 FINISHED = frozenset({JobState.COMPLETED, JobState.FAILED})
 LONGEST_MESSAGE = 1024
@@ -149,6 +151,7 @@ def default_message(condition: ConditionType, path: str) -> str:
         ConditionType.SUSPENDED: "is suspended.",
         ConditionType.SUCCEEDED: "successfully completed.",
         ConditionType.FAILED: "has failed.",
+        ConditionType.COMPLETE: "successfully completed.",
     }
     return f"IPUJob {path} {endings[condition]}"
 
@@ -182,21 +185,23 @@ def current_condition(status: Manifest) -> Manifest | None:
 def with_verdict(
     conditions: list[Manifest], verdict: Verdict, path: str, now: str
 ) -> list[Manifest]:
-    """The conditions once `verdict` holds: its own is True, all others are False.
+    """The conditions once `verdict` holds: its own is True, and the other name that it may have;
+    all others are False.
 
     A condition that turns False gets its default reason and message back, so that a cause which
     is gone is not shown for ever. Times change only together with what they are about.
     """
-    wanted = CONDITION_OF_STATE[verdict.state]
+    own = CONDITION_OF_STATE[verdict.state]
+    wanted = [own, ALSO_TRUE[own]] if own in ALSO_TRUE else [own]
     updated = [
-        _updated(old, verdict, now) if old.get("type") == wanted else _ended(old, path, now)
+        _updated(old, verdict, now) if old.get("type") in wanted else _ended(old, path, now)
         for old in conditions
     ]
-    if not any(old.get("type") == wanted for old in conditions):
-        if not conditions and wanted is not ConditionType.PENDING:
-            updated.append(_ended({"type": ConditionType.PENDING.value}, path, now))
-        updated.append(_updated({"type": wanted.value}, verdict, now))
-    return updated
+    if not conditions and own is not ConditionType.PENDING:
+        updated.append(_ended({"type": ConditionType.PENDING.value}, path, now))
+    present = {old.get("type") for old in conditions}
+    missing = [kind for kind in wanted if kind not in present]
+    return [*updated, *(_updated({"type": kind.value}, verdict, now) for kind in missing)]
 
 
 def _updated(old: Manifest, verdict: Verdict, now: str) -> Manifest:

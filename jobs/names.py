@@ -9,7 +9,11 @@ GROUP = "graphcore.ai"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "IPUJob"
-FINALIZER = "ipu.finalizers.graphcore.ai"
+# The original's name has no path, of which a current API server warns everybody who applies a job.
+# Jobs that carry it keep it; new ones get the qualified name.
+FINALIZER = "ipu.graphcore.ai/finalizer"
+FIRST_FINALIZER = "ipu.finalizers.graphcore.ai"
+FINALIZERS = frozenset({FINALIZER, FIRST_FINALIZER})
 
 LABEL_JOB_NAME = "graphcore.ai/ipujob-name"
 LABEL_JOB_UID = "graphcore.ai/ipujob-uid"

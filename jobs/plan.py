@@ -20,7 +20,7 @@ from jobs.conditions import JobState, Reason, Verdict, plain_verdict
 from jobs.inforce import in_force, in_force_of_invalid, strays_of
 from jobs.instances import instances_of
 from jobs.manifests import is_being_deleted, metadata
-from jobs.names import FINALIZER
+from jobs.names import FINALIZER, FINALIZERS
 from jobs.policies import deadline, name_conflict, session, stuck
 from jobs.policies.partitioning import ask_again_after, release_again_after, reservations
 from jobs.policies.startup import waiting_verdict
@@ -237,8 +237,8 @@ def _waits(
 
 def _finalizer_step(observed: Observed) -> Step:
     present = tuple(metadata(observed.job or {}).get("finalizers") or ())
-    missing = () if FINALIZER in present else (SetFinalizers((*present, FINALIZER)),)
-    return Step("finalizer", missing)
+    missing = FINALIZERS.isdisjoint(present)
+    return Step("finalizer", (SetFinalizers((*present, FINALIZER)),) if missing else ())
 
 
 def _unwanted_pods(instances: tuple[Instance, ...]) -> Iterator[PodView]:

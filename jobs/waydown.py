@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jobs.actions import DeleteJob, Event, Plan, SetFinalizers, Step
 from jobs.instancerecord import record_of, records_of
 from jobs.manifests import metadata, parse_time
-from jobs.names import FINALIZER, ROLE_LAUNCHER
+from jobs.names import FINALIZERS, ROLE_LAUNCHER
 from jobs.partitionview import Phase
 from jobs.policies import name_conflict, ttl
 from jobs.policies.cleanup import clean_up, delete_pod
@@ -44,13 +44,13 @@ def plan_deletion(observed: Observed, now: datetime) -> Plan:
     wanted = whole_number(spec.get("jobInstances")) or 1
     indexes = known_instances(observed, 1 if problems(observed.key.name, spec) else wanted)
     finalizers = tuple(metadata(observed.job or {}).get("finalizers") or ())
-    if FINALIZER not in finalizers:
+    if FINALIZERS.isdisjoint(finalizers):
         return _free(observed, known_instances(observed, 0), now)
     work = _free(observed, indexes, now)
     # Also a pod that has ended goes first: it has the name that a job made again would need.
     if work.steps or observed.pods or not all(is_released(observed, index) for index in indexes):
         return _explained(observed, work, now)
-    rest = tuple(f for f in finalizers if f != FINALIZER)
+    rest = tuple(f for f in finalizers if f not in FINALIZERS)
     removal = Step("finalizer", (SetFinalizers(rest),))
     if observed.fault is None:
         return Plan((removal,))

@@ -36,6 +36,13 @@ POD_PROFILE = ENV.choice(
     doc="default: IPC_LOCK only; seed: privileged pods, as the first IPU Operator made them. Same "
     "for operator and webhooks.",
 )
+MPI_INTERFACES = ENV.text(
+    "IPUHUB_MPI_INTERFACES",
+    "",
+    doc="Network interfaces by which mpirun reaches the workers, as names (ib0,eth1) or networks "
+    "(10.1.0.0/16): btl_tcp_if_include and oob_tcp_if_include of jobs that name none. Empty: Open "
+    "MPI chooses.",
+)
 LAUNCHER_IMAGE = ENV.text(
     "IPUHUB_LAUNCHER_IMAGE", "ipuhub:latest", doc="Image of the launcher's init container."
 )

@@ -37,6 +37,7 @@ class PodOptions:
     launcher_image_pull_policy: str = "IfNotPresent"
     vipu_timeout_seconds: int = 120
     launcher_wait_seconds: float = 0.0
+    mpi_interfaces: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,14 @@ def _set_environment(context: BuildContext, place: PodPlace, main: Manifest) -> 
     own = {variable.get("name"): variable for variable in context.spec.launcher_env}
     inherited = [v for v in main.get("env") or [] if v.get("name") not in own]
     main["env"] = [*inherited, *own.values()]
-    add_environment(main, ipu_environment(context, place) | OPEN_MPI)
+    add_environment(main, ipu_environment(context, place) | OPEN_MPI | _interfaces(context))
+
+
+def _interfaces(context: BuildContext) -> dict[str, str]:
+    """The networks of the site for a command that names none: parameters on its line win."""
+    chosen = context.options.mpi_interfaces
+    kinds = ("btl", "oob") if chosen else ()
+    return {f"OMPI_MCA_{kind}_tcp_if_include": chosen for kind in kinds}
 
 
 def _mounts(spec: Manifest, name: str) -> list[Manifest]:

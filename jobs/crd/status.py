@@ -82,7 +82,10 @@ def _condition() -> Schema:
         "type": "object",
         "required": ["type", "status"],
         "properties": {
-            "type": _text("Pending, Running, Restarting, Suspended, Succeeded or Failed."),
+            "type": _text(
+                "Pending, Running, Restarting, Suspended, Succeeded or Failed; Complete beside "
+                "Succeeded."
+            ),
             "status": _text("True for the current state, else False."),
             "reason": _text("The cause in one word, else IPUJob and the type."),
             "message": _text("The cause in a sentence."),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.defaults import with_defaults
 from jobs.manifests import annotations_of, is_being_deleted, metadata
-from jobs.names import ANNOTATION_CREATED_BY, FINALIZER
+from jobs.names import ANNOTATION_CREATED_BY, FINALIZER, FINALIZERS
 from jobs.sessionlimits import UNLIMITED
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _finalizer(review: Review) -> Operations:
     present = metadata(review.manifest).get("finalizers")
     if review.operation != "CREATE" or is_being_deleted(review.manifest):
         return []
-    if isinstance(present, list) and FINALIZER in present:
+    if isinstance(present, list) and any(name in FINALIZERS for name in present):
         return []
     value = [*(present or []), FINALIZER]
     return [{"op": "add", "path": "/metadata/finalizers", "value": value}]

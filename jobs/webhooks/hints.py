@@ -33,11 +33,6 @@ def _mpi(spec: JobSpec) -> Iterator[str]:
     command = " ".join(spec.launcher_command or ())
     if "mpirun" not in command:
         return
-    if spec.total_workers > 1 and "btl_tcp_if_include" not in command:
-        yield (
-            "spec.launcher.command: mpirun over several workers without "
-            "--mca btl_tcp_if_include may choose a network interface that the workers do not share"
-        )
     slots = spec.slots * spec.total_workers
     asked = max((int(number) for number in _PROCESSES.findall(command)), default=0)
     if asked > slots:

@@ -44,8 +44,9 @@ def status(planned: Plan) -> dict[str, Any]:
 
 
 def truth(planned: Plan) -> tuple[str, str, str]:
-    """Type, reason and message of the condition that becomes True."""
-    (now_true,) = [c for c in status(planned)["conditions"] if c["status"] == "True"]
+    """Type, reason and message of the condition that becomes True; its other name is left out."""
+    true = [c for c in status(planned)["conditions"] if c["status"] == "True"]
+    (now_true,) = [c for c in true if c["type"] != "Complete"]
     return now_true["type"], now_true["reason"], now_true["message"]
 
 

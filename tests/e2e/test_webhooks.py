@@ -95,7 +95,7 @@ def test_who_made_a_job_is_written_down_whatever_he_claims(
     assert apply(demo, job, "--as", researcher, "-n", NAMESPACE) == ""
     metadata = demo.job("hers", NAMESPACE)["metadata"]
     assert metadata["annotations"]["ipuhub.io/created-by"] == researcher
-    assert metadata["finalizers"] == ["ipu.finalizers.graphcore.ai"]
+    assert metadata["finalizers"] == ["ipu.graphcore.ai/finalizer"]
     renamed = ("annotate", "--overwrite", "ipujob", "hers", "ipuhub.io/created-by=root")
     demo.kubectl(*renamed, "-n", NAMESPACE)
     metadata = demo.job("hers", NAMESPACE)["metadata"]

@@ -52,12 +52,15 @@ class World:
             field_selector="" if options.scheduler else "spec.nodeName!=",
             indexers={BY_NODE: _by_node, BY_ATTEMPT: _by_attempt},
         )
-        self.nodes = Informer(client, NODES)
+        self.nodes = Informer(client, NODES, transform=_whole)
         self.leases = Informer(client, LEASES, namespace=LEASE_NAMESPACE)
         self.claims = Informer(
-            client, PERSISTENT_VOLUME_CLAIMS, indexers={BY_NAMESPACE: _by_namespace}
+            client,
+            PERSISTENT_VOLUME_CLAIMS,
+            indexers={BY_NAMESPACE: _by_namespace},
+            transform=_whole,
         )
-        self.volumes = Informer(client, PERSISTENT_VOLUMES)
+        self.volumes = Informer(client, PERSISTENT_VOLUMES, transform=_whole)
 
     def informers(self) -> list[Informer]:
         """Return the copies to keep up to date."""
@@ -74,6 +77,12 @@ class World:
     def recorder(self, component: str) -> EventRecorder:
         """A writer of Events in the name of `component`."""
         return EventRecorder(self.client, component, self.now)
+
+
+def _whole(manifest: Manifest) -> Manifest:
+    """Return the object with a spec and a status, as every server shows those of real nodes; an
+    object may be stored without them."""
+    return {"spec": {}, "status": {}} | manifest
 
 
 def _by_node(pod: Manifest) -> list[str]:

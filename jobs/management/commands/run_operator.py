@@ -123,6 +123,7 @@ def operator_options() -> OperatorOptions:
             launcher_image_pull_policy=settings.LAUNCHER_IMAGE_PULL_POLICY,
             vipu_timeout_seconds=settings.VIPU_TIMEOUT_SECONDS,
             launcher_wait_seconds=settings.LAUNCHER_WAIT_SECONDS,
+            mpi_interfaces=settings.MPI_INTERFACES,
         ),
     )
 

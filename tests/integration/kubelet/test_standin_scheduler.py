@@ -97,3 +97,14 @@ async def test_a_pod_of_another_scheduler_is_left_alone(cluster: Cluster) -> Non
     other = await cluster.pod("other")
     assert "nodeName" not in other["spec"]
     assert not unschedulable(other)
+
+
+async def test_a_node_without_a_spec_stops_no_scheduling(cluster: Cluster) -> None:
+    await cluster.start()
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": cluster.name("bare")}}
+    await cluster.client.create(NODES, bare)
+    await cluster.create_pod("ours", sim={"runtime-seconds": "0"})
+    await cluster.client.patch(NODES, cluster.name("bare"), {"metadata": {"labels": {"a": "b"}}})
+    await cluster.create_pod("next", sim={"runtime-seconds": "0"})
+    await cluster.until_phase("ours", "Succeeded")
+    await cluster.until_phase("next", "Succeeded")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jobs.builders.context import PodPlace
+from dataclasses import replace
+
+from jobs.builders.context import PodOptions, PodPlace
 from jobs.builders.launcher import build_launcher
 from tests.builders.ipujobs import ipujob, partition
 from tests.builders.jobpods import PLACE, context_of, env_of, launcher_of
@@ -128,3 +130,15 @@ def test_a_launcher_with_a_long_name_gets_a_hostname_that_mpirun_survives() -> N
     assert launcher_of(ipujob("j" * 41))["spec"]["hostname"] == "ipujob-launcher"
     chosen = launcher_of(ipujob("j" * 41).with_template(hostname="mine"))
     assert chosen["spec"]["hostname"] == "mine"
+
+
+def test_the_sites_networks_are_for_commands_that_name_none() -> None:
+    chosen = replace(context_of(ipujob()), options=PodOptions(mpi_interfaces="ib0,10.1.0.0/16"))
+    main = build_launcher(chosen, PLACE)["spec"]["containers"][0]
+    told = {name: value for name, value in env_of(main).items() if name.endswith("_include")}
+    assert told == {
+        "OMPI_MCA_btl_tcp_if_include": "ib0,10.1.0.0/16",
+        "OMPI_MCA_oob_tcp_if_include": "ib0,10.1.0.0/16",
+    }
+    bare = build_launcher(context_of(ipujob()), PLACE)["spec"]["containers"][0]
+    assert not any(name.endswith("_include") for name in env_of(bare))

@@ -86,6 +86,17 @@ def test_success_says_what_the_published_operator_said() -> None:
     assert status(planned)["currentReplicas"] == 0
 
 
+def test_success_is_also_complete_the_usual_name_of_what_scripts_wait_for() -> None:
+    job = ipujob().running()
+    built = job.build()
+    ends = {code: up(job, worker(built).running(), launcher(built).exited(code)) for code in (0, 3)}
+    true = {
+        code: [c["type"] for c in status(plan(seen, NOW))["conditions"] if c["status"] == "True"]
+        for code, seen in ends.items()
+    }
+    assert true == {0: ["Succeeded", "Complete"], 3: ["Failed"]}
+
+
 def test_without_a_launcher_the_exit_is_all_workers() -> None:
     job = ipujob().without_launcher().workers(2).running()
     built = job.build()

@@ -222,6 +222,14 @@ def test_somebody_elses_finalizer_on_a_job_that_holds_nothing_needs_nothing() ->
     built = ipujob().deleted().build()
     built["metadata"]["finalizers"] = ["other"]
     assert plan(observed(built, partitions=(partition(phase="released"),)), NOW).actions == ()
-    built["metadata"]["finalizers"] = ["other", "ipu.finalizers.graphcore.ai"]
+    for ours in (["ipu.finalizers.graphcore.ai"], ["ipu.graphcore.ai/finalizer"]):
+        built["metadata"]["finalizers"] = ["other", *ours]
+        planned = plan(observed(built, partitions=(partition(phase="released"),)), NOW)
+        assert planned.actions == (SetFinalizers(("other",)),)
+
+
+def test_both_names_of_our_finalizer_go_together() -> None:
+    built = ipujob().deleted().build()
+    built["metadata"]["finalizers"] = ["ipu.finalizers.graphcore.ai", "ipu.graphcore.ai/finalizer"]
     planned = plan(observed(built, partitions=(partition(phase="released"),)), NOW)
-    assert planned.actions == (SetFinalizers(("other",)),)
+    assert planned.actions == (SetFinalizers(()),)

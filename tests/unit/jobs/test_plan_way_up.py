@@ -30,7 +30,7 @@ from tests.builders.plans import created, status, steps, truth, up
 def test_a_new_job_gets_its_finalizer_before_its_partition() -> None:
     planned = plan(observed(ipujob().without_finalizer().build()), NOW)
     assert planned.actions == (
-        SetFinalizers(("ipu.finalizers.graphcore.ai",)),
+        SetFinalizers(("ipu.graphcore.ai/finalizer",)),
         EnsurePartition(0, 0, 4),
     )
     assert planned.steps[1].needs_previous
@@ -40,8 +40,14 @@ def test_other_finalizers_stay() -> None:
     job = ipujob().without_finalizer().build()
     job["metadata"]["finalizers"] = ["other"]
     assert plan(observed(job), NOW).actions[0] == SetFinalizers(
-        ("other", "ipu.finalizers.graphcore.ai")
+        ("other", "ipu.graphcore.ai/finalizer")
     )
+
+
+def test_the_finalizer_of_the_original_is_as_good() -> None:
+    job = ipujob().without_finalizer().build()
+    job["metadata"]["finalizers"] = ["ipu.finalizers.graphcore.ai"]
+    assert not any(isinstance(a, SetFinalizers) for a in plan(observed(job), NOW).actions)
 
 
 def test_the_way_up_after_the_partition_is_children_workers_launcher() -> None:
