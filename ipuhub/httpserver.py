@@ -32,13 +32,18 @@ def is_departure(request: web.Request, error: Exception) -> bool:
     return has_left and isinstance(error, ConnectionError)
 
 
+def log_bad_requests_in_one_line() -> None:
+    """Have every server of this process log what is no HTTP in one line, without a traceback."""
+    server_logger.addFilter(_FILTER)  # once, however often it is added
+
+
 def build_runner(app: web.Application, *, shutdown_seconds: float = 60.0) -> web.AppRunner:
     """Return what serves `app`: without a log line for each request, and bodies as they come.
 
     Nobody sends compressed bodies to us. aiohttp would unpack them before their size is judged,
     and log a traceback for those that are broken.
     """
-    server_logger.addFilter(_FILTER)  # once, however often it is added
+    log_bad_requests_in_one_line()
     return web.AppRunner(
         app, access_log=None, auto_decompress=False, shutdown_timeout=shutdown_seconds
     )

@@ -31,6 +31,38 @@ WEB_PORT = ENV.integer("IPUHUB_WEB_PORT", 8000, minimum=0, doc="Port the dashboa
 WEB_THREADS = ENV.integer(
     "IPUHUB_WEB_THREADS", 8, minimum=1, doc="Requests the web process serves at the same time."
 )
+WEB_HEAD_SECONDS = ENV.integer(
+    "IPUHUB_WEB_HEAD_SECONDS",
+    20,
+    minimum=1,
+    doc="Time that a connection has for the head of its next request; then it is ended.",
+)
+WEB_BODY_SECONDS = ENV.integer(
+    "IPUHUB_WEB_BODY_SECONDS",
+    20,
+    minimum=1,
+    doc="Time that a request has for its whole body; then it is refused (408). Until it is whole, "
+    "no thread waits for it.",
+)
+WEB_BODY_BYTES = ENV.integer(
+    "IPUHUB_WEB_BODY_BYTES",
+    4 * 1024 * 1024,
+    minimum=1024,
+    doc="Largest body of a request, in bytes; a larger one is refused (413).",
+)
+WEB_QUEUE_SECONDS = ENV.integer(
+    "IPUHUB_WEB_QUEUE_SECONDS",
+    30,
+    minimum=1,
+    doc="Time that a request waits for a free thread; then it is refused (503, Retry-After).",
+)
+WEB_AHEAD_MEBIBYTES = ENV.integer(
+    "IPUHUB_WEB_AHEAD_MEBIBYTES",
+    512,
+    minimum=0,
+    doc="Space in temporary files for downloads that are made faster than they are read, all "
+    "together in MiB; one takes an eighth at most. A download that is made holds no thread.",
+)
 WEB_DOWNLOADS = ENV.integer(
     "IPUHUB_WEB_DOWNLOADS",
     3,

@@ -1,21 +1,22 @@
 """glue: how many files the web process streams at the same time, so that pages and API go on.
 
-A streamed answer holds a thread, a processor's share and often a database connection for as long
-as its reader takes. Without a bound a few dozen slow readers would take every thread, the probes'
-included, and Kubernetes would restart a process that only was popular.
+A streamed answer holds a thread, a processor's share and often a database connection while it is
+made, and no longer than that: the server keeps what its reader has not taken yet. Without a bound a
+few dozen large files would still take every thread, and one person's all that there is for files.
 """
 
 from __future__ import annotations
 
 import time
-from threading import BoundedSemaphore
+from collections import Counter
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import structlog
 from django.conf import settings
 
+from ipuhub.web.clients import client_address
 from ipuhub.web.problems import busy
-from ipuhub.web.unread import end_unread_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 RETRY_SECONDS: Final = 5
-_SENTENCE: Final = (
+_FULL: Final = (
     "As many files as this server streams at once are being downloaded now. "
     f"Try again in {RETRY_SECONDS} seconds."
+)
+_YOURS: Final = (
+    "You are downloading as many files as one user may at once. "
+    f"Wait for one to end, or try again in {RETRY_SECONDS} seconds."
 )
 
 
@@ -36,17 +41,43 @@ def slots(downloads: int, threads: int) -> int:
     return max(1, min(downloads, threads - 1))
 
 
-class DownloadSlots:
-    """Middleware: answers a streamed response with 503 and `Retry-After` while all slots are taken.
+class Slots:
+    """`count` places; one owner has all but one of them at most, where there are several."""
 
-    A slot is free again when its response is closed, also by a reader who left. One who takes
-    nothing for WEB_UNREAD_SECONDS, or is not done after WEB_DOWNLOAD_SECONDS, is cut off.
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._each = max(1, count - 1)
+        self._taken: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def take(self, owner: str) -> str:
+        """Take a place; return why not, or nothing."""
+        with self._lock:
+            if self._taken.total() >= self.count:
+                return _FULL
+            if self._taken[owner] >= self._each:
+                return _YOURS
+            self._taken[owner] += 1
+            return ""
+
+    def give(self, owner: str) -> None:
+        """Give a place back."""
+        with self._lock:
+            self._taken[owner] -= 1
+            self._taken += Counter()  # forgets who has none
+
+
+class DownloadSlots:
+    """Middleware: answers a streamed response with 503 and `Retry-After` while all slots are taken,
+    or this user has all but one.
+
+    A slot is free again when its response is made or closed, also by a reader who left. One that is
+    not made after WEB_DOWNLOAD_SECONDS is broken off.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
-        self._count = slots(settings.WEB_DOWNLOADS, settings.WEB_THREADS)
-        self._free = BoundedSemaphore(self._count)
+        self._slots = Slots(slots(settings.WEB_DOWNLOADS, settings.WEB_THREADS))
         self._is_full = False  # said once each time, not for each of a crowd
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
@@ -55,27 +86,35 @@ class DownloadSlots:
         if not answer.streaming:
             return answer
         streamed: StreamingHttpResponse = answer  # type: ignore[assignment]  # that is what it says
-        if not self._free.acquire(blocking=False):
+        owner = _owner(request)
+        if why := self._slots.take(owner):
             streamed.close()
-            return self._refuse(request)
-        end_unread_after(settings.WEB_UNREAD_SECONDS)
+            return self._refuse(request, why)
         blocks: Iterator[bytes] = iter(streamed)
         deadline = time.monotonic() + settings.WEB_DOWNLOAD_SECONDS
-        streamed.streaming_content = _Held(blocks, self._release, deadline)
+        streamed.streaming_content = _Held(blocks, lambda: self._release(owner), deadline)
         return streamed
 
-    def _refuse(self, request: HttpRequest) -> HttpResponseBase:
-        if not self._is_full:
+    def _refuse(self, request: HttpRequest, why: str) -> HttpResponseBase:
+        if why == _FULL and not self._is_full:
             self._is_full = True
-            log.warning("downloads are refused until one ends", downloads=self._count)
-        refusal = busy(request, _SENTENCE)
+            log.warning("downloads are refused until one ends", downloads=self._slots.count)
+        refusal = busy(request, why)
         refusal["Retry-After"] = str(RETRY_SECONDS)
         refusal._has_been_logged = True  # type: ignore[attr-defined]  # noqa: SLF001  # else Django logs an error for each
         return refusal
 
-    def _release(self) -> None:
+    def _release(self, owner: str) -> None:
         self._is_full = False
-        self._free.release()
+        self._slots.give(owner)
+
+
+def _owner(request: HttpRequest) -> str:
+    """Return whose download this is: a user's, else an address's."""
+    user = getattr(request, "user", None)
+    if user is not None and user.is_authenticated:
+        return f"user {user.pk}"
+    return f"address {client_address(request, settings.TRUSTED_PROXIES)}"
 
 
 class DownloadTooSlow(Exception):  # noqa: N818  # the reader's doing

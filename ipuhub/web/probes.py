@@ -1,15 +1,38 @@
-"""glue: `/healthz` and `/readyz` of the web process."""
+"""glue: `/healthz`, `/readyz` and `/metrics` of the web process, under any name and address."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 from django.db import DatabaseError, connection
 from django.http import HttpResponse
+from django.urls import resolve
 from django.views.decorators.http import require_safe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+
+PATHS: Final = ("/healthz", "/readyz", "/metrics")
+
+
+class AnswerProbes:
+    """Middleware: answers probes before anything that judges the host name.
+
+    A kubelet and Prometheus ask a pod by its address, which is no name that browsers may use.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer the request."""
+        if request.path not in PATHS:
+            return self._get_response(request)
+        view, arguments, options = resolve(request.path)
+        return cast("HttpResponseBase", view(request, *arguments, **options))
 
 
 @require_safe

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
 
+import structlog
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
-from ipuhub import logs
+from ipuhub import eventloop, logs
 from ipuhub.migrating import migrate
+from ipuhub.processes import until_stopped
+from ipuhub.webserver.server import Aside, Limits, WebServer
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
+
+ASIDES: Final = {
+    # A kubelet gives a probe seconds, and a process that says nothing is restarted.
+    "/readyz": Aside(2, 2.5, "postgres: does not answer"),
+    "/metrics": Aside(4, 10.0, "The metrics cannot be had now: PostgreSQL is silent."),
+}
+"""What is answered beside the pool: while all its threads are busy, too."""
 
 
 class Command(BaseCommand):
@@ -30,9 +40,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        from granian.constants import Interfaces
-        from granian.server import Server
-
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         _require_secret_key()
         try:
@@ -40,22 +47,38 @@ class Command(BaseCommand):
             _ensure_admin(settings.ADMIN_PASSWORD)
         except OperationalError as error:
             raise CommandError(f"the database in DATABASE_URL does not answer: {error}") from error
-        server = Server(
-            "ipuhub.wsgi:application",
-            address=options["host"],
-            port=options["port"],
-            interface=Interfaces.WSGI,
-            blocking_threads=settings.WEB_THREADS,
-            websockets=False,
-            log_access=False,
-        )
-        logging.getLogger("_granian").addFilter(_is_news)
-        server.serve()
+        connection.close()  # the threads that serve have their own
+        eventloop.run(_serve(options["host"], options["port"]))
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Our threads wait for PostgreSQL or a slow reader: they may be more than there are cores."""
-    return "Python threads, which seems quite high" not in record.getMessage()
+async def _serve(host: str, port: int) -> None:
+    """Serve until the process is asked to stop."""
+    from ipuhub.wsgi import application
+
+    server = WebServer(application, limits(), ASIDES, {"/healthz": "ok"})
+    try:
+        taken = await server.start(host, port)
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen on {host}:{port} (set IPUHUB_WEB_PORT): {error.strerror}"
+        ) from error
+    structlog.get_logger(__name__).info("the dashboard serves", host=host, port=taken)
+    await until_stopped(asyncio.get_running_loop().create_future())
+    await server.stop()
+
+
+def limits() -> Limits:
+    """How much of the server one request may take, by the settings."""
+    return Limits(
+        threads=settings.WEB_THREADS,
+        head_seconds=settings.WEB_HEAD_SECONDS,
+        body_seconds=settings.WEB_BODY_SECONDS,
+        body_bytes=settings.WEB_BODY_BYTES,
+        queue_seconds=settings.WEB_QUEUE_SECONDS,
+        unread_seconds=settings.WEB_UNREAD_SECONDS,
+        answer_seconds=settings.WEB_DOWNLOAD_SECONDS,
+        ahead_bytes=settings.WEB_AHEAD_MEBIBYTES * 2**20,
+    )
 
 
 def _require_secret_key() -> None:

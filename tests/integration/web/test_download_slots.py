@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connection
 from django.utils import timezone
 
@@ -25,18 +26,35 @@ FILE = "/api/v1/usage/reports/2026-10/details.csv"
 
 @pytest.fixture
 def client(admin: User, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> Client:
-    """An administrator's browser on a server that streams two files at once, of October."""
+    """An administrator's browser on a server that streams three files at once, of October."""
     monkeypatch.setattr(timezone, "now", lambda: at("2026-11-21T12:00"))
-    settings.WEB_DOWNLOADS, settings.WEB_THREADS = 2, 8
+    settings.WEB_DOWNLOADS, settings.WEB_THREADS = 3, 8
     pod("2026-10-01T00:00", "2026-10-02T00:00")
     make("2026-10", "2026-11-03T00:00")
     return browser(admin)
 
 
-def test_one_more_download_is_refused_with_when_to_come_again(client: Client) -> None:
+def test_one_user_leaves_a_download_to_the_others(client: Client) -> None:
+    other = browser(get_user_model().objects.create_superuser("other"))
     with ExitStack() as open_files:
         for _ in range(2):
             open_files.callback(client.get(FILE).close)
+        refused = client.get(FILE)
+        assert (refused.status_code, refused["Retry-After"]) == (503, "5")
+        assert "You are downloading as many files as one user may" in refused.json()["detail"]
+        # Each client of these tests is a server of its own: the next one asks this server.
+        other.handler = client.handler
+        theirs: Any = other.get(FILE)
+        open_files.callback(theirs.close)
+        assert theirs.status_code == 200
+
+
+def test_one_more_download_is_refused_with_when_to_come_again(
+    client: Client, settings: SettingsWrapper
+) -> None:
+    settings.WEB_DOWNLOADS = 1
+    with ExitStack() as open_files:
+        open_files.callback(client.get(FILE).close)
         refused = client.get(FILE)
         assert (refused.status_code, refused["Retry-After"]) == (503, "5")
         assert "Try again in 5 seconds" in refused.json()["detail"]

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -124,6 +124,7 @@ def test_a_reader_who_takes_nothing_or_dawdles_does_not_keep_a_download(drips: b
     path, headers = "/api/v1/usage/lifetimes?format=jsonl", bearer()
     limit = "IPUHUB_WEB_DOWNLOAD_SECONDS" if drips else "IPUHUB_WEB_UNREAD_SECONDS"
     settings = {"IPUHUB_WEB_DOWNLOADS": "1", "IPUHUB_WEB_THREADS": "4", limit: "8"}
+    settings["IPUHUB_WEB_AHEAD_MEBIBYTES"] = "0"  # the thread goes at the reader's pace
     with served(**settings) as port, slow_reader(port, path, headers) as reader:
         assert status(port, path, **headers) == 503
 
@@ -133,3 +134,23 @@ def test_a_reader_who_takes_nothing_or_dawdles_does_not_keep_a_download(drips: b
             return status(port, path, **headers) == 200
 
         wait_until(is_free, "a free download")
+
+
+def test_a_slow_reader_of_a_file_that_is_made_keeps_no_download() -> None:
+    large_record()
+    path, headers = "/api/v1/usage/lifetimes?format=jsonl", bearer()
+    settings = {"IPUHUB_WEB_DOWNLOADS": "1", "IPUHUB_WEB_THREADS": "2"}
+    with served(**settings) as port, slow_reader(port, path, headers):
+        wait_until(lambda: status(port, path, **headers) == 200, "a free download")
+
+
+def test_unfinished_bodies_hold_no_thread_and_a_probe_needs_no_name_of_ours() -> None:
+    with served(IPUHUB_WEB_THREADS="2") as port, ExitStack() as silent:
+        head = b"POST /login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nuser"
+        for _ in range(8):
+            one = silent.enter_context(socket.create_connection(("127.0.0.1", port)))
+            one.sendall(head)
+        for path, want in (("/healthz", 200), ("/readyz", 200), ("/metrics", 401)):
+            assert status(port, path, Host="10.0.0.7:8000") == want
+        assert status(port, "/login/") == 200
+        assert status(port, "/login/", Host="10.0.0.7:8000") == 400

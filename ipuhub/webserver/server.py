@@ -1,0 +1,273 @@
+"""io: a WSGI server that no unfinished request, and no slow reader, can stop.
+
+One event loop reads heads and bodies, each within its deadline, and drains the answers. A thread
+of the pool is taken for a request that is complete, and is free as soon as its answer is made.
+Probes have threads of their own and a deadline: they answer while everything else is busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import structlog
+from aiohttp import web
+
+from ipuhub.httpserver import log_bad_requests_in_one_line
+from ipuhub.webserver.exchange import Head, answer, environ_of
+from ipuhub.webserver.outflow import Budget, Outflow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from wsgiref.types import WSGIApplication
+
+_LOG = structlog.get_logger(__name__)
+_BODY_IN_MEMORY_BYTES: Final = 64 * 1024
+_TIMEOUT_OPTION: Final = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
+_PLAIN: Final = {"Server": "ipuhub", "Cache-Control": "no-store"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of the server one request may take."""
+
+    threads: int = 8
+    head_seconds: float = 20.0
+    body_seconds: float = 20.0
+    body_bytes: int = 4 * 1024 * 1024
+    queue_seconds: float = 30.0
+    unread_seconds: float = 60.0
+    answer_seconds: float = 3600.0
+    ahead_bytes: int = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Threads beside the pool for one path: at most `threads` requests at a time, each answered
+    within `seconds`, or 503 with `sentence`."""
+
+    threads: int
+    seconds: float
+    sentence: str
+
+
+@dataclass(slots=True)
+class _Pool:
+    threads: ThreadPoolExecutor
+    free: asyncio.Semaphore
+    wait_seconds: float
+    sentence: str
+    answer_seconds: float | None = None
+
+
+class _Refusal(Exception):  # noqa: N818  # an answer, not an error
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass
+class WebServer:
+    """Serves `application` within `limits`; the paths of `asides` have threads of their own, those
+    of `constants` an answer without any."""
+
+    application: WSGIApplication
+    limits: Limits = field(default_factory=Limits)
+    asides: Mapping[str, Aside] = field(default_factory=dict)
+    constants: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._budget = Budget(self.limits.ahead_bytes)
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port. Raises OSError where it is taken."""
+        limits = self.limits
+        busy = "All threads of this server are busy. Try again in a few seconds."
+        self._pool = _pool("web", limits.threads, limits.queue_seconds, busy)
+        self._asides = {
+            path: _pool(f"web{path}", one.threads, one.seconds, one.sentence, one.seconds)
+            for path, one in self.asides.items()
+        }
+        log_bad_requests_in_one_line()
+        server = web.Server(
+            self._handle,
+            keepalive_timeout=limits.head_seconds,
+            lingering_time=2.0,
+            access_log=None,
+            auto_decompress=False,
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=20.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, backlog=1024)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Take no more requests, and finish those under way for up to 20 s."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        for pool in (self._pool, *self._asides.values()):
+            pool.threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        said = self.constants.get(request.path)
+        if said is not None:
+            return web.Response(text=said, headers=_PLAIN)
+        self._limit_silence(request)
+        pool = self._asides.get(request.path, self._pool)
+        body = SpooledTemporaryFile(max_size=_BODY_IN_MEMORY_BYTES)  # noqa: SIM115  # see `_run`
+        try:
+            try:
+                size = await self._read_body(request, body)
+                await _take_place(pool)
+            except BaseException:
+                body.close()
+                raise
+            return await self._run(request, environ_of(request, body, size), pool)
+        except ConnectionError as error:
+            return _break_off(request, web.StreamResponse(), error)
+        except _Refusal as no:
+            refused = web.Response(status=no.status, text=f"{no}\n", headers=_PLAIN)
+            if no.status == 503:
+                refused.headers["Retry-After"] = "5"
+            else:  # what is left of the body is not worth waiting for
+                refused.force_close()
+            return refused
+
+    def _limit_silence(self, request: web.BaseRequest) -> None:
+        """Let the kernel end a connection whose reader is gone, with what is unsent."""
+        one = request.transport.get_extra_info("socket") if request.transport else None
+        if one is not None and _TIMEOUT_OPTION is not None:
+            milliseconds = int(self.limits.unread_seconds * 1000)
+            one.setsockopt(socket.IPPROTO_TCP, _TIMEOUT_OPTION, milliseconds)
+
+    async def _read_body(self, request: web.BaseRequest, body: IO[bytes]) -> int:
+        if not request.body_exists:
+            return 0
+        most = self.limits.body_bytes
+        too_large = _Refusal(413, f"The body of a request has at most {most} bytes.")
+        if (request.content_length or 0) > most:
+            raise too_large
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0
+        size = 0
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                async for block in request.content.iter_any():
+                    size += len(block)
+                    if size > most:
+                        raise too_large
+                    body.write(block)
+        except TimeoutError:
+            sentence = f"The body did not come within {self.limits.body_seconds:g} s."
+            raise _Refusal(408, sentence) from None
+        body.seek(0)
+        return size
+
+    async def _run(
+        self, request: web.BaseRequest, environ: dict[str, Any], pool: _Pool
+    ) -> web.StreamResponse:
+        """Have a thread answer, whose the place in the pool, `environ` and body are to its end."""
+        loop = asyncio.get_running_loop()
+        head: asyncio.Future[Head] = loop.create_future()
+        ready = asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(ready.set)
+
+        def say_head(said: Head) -> None:
+            loop.call_soon_threadsafe(_settle, head, said)
+
+        outflow = Outflow(self._budget, wake)
+        work = loop.run_in_executor(
+            pool.threads, answer, self.application, environ, say_head, outflow
+        )
+        work.add_done_callback(lambda done: _finish(done, head, pool, environ["wsgi.input"]))
+        try:
+            said = await _in_time(head, pool)
+            response = web.StreamResponse(status=said.status, reason=said.reason)
+            response.headers["Server"] = "ipuhub"
+            for name, value in said.headers:
+                response.headers.add(name, value)
+            try:
+                async with asyncio.timeout(self.limits.answer_seconds):
+                    await response.prepare(request)
+                    await self._drain(response, outflow, ready)
+            except (TimeoutError, ConnectionError) as error:
+                return _break_off(request, response, error)
+            return response
+        finally:
+            outflow.leave()
+
+    async def _drain(
+        self, response: web.StreamResponse, outflow: Outflow, ready: asyncio.Event
+    ) -> None:
+        """Send what the thread makes, to its end; an error of either breaks the answer off."""
+        while (block := outflow.take()) is not None:
+            if block:
+                async with asyncio.timeout(self.limits.unread_seconds):
+                    await response.write(block)
+            else:
+                await ready.wait()
+                ready.clear()
+        if outflow.error is not None:
+            raise ConnectionAbortedError(str(outflow.error))
+        await response.write_eof()
+
+
+async def _take_place(pool: _Pool) -> None:
+    """Wait for a free thread. Raises _Refusal where none becomes free in time."""
+    try:
+        async with asyncio.timeout(pool.wait_seconds):
+            await pool.free.acquire()
+    except TimeoutError:
+        raise _Refusal(503, pool.sentence) from None
+
+
+async def _in_time(head: asyncio.Future[Head], pool: _Pool) -> Head:
+    """Wait for an answer's head. Raises _Refusal where the pool has a deadline that passes."""
+    try:
+        async with asyncio.timeout(pool.answer_seconds):
+            return await asyncio.shield(head)
+    except TimeoutError:
+        raise _Refusal(503, pool.sentence) from None
+
+
+def _pool(
+    name: str, threads: int, seconds: float, sentence: str, answer_seconds: float | None = None
+) -> _Pool:
+    executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+    return _Pool(executor, asyncio.Semaphore(threads), seconds, sentence, answer_seconds)
+
+
+def _settle(future: asyncio.Future[Head], head: Head) -> None:
+    if not future.done():
+        future.set_result(head)
+
+
+def _finish(
+    work: asyncio.Future[None], head: asyncio.Future[Head], pool: _Pool, body: IO[bytes]
+) -> None:
+    """Free the thread's place; a thread that failed before it said anything is told as a 500."""
+    body.close()
+    pool.free.release()
+    error = None if work.cancelled() else work.exception()
+    if error is not None:
+        _LOG.warning("an answer was broken off", why=f"{type(error).__name__}: {error}")
+    _settle(head, Head(500, "Internal Server Error", (("Content-Length", "0"),)))
+
+
+def _break_off(
+    request: web.BaseRequest, response: web.StreamResponse, error: Exception
+) -> web.StreamResponse:
+    """End the connection in the middle of an answer: its reader must not take it for whole."""
+    if request.transport is not None:
+        request.transport.abort()
+    _LOG.debug("a connection was ended", why=str(error) or type(error).__name__)
+    return response

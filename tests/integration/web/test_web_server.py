@@ -1,0 +1,208 @@
+"""The web server alone: deadlines of heads and bodies, probes beside the pool, slow readers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ipuhub.webserver.outflow import IN_MEMORY_BYTES, Budget, Outflow, ReaderGone
+from ipuhub.webserver.server import Aside, Limits, WebServer
+from tests.fakes.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+MEBIBYTE = 2**20
+
+
+class Site:
+    """A WSGI application: `/slow` waits for `go`, `/file` streams, anything else tells the size of
+    the body it was sent."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.made = threading.Event()
+        self.closed = threading.Event()
+        self.blocks = 40
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] in {"/slow", "/readyz"}:
+            self.go.wait(60)
+        if environ["PATH_INFO"] == "/file":
+            start("200 OK", [("Content-Type", "text/csv")])
+            return self._file()
+        told = f"{environ['REQUEST_METHOD']} {len(environ['wsgi.input'].read())}".encode()
+        told += f" {environ.get('HTTP_X_TOLD', '')} {environ['QUERY_STRING']}".encode()
+        start(
+            "200 OK", [("Content-Length", str(len(told))), ("Set-Cookie", "a"), ("Set-Cookie", "b")]
+        )
+        return [told]
+
+    def _file(self) -> Iterable[bytes]:
+        try:
+            yield b"first\n"
+            for _ in range(self.blocks):
+                yield b"x" * MEBIBYTE
+            self.made.set()
+        finally:
+            self.closed.set()
+
+
+@asynccontextmanager
+async def serving(site: Site, **limits: Any) -> AsyncIterator[int]:
+    """Yield the port of a server with two threads."""
+    asides = {"/readyz": Aside(1, 0.2, "postgres: does not answer")}
+    server = WebServer(site, Limits(**{"threads": 2, **limits}), asides, {"/healthz": "ok"})
+    try:
+        yield await server.start("127.0.0.1", 0)
+    finally:
+        site.go.set()
+        await server.stop()
+
+
+async def said(port: int, *lines: str, body: bytes = b"") -> str:
+    """What the server says to a request with `Connection: close`, to the end of the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = "\r\n".join([*lines, "Host: x", "Connection: close", "", ""])
+    writer.write(head.encode() + body)
+    answer = await asyncio.wait_for(reader.read(), 60)
+    writer.close()
+    return answer.decode()
+
+
+@pytest.mark.parametrize("coding", ["length", "chunks", "expected"])
+async def test_a_body_is_whole_before_a_thread_sees_it(coding: str) -> None:
+    lines, body = ["POST /?a=%20b HTTP/1.1", "X-Told: yes", "X_Told: no"], b"hello"
+    if coding == "length":
+        lines += ["Content-Length: 5"]
+    else:
+        lines += ["Transfer-Encoding: chunked"]
+        body = b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
+    lines += ["Expect: 100-continue"] if coding == "expected" else []
+    async with serving(Site()) as port:
+        answer = await said(port, *lines, body=body)
+    assert answer.endswith("POST 5 yes a=%20b")
+    assert answer.count("Set-Cookie: ") == 2
+    assert answer.startswith("HTTP/1.1 100 Continue") == (coding == "expected")
+
+
+async def test_head_has_the_length_and_no_body() -> None:
+    async with serving(Site()) as port:
+        answer = await said(port, "HEAD / HTTP/1.1")
+    assert "Content-Length: 8\r\n" in answer
+    assert answer.endswith("\r\n\r\n")
+
+
+async def test_an_unfinished_body_is_refused_in_time_and_a_head_ended() -> None:
+    async with serving(Site(), body_seconds=0.2, head_seconds=0.2) as port:
+        half = await said(port, "POST / HTTP/1.1", "Content-Length: 9", body=b"half")
+        assert half.startswith("HTTP/1.1 408 ")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HT")
+        assert await asyncio.wait_for(reader.read(), 60) == b""
+        writer.close()
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_a_body_that_is_too_large_is_refused(is_told: bool) -> None:
+    body, line = b"x" * 2000, "Content-Length: 2000"
+    if not is_told:
+        body, line = b"7d0\r\n" + body + b"\r\n0\r\n\r\n", "Transfer-Encoding: chunked"
+    async with serving(Site(), body_bytes=1000) as port:
+        assert (await said(port, "POST / HTTP/1.1", line, body=body)).startswith("HTTP/1.1 413 ")
+
+
+async def test_probes_answer_while_every_thread_is_busy_and_others_are_told_to_come_again() -> None:
+    site = Site()
+    async with serving(site, queue_seconds=0.2) as port:
+        busy = [asyncio.create_task(said(port, "GET /slow HTTP/1.1")) for _ in range(2)]
+        refused = ""
+        while not refused.startswith("HTTP/1.1 503"):
+            refused = await said(port, "GET / HTTP/1.1")
+        assert "Retry-After: 5" in refused
+        assert (await said(port, "GET /healthz HTTP/1.1")).endswith("ok")
+        unready = await said(port, "GET /readyz HTTP/1.1")
+        assert unready.startswith("HTTP/1.1 503")
+        assert unready.endswith("postgres: does not answer\n")
+        site.go.set()
+        assert {answer[:12] for answer in await asyncio.gather(*busy)} == {"HTTP/1.1 200"}
+
+
+async def reader_of(port: int) -> socket.socket:
+    """The connection of somebody who asked for the file and has read its first line."""
+
+    def ask() -> socket.socket:
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.settimeout(60)
+        one.connect(("127.0.0.1", port))
+        one.sendall(b"GET /file HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert one.recv(12) == b"HTTP/1.1 200"
+        return one
+
+    return await asyncio.to_thread(ask)
+
+
+async def test_a_slow_reader_holds_no_thread_once_the_file_is_made() -> None:
+    site = Site()
+    async with serving(site, ahead_bytes=8 * 41 * MEBIBYTE) as port:
+        reader = await reader_of(port)
+        assert await asyncio.to_thread(site.made.wait, 60)
+        reader.close()
+
+
+async def test_a_reader_beyond_the_space_slows_his_own_file_only_and_is_cut_off() -> None:
+    site = Site()
+    async with serving(site, ahead_bytes=8 * MEBIBYTE, unread_seconds=0.5) as port:
+        reader = await reader_of(port)
+        assert await asyncio.to_thread(site.closed.wait, 60)  # his thread is free again
+        assert not site.made.is_set()
+        reader.close()
+
+
+async def test_a_reader_who_leaves_ends_the_making() -> None:
+    site = Site()
+    async with serving(site, ahead_bytes=0) as port:
+        (await reader_of(port)).close()
+        assert await asyncio.to_thread(site.closed.wait, 60)
+        assert not site.made.is_set()
+
+
+async def test_a_file_comes_whole() -> None:
+    site = Site()
+    async with serving(site, ahead_bytes=8 * MEBIBYTE) as port:
+        answer = await said(port, "GET /file HTTP/1.0")
+    assert answer.partition("first\n")[2].count("x") == site.blocks * MEBIBYTE
+
+
+def test_what_is_ahead_is_given_back_to_the_others() -> None:
+    budget = Budget(8 * MEBIBYTE)
+    flow = Outflow(budget, lambda: None)
+    flow.put(b"a" * IN_MEMORY_BYTES)
+    assert budget.left == 8 * MEBIBYTE
+    flow.put(b"b" * IN_MEMORY_BYTES)
+    assert budget.left == 8 * MEBIBYTE - IN_MEMORY_BYTES
+    taken = b""
+    while block := flow.take():
+        taken += block
+    assert taken == b"a" * IN_MEMORY_BYTES + b"b" * IN_MEMORY_BYTES
+    assert budget.left == 8 * MEBIBYTE
+    flow.put(b"c" * MEBIBYTE)
+    flow.leave()
+    assert budget.left == 8 * MEBIBYTE
+    with pytest.raises(ReaderGone):
+        flow.put(b"d")
+
+
+def test_who_waits_for_space_goes_on_as_the_reader_takes() -> None:
+    flow = Outflow(Budget(0), lambda: None)
+    flow.put(b"a" * IN_MEMORY_BYTES)
+    maker = threading.Thread(target=flow.put, args=(b"b",))
+    maker.start()
+    wait_until(lambda: flow.take() == b"b", "the block that waited")
+    maker.join()
