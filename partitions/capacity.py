@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
+from partitions.controllers import never_fits, unlabelled
 from partitions.lifecycle import Phase
-from partitions.topology import size_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from partitions.controllers import ControllerView
     from partitions.tracker import TrackerEntry
@@ -34,7 +34,8 @@ class Fit(TypedDict):
 def stats(entries: Iterable[TrackerEntry], views: Collection[ControllerView]) -> dict[str, Usage]:
     """`used` per namespace that has partitions, and in total; keys in the order of their output.
 
-    Partitions made by hand are in no `used` but lower `available`.
+    Partitions made by hand are in no `used` but lower `available`, in which the IPUs that no node
+    reaches are not: no job can get them.
     """
     listed = {
         view.spec.address: {partition.id for partition in view.partitions}
@@ -45,7 +46,7 @@ def stats(entries: Iterable[TrackerEntry], views: Collection[ControllerView]) ->
     for entry in entries:
         if _is_held(entry, listed.get(entry.controller)):
             used[entry.namespace] = used.get(entry.namespace, 0) + entry.size
-    free = sum(view.free for view in views)
+    free = sum(view.free for view in views if view.has_node)
     answer = {space: Usage(used=used[space], available=free) for space in sorted(used)}
     # A namespace may be called "total"; the sum wins, as nothing else tells the two apart.
     answer.pop(TOTAL, None)
@@ -53,15 +54,19 @@ def stats(entries: Iterable[TrackerEntry], views: Collection[ControllerView]) ->
     return answer
 
 
-def query(views: Collection[ControllerView], size: int) -> Fit:
-    """How many partitions of `size` (at least 1) fit now by the placement rule, all at once."""
+def query(views: Sequence[ControllerView], size: int) -> Fit:
+    """How many partitions of `size` (at least 1) fit now by the placement rule, all at once.
+
+    The message is empty unless somebody has something to mend, or the size can never be had.
+    """
     answered = any(view.is_reachable for view in views)
     if not answered:
         problems = "; ".join(view.problem for view in views) or "none is configured"
         message = f"no V-IPU controller answers: {problems}"
         return Fit(available=False, numOfPartitions=0, message=message)
     fitting = sum(view.fitting(size) for view in views if view.has_node)
-    return Fit(available=True, numOfPartitions=fitting, message=size_problem(size))
+    message = never_fits(views, size) or unlabelled(views)
+    return Fit(available=True, numOfPartitions=fitting, message=message)
 
 
 def _is_held(entry: TrackerEntry, listed: Collection[str] | None) -> bool:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from partitions.allocator import count_fitting, free_blocks
+from partitions.allocator import count_fitting, free_blocks, largest_block
 from partitions.errors import InvalidControllers
 from partitions.lifecycle import Reason
+from partitions.topology import size_problem
 from partitions.tracker import MAX_CONTROLLER_LENGTH
 from partitions.vipu.types import ReadyState
 
@@ -60,7 +61,8 @@ class ControllerSpec:
 class ControllerView:
     """What one controller said just now; `problem` is why it said nothing.
 
-    `has_node`: some node carries its label, so that pods can use its partitions.
+    `has_node`: some node carries its label, so that pods can use its partitions. `refused_from`
+    (0: none): the smallest size for which it had no room although its list looked as if it had.
     """
 
     spec: ControllerSpec
@@ -68,6 +70,7 @@ class ControllerView:
     partitions: tuple[VipuPartition, ...] = ()
     problem: str = ""
     has_node: bool = True
+    refused_from: int = 0
 
     @property
     def is_reachable(self) -> bool:
@@ -106,10 +109,26 @@ class ControllerView:
         return len(ipus & self._reach(self.topology).by_id.keys())
 
     def fitting(self, size: int) -> int:
-        """How many partitions of `size` fit now, all at once."""
-        if self.topology is None:
+        """How many partitions of `size` fit now, all at once, as far as we know."""
+        if self.topology is None or self._has_refused(size):
             return 0
         return count_fitting(self._reach(self.topology), self.used, size)
+
+    def may_take(self, size: int) -> bool:
+        """Whether to ask for a partition of `size`: it fits, or only the controller knows."""
+        if self.fitting(size) > 0:
+            return True
+        is_known = self.topology is None or not self.topology.is_guess
+        return not is_known and self.free >= size and not self._has_refused(size)
+
+    @property
+    def largest_block(self) -> int:
+        """How many IPUs the largest partition can have when nobody else holds one."""
+        return 0 if self.topology is None else largest_block(self._reach(self.topology))
+
+    def can_ever_take(self, size: int) -> bool:
+        """Whether a partition of `size` would fit if nobody held any."""
+        return self.largest_block >= size
 
     def smallest_fitting_block(self, size: int) -> int:
         """Size of the smallest free block that takes a partition of `size`; 0: none does."""
@@ -117,6 +136,11 @@ class ControllerView:
             return 0
         blocks = free_blocks(self._reach(self.topology), self.used)
         return min((block.size for block in blocks if block.size >= size), default=0)
+
+    def _has_refused(self, size: int) -> bool:
+        """Whether the controller knew better; where it says how its IPUs stand, so do we."""
+        is_guess = self.topology is not None and self.topology.is_guess
+        return is_guess and 0 < self.refused_from <= size
 
     def _reach(self, topology: Topology) -> Topology:
         settings = self.spec.settings
@@ -153,11 +177,12 @@ def parse_controllers(
 def order_candidates(
     views: Sequence[ControllerView], size: int, rule: PlacementRule
 ) -> list[ControllerView]:
-    """The controllers that have room for a partition of `size`, in the order to try them."""
-    fitting = [view for view in views if view.has_node and view.fitting(size) > 0]
+    """The controllers that may have room for a partition of `size`, in the order to try them."""
+    asked = [view for view in views if view.has_node and view.may_take(size)]
     if rule is PlacementRule.BEST_FIT:
-        fitting.sort(key=lambda view: view.smallest_fitting_block(size))
-    return fitting
+        asked.sort(key=lambda view: view.smallest_fitting_block(size))
+    # Last those that have no room as far as we know.
+    return sorted(asked, key=lambda view: view.fitting(size) == 0)
 
 
 def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:
@@ -178,13 +203,41 @@ def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:
     return Shortage(Reason.NO_CAPACITY, _capacity_sentence(labelled, size, free, silent), free)
 
 
+def never_fits(views: Sequence[ControllerView], size: int) -> str:
+    """One sentence why no job ever gets a partition of `size`; "" when one may.
+
+    A controller that does not answer may have it.
+    """
+    if problem := size_problem(size):
+        return problem
+    if not all(view.is_reachable for view in views):
+        return ""
+    if not views or any(view.can_ever_take(size) for view in views):
+        return ""
+    largest = max(view.largest_block for view in views)
+    return (
+        f"partitions of {size} IPUs never fit: no V-IPU controller has {size} IPUs in one block, "
+        f"the largest has {largest}"
+    )
+
+
+def unlabelled(views: Sequence[ControllerView]) -> str:
+    """One sentence about the controllers whose IPUs no job can get; "" when there are none."""
+    found = [view for view in views if not view.has_node]
+    if not found:
+        return ""
+    labels = ", ".join(sorted({view.spec.label for view in found}))
+    addresses = ", ".join(view.spec.address for view in found)
+    return f"no job can use the IPUs of {addresses}: label a node with {labels}"
+
+
 def _capacity_sentence(
     views: Sequence[ControllerView], size: int, free: int, silent: Collection[str]
 ) -> str:
     total = sum(view.total for view in views)
     sentence = f"{size} IPUs in one block are needed, {free} of {total} are free"
-    if all(view.total < size for view in views if view.is_reachable):
-        sentence += f", and no V-IPU controller has {size}"
+    if never := never_fits(views, size):
+        sentence += f"; {never}"
     elif free >= size:
         sentence += ", but not as one aligned block of one V-IPU controller"
     if silent:

@@ -12,10 +12,11 @@ from ipuhub.backoff import Backoff
 from ipuhub.chance import jitter
 from partitions.controllers import ControllerView, PartitionSettings, parse_controllers
 from partitions.errors import InvalidControllers
+from partitions.places import with_places
 from partitions.vipu.errors import Unavailable, VipuError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
     from partitions.controllers import ControllerSpec
     from partitions.topology import Topology
@@ -61,12 +62,29 @@ class VipuApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FleetOptions:
-    """How long to wait for controllers, and how often to look after them."""
+    """How long to wait for controllers, and how often to look after them.
+
+    `refusal_seconds`: how long to believe a controller that it has no room for a size, where
+    nobody says how its IPUs stand and no partition of it goes.
+    """
 
     view_seconds: float = 3.0
     topology_seconds: float = 30.0
     watch_seconds: float = 5.0
+    refusal_seconds: float = 60.0
     backoff: Backoff = _BACKOFF
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What a controller held when it had no room for a size, and until when that counts."""
+
+    held: frozenset[str]
+    until: float
+
+    def holds(self, held: Collection[str], now: float) -> bool:
+        """Whether nothing has gone since that could have made room."""
+        return now < self.until and self.held <= set(held)
 
 
 @dataclass(eq=False)
@@ -79,6 +97,8 @@ class _Member:
     retry_at: float = 0.0
     topology: Topology | None = None
     topology_at: float = 0.0
+    listed: frozenset[str] = frozenset()
+    refusals: dict[int, _Refusal] = field(default_factory=dict)
     running: asyncio.Task[list[VipuPartition]] | None = None
     following: asyncio.Task[list[VipuPartition]] | None = field(default=None)
 
@@ -173,7 +193,27 @@ class Fleet:
             partitions = await self._list(member, spec.address)
         except VipuError as error:
             return ControllerView(spec, problem=str(error), has_node=has_node)
-        return ControllerView(spec, member.topology, tuple(partitions), has_node=has_node)
+        topology = member.topology and with_places(member.topology, partitions)
+        refused = self._refused_from(member, partitions)
+        return ControllerView(
+            spec, topology, tuple(partitions), has_node=has_node, refused_from=refused
+        )
+
+    def note_refusal(self, address: str, size: int) -> None:
+        """A controller that has room as far as we know has none for a partition of `size`."""
+        member = self._member(address)
+        until = self._clock() + self._options.refusal_seconds
+        member.refusals[size] = _Refusal(member.listed, until)
+
+    def _refused_from(self, member: _Member, partitions: Iterable[VipuPartition]) -> int:
+        """The smallest size that it has no room for as long as no partition goes; 0: none.
+
+        What was refused for a reason that we do not see is asked for again after a while.
+        """
+        ids, now = {partition.id for partition in partitions}, self._clock()
+        valid = {s: one for s, one in member.refusals.items() if one.holds(ids, now)}
+        member.refusals = valid
+        return min(valid, default=0)
 
     async def listed(self, address: str) -> dict[str, VipuPartition]:
         """All partitions of a controller, on the list or not, by id; raises VipuError."""
@@ -238,7 +278,9 @@ class Fleet:
             except ValueError as error:
                 raise VipuError(f"its fleet makes no sense: {error}") from error
             member.topology_at = self._clock() + self._options.topology_seconds
-        return await member.api.list_partitions()
+        partitions = await member.api.list_partitions()
+        member.listed = frozenset(partition.id for partition in partitions)
+        return partitions
 
     def _failed(self, member: _Member, address: str, error: VipuError) -> None:
         if not member.problem:

@@ -178,6 +178,8 @@ class Steps:
     async def _go_elsewhere(self, entry: TrackerEntry, memory: Memory) -> Next:
         """Someone was faster here: try the next controller, or give the reservation up."""
         memory.tried.add(entry.controller)
+        if self._fleet.spec_of(entry.controller) is not None:
+            self._fleet.note_refusal(entry.controller, entry.size)
         views = await self._fleet.views()
         candidates = [
             view

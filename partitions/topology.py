@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 DOMAIN_IPUS = 64
 MAX_PARTITION_SIZE = DOMAIN_IPUS
 PARTITION_SIZES = (1, 2, 4, 8, 16, 32, 64)
+# Agents of our own fleets: ag0, ag1, ...
+AGENT_PREFIX = "ag"
 
 # Attributes of an IPU by which a V-IPU controller says where the IPU stands.
 DOMAIN_ATTRIBUTE = "ipulink domain"
@@ -23,15 +26,28 @@ ALLOCATION_ATTRIBUTE = "allocation"
 
 
 class IpuId(NamedTuple):
-    """Where an IPU stands: its IPU-Link domain and its place (0 to 63) in that domain."""
+    """Where an IPU stands: its IPU-Link domain, its place (0 to 63) in it, and the cluster.
+
+    Each cluster of a V-IPU controller numbers its own domains. An empty cluster: nobody has said
+    which one it is.
+    """
 
     domain: int
     position: int
+    cluster: str = ""
+
+    @property
+    def order(self) -> tuple[str, int, int]:
+        """Sort key: by cluster, domain and place."""
+        return self.cluster, self.domain, self.position
 
 
 @dataclass(frozen=True, slots=True)
 class Ipu:
-    """One IPU: its address, the agent and device number behind it, and who may use it."""
+    """One IPU: its address, the agent and device number behind it, and who may use it.
+
+    `cluster` and `allocation` are empty where the controller does not say them.
+    """
 
     id: IpuId
     agent: str
@@ -44,13 +60,16 @@ class Ipu:
 class Topology:
     """All IPUs of a fleet, or of a part of it, in the order of their addresses.
 
-    Raises ValueError when two IPUs claim one address or an address lies outside its domain.
+    `is_guess`: the controller does not say where its IPUs stand, so that only their number is
+    certain. Raises ValueError when two IPUs claim one address or an address lies outside its
+    domain.
     """
 
     ipus: tuple[Ipu, ...]
+    is_guess: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ipus", tuple(sorted(self.ipus, key=lambda ipu: ipu.id)))
+        object.__setattr__(self, "ipus", tuple(sorted(self.ipus, key=lambda ipu: ipu.id.order)))
         if len(self.by_id) != len(self.ipus):
             raise ValueError("two IPUs of the fleet have the same IPU-Link domain and topology id")
         for ipu in self.ipus:
@@ -69,9 +88,14 @@ class Topology:
         return {ipu.id: ipu for ipu in self.ipus}
 
     @cached_property
-    def domains(self) -> tuple[int, ...]:
-        """The IPU-Link domains that have at least one IPU, in order."""
-        return tuple(sorted({ipu.id.domain for ipu in self.ipus}))
+    def domains(self) -> tuple[tuple[str, int], ...]:
+        """The IPU-Link domains that have at least one IPU, each with its cluster, in order."""
+        return tuple(sorted({(ipu.id.cluster, ipu.id.domain) for ipu in self.ipus}))
+
+    @cached_property
+    def is_told_whole(self) -> bool:
+        """Whether the controller has said of each IPU its place, cluster and allocation."""
+        return not self.is_guess and all(ipu.cluster and ipu.allocation for ipu in self.ipus)
 
     @cached_property
     def allocations(self) -> Mapping[str, str]:
@@ -79,16 +103,18 @@ class Topology:
         return {ipu.allocation: ipu.cluster for ipu in self.ipus}
 
     def only(self, *, cluster: str = "", allocation: str = "") -> Topology:
-        """The part of the fleet in that cluster and allocation; an empty text takes any."""
+        """The part of the fleet in that cluster and allocation; an empty text takes any.
+
+        An IPU of which nobody has said where it belongs stays: the controller decides.
+        """
         if not cluster and not allocation:
             return self
-        return Topology(
-            tuple(
-                ipu
-                for ipu in self.ipus
-                if cluster in ("", ipu.cluster) and allocation in ("", ipu.allocation)
-            )
+        kept = (
+            ipu
+            for ipu in self.ipus
+            if _may_be(cluster, ipu.cluster) and _may_be(allocation, ipu.allocation)
         )
+        return Topology(tuple(kept), self.is_guess)
 
 
 def size_problem(size: int) -> str:
@@ -113,24 +139,31 @@ def fleet_of_machines(
 
     Raises ValueError unless 1 to 64 IPUs per machine, a power of two, fill domains without a rest.
     """
+    return fleet_of_parts(machines, ipus_per_machine, [(cluster, allocation)])
+
+
+def fleet_of_parts(
+    machines: int, ipus_per_machine: int, parts: Iterable[tuple[str, str]]
+) -> Topology:
+    """As many machines in each of `parts`, which are a cluster and an allocation of it.
+
+    Agents count through, IPU-Link domains begin with 0 in each cluster. Raises ValueError.
+    """
     if machines < 1:
         raise ValueError(f"a fleet has at least 1 IPU-Machine, not {machines}")
     if ipus_per_machine not in PARTITION_SIZES:
         sizes = ", ".join(map(str, PARTITION_SIZES))
         raise ValueError(f"an IPU-Machine has {sizes} IPUs, not {ipus_per_machine}")
-    return Topology(
-        tuple(
-            Ipu(
-                IpuId(*divmod(machine * ipus_per_machine + index, DOMAIN_IPUS)),
-                f"ag{machine}",
-                index,
-                cluster,
-                allocation,
-            )
-            for machine in range(machines)
-            for index in range(ipus_per_machine)
-        )
-    )
+    ipus: list[Ipu] = []
+    taken: Counter[str] = Counter()
+    for cluster, allocation in parts:
+        for _ in range(machines):
+            agent = f"{AGENT_PREFIX}{len(ipus) // ipus_per_machine}"
+            for index in range(ipus_per_machine):
+                place = IpuId(*divmod(taken[cluster], DOMAIN_IPUS), cluster)
+                ipus.append(Ipu(place, agent, index, cluster, allocation))
+                taken[cluster] += 1
+    return Topology(tuple(ipus))
 
 
 def topology_from_attributes(
@@ -139,7 +172,8 @@ def topology_from_attributes(
     """The fleet that a controller's IPU attributes describe: agent -> device number -> attributes.
 
     Takes the stated places when every IPU states a valid one; else IPUs count in agent order
-    (ag2 before ag10), 64 to a domain, which is how a rack is cabled unless someone says otherwise.
+    (ag2 before ag10), 64 to a domain, which is how a rack is cabled unless someone says otherwise:
+    a guess, since the published attributes tell of boards and not of places.
     """
     stated = list(_stated_places(attributes))
     if all(ipu is not None for ipu in stated):
@@ -147,7 +181,7 @@ def topology_from_attributes(
             return Topology(tuple(ipu for ipu in stated if ipu is not None))
         except ValueError:
             pass  # contradictory places are no places: the agent order stands in for them
-    return Topology(tuple(_in_agent_order(attributes)))
+    return Topology(tuple(_in_agent_order(attributes)), is_guess=True)
 
 
 def agent_order(agent: str) -> tuple[tuple[int, int, str], ...]:
@@ -161,7 +195,7 @@ def _stated_places(
 ) -> Iterator[Ipu | None]:
     for agent, index, found in _flat(attributes):
         try:
-            place = IpuId(int(found[DOMAIN_ATTRIBUTE]), int(found[POSITION_ATTRIBUTE]))
+            place = (int(found[DOMAIN_ATTRIBUTE]), int(found[POSITION_ATTRIBUTE]))
         except (KeyError, ValueError):
             yield None
             continue
@@ -169,13 +203,18 @@ def _stated_places(
 
 
 def _in_agent_order(attributes: Mapping[str, Mapping[int, Mapping[str, str]]]) -> Iterator[Ipu]:
-    for number, (agent, index, found) in enumerate(_flat(attributes)):
-        yield _ipu(IpuId(*divmod(number, DOMAIN_IPUS)), agent, index, found)
+    for number, (agent, index, _) in enumerate(_flat(attributes)):
+        # Not even a stated cluster: IPUs of several would be numbered as if they were of one.
+        yield _ipu(divmod(number, DOMAIN_IPUS), agent, index, {})
 
 
-def _ipu(place: IpuId, agent: str, index: int, found: Mapping[str, str]) -> Ipu:
+def _ipu(place: tuple[int, int], agent: str, index: int, found: Mapping[str, str]) -> Ipu:
     cluster, allocation = found.get(CLUSTER_ATTRIBUTE, ""), found.get(ALLOCATION_ATTRIBUTE, "")
-    return Ipu(place, agent, index, cluster, allocation)
+    return Ipu(IpuId(*place, cluster), agent, index, cluster, allocation)
+
+
+def _may_be(wanted: str, stated: str) -> bool:
+    return not wanted or not stated or wanted == stated
 
 
 def _flat(

@@ -10,7 +10,7 @@ is chosen only where less is in the way, so that the number falls each time one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -41,23 +41,27 @@ class Waiter:
 @dataclass(frozen=True, slots=True)
 class Room:
     """One controller: its IPUs, those that partitions of ours hold or are about to, and those that
-    others hold, for ever as far as we know."""
+    others hold, for ever as far as we know. `refused_from` (0: none): the smallest size that the
+    controller has no room for, whatever we see."""
 
     address: str
     topology: Topology
     ours: frozenset[IpuId]
     others: frozenset[IpuId]
+    refused_from: int = 0
 
     def in_the_way(self, size: int) -> int | None:
         """How many IPUs of ours must come free for `size`, at least; None: it never fits."""
-        return fewest_in_the_way(self.topology, self.ours, self.others, size)
+        fewest = fewest_in_the_way(self.topology, self.ours, self.others, size)
+        # Room that looks free and is refused is not kept from anybody: it would be for ever.
+        return None if fewest == 0 and 0 < self.refused_from <= size else fewest
 
     def with_another(self, size: int) -> Room | None:
         """The room once a partition of `size` is made; None: there is no place for it now."""
         ipus = place(self.topology, self.ours | self.others, size)
         if ipus is None:
             return None
-        return Room(self.address, self.topology, self.ours | set(ipus), self.others)
+        return replace(self, ours=self.ours | set(ipus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,8 @@ def room_of(view: ControllerView, entries: Iterable[TrackerEntry]) -> Room | Non
     live = [e for e in entries if e.controller == view.spec.address]
     ids = {entry.id for entry in live if entry.phase is not Phase.RELEASED}
     ours = {ipu for one in view.partitions if one.id in ids for ipu in one.ipus}
-    room = Room(view.spec.address, topology, frozenset(ours), frozenset(view.used - ours))
+    refused = view.refused_from if topology.is_guess else 0
+    room = Room(view.spec.address, topology, frozenset(ours), frozenset(view.used - ours), refused)
     listed = {one.id for one in view.partitions}
     for entry in live:
         if entry.phase in _COMING and entry.id not in listed:

@@ -22,8 +22,9 @@ def controllers_to_json(
 ) -> dict[str, Any]:
     """The controllers in the order of the list, then those that drain; `problem` of the list.
 
-    `total`, `free` and `faulty` (in partitions that are in ERROR) count IPUs and are null where the
-    controller does not answer; `untracked` counts the partitions that no job holds.
+    `total`, `free`, `cordoned` (free, but no node has the controller's label) and `faulty` (in
+    partitions that are in ERROR) count IPUs; all but `cordoned` are null where the controller does
+    not answer. `untracked` counts the partitions that no job holds.
     """
     live = [entry for entry in entries if entry.phase is not Phase.RELEASED]
     listed = {view.spec.address for view in views}
@@ -47,7 +48,8 @@ def controllers_to_json(
             "hasNode": view.has_node,
             "draining": False,
             "total": view.total if view.is_reachable else None,
-            "free": view.free if view.is_reachable else None,
+            "free": (view.free if view.has_node else 0) if view.is_reachable else None,
+            "cordoned": 0 if view.has_node else view.free,
             "faulty": view.faulty if view.is_reachable else None,
         }
         for view in views
@@ -61,6 +63,7 @@ def controllers_to_json(
             "draining": True,
             "total": None,
             "free": None,
+            "cordoned": 0,
             "faulty": None,
         }
         for address, label in sorted(draining.items())

@@ -70,7 +70,7 @@ def request_from_message(message: pb.CreatePartitionRequest) -> CreateRequest:
         routing=_routing(wanted.ipulink_routing_type),
         sync_type=_sync_type(wanted.sync_type),
         num_ipulink_segments=wanted.num_ipulink_segments,
-        ipus=ipus_from_messages(wanted.ipus),
+        ipus=ipus_from_messages(wanted.ipus, wanted.cluster_id),
         auto_reset=not message.disable_auto_reset,
         relocatable=message.relocatable,
     )
@@ -86,14 +86,17 @@ def ipus_to_messages(ipus: Iterable[IpuId]) -> list[pb.PartitionIpu]:
     ]
 
 
-def ipus_from_messages(messages: Sequence[pb.PartitionIpu]) -> tuple[IpuId, ...]:
-    """The IPUs of a partition in the order of their routing ids, else of their places."""
+def ipus_from_messages(messages: Sequence[pb.PartitionIpu], cluster: str = "") -> tuple[IpuId, ...]:
+    """The IPUs of a partition in the order of their routing ids, else of their places.
+
+    `cluster` is the partition's: the domain ids are those of one cluster.
+    """
     if len(messages) == 1:  # most are, and lists of many are read all the time
-        return (IpuId(messages[0].ipulink_domain_topology_id, messages[0].topology_id),)
+        return (IpuId(messages[0].ipulink_domain_topology_id, messages[0].topology_id, cluster),)
     ordered = sorted(
         messages, key=lambda one: (one.routing_id, one.ipulink_domain_topology_id, one.topology_id)
     )
-    return tuple(IpuId(one.ipulink_domain_topology_id, one.topology_id) for one in ordered)
+    return tuple(IpuId(one.ipulink_domain_topology_id, one.topology_id, cluster) for one in ordered)
 
 
 def partition_from_message(message: pb.Partition) -> VipuPartition:
@@ -102,7 +105,7 @@ def partition_from_message(message: pb.Partition) -> VipuPartition:
     return VipuPartition(
         id=message.id,
         size=len(spec.ipus),
-        ipus=ipus_from_messages(spec.ipus),
+        ipus=ipus_from_messages(spec.ipus, spec.cluster_id),
         ready_state=_ready_state(message.ready_state),
         cluster_id=spec.cluster_id,
         allocation_id=spec.allocation_id,

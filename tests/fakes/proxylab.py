@@ -58,11 +58,15 @@ class Lab:
     storage: Path
     vipu_port: int
     tracker: str
+    published_only: bool = False
     vipu: VipuServer | None = None
 
     def start_vipu(self) -> None:
         options = ServerOptions(
-            storage=self.storage, port=self.vipu_port, create_latency_seconds=0.05
+            storage=self.storage,
+            port=self.vipu_port,
+            create_latency_seconds=0.05,
+            published_attributes_only=self.published_only,
         )
         self.vipu = VipuServer(options)
         self.vipu.start()

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from partitions.allocator import place
-from partitions.topology import fleet_of_machines
+from partitions.topology import fleet_of_parts, topology_from_attributes
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound
+from partitions.vipu.server.fleet import ipu_attributes
 from partitions.vipu.types import (
     CreateRequest,
     OperationState,
@@ -42,9 +43,13 @@ class FakeVipu:
 
     `create_lost` errors are raised after a create took effect, `create_refused` before. Accepted
     removals leave partitions in the states of `removals_end`, one each, and then nothing.
+    `published_only`: IPUs say of themselves what the published interface knows. Each of `clusters`
+    has `machines`, and an allocation.
     """
 
     machines: int = 8
+    published_only: bool = False
+    clusters: dict[str, str] = field(default_factory=lambda: {"c": "a"})
     polls: int = 0
     partitions: dict[str, FakePartition] = field(default_factory=dict)
     down: VipuError | None = None
@@ -75,8 +80,8 @@ class FakeVipu:
                 one.request.size,
                 one.ipus,
                 one.ready,
-                cluster_id="c",
-                allocation_id=one.request.allocation_id or "a",
+                cluster_id=one.ipus[0].cluster,
+                allocation_id=one.request.allocation_id or self.clusters[one.ipus[0].cluster],
             )
             for one in self.partitions.values()
         ]
@@ -85,7 +90,8 @@ class FakeVipu:
         await self._arrive()
         if self.fleet_error is not None:
             raise self.fleet_error
-        return fleet_of_machines(self.machines, cluster="c", allocation="a")
+        told = ipu_attributes(self._fleet, [], published_only=self.published_only)
+        return topology_from_attributes(told)
 
     async def create_partition(self, request: CreateRequest) -> str:
         await self._arrive()
@@ -142,10 +148,14 @@ class FakeVipu:
 
     def _place(self, request: CreateRequest) -> tuple[IpuId, ...]:
         used = {ipu for one in self.partitions.values() for ipu in one.ipus}
-        ipus = place(fleet_of_machines(self.machines, allocation="a"), used, request.size)
+        ipus = place(self._fleet, used, request.size)
         if ipus is None:
             raise NoCapacity(f"{request.id}: no room")
         return ipus
+
+    @property
+    def _fleet(self) -> Topology:
+        return fleet_of_parts(self.machines, 4, list(self.clusters.items()))
 
     async def _arrive(self) -> None:
         await asyncio.sleep(0)

@@ -180,9 +180,11 @@ class Controller:
             raise InvalidRequest(f"allocation {allocation!r} does not exist")
         return [one for one in self._records.values() if allocation in ("", one.allocation)]
 
-    def attributes(self, agents: Collection[str]) -> dict[str, dict[int, dict[str, str]]]:
+    def attributes(
+        self, agents: Collection[str], *, published_only: bool
+    ) -> dict[str, dict[int, dict[str, str]]]:
         """The attributes of each IPU, by agent and device number; raises InvalidRequest."""
-        return ipu_attributes(self.topology, agents)
+        return ipu_attributes(self.topology, agents, published_only=published_only)
 
     def ipuof_config(self, partition_id: str, gcd: int | None) -> IpuofConfig:
         """How to reach the devices of an ACTIVE partition; NotFound, NotReady, InvalidRequest."""

@@ -6,10 +6,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from partitions.topology import (
+    AGENT_PREFIX,
     ALLOCATION_ATTRIBUTE,
     CLUSTER_ATTRIBUTE,
     DOMAIN_ATTRIBUTE,
-    DOMAIN_IPUS,
     POSITION_ATTRIBUTE,
 )
 from partitions.vipu.errors import InvalidRequest
@@ -27,14 +27,16 @@ _MACHINE_VERSION = "2.6.0"
 _MARK_2 = 2  # architecture of the IPUs of an IPU-M2000
 _SERVER_PORT = 12000
 _RDMA_PORT = 12100
+_ADDRESSES = 4
 
 
 def ipu_attributes(
-    topology: Topology, agents: Collection[str]
+    topology: Topology, agents: Collection[str], *, published_only: bool = False
 ) -> dict[str, dict[int, dict[str, str]]]:
     """The attributes of each IPU by agent and device number; of all agents when none is named.
 
-    Raises InvalidRequest for an agent that does not exist.
+    With `published_only` an IPU says of itself what other V-IPU controllers say: nothing of its
+    place, cluster and allocation. Raises InvalidRequest for an agent that does not exist.
     """
     wanted = set(agents)
     if unknown := sorted(wanted - {ipu.agent for ipu in topology.ipus}):
@@ -42,7 +44,8 @@ def ipu_attributes(
     found: dict[str, dict[int, dict[str, str]]] = {}
     for ipu in topology.ipus:
         if not wanted or ipu.agent in wanted:
-            found.setdefault(ipu.agent, {})[ipu.index] = _attributes(ipu)
+            ours = {} if published_only else _place(ipu)
+            found.setdefault(ipu.agent, {})[ipu.index] = _attributes(ipu) | ours
     return found
 
 
@@ -107,6 +110,11 @@ def _attributes(ipu: Ipu) -> dict[str, str]:
         "board type": "M2000",
         "clock": "1330MHz",
         "firmware version": _MACHINE_VERSION,
+    }
+
+
+def _place(ipu: Ipu) -> dict[str, str]:
+    return {
         DOMAIN_ATTRIBUTE: str(ipu.id.domain),
         POSITION_ATTRIBUTE: str(ipu.id.position),
         CLUSTER_ATTRIBUTE: ipu.cluster,
@@ -115,8 +123,8 @@ def _attributes(ipu: Ipu) -> dict[str, str]:
 
 
 def _machine_address(ipu: Ipu) -> str:
-    """An address of the machine in 10.0.0.0/8: its domain, then its first IPU's place."""
-    number = ipu.id.domain * DOMAIN_IPUS + ipu.id.position - ipu.index
+    """An address of the machine in 10.0.0.0/8, every fourth one: clusters share the network."""
+    number = _ADDRESSES * int(ipu.agent.removeprefix(AGENT_PREFIX))
     return f"10.{1 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}"
 
 

@@ -9,7 +9,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How one vipu-server runs; port 0 takes any free one."""
+    """How one vipu-server runs; port 0 takes any free one.
+
+    `cluster` and `allocation` may list several, separated by commas: the first allocation is of
+    the first cluster, and so on, each with `machines` machines.
+    """
 
     storage: Path
     host: str = "127.0.0.1"
@@ -18,9 +22,21 @@ class ServerOptions:
     ipus_per_machine: int = 4
     cluster: str = "default"
     allocation: str = "default"
+    published_attributes_only: bool = False
     create_latency_seconds: float = 0.5
     reset_latency_seconds: float = 0.2
     log_level: str = "info"
+
+    @property
+    def parts(self) -> list[tuple[str, str]]:
+        """The clusters of the fleet, each with its allocation; raises ValueError."""
+        clusters, allocations = self.cluster.split(","), self.allocation.split(",")
+        if len(clusters) != len(allocations) or len(set(allocations)) != len(allocations):
+            raise ValueError(
+                f"--cluster {self.cluster} and --allocation {self.allocation}: "
+                "name one cluster for each allocation, and each allocation once"
+            )
+        return list(zip(clusters, allocations, strict=True))
 
 
 def parse_options(arguments: list[str] | None = None) -> ServerOptions:
@@ -59,10 +75,22 @@ def _address_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _fleet_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--machines", type=int, default=8, help="number of IPU-Machines")
+    parser.add_argument(
+        "--machines", type=int, default=8, help="number of IPU-Machines of each allocation"
+    )
     parser.add_argument("--ipus-per-machine", type=int, default=4, help="IPUs of each")
-    parser.add_argument("--cluster", default="default", help="id of the cluster")
-    parser.add_argument("--allocation", default="default", help="id of the allocation")
+    parser.add_argument(
+        "--cluster", default="default", help="id of each allocation's cluster, separated by commas"
+    )
+    parser.add_argument(
+        "--allocation", default="default", help="ids of the allocations, separated by commas"
+    )
+    parser.add_argument(
+        "--published-attributes-only",
+        action="store_true",
+        help="say of IPUs only what other V-IPU controllers say: not their place, cluster and "
+        "allocation",
+    )
     for what, seconds in (("create", 0.5), ("reset", 0.2)):
         parser.add_argument(
             f"--{what}-latency-seconds",

@@ -94,7 +94,7 @@ def record_to_json(record: PartitionRecord) -> dict[str, Any]:
     """The record as the state file holds it; times in RFC 3339."""
     return {
         "id": record.id,
-        "ipus": [list(ipu) for ipu in record.ipus],
+        "ipus": [[ipu.domain, ipu.position] for ipu in record.ipus],
         "cluster": record.cluster,
         "allocation": record.allocation,
         "numGcds": record.num_gcds,
@@ -115,11 +115,11 @@ def record_to_json(record: PartitionRecord) -> dict[str, Any]:
 
 def record_from_json(data: Mapping[str, Any]) -> PartitionRecord:
     """The inverse of `record_to_json`; KeyError, TypeError or ValueError on anything else."""
-    auto_reset_at = data["autoResetAt"]
+    auto_reset_at, cluster = data["autoResetAt"], str(data["cluster"])
     return PartitionRecord(
         id=str(data["id"]),
-        ipus=tuple(IpuId(int(domain), int(position)) for domain, position in data["ipus"]),
-        cluster=str(data["cluster"]),
+        ipus=tuple(IpuId(int(domain), int(place), cluster) for domain, place in data["ipus"]),
+        cluster=cluster,
         allocation=str(data["allocation"]),
         num_gcds=int(data["numGcds"]),
         num_replicas=int(data["numReplicas"]),

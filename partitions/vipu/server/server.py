@@ -13,7 +13,7 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from partitions.topology import fleet_of_machines
+from partitions.topology import fleet_of_parts
 from partitions.vipu.protos import vipu_user_pb2, vipu_version_pb2
 from partitions.vipu.protos.vipu_user_pb2_grpc import add_UserServiceServicer_to_server
 from partitions.vipu.protos.vipu_version_pb2_grpc import add_VersionServiceServicer_to_server
@@ -67,12 +67,7 @@ class VipuServer:
         Raises ValueError for an impossible fleet, StateFileError, or ListenError.
         """
         options = self._options
-        fleet = fleet_of_machines(
-            options.machines,
-            options.ipus_per_machine,
-            cluster=options.cluster,
-            allocation=options.allocation,
-        )
+        fleet = fleet_of_parts(options.machines, options.ipus_per_machine, options.parts)
         self._state.open()
         try:
             self._controller = Controller(fleet, self._state, _latencies(options), self._clock)
@@ -98,7 +93,9 @@ class VipuServer:
             # Two servers on one port would share its connections, each with half the truth.
             options=(("grpc.so_reuseport", 0),),
         )
-        add_UserServiceServicer_to_server(UserService(controller), server)
+        published_only = self._options.published_attributes_only
+        user = UserService(controller, published_only=published_only)
+        add_UserServiceServicer_to_server(user, server)
         add_VersionServiceServicer_to_server(VersionService(version("ipuhub")), server)
         self._add_standard_services(server)
         port = _listen(server, self._options.host, self._options.port)

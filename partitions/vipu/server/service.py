@@ -57,10 +57,11 @@ def _answering(
 
 
 class UserService(UserServiceServicer):
-    """What users of V-IPU may ask."""
+    """What users of V-IPU may ask; with `published_only` IPUs do not say where they stand."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, *, published_only: bool = False) -> None:
         self._controller = controller
+        self._published_only = published_only
         self._listed = _Listed()
 
     @_answering
@@ -115,7 +116,9 @@ class UserService(UserServiceServicer):
     @_answering
     def ListIPUAttributes(self, request: pb.ListIPUAttributesRequest) -> pb.ListIPUAttributesReply:
         """Answer with what is known of each IPU, of some agents or of all."""
-        return wire.attributes_to_message(self._controller.attributes(request.agents))
+        published_only = self._published_only
+        found = self._controller.attributes(request.agents, published_only=published_only)
+        return wire.attributes_to_message(found)
 
     def _status(self, record: PartitionRecord) -> VipuStatus:
         now = self._controller.clock()

@@ -92,7 +92,8 @@ class World:
     """What outlives a process of the proxy: API server, V-IPU controllers, list, nodes, time."""
 
     maps: FakeConfigMaps = field(default_factory=FakeConfigMaps)
-    vipus: dict[str, FakeVipu] = field(default_factory=lambda: {"v1:8090": FakeVipu()})
+    published_only: bool = False
+    vipus: dict[str, FakeVipu] = field(default_factory=dict)
     listed: str = "v1:8090:vipu-ctrl=v1"
     unlabelled: set[str] = field(default_factory=set)
     now: datetime = START
@@ -105,6 +106,14 @@ class World:
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
     turns: TurnOptions = field(default_factory=TurnOptions)
     running: list[Service] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.add_vipu("v1:8090")
+
+    def add_vipu(self, address: str, **given: Any) -> FakeVipu:
+        """Have one more V-IPU controller; those that say little all do."""
+        self.vipus[address] = FakeVipu(published_only=self.published_only, **given)
+        return self.vipus[address]
 
     @property
     def vipu(self) -> FakeVipu:
@@ -162,9 +171,10 @@ class World:
             await built.stop()
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
+@pytest.fixture(params=["told", "published"])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """V-IPU controllers that say where each IPU stands, as ours, and others, which do not."""
+    made = World(published_only=request.param == "published")
     yield made
     for service in made.running:
         await service.stop()

@@ -14,7 +14,6 @@ from partitions.lifecycle import Phase, begin_release
 from partitions.tracker import encode_entry
 from partitions.vipu.errors import Unavailable
 from tests.fakes.configmaps import away
-from tests.fakes.vipu import FakeVipu
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import TWO, request, turns
 
@@ -125,7 +124,7 @@ async def test_calls_for_one_holder_follow_each_other(world: World) -> None:
 
 
 async def test_calls_for_different_holders_do_not_wait_for_each_other(world: World) -> None:
-    world.vipus["v2:8090"] = FakeVipu()
+    world.add_vipu("v2:8090")
     world.listed = TWO
     world.vipu.polls = 10**6
     world.answer_seconds = 30

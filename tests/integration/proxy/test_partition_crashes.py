@@ -10,7 +10,6 @@ import pytest
 
 from partitions.errors import UnknownPartition
 from partitions.lifecycle import Phase
-from tests.fakes.vipu import FakeVipu
 from tests.integration.proxy.conftest import TWO, World, request
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ STORIES = [reserve, restart, come_and_go, come_back]
 
 def two_controllers() -> World:
     world = World()
-    world.vipus["v2:8090"] = FakeVipu(polls=1)
+    world.add_vipu("v2:8090", polls=1)
     world.listed = TWO
     world.vipu.polls = 1
     return world

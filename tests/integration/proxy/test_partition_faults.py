@@ -220,7 +220,7 @@ async def test_a_faulty_partition_without_a_status_is_judged_by_the_next_sweep(
 async def test_a_fleet_that_makes_no_sense_is_a_problem_of_that_controller_only(
     world: World,
 ) -> None:
-    world.vipus["v2:8090"] = FakeVipu()
+    world.add_vipu("v2:8090")
     world.listed = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
     world.vipu.fleet_error = ValueError("two IPUs at one place")
     proxy = await world.start()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from partitions.vipu.errors import NoCapacity
-from tests.fakes.vipu import FakeVipu
 from tests.integration.proxy.conftest import TWO, request
 
 if TYPE_CHECKING:
@@ -72,7 +71,8 @@ async def test_an_id_taken_between_reservation_and_create_is_not_ours(world: Wor
 
 
 async def test_one_id_is_used_once_on_all_controllers(world: World) -> None:
-    world.vipus["v2:8090"], world.listed = FakeVipu(), TWO
+    world.add_vipu("v2:8090")
+    world.listed = TWO
     proxy = await world.start()
     one = await proxy.service.ensure(request("a-b", namespace="c", size=32))
     other = await proxy.service.ensure(request("a", namespace="b-c"))
@@ -84,7 +84,8 @@ async def test_one_id_is_used_once_on_all_controllers(world: World) -> None:
 async def test_a_job_that_is_sent_to_the_next_controller_keeps_its_readable_id(
     world: World,
 ) -> None:
-    world.vipus["v2:8090"], world.listed = FakeVipu(), TWO
+    world.add_vipu("v2:8090")
+    world.listed = TWO
     world.vipu.create_refused = [NoCapacity("full")]
     proxy = await world.start()
     record = await proxy.service.ensure(request())
@@ -92,8 +93,8 @@ async def test_a_job_that_is_sent_to_the_next_controller_keeps_its_readable_id(
 
 
 async def test_an_id_taken_on_the_way_to_the_next_controller_is_not_ours(world: World) -> None:
-    second = FakeVipu()
-    world.vipus["v2:8090"], world.listed = second, TWO
+    second = world.add_vipu("v2:8090")
+    world.listed = TWO
     proxy = await world.start()
     await proxy.service.ensure(request())
     world.vipu.partitions.clear()

@@ -10,7 +10,6 @@ from partitions.sweep import SweepOptions
 from partitions.tracker import encode_entry
 from partitions.vipu.errors import Unavailable
 from tests.fakes.configmaps import away
-from tests.fakes.vipu import FakeVipu
 from tests.integration.proxy.conftest import START, request
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ async def test_a_silent_controller_proves_nothing(world: World) -> None:
 async def test_partitions_on_a_controller_off_the_list_are_watched_too(world: World) -> None:
     proxy = await world.start()
     await proxy.service.ensure(request())
-    world.vipus["v2:8090"] = FakeVipu()
+    world.add_vipu("v2:8090")
     world.listed = "v2:8090:vipu-ctrl=v2"
     proxy.fleet.reload()
     world.vipu.partitions.clear()
@@ -165,7 +164,7 @@ async def test_a_sweep_without_api_server_is_put_off_and_not_the_end(world: Worl
 async def test_a_sweep_asks_each_controller_once_and_none_off_the_list_for_a_tombstone(
     world: World,
 ) -> None:
-    world.vipus["v2:8090"] = FakeVipu()
+    world.add_vipu("v2:8090")
     world.listed = "v2:8090:vipu-ctrl=v2"
     proxy = await world.start()
     await proxy.service.ensure(request("gone"))

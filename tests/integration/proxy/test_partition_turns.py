@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from partitions.waitinglist import TurnOptions
-from tests.fakes.vipu import FakeVipu
 from tests.integration.proxy.conftest import TWO, World, request
 
 if TYPE_CHECKING:
@@ -20,13 +19,12 @@ HELD = "held back for an older job that needs 64 IPUs"
 AFTER = 30.0
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
+@pytest.fixture(params=["told", "published"])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """One rack of 64 IPUs."""
-    made = World(
-        vipus={"v1:8090": FakeVipu(machines=16), "v2:8090": FakeVipu(machines=16)},
-        turns=TurnOptions(AFTER),
-    )
+    made = World(published_only=request.param == "published", turns=TurnOptions(AFTER))
+    for address in ("v1:8090", "v2:8090"):
+        made.add_vipu(address, machines=16)
     yield made
     for service in made.running:
         await service.stop()

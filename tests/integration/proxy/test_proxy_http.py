@@ -9,7 +9,6 @@ import pytest
 
 from partitions.vipu.errors import Unavailable
 from tests.fakes.configmaps import away
-from tests.fakes.vipu import FakeVipu
 
 if TYPE_CHECKING:
     from tests.integration.proxy.conftest import Site
@@ -175,12 +174,13 @@ async def test_controllers_shows_who_answers_drains_and_holds_strangers(site: Si
                 "draining": False,
                 "total": 32,
                 "free": 26,
+                "cordoned": 0,
                 "faulty": 0,
             }
         ],
         "problem": "",
     }
-    site.world.vipus["v2:8090"] = FakeVipu(down=Unavailable("v2:8090: refused"))
+    site.world.add_vipu("v2:8090", down=Unavailable("v2:8090: refused"))
     site.world.listed = "v2:8090:vipu-ctrl=v2"
     site.proxy.fleet.reload()
     items = json.loads((await site.get("/v1/controllers", user="operator"))[1])["items"]

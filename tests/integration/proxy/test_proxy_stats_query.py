@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from partitions.vipu.errors import Unavailable
-from tests.fakes.vipu import FakeVipu
 from tests.integration.proxy.conftest import World, request
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ async def query(site: Site, body: str | bytes, headers: dict[str, str] = JSON) -
 
 
 async def test_stats_and_query_print_what_they_always_printed(site: Site) -> None:
+    site.world.vipu.machines = 16
+    site.world.vipu.by_hand("mine", 32)
     await site.put()
     assert await site.get("/stats") == (200, golden("stats.json"))
     assert await query(site, '{"size":2}') == (200, golden("query-2.json"))
@@ -60,7 +61,7 @@ async def test_partitions_made_by_hand_lower_available_and_are_never_used(site: 
 
 
 async def test_stats_adds_up_the_controllers(site: Site) -> None:
-    site.world.vipus["v2:8090"] = FakeVipu(machines=2)
+    site.world.add_vipu("v2:8090", machines=2)
     site.world.listed = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
     site.proxy.fleet.reload()
     assert json.loads((await site.get("/stats"))[1])["total"]["available"] == 40
@@ -68,10 +69,53 @@ async def test_stats_adds_up_the_controllers(site: Site) -> None:
 
 
 async def test_stats_and_query_count_one_cluster_and_allocation_only(site: Site) -> None:
-    site.world.listed = "v1:8090:vipu-ctrl=v1;allocation=other"
+    site.world.vipu.clusters = {"c": "a", "d": "b"}
+    site.world.vipu.by_hand("mine", 32)  # all of the first cluster
+    site.world.listed = "v1:8090:vipu-ctrl=v1;allocation=a"
     site.proxy.fleet.reload()
+    if site.world.published_only:  # what is held in "a" is known, of the rest nobody says whose
+        assert json.loads((await site.get("/stats"))[1])["total"]["available"] == 32
+        return
     assert json.loads((await site.get("/stats"))[1])["total"]["available"] == 0
     assert json.loads((await query(site, '{"size":1}'))[1])["numOfPartitions"] == 0
+
+
+async def test_what_partitions_say_of_other_allocations_counts(site: Site) -> None:
+    site.world.vipu.by_hand("mine", 8, "b")
+    site.world.listed = "v1:8090:vipu-ctrl=v1;allocation=a"
+    site.proxy.fleet.reload()
+    status, text = await site.get("/v1/controllers", user="operator")
+    (controller,) = json.loads(text)["items"]
+    assert status == 200
+    assert controller["free"] == 24
+    if site.world.published_only:
+        assert controller["total"] == 24
+
+
+async def test_two_clusters_of_one_controller_are_counted_apart(site: Site) -> None:
+    """Both number their domains from 0."""
+    site.world.vipu.clusters = {"c": "a", "d": "b"}
+    site.world.vipu.machines = 4
+    for name in ("one", "two"):
+        site.world.vipu.by_hand(name, 16)
+    assert json.loads((await site.get("/stats"))[1])["total"]["available"] == 0
+    for size in (1, 4, 16):
+        answer = json.loads((await query(site, json.dumps({"size": size})))[1])
+        assert answer == {"available": True, "numOfPartitions": 0, "message": ""}
+    assert (await site.put(size=1))[0] == 202
+    del site.world.vipu.partitions["two"]
+    assert json.loads((await query(site, '{"size":16}'))[1])["numOfPartitions"] == 1
+    assert json.loads((await site.put(size=16))[1])["phase"] == "active"
+
+
+@pytest.mark.parametrize("setting", ["", ";allocation=a", ";cluster=c", ";cluster=c;allocation=a"])
+async def test_a_job_gets_its_partition_whatever_is_set(site: Site, setting: str) -> None:
+    """Also where no IPU says in which allocation and cluster it is."""
+    site.world.listed = "v1:8090:vipu-ctrl=v1" + setting
+    site.proxy.fleet.reload()
+    for name in ("one", "two"):
+        assert json.loads((await site.put(name))[1])["phase"] == "active"
+    assert json.loads((await site.get("/stats"))[1])["total"] == {"used": 8, "available": 24}
 
 
 @pytest.mark.parametrize(("size", "want"), [(1, 28), (2, 14), (4, 7), (8, 3), (16, 1), (32, 0)])
@@ -108,10 +152,31 @@ async def test_query_leaves_out_controllers_whose_label_no_node_has(site: Site) 
     site.world.unlabelled = {"vipu-ctrl=v1"}
     answer = json.loads((await query(site, '{"size":2}'))[1])
     assert (answer["available"], answer["numOfPartitions"]) == (True, 0)
+    says = "no job can use the IPUs of v1:8090: label a node with vipu-ctrl=v1"
+    assert answer["message"] == says
+    assert json.loads((await site.get("/stats"))[1]) == {"total": {"used": 0, "available": 0}}
+    site.world.add_vipu("v2:8090")
+    site.world.listed = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
+    site.proxy.fleet.reload()
+    answer = json.loads((await query(site, '{"size":2}'))[1])
+    assert answer == {"available": True, "numOfPartitions": 16, "message": says}
+    assert json.loads((await site.get("/stats"))[1])["total"]["available"] == 32
+
+
+async def test_query_for_a_size_that_nobody_has_says_never(site: Site) -> None:
+    answer = json.loads((await query(site, '{"size":64}'))[1])
+    assert (answer["available"], answer["numOfPartitions"]) == (True, 0)
+    assert "64 IPUs never fit" in answer["message"]
+    waiting = json.loads((await site.put(size=64))[1])
+    assert (waiting["phase"], "never fit" in waiting["message"]) == ("waiting", True)
+    site.world.add_vipu("v2:8090", down=Unavailable("v2:8090: refused"))  # it may have them
+    site.world.listed = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
+    site.proxy.fleet.reload()
+    assert json.loads((await query(site, '{"size":64}'))[1])["message"] == ""
 
 
 async def test_query_is_unavailable_only_when_no_controller_answers(site: Site) -> None:
-    site.world.vipus["v2:8090"] = FakeVipu()
+    site.world.add_vipu("v2:8090")
     site.world.listed = "v1:8090:vipu-ctrl=v1,v2:8090:vipu-ctrl=v2"
     site.proxy.fleet.reload()
     site.world.vipu.down = Unavailable("v1:8090: refused")

@@ -39,13 +39,22 @@ def storage(tmp_path: Path) -> Path:
     return tmp_path / "state" / "vipu-server.json"
 
 
+@pytest.fixture(params=["told", "published"])
+def published_only(request: pytest.FixtureRequest) -> bool:
+    """Whether IPUs say of themselves only what the published interface knows."""
+    return bool(request.param == "published")
+
+
 @pytest.fixture
-def start_server(clock: Clock, storage: Path) -> Iterator[Callable[..., tuple[VipuServer, int]]]:
+def start_server(
+    clock: Clock, storage: Path, published_only: bool
+) -> Iterator[Callable[..., tuple[VipuServer, int]]]:
     """start_server(**options) -> the server and its port; all are stopped at the end."""
     servers: list[VipuServer] = []
 
     def start(**options: object) -> tuple[VipuServer, int]:
-        server = VipuServer(ServerOptions(**{"storage": storage, "port": 0, **options}), clock)
+        defaults = {"storage": storage, "port": 0, "published_attributes_only": published_only}
+        server = VipuServer(ServerOptions(**{**defaults, **options}), clock)
         servers.append(server)
         return server, server.start()
 

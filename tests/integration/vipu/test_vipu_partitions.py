@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.allocator import count_fitting, is_buddy_block
+from partitions.allocator import count_fitting, free_blocks, is_buddy_block
+from partitions.places import with_places
 from partitions.topology import IpuId, fleet_of_machines
 from partitions.vipu.errors import (
     AlreadyExists,
@@ -176,7 +178,7 @@ async def test_a_request_that_can_never_work_is_refused_in_words_and_takes_nothi
 async def test_explicit_ipus_are_taken_in_the_order_of_their_routing_ids(
     client: VipuClient,
 ) -> None:
-    ipus = (IpuId(0, 5), IpuId(0, 4))
+    ipus = (IpuId(0, 5, "default"), IpuId(0, 4, "default"))
     await client.create_partition(CreateRequest("p", 2, cluster_id="default", ipus=ipus))
     (listed,) = await client.list_partitions()
     assert listed.ipus == ipus
@@ -209,9 +211,44 @@ async def test_partitions_of_an_unknown_allocation_cannot_be_listed(client: Vipu
         await client.list_partitions("other")
 
 
-async def test_the_fleet_of_the_client_is_the_fleet_of_the_server(client: VipuClient) -> None:
+async def test_the_fleet_of_the_client_is_the_fleet_of_the_server(
+    client: VipuClient, published_only: bool
+) -> None:
     fleet = await client.list_ipu_attributes()
+    if published_only:
+        assert fleet == replace(fleet_of_machines(8), is_guess=True)
+        await client.create_partition(CreateRequest("all", 32))
+        fleet = replace(with_places(fleet, await client.list_partitions()), is_guess=False)
     assert fleet == fleet_of_machines(8, cluster="default", allocation="default")
+
+
+async def test_two_clusters_number_their_domains_each_from_0(
+    start_server: Callable[..., Started],
+) -> None:
+    from partitions.vipu.client import VipuClient
+
+    _, port = start_server(machines=4, cluster="one,two", allocation="a,b")
+    async with VipuClient(f"127.0.0.1:{port}") as client:
+        for name in ("p", "q"):
+            await client.create_partition(CreateRequest(name, 16))
+        first, second = await client.list_partitions()
+        assert (first.cluster_id, first.allocation_id) == ("one", "a")
+        assert (second.cluster_id, second.allocation_id) == ("two", "b")
+        assert {(ipu.domain, ipu.position) for ipu in first.ipus} == {
+            (ipu.domain, ipu.position) for ipu in second.ipus
+        }
+        fleet = with_places(await client.list_ipu_attributes(), [first, second])
+        assert free_blocks(fleet, {*first.ipus, *second.ipus}) == ()
+        with pytest.raises(NoCapacity):
+            await client.create_partition(CreateRequest("r", 1))
+
+
+@pytest.mark.parametrize(("clusters", "allocations"), [("a,b", "x"), ("a,b", "x,x"), ("a", "x,y")])
+def test_a_cluster_is_named_for_each_allocation(
+    start_server: Callable[..., Started], clusters: str, allocations: str
+) -> None:
+    with pytest.raises(ValueError, match="one cluster for each allocation"):
+        start_server(cluster=clusters, allocation=allocations)
 
 
 async def test_what_the_client_counts_as_fitting_is_what_can_be_created(
@@ -219,7 +256,7 @@ async def test_what_the_client_counts_as_fitting_is_what_can_be_created(
 ) -> None:
     await client.create_partition(CreateRequest("a", 2))
     await client.create_partition(CreateRequest("b", 8))
-    fleet = await client.list_ipu_attributes()
+    fleet = with_places(await client.list_ipu_attributes(), await client.list_partitions())
     used = [ipu for one in await client.list_partitions() for ipu in one.ipus]
     fitting = count_fitting(fleet, used, 4)
     for number in range(fitting):
@@ -268,7 +305,7 @@ async def test_sixty_four_creates_at_once_share_the_fleet_without_overlap(
         ipus = [ipu for one in listed for ipu in one.ipus]
         assert len(listed) == 64
         assert len(set(ipus)) == 128
-        fleet = await client.list_ipu_attributes()
+        fleet = with_places(await client.list_ipu_attributes(), listed)
         assert all(is_buddy_block(fleet, one.ipus) for one in listed)
 
 

@@ -17,9 +17,10 @@ from partitions.topology import (
 def test_sixteen_machines_of_four_fill_one_domain_and_the_next_starts_another() -> None:
     fleet = fleet_of_machines(17, cluster="c", allocation="a")
     assert len(fleet) == 68
-    assert fleet.domains == (0, 1)
-    assert fleet.by_id[IpuId(0, 63)] == Ipu(IpuId(0, 63), "ag15", 3, "c", "a")
-    assert fleet.by_id[IpuId(1, 0)].agent == "ag16"
+    assert fleet.domains == (("c", 0), ("c", 1))
+    last = IpuId(0, 63, "c")
+    assert fleet.by_id[last] == Ipu(last, "ag15", 3, "c", "a")
+    assert fleet.by_id[IpuId(1, 0, "c")].agent == "ag16"
     assert fleet.allocations == {"a": "c"}
 
 
@@ -43,7 +44,7 @@ def test_stated_places_are_taken_with_cluster_and_allocation() -> None:
             }
         }
     )
-    assert fleet.ipus == (Ipu(IpuId(1, 7), "ag0", 0, "c", "a"),)
+    assert fleet.ipus == (Ipu(IpuId(1, 7, "c"), "ag0", 0, "c", "a"),)
 
 
 @pytest.mark.parametrize(

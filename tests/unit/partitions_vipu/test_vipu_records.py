@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -53,6 +54,8 @@ RECORD = PartitionRecord(
 @settings(deadline=None)  # a busy machine is no failure
 @given(record=records)
 def test_a_record_is_read_back_as_it_was_written(record: PartitionRecord) -> None:
+    ipus = tuple(ipu._replace(cluster=record.cluster) for ipu in record.ipus)
+    record = replace(record, ipus=ipus)
     assert record_from_json(json.loads(json.dumps(record_to_json(record)))) == record
 
 

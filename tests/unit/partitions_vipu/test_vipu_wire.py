@@ -272,7 +272,7 @@ def test_a_request_survives_the_wire() -> None:
         num_gcds=2,
         num_replicas=2,
         reconfigurable=True,
-        ipus=(IpuId(1, 3), IpuId(1, 2)),
+        ipus=(IpuId(1, 3, "c"), IpuId(1, 2, "c")),
         auto_reset=True,
         relocatable=True,
     )
