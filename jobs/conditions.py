@@ -64,6 +64,8 @@ class Reason(StrEnum):
     PARTITION_REFUSED = "PartitionRefused"
     PROXY_UNAVAILABLE = "ProxyUnavailable"
     PARTITION_ERROR = "PartitionError"
+    PARTITION_REPLACED = "PartitionReplaced"
+    REMOVAL_REFUSED = "ReleaseRefused"
     PARTITION_ACTIVE = "PartitionActive"
     PARTITION_RELEASED = "PartitionReleased"
     UNSCHEDULABLE = "Unschedulable"
@@ -84,9 +86,15 @@ class Reason(StrEnum):
     OOM_KILLED = "OOMKilled"
     POD_DEADLINE = "PodDeadlineExceeded"
     WORKER_LOST = "WorkerLost"
+    LOSS_LIMIT = "LossLimitReached"
+    START_BLOCKED = "StartBlocked"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     SESSION_ENDING = "SessionEnding"
 
+
+# Why an attempt was taken from a job: not the job's fault.
+LOST = frozenset({Reason.WORKER_LOST, Reason.PARTITION_ERROR, Reason.PARTITION_REPLACED})
+OF_PARTITION = frozenset({Reason.PARTITION_ERROR.value, Reason.PARTITION_REPLACED.value})
 
 SENTENCES: dict[Reason, str] = {
     Reason.PENDING: "The job is waiting for resources to be ready.",
@@ -103,6 +111,9 @@ SENTENCES: dict[Reason, str] = {
     Reason.PARTITION_REFUSED: "The V-IPU Proxy refused the request for a partition.",
     Reason.PROXY_UNAVAILABLE: "The V-IPU Proxy does not answer; the operator keeps trying.",
     Reason.PARTITION_ERROR: "The job's IPU partition is in the state ERROR.",
+    Reason.PARTITION_REPLACED: "The job's IPU partition is gone and another one has its id.",
+    Reason.REMOVAL_REFUSED: "The V-IPU controller refuses to remove the job's IPU partition; the "
+    "IPUs stay occupied until it does.",
     Reason.PARTITION_ACTIVE: "The job's IPU partitions are ready.",
     Reason.PARTITION_RELEASED: "The job's IPU partitions are free again.",
     Reason.UNSCHEDULABLE: "The scheduler finds no node for a pod of the job.",
@@ -128,6 +139,10 @@ SENTENCES: dict[Reason, str] = {
     Reason.OOM_KILLED: "A container of the job used more memory than it may and was killed.",
     Reason.POD_DEADLINE: "A pod ran for longer than the activeDeadlineSeconds of the template.",
     Reason.WORKER_LOST: "A pod of the job was deleted, evicted or lost while the job ran.",
+    Reason.LOSS_LIMIT: "The job lost its pods or its IPU partition too often in a row and is not "
+    "restarted any more.",
+    Reason.START_BLOCKED: "The job's pods could not start for too long; the job has given its IPU "
+    "partition back and tries again later.",
     Reason.DEADLINE_EXCEEDED: "The job has run for longer than its activeDeadlineSeconds.",
     Reason.SESSION_ENDING: "The interactive job reaches the end of its ttl in a few minutes.",
 }

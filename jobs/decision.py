@@ -10,14 +10,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from jobs.conditions import LOST, JobState, Reason, Verdict, default_message, plain_verdict
 from jobs.conditions import ConditionType as Condition
-from jobs.conditions import JobState, Reason, Verdict, default_message, plain_verdict
 from jobs.instancerecord import InstanceRecord, end_reason, records_of
 from jobs.logtail import clean_tail, longest_tail
 from jobs.partitionview import Phase
 from jobs.policies import deadline, session
 from jobs.policies.outcome import end_of
-from jobs.policies.restart import restart_after
+from jobs.policies.restart import is_loss, is_series_over, restart_after, tally_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,21 +47,30 @@ def ended(
         end = over or end_of(instance)
         if end is not None:
             end = replace(end, log=clean_tail(end.log, longest_tail(spec.instances)))
-            found[instance.index] = _record(instance, spec, end, now, is_final=over is not None)
+            most = observed.patience.most_losses
+            found[instance.index] = (
+                instance.record.settled(_with_limit(end, spec, instance.record))
+                if over is not None
+                else _record(instance, spec, end, now, most)
+            )
     return found
 
 
 def _record(
-    instance: Instance, spec: JobSpec, end: End, now: datetime, *, is_final: bool
+    instance: Instance, spec: JobSpec, end: End, now: datetime, most_losses: int
 ) -> InstanceRecord:
-    record = instance.record
-    again = restart_after(spec.restart, end, attempt=record.attempt, used=record.restarts)
-    if again is None or is_final:
+    record, tally = instance.record, tally_of(instance, now)
+    again = restart_after(spec.restart, end, tally, most_losses)
+    if again is None:
+        if is_series_over(spec.restart, end, tally, most_losses):
+            said = f"{end.message}; {tally.losses} attempts before it were lost, too"
+            return record.settled(replace(end, reason=Reason.LOSS_LIMIT, message=said))
         return record.settled(_with_limit(end, spec, record))
     return record.next_attempt(
         JobState.RESTARTING,
         restart_at=now + timedelta(seconds=again.pause_seconds),
         counted=again.is_counted,
+        losses=tally.losses + 1 if is_loss(end) else 0,
     ).after(end, now)
 
 
@@ -165,5 +174,5 @@ def _restarting(path: str, record: InstanceRecord) -> Verdict:
         f"attempt {record.attempt + 1} begins {when}."
     )
     reason = str(last.get("reason"))
-    is_lost = reason in {Reason.WORKER_LOST.value, Reason.PARTITION_ERROR.value}
+    is_lost = reason in {lost.value for lost in LOST}
     return Verdict(JobState.RESTARTING, reason if is_lost else Reason.RESTARTING, message)

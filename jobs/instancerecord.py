@@ -23,7 +23,8 @@ _SETTLED = frozenset({JobState.COMPLETED.value, JobState.FAILED.value})
 class InstanceRecord:
     """One entry of status.instances.
 
-    `restarts` counts against backOffLimit: restarts after a pod or partition was lost do not.
+    `restarts` counts against backOffLimit: restarts after a pod or partition was lost do not;
+    `losses` counts those in a row.
     `restart_at`: pods of the attempt are not made before. Of an attempt that has ended for good
     `reason`, `exit_code` and `message` say how; `last_exit` is the same of the attempt before.
     """
@@ -32,6 +33,7 @@ class InstanceRecord:
     attempt: int = 0
     state: str = JobState.PENDING.value
     restarts: int = 0
+    losses: int = 0
     restart_at: datetime | None = None
     reason: str = ""
     exit_code: int | None = None
@@ -68,7 +70,12 @@ class InstanceRecord:
         )
 
     def next_attempt(
-        self, state: JobState, *, restart_at: datetime | None = None, counted: bool = False
+        self,
+        state: JobState,
+        *,
+        restart_at: datetime | None = None,
+        counted: bool = False,
+        losses: int = 0,
     ) -> InstanceRecord:
         """The instance is to be started anew; what it has keeps its old attempt and goes."""
         return InstanceRecord(
@@ -76,6 +83,7 @@ class InstanceRecord:
             attempt=self.attempt + 1,
             state=state.value,
             restarts=self.restarts + counted,
+            losses=losses,
             restart_at=restart_at,
             last_exit=self.last_exit,
         )
@@ -99,6 +107,8 @@ class InstanceRecord:
         entry: Manifest = {"index": self.index, "attempt": self.attempt, "state": self.state}
         if self.restarts:
             entry["restarts"] = self.restarts
+        if self.losses:
+            entry["losses"] = self.losses
         if self.restart_at is not None:
             entry["restartAt"] = format_time(self.restart_at)
         if self.reason:
@@ -133,6 +143,7 @@ def _from_entry(entry: Mapping[str, Any]) -> InstanceRecord:
         attempt=int(entry.get("attempt") or 0),
         state=str(entry.get("state") or JobState.PENDING.value),
         restarts=int(entry.get("restarts") or 0),
+        losses=int(entry.get("losses") or 0),
         restart_at=parse_time(entry.get("restartAt")),
         reason=str(entry.get("reason") or ""),
         exit_code=entry.get("exitCode"),

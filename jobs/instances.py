@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jobs.conditions import OF_PARTITION
 from jobs.instancerecord import record_of
 from jobs.names import launcher_name, worker_name
 from jobs.partitionview import Phase
@@ -98,13 +99,14 @@ def instances_of(observed: Observed, spec: JobSpec, now: datetime) -> tuple[Inst
 
 def _instance(observed: Observed, spec: JobSpec, index: int, now: datetime) -> Instance:
     record = record_of(observed.status(), index)
+    partition = observed.partitions.get(index)
     attempt = record.attempt
     present = observed.workers(index, attempt)
     names = [worker_name(observed.key.name, n) for n in spec.workers_of(index)]
     return Instance(
         index=index,
         record=record,
-        partition=observed.partitions.get(index),
+        partition=partition,
         launcher=observed.launcher(index, attempt),
         workers={name: present.get(name) for name in names},
         strays=tuple(
@@ -112,5 +114,14 @@ def _instance(observed: Observed, spec: JobSpec, index: int, now: datetime) -> I
         ),
         has_launcher=spec.has_launcher,
         launcher_name=launcher_name(observed.key.name),
-        is_resting=record.restart_at is not None and now < record.restart_at,
+        is_resting=_is_resting(record, partition, now),
     )
+
+
+def _is_resting(record: InstanceRecord, partition: Partition | None, now: datetime) -> bool:
+    """Whether a pause is not over. One for the sake of the partition is over once that works."""
+    if record.restart_at is None or now >= record.restart_at:
+        return False
+    is_for_partition = (record.last_exit or {}).get("reason") in OF_PARTITION
+    is_healthy = partition is not None and partition.phase == Phase.ACTIVE
+    return not (is_for_partition and is_healthy)

@@ -20,8 +20,7 @@ from jobs.names import LABEL_JOB_UID, JobKey, launcher_name
 from jobs.observed import Child, Observed
 from jobs.ownership import claimed_key, controller_of, is_pod_of
 from jobs.partitionview import Phase
-from jobs.privileges import NOBODYS
-from jobs.sessionlimits import UNLIMITED
+from jobs.rules import USUAL_RULES
 from jobs.waitingline import line_of
 
 if TYPE_CHECKING:
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from jobs.observed import Fault
     from jobs.partitionfacts import PartitionFacts
     from jobs.partitionview import Partition
-    from jobs.privileges import Privileges
-    from jobs.sessionlimits import SessionLimits
+    from jobs.rules import Rules
 
 
 log = structlog.get_logger(__name__)
@@ -51,14 +49,12 @@ class Observer:
         caches: Caches,
         facts: PartitionFacts,
         options: PodOptions,
-        limits: SessionLimits = UNLIMITED,
-        privileges: Privileges = NOBODYS,
+        rules: Rules = USUAL_RULES,
     ) -> None:
         self._caches = caches
         self._facts = facts
         self._options = options
-        self._limits = limits
-        self._privileges = privileges
+        self._rules = rules
         self._line: dict[str, int] = {}
         self._line_as_of = 0
         self._ignored: dict[str, int] = {}
@@ -95,8 +91,9 @@ class Observer:
             fault=fault,
             jobs_before=self._before(uid, partitions),
             options=self._options,
-            limits=self._limits,
-            privileges=self._privileges,
+            limits=self._rules.limits,
+            privileges=self._rules.privileges,
+            patience=self._rules.patience,
         )
 
     def _before(self, uid: str, partitions: Mapping[int, Partition]) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.builders.context import PodOptions
 from jobs.conditions import FINISHED, JobState
 from jobs.names import ROLE_LAUNCHER, ROLE_WORKER
+from jobs.patience import USUAL
 from jobs.privileges import Privileges
 from jobs.sessionlimits import SessionLimits
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from jobs.manifests import Manifest
     from jobs.names import JobKey
     from jobs.partitionview import Partition
+    from jobs.patience import Patience
     from jobs.podview import PodView
 
 STATES = {state.value: state for state in JobState}
@@ -74,6 +76,7 @@ class Observed:
     options: PodOptions = field(default_factory=PodOptions)
     limits: SessionLimits = field(default_factory=SessionLimits)
     privileges: Privileges = field(default_factory=Privileges)
+    patience: Patience = USUAL
 
     def status(self) -> Manifest:
         """The job's stored status."""

@@ -24,8 +24,10 @@ from jobs.measures import KEEPS_NOTHING
 from jobs.names import LABEL_JOB_UID
 from jobs.observe import Observer
 from jobs.partitionfacts import PartitionFacts
+from jobs.patience import USUAL
 from jobs.privileges import NOBODYS
 from jobs.resources import IPUJOBS, RESOURCE_OF
+from jobs.rules import Rules
 from jobs.sessionlimits import UNLIMITED
 from jobs.telling import Teller
 from jobs.trimming import trim_child, trim_job, trim_pod
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from ipuhub.kube.client import KubeClient
     from jobs.effects import Recorder
     from jobs.measures import Measures
+    from jobs.patience import Patience
     from jobs.ports import Partitions
     from jobs.privileges import Privileges
     from jobs.sessionlimits import SessionLimits
@@ -74,6 +77,7 @@ class OperatorOptions:
     pods: PodOptions = field(default_factory=PodOptions)
     limits: SessionLimits = UNLIMITED
     privileges: Privileges = NOBODYS
+    patience: Patience = USUAL
     now: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
 
@@ -111,11 +115,10 @@ class Operator:
             now=self.now,
             measures=measures,
         )
+        rules = Rules(options.limits, options.privileges, options.patience)
         self.controller = Controller(
             queue=WorkQueue(clock=options.monotonic, max_seconds=LONGEST_BACKOFF_SECONDS),
-            observer=Observer(
-                self.caches, self.facts, options.pods, options.limits, options.privileges
-            ),
+            observer=Observer(self.caches, self.facts, options.pods, rules),
             executor=Executor(effects),
             effects=effects,
         )

@@ -22,7 +22,13 @@ from jobs.instances import instances_of
 from jobs.manifests import is_being_deleted, metadata
 from jobs.names import FINALIZER, FINALIZERS
 from jobs.policies import deadline, name_conflict, session, stuck
-from jobs.policies.partitioning import ask_again_after, release_again_after, reservations
+from jobs.policies.partitioning import (
+    ask_again_after,
+    idle,
+    release_again_after,
+    releases,
+    reservations,
+)
 from jobs.policies.startup import waiting_verdict
 from jobs.spec import parse_spec
 from jobs.status import next_status, status_patch, waiting_status, with_status
@@ -172,6 +178,7 @@ def _plan_way_up(
     steps = [
         *surplus_steps(observed, spec.instances, now),
         *end_pods(_unwanted_pods(instances)),
+        _give_back_step(observed, instances, now),
     ]
     if not observed.is_namespace_ending:
         steps = [
@@ -248,6 +255,11 @@ def _unwanted_pods(instances: tuple[Instance, ...]) -> Iterator[PodView]:
         yield from instance.outdated
         if not instance.has_started:
             yield from (pod for pod in instance.pods if pod.is_terminal and pod.is_lost)
+
+
+def _give_back_step(observed: Observed, instances: tuple[Instance, ...], now: datetime) -> Step:
+    free = idle(instances, now, observed.patience.hold_seconds)
+    return Step("give back", releases(observed, free, now))
 
 
 def _partitions_step(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 
+from jobs.patience import Patience
 from jobs.privileges import Privileges
 from jobs.sessionlimits import SessionLimits
 
@@ -20,4 +21,13 @@ def privileges() -> Privileges:
         host_network=settings.HOST_NETWORK,
         host_ipc=settings.HOST_IPC,
         privileged=settings.POD_PROFILE == "seed",
+    )
+
+
+def patience() -> Patience:
+    """When the operator gives something up."""
+    return Patience(
+        most_losses=settings.MOST_LOSSES,
+        hold_seconds=settings.RESTART_HOLD_SECONDS,
+        start_seconds=settings.START_HOLD_SECONDS,
     )

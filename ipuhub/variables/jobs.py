@@ -60,6 +60,25 @@ LAUNCHER_WAIT_SECONDS = ENV.number(
 VIPU_TIMEOUT_SECONDS = ENV.integer(
     "IPUHUB_VIPU_TIMEOUT_SECONDS", 120, minimum=1, doc="IPUOF_VIPU_API_TIMEOUT of job pods."
 )
+MOST_LOSSES = ENV.integer(
+    "IPUHUB_MOST_LOSSES",
+    50,
+    minimum=0,
+    doc="Attempts in a row that may end through no fault of the job (a lost pod, a broken or "
+    "refused partition) before it fails with LossLimitReached; 0: no limit.",
+)
+RESTART_HOLD_SECONDS = ENV.number(
+    "IPUHUB_RESTART_HOLD_SECONDS",
+    60.0,
+    doc="A job keeps its partition during a pause before its next attempt of at most so long; "
+    "during a longer one others can have the IPUs.",
+)
+START_HOLD_SECONDS = ENV.number(
+    "IPUHUB_START_HOLD_SECONDS",
+    600.0,
+    doc="How long a job whose pods cannot start keeps its partition before it gives it back for "
+    "five minutes; 0: without end.",
+)
 SESSION_DEFAULT_SECONDS = ENV.integer(
     "IPUHUB_SESSION_DEFAULT_SECONDS",
     0,

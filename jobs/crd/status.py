@@ -115,6 +115,7 @@ def _instance() -> Schema:
             "attempt": _integer("Which attempt is the current one, from 0."),
             "state": _text("Pending, Running, Restarting, Suspended, Completed or Failed."),
             "restarts": _integer("Restarts that count against backOffLimit."),
+            "losses": _integer("Attempts in a row that a lost pod or partition has ended."),
             "restartAt": _time("When the current attempt may begin."),
             "reason": _text("Why it ended for good."),
             "exitCode": _integer("The exit code that decided it, where one did."),

@@ -37,8 +37,11 @@ def is_due(instance: Instance, now: datetime) -> bool:
 def _is_wanted(instance: Instance) -> bool:
     """Whether the instance still needs a partition.
 
-    Never while a pod might use what it has: asking again could reset it.
+    Never while a pod might use what it has: asking again could reset it. Nor during a pause: an
+    attempt would begin, and could end, before its time, and what it got would lie idle.
     """
+    if instance.is_resting:
+        return False
     if instance.is_settled or instance.is_active or instance.has_started or instance.may_be_used:
         return False
     partition = instance.partition
@@ -85,6 +88,22 @@ def _next_call(partitions: Iterable[Partition], phases: set[Phase], now: datetim
         if p.phase in phases and p.asked_at is not None and p.was_asked(now)
     ]
     return min(waits) if waits else None
+
+
+def idle(instances: Iterable[Instance], now: datetime, hold_seconds: float) -> tuple[int, ...]:
+    """The instances that hold a partition of an attempt that is over, in a pause that goes on for
+    more than `hold_seconds`: others can have these IPUs."""
+    return tuple(
+        instance.index
+        for instance in instances
+        if instance.partition is not None
+        and instance.partition.phase not in {Phase.WAITING, Phase.RELEASED}
+        and instance.partition.attempt <= instance.attempt  # else our copy of the job is late
+        and instance.is_resting
+        and not instance.may_be_used
+        and instance.record.restart_at is not None
+        and (instance.record.restart_at - now).total_seconds() > hold_seconds
+    )
 
 
 def known_instances(observed: Observed, wanted: int) -> tuple[int, ...]:

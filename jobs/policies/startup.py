@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.conditions import JobState, Reason, Verdict, current_condition, plain_verdict
+from jobs.conditions import LOST, JobState, Reason, Verdict, current_condition, plain_verdict
 from jobs.partitionview import Phase
 from jobs.policies import stuck
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jobs.podview import Trouble
 
 # What a restart is told as; any other reason of the condition is a cause that has passed.
-ENDS = frozenset({Reason.RESTARTING.value, Reason.WORKER_LOST.value, Reason.PARTITION_ERROR.value})
+ENDS = frozenset({Reason.RESTARTING.value, *(reason.value for reason in LOST)})
 
 
 def waiting_verdict(observed: Observed, instances: tuple[Instance, ...], now: datetime) -> Verdict:
@@ -58,12 +58,17 @@ def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tup
             continue
         if partition.phase == Phase.WAITING:
             yield _shortage(partition, observed.jobs_before)
-        elif partition.reason:  # it hangs on the way
+        elif partition.reason and not _has_told(instance, partition):  # it hangs on the way
             yield partition.reason, partition.message
     for instance in instances:
         for pod in reversed(instance.pods):  # workers before the launcher that waits for them
             if pod.trouble is not None:
                 yield pod.trouble.reason, _told_once(observed, pod.trouble)
+
+
+def _has_told(instance: Instance, partition: Partition) -> bool:
+    """Whether the partition's fault has ended an attempt before: the job says so already."""
+    return partition.phase == Phase.ERROR and partition.attempt < instance.attempt
 
 
 def _shortage(partition: Partition, jobs_before: int) -> tuple[str, str]:

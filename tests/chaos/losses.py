@@ -63,7 +63,7 @@ async def quota_that_leaves_no_room_for_a_while(world: ChaosWorld) -> None:
     world.kube.set_quota(1)
     world.kube.add_job(new().build())
     await world.until(lambda: reason(world) == "QuotaExceeded")
-    assert world.state() == "Pending"
+    assert world.state() in {"Pending", "Restarting"}  # the latter if its partition broke before
     world.kube.set_quota(None)
     await world.settle()
 

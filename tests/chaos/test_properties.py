@@ -48,6 +48,7 @@ WHAT = st.one_of(
     st.tuples(st.just("exit"), CODES),
     st.tuples(st.just("pod"), st.sampled_from(["delete", "evict"]), st.integers(0, 5)),
     st.tuples(st.just("partition"), st.integers(0, 2)),
+    st.tuples(st.just("refuses"), st.booleans()),
     st.tuples(st.just("kill"), st.integers(1, 6)),
     st.tuples(st.just("faults"), st.sampled_from([0.0, 0.2, 0.5])),
     st.tuples(st.just("full"), st.booleans()),
@@ -123,6 +124,9 @@ class History:
         if record is not None and record.phase == "active":
             self.world.partitions.set_phase(self.uid, instance, "error", "an IPU is down")
 
+    async def _refuses(self, is_refusing: bool) -> None:
+        self.world.partitions.refuses = "out of order" if is_refusing else ""
+
     async def _kill(self, writes: int) -> None:
         self.world.faults.kill_at = self.world.writes + writes
 
@@ -142,6 +146,7 @@ class History:
         """Faults stop: the job finishes, then it is deleted and nothing is left."""
         self.mischief.share, self.world.faults.kill_at = 0.0, None
         self.world.kube.is_full, self.code = False, 0
+        self.world.partitions.refuses = ""
         world = self.world
         await world.settle(**self.pods)
         state = world.state()

@@ -17,17 +17,22 @@ from jobs.execute import Executor
 from jobs.expectations import Expectations
 from jobs.observe import Observer
 from jobs.partitionfacts import PartitionFacts
+from jobs.patience import USUAL
 from jobs.resources import RESOURCE_OF
+from jobs.rules import Rules
+from tests.fakes.announcements import Announcements
 from tests.fakes.invariants import Invariants
 from tests.fakes.jobworld import Events, WatchfulPartitions
 from tests.fakes.kube import NOON, FakeKube, Killed
 from tests.fakes.logcache import Feed, LogCache
+from tests.fakes.partitions import FakePartitions
 from tests.fakes.wire import Wire, WiredKube, WiredPartitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from jobs.patience import Patience
     from tests.fakes.wire import Mischief
 
 STEP_SECONDS = 2.0
@@ -45,6 +50,18 @@ class Rival:
 
 
 @dataclass
+class Breakage:
+    """From a moment on and for a while (seconds) the V-IPU controller refuses to make and reset
+    partitions; with `breaks` those that are ACTIVE turn ERROR first. `waits_for_start`: the moment
+    is counted from when the job runs."""
+
+    since: float
+    seconds: float
+    breaks: bool = False
+    waits_for_start: bool = False
+
+
+@dataclass
 class Faults:
     """What goes wrong in a world. `kill_at`: an operator dies right after that write (from 1);
     its successor starts `downtime` seconds later, with watches as `feed_after` says.
@@ -58,6 +75,8 @@ class Faults:
     mischief: Mischief | None = None
     turns: Callable[[], int] | None = None
     rival: Rival | None = None
+    breakage: Breakage | None = None
+    patience: Patience = USUAL
 
 
 class Replica:
@@ -94,7 +113,9 @@ class Replica:
         self.queue: WorkQueue[str] = WorkQueue(clock=world.clock, max_seconds=30.0)
         self.controller = Controller(
             queue=self.queue,
-            observer=Observer(caches, self.facts, PodOptions()),
+            observer=Observer(
+                caches, self.facts, PodOptions(), Rules(patience=world.faults.patience)
+            ),
             executor=Executor(effects),
             effects=effects,
         )
@@ -152,6 +173,9 @@ class ChaosWorld:
         self.events = Events()
         self.invariants = Invariants(self.kube, self.partitions)
         self.invariants.is_orderly = not (self.faults.mischief or self.faults.rival)
+        is_ours = isinstance(self.partitions, FakePartitions)
+        self.announcements = Announcements(self.kube, self.partitions) if is_ours else None
+        self._breaks_at: datetime | None = None
         self.writes = 0
         self.steps = 0
         self._starts_at: datetime | None = None
@@ -186,6 +210,7 @@ class ChaosWorld:
             self._starts_at = None
             self.replicas.append(self.make_replica(self.faults.feed_after or Feed()))
         self._see_to_rival()
+        self._see_to_breakage()
         await asyncio.gather(*map(self._work, list(self.replicas)))
         self.partitions.tick()
         self.kube.tick(**pods)
@@ -194,6 +219,23 @@ class ChaosWorld:
     def check(self) -> None:
         """Nothing forbidden has happened so far."""
         self.invariants.check()
+        if self.announcements is not None:
+            self.announcements.check(self.now)
+
+    def _see_to_breakage(self) -> None:
+        plan = self.faults.breakage
+        if plan is None:
+            return
+        if self._breaks_at is None and not (plan.waits_for_start and self.state() != "Running"):
+            since = self.now if plan.waits_for_start else self.began
+            self._breaks_at = since + timedelta(seconds=plan.since)
+        if self._breaks_at is None or self.now < self._breaks_at:
+            return
+        if not self.partitions.refuses and plan.breaks:
+            self.partitions.break_all("an IPU is down")
+        self.partitions.refuses = "the controller is out of order"
+        if self.now >= self._breaks_at + timedelta(seconds=plan.seconds):
+            self.partitions.refuses, self.faults.breakage = "", None
 
     def _see_to_rival(self) -> None:
         plan, age = self.faults.rival, (self.now - self.began).total_seconds()
@@ -239,11 +281,15 @@ class ChaosWorld:
 
     @property
     def is_idle(self) -> bool:
-        if self.faults.rival is not None or self._starts_at is not None:
+        if self.faults.rival is not None or self._starts_at is not None or self._is_breaking:
             return False
         if not all(r.is_idle for r in self.replicas):
             return False
         return not self.partitions.is_moving
+
+    @property
+    def _is_breaking(self) -> bool:
+        return self.faults.breakage is not None and self._breaks_at is not None
 
     def state(self, name: str = "sample") -> str | None:
         return (self.kube.job(name) or {}).get("status", {}).get("launcherStatus")

@@ -16,7 +16,9 @@ from jobs.manifests import uid_of
 from jobs.names import LABEL_JOB_UID
 from jobs.observe import Observer
 from jobs.partitionfacts import PartitionFacts
+from jobs.patience import USUAL
 from jobs.privileges import NOBODYS
+from jobs.rules import Rules
 from jobs.sessionlimits import UNLIMITED
 from tests.fakes.kube import FakeKube
 from tests.fakes.partitions import FakePartitions
@@ -91,6 +93,7 @@ class JobWorld:
         self.events = Events()
         self.limits = UNLIMITED
         self.privileges = NOBODYS
+        self.patience = USUAL
         self.now = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
         self.start()
 
@@ -107,9 +110,10 @@ class JobWorld:
             expectations=Expectations(self.now.timestamp),
             now=lambda: self.now,
         )
+        rules = Rules(self.limits, self.privileges, self.patience)
         self.controller = Controller(
             queue=WorkQueue(),
-            observer=Observer(caches, self.facts, PodOptions(), self.limits, self.privileges),
+            observer=Observer(caches, self.facts, PodOptions(), rules),
             executor=Executor(effects),
             effects=effects,
         )

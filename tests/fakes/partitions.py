@@ -41,10 +41,20 @@ class Record:
     released_at: datetime | None = None
 
 
+@dataclass(frozen=True)
+class Try:
+    """One attempt for which V-IPU was asked; `was_active`: the partition worked just before."""
+
+    holder: tuple[str, int]
+    attempt: int
+    was_active: bool
+
+
 class FakePartitions:
     """Partitions of a fleet of `ipus`; a new one is `first_phase`. `calls` lists what was asked,
-    `history` every (verb, uid, instance) that changed something. With `is_slow` making and
-    removing take until the next `tick`."""
+    `history` every (verb, uid, instance) that changed something, `tries` the attempts that were
+    begun. With `is_slow` making and removing take until the next `tick`. While `refuses` is set
+    the controller makes and resets none, with these words."""
 
     def __init__(self, ipus: int = 32, node_selector: dict[str, str] | None = None) -> None:
         self.ipus = ipus
@@ -53,6 +63,9 @@ class FakePartitions:
         self.away = False
         self.is_slow = False
         self.first_phase = "active"
+        self.refuses = ""
+        self.tries: list[Try] = []
+        self._made: set[tuple[str, int]] = set()
         self.calls: list[str] = []
         self.history: list[tuple[str, str, int]] = []
 
@@ -69,7 +82,15 @@ class FakePartitions:
 
     def set_phase(self, uid: str, instance: int, phase: str, message: str = "") -> None:
         record = self.records[uid, instance]
-        self.records[uid, instance] = replace(record, phase=phase, message=message)
+        reason = "PartitionError" if phase == "error" else ""
+        new = replace(record, phase=phase, reason=reason, message=message)
+        self.records[uid, instance] = new
+
+    def break_all(self, message: str) -> None:
+        """Everything that is ACTIVE turns ERROR."""
+        for (uid, instance), record in list(self.records.items()):
+            if record.phase == "active":
+                self.set_phase(uid, instance, "error", message)
 
     def tick(self) -> None:
         """Finishes what is under way."""
@@ -77,7 +98,7 @@ class FakePartitions:
         for (uid, instance), record in list(self.records.items()):
             if self.is_slow and record.phase in after:
                 if record.phase == "releasing":
-                    self.history.append(("release", uid, instance))
+                    self._unmake(uid, instance)
                 self.records[uid, instance] = replace(record, phase=after[record.phase])
 
     async def list(self) -> list[Record]:
@@ -113,8 +134,15 @@ class FakePartitions:
             return replace(
                 new, id="", phase="waiting", reason="NoCapacity", message=message, free=free
             )
-        self.records[uid, instance] = new
-        self.history.append(("reset" if held else "create", uid, instance))
+        holder = (uid, instance)
+        was_active = known is not None and known.phase == "active"
+        self.tries.append(Try(holder, attempt, was_active))
+        if self.refuses:
+            new = replace(new, phase="error", reason="CreateRefused", message=self.refuses)
+        else:
+            self.history.append(("reset" if holder in self._made else "create", uid, instance))
+            self._made.add(holder)
+        self.records[holder] = new
         return new
 
     async def reset(self, uid: str, instance: int, attempt: int) -> Record:
@@ -132,9 +160,14 @@ class FakePartitions:
             self.records[uid, instance] = replace(known, phase="releasing")
             return self.records[uid, instance]
         if known.phase != "released":
-            self.history.append(("release", uid, instance))
+            self._unmake(uid, instance)
         self.records[uid, instance] = replace(known, phase="released")
         return self.records[uid, instance]
+
+    def _unmake(self, uid: str, instance: int) -> None:
+        if (uid, instance) in self._made:
+            self.history.append(("release", uid, instance))
+            self._made.discard((uid, instance))
 
     def _answer(self, call: str) -> None:
         if self.away:

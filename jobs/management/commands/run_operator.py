@@ -116,6 +116,7 @@ def operator_options() -> OperatorOptions:
         poll_seconds=settings.PARTITION_POLL_SECONDS,
         limits=rulesettings.session_limits(),
         privileges=rulesettings.privileges(),
+        patience=rulesettings.patience(),
         pods=PodOptions(
             host_network=settings.HOST_NETWORK,
             profile=settings.POD_PROFILE,

@@ -12,6 +12,7 @@ from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
 from jobs.names import LABEL_GROUP, LABEL_JOB_UID
 from jobs.observe import Observer
+from jobs.rules import Rules
 from jobs.sessionlimits import SessionLimits
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
@@ -216,7 +217,7 @@ async def test_a_pass_sees_the_operators_options_and_limits_and_the_namespaces_g
     labels = {LABEL_GROUP: "vision"}
     world.kube.put("namespaces", {"metadata": {"name": "default", "labels": labels}})
     caches = world.controller.effects.caches
-    seen = Observer(caches, world.facts, options, limits).observe(uid)
+    seen = Observer(caches, world.facts, options, Rules(limits)).observe(uid)
     assert seen is not None
     assert seen.options is options
     assert seen.limits is limits

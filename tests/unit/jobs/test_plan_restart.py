@@ -9,7 +9,7 @@ import pytest
 from jobs.conditions import Reason
 from jobs.plan import plan
 from jobs.policies.outcome import End
-from jobs.policies.restart import Restart, restart_after
+from jobs.policies.restart import Restart, Tally, restart_after
 from jobs.spec import RestartPolicy
 from tests.builders.ipujobs import (
     NOW,
@@ -63,19 +63,19 @@ NO_CODE = End(False, Reason.FAILED, "x has failed")
     ],
 )
 def test_each_policy_restarts_what_it_says(policy: RestartPolicy, end: End, want: bool) -> None:
-    assert (restart_after(policy, end, attempt=0, used=0) is not None) is want
+    assert (restart_after(policy, end, Tally()) is not None) is want
 
 
 def test_restarts_are_spaced_and_limited() -> None:
     policy = RestartPolicy("OnFailure", back_off_limit=6)
-    pauses = [restart_after(policy, exited(1), attempt=n, used=n) for n in range(6)]
+    pauses = [restart_after(policy, exited(1), Tally(used=n)) for n in range(6)]
     assert [one.pause_seconds for one in pauses if one] == [10, 20, 40, 80, 160, 300]
-    assert restart_after(policy, exited(1), attempt=6, used=6) is None
+    assert restart_after(policy, exited(1), Tally(used=6)) is None
 
 
 def test_what_was_taken_from_a_job_does_not_use_up_the_limit() -> None:
     policy = RestartPolicy("OnFailure", back_off_limit=1)
-    assert restart_after(policy, LOST, attempt=5, used=1) == Restart(300, is_counted=False)
+    assert restart_after(policy, LOST, Tally(1, losses=4)) == Restart(300, is_counted=False)
 
 
 def restarting(**restart: Any) -> IPUJobBuilder:
@@ -151,7 +151,8 @@ def test_the_pods_of_the_attempt_go_before_the_partition_is_reset() -> None:
     seen = observed(built, *going, partitions=(partition(),), with_children=True)
     assert work(plan(seen, NOW)) == []
     seen = observed(built, partitions=(partition(),), with_children=True)
-    asked = next(s for s in plan(seen, NOW).steps if s.name == "partitions").actions
+    assert work(plan(seen, NOW)) == [], "the partition is asked for when the pause is over"
+    asked = next(s for s in plan(seen, at(10)).steps if s.name == "partitions").actions
     assert [(a.instance, a.attempt) for a in asked] == [(0, 1)]
 
 
@@ -270,3 +271,57 @@ def test_an_instance_that_has_ended_stays_ended_while_another_is_started_again()
     seen = observed(built, partitions=(partition(0), partition(1, attempt=1)))
     made = next(s for s in plan(seen, NOW).steps if s.name == "workers").actions
     assert [a.manifest["metadata"]["name"] for a in made] == ["sample-worker-1"]
+
+
+def lost_before(losses: int, *, at_text: str = "2026-03-01T11:59:00Z", **more: Any) -> Any:
+    """A running attempt that followed so many lost ones."""
+    entry = {"index": 0, "attempt": 7, "state": "Running", "losses": losses} | more
+    entry["lastExit"] = {"attempt": 6, "at": at_text, "reason": "PartitionError"}
+    return restarting().with_status(instances=[entry])
+
+
+def test_losses_in_a_row_have_a_bound_with_its_own_reason() -> None:
+    built = lost_before(50).build()
+    broken = (partition(phase="error", attempt=7, message="a cable is loose"),)
+    planned = plan(observed(built, partitions=broken, with_children=True), NOW)
+    assert truth(planned)[:2] == ("Failed", "LossLimitReached")
+    assert "50 attempts before it were lost, too" in truth(planned)[2]
+    built = lost_before(49).build()
+    planned = plan(observed(built, partitions=broken, with_children=True), NOW)
+    assert truth(planned)[:2] == ("Restarting", "PartitionError")
+    assert status(planned)["instances"][0]["losses"] == 50
+
+
+def test_an_attempt_that_ran_for_long_begins_a_new_series() -> None:
+    built = lost_before(50, at_text="2026-03-01T11:00:00Z").build()
+    pods = (launcher(built).attempt(7).running(),)
+    seen = observed(built, *pods, partitions=(partition(attempt=7),), with_children=True)
+    (entry,) = status(plan(seen, NOW))["instances"]
+    assert (entry["losses"], entry["restartAt"]) == (1, "2026-03-01T12:00:10Z")
+
+
+def test_a_long_pause_gives_the_partition_back_and_a_short_one_keeps_it() -> None:
+    for rest, want in (("2026-03-01T12:01:00Z", []), ("2026-03-01T12:01:20Z", ["give back"])):
+        built = in_second_attempt(rest).build()
+        seen = observed(built, partitions=(partition(),), with_children=True)
+        assert work(plan(seen, NOW)) == want
+        living = observed(
+            built, worker(built).running().deleting(), partitions=(partition(),), with_children=True
+        )
+        assert work(plan(living, NOW)) == [], "not under a living pod"
+
+
+def test_a_pause_goes_on_whatever_becomes_of_the_partition_of_the_attempt_before() -> None:
+    built = in_second_attempt().build()
+    for phase in ("error", "active", "released"):
+        seen = observed(built, partitions=(partition(phase=phase),), with_children=True)
+        assert work(plan(seen, NOW)) == [], phase
+
+
+def test_a_partition_that_somebody_replaced_has_its_own_reason() -> None:
+    built = restarting().build()
+    gone = partition(phase="error", reason="PartitionReplaced", message="p has 8 IPUs, not 4")
+    pods = (worker(built).running(), launcher(built).running())
+    planned = plan(observed(built, *pods, partitions=(gone,), with_children=True), NOW)
+    assert truth(planned)[:2] == ("Restarting", "PartitionReplaced")
+    assert "p has 8 IPUs, not 4" in truth(planned)[2]
