@@ -3,10 +3,14 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+TOOLS := .venv/.tools
+INSTALL = $(BIN)/uv pip install $${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} --python $(BIN)/python -c constraints.txt
 # Each worker starts its own PostgreSQL and API server; more than eight need more memory than they save time.
 ON_ALL_CORES := -q -n auto --maxprocesses 8 --dist worksteal --durations 20
 
-.PHONY: demo demo-load demo-history screenshots demo-clean test unit integration conformance e2e chaos chaos-sample bench lint type fmt reference proto constraints
+SQL_SUITES := tests/integration/usage tests/integration/web tests/integration/monitor tests/integration/recorders
+
+.PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint type fmt reference proto constraints
 
 demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
 	@exec $(BIN)/python manage.py demo $(ARGS)
@@ -20,25 +24,31 @@ demo-history: $(STAMP)    ## two months of sample history for the running demo
 demo-clean:               ## forget the demo's state
 	rm -rf .ipuhub
 
-test: $(STAMP)            ## all tests; what is missing here is skipped with a reason
+test: $(TOOLS)            ## all tests; what is missing here is skipped with a reason
 	$(BIN)/pytest tests $(ON_ALL_CORES) $(ARGS)
 
-unit integration conformance e2e: $(STAMP)
+unit integration conformance e2e: $(TOOLS)
 	$(BIN)/pytest tests/$@ $(ARGS)
 
-chaos: $(STAMP)           ## the long form of the proof under faults; see docs/developer/chaos.md
+test-sql: $(TOOLS)        ## all that asks PostgreSQL; IPUHUB_TEST_POSTGRES=/usr/lib/postgresql/15/bin: on that one
+	$(BIN)/pytest $(ON_ALL_CORES) $(SQL_SUITES) $(ARGS)
+
+realnodes: $(TOOLS)       ## jobs in real containers, on the cluster in IPUHUB_TEST_NODES
+	$(BIN)/pytest tests/realnodes $(ARGS)
+
+chaos: $(TOOLS)           ## the long form of the proof under faults; see docs/developer/chaos.md
 	CHAOS_LONG=1 $(BIN)/pytest tests/chaos tests/integration/monitor/test_interleavings.py $(ARGS)
 
-chaos-sample: $(STAMP)    ## some of it on an API server: the embedded one, or IPUHUB_TEST_KUBECONFIG
+chaos-sample: $(TOOLS)    ## some of it on an API server: the embedded one, or IPUHUB_TEST_KUBECONFIG
 	$(BIN)/pytest tests/chaos/test_on_servers.py $(ARGS)
 
-screenshots: $(STAMP)     ## every page, wide and narrow, light and dark, into build/screenshots
+screenshots: $(TOOLS)     ## every page, wide and narrow, light and dark, into build/screenshots
 	$(BIN)/python -m tests.e2e.screenshots
 
-bench: $(STAMP)           ## prints figures and ratios; see docs/developer/benchmarks.md
+bench: $(TOOLS)           ## prints figures and ratios; see docs/developer/benchmarks.md
 	$(BIN)/python -m tests.bench $(ARGS)
 
-lint: $(STAMP)
+lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
@@ -49,10 +59,10 @@ lint: $(STAMP)
 	$(BIN)/python manage.py make_builtin_schemas --check
 	$(BIN)/python manage.py make_reference --check
 
-type: $(STAMP)
+type: $(TOOLS)
 	$(BIN)/mypy
 
-fmt: $(STAMP)
+fmt: $(TOOLS)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -61,21 +71,30 @@ reference: $(STAMP)       ## generated files: CRD, schemas, reference pages
 	$(BIN)/python manage.py make_builtin_schemas
 	$(BIN)/python manage.py make_reference
 
-proto: $(STAMP)
+proto: $(TOOLS)
 	$(BIN)/python -m partitions.vipu.protos.generate
 
-constraints: $(STAMP)     ## resolve the pins anew
+constraints: $(TOOLS)     ## resolve the pins anew
 	$(BIN)/uv pip compile -q pyproject.toml --group dev --upgrade --no-annotate --no-header -o constraints.txt
 
+# The product alone: what a demo needs.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "IPUHub needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V 2>&1). Set PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
+	@echo "Setting up .venv, once (1/3): a Python environment"
 	@$(PYTHON) -m venv .venv
+	@echo "Setting up .venv, once (2/3): the installer uv"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv -c constraints.txt
+	@echo "Setting up .venv, once (3/3): IPUHub and its packages, under 400 MB"
 	@# Python compiles what it imports once and keeps it, unless it is told not to (containers, CI):
 	@# then every process compiles everything, half of its start-up, so compile now (5 s).
-	@$(BIN)/uv pip install -q $${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} --python $(BIN)/python \
-	  -c constraints.txt -e . --group dev
+	@$(INSTALL) -e .
+	@touch $@
+
+# What tests, linters and generators need besides.
+$(TOOLS): $(STAMP)
+	@echo "Setting up .venv, once: the tools of tests and linters, another 600 MB"
+	@$(INSTALL) -e . --group dev
 	@touch $@

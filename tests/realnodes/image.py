@@ -1,0 +1,58 @@
+"""Builds the image that the tests' pods run: Debian with Open MPI, kubectl and our launcher.
+
+For the tests only: a base from mmdebstrap, put together by buildah, without any registry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "localhost/ipuhub:test"
+PACKAGES = "openmpi-bin"
+LAUNCHER = ROOT / "jobs/launcher/ipuhub-launcher"
+
+
+def build_image(folder: Path) -> Path:
+    """Return an OCI archive in `folder`, built unless the same one is there."""
+    kubectl = shutil.which("kubectl")
+    assert kubectl, "kubectl is needed for the launcher's image"
+    parts = [Path(__file__).read_bytes(), LAUNCHER.read_bytes()]
+    digest = hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+    archive = folder / f"test-image-{digest}.tar"
+    if archive.exists():
+        return archive
+    folder.mkdir(parents=True, exist_ok=True)
+    base = folder / f"test-base-{hashlib.sha256(PACKAGES.encode()).hexdigest()[:16]}.tar"
+    if not base.exists():
+        _run(
+            "mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "bookworm", base
+        )
+    with tempfile.TemporaryDirectory() as storage:
+        buildah = ("buildah", "--root", f"{storage}/root", "--runroot", f"{storage}/run")
+        buildah += ("--storage-driver", "vfs")
+        container = _run(*buildah, "from", "scratch")
+        _run(*buildah, "add", container, base, "/")
+        _run(*buildah, "copy", "--chmod", "755", container, kubectl, "/usr/local/bin/kubectl")
+        _run(*buildah, "copy", "--chmod", "755", container, LAUNCHER, "/usr/local/bin/")
+        _run(*buildah, "commit", "--quiet", container, f"oci-archive:{archive}:{NAME}")
+    return archive
+
+
+def _package_sources() -> list[Path]:
+    """This machine's own: its mirror may be the only one that it reaches."""
+    apt = Path("/etc/apt")
+    files = [apt / "sources.list", *sorted((apt / "sources.list.d").iterdir())]
+    return [path for path in files if path.is_file() and path.suffix in {".list", ".sources"}]
+
+
+def _run(*command: object) -> str:
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, timeout=900, check=False
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout.strip()

@@ -1,0 +1,83 @@
+"""Jobs in real containers while parts of a node, of the cluster and of the product die."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fakes.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.realnodes.conftest import Jobs
+    from tests.realnodes.kit import RealCluster
+    from tests.realnodes.product import Product
+
+# Ends when it is told to, by a file: how long a killed part takes to come back does not matter.
+WAITING = "until [ -e /tmp/go ]; do sleep 0.1; done; echo done"
+
+
+def begin(jobs: Jobs, name: str) -> str:
+    """Start a job that runs until it is let go; return the uid of its launcher."""
+    jobs.submit(
+        name,
+        workersPerJobInstance="2",
+        launcher={"command": ["sh", "-c", WAITING]},
+        restartPolicy={"type": "OnFailure"},
+    )
+    jobs.until(name, "Running")
+    return str(jobs.pods(name)[f"{name}-launcher"]["metadata"]["uid"])
+
+
+def let_go(jobs: Jobs, name: str) -> None:
+    """End its command; the node's kubelet may be on its way back."""
+
+    def told() -> bool:
+        done = jobs.cluster.try_kubectl(
+            "-n", jobs.namespace, "exec", f"{name}-launcher", "--", "touch", "/tmp/go"
+        )
+        return done.returncode == 0
+
+    wait_until(told, "exec into the launcher")
+    jobs.until(name, "Completed")
+
+
+@pytest.mark.parametrize("part", ["kubelet-1", "containerd-1", "kube-apiserver"])
+def test_a_job_outlives_a_killed_part_of_the_cluster(
+    jobs: Jobs, cluster: RealCluster, part: str
+) -> None:
+    uid = begin(jobs, "steady")
+    cluster.kill(part)
+    wait_until(lambda: cluster.try_kubectl("get", "--raw", "/readyz").returncode == 0, "the API")
+    let_go(jobs, "steady")
+    assert jobs.pods("steady")["steady-launcher"]["metadata"]["uid"] == uid
+    assert int(jobs.status("steady").get("restartCount", 0)) == 0
+
+
+@pytest.mark.parametrize("part", ["operator", "proxy"])
+def test_a_job_outlives_a_killed_part_of_the_product(
+    jobs: Jobs, product: Product, part: str
+) -> None:
+    uid = begin(jobs, "steady")
+    product.kill(part)
+    let_go(jobs, "steady")
+    assert jobs.pods("steady")["steady-launcher"]["metadata"]["uid"] == uid
+    assert int(jobs.status("steady").get("restartCount", 0)) == 0
+
+
+def test_an_evicted_worker_begins_a_new_attempt(jobs: Jobs) -> None:
+    uid = begin(jobs, "moved")
+    eviction = (
+        '{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": '
+        f'{{"name": "moved-worker-1", "namespace": "{jobs.namespace}"}}}}'
+    )
+    path = f"/api/v1/namespaces/{jobs.namespace}/pods/moved-worker-1/eviction"
+    jobs.kubectl("create", "--raw", path, "-f", "-", stdin=eviction)
+
+    def is_new() -> bool:
+        launcher = jobs.pods("moved").get("moved-launcher")
+        return launcher is not None and launcher["metadata"]["uid"] != uid
+
+    wait_until(is_new, "another attempt")
+    jobs.until("moved", "Running")
+    let_go(jobs, "moved")
