@@ -1,4 +1,4 @@
-"""glue: the Celery app: reports on demand and daily.
+"""glue: the Celery app: reports on demand and daily. Tasks wait in PostgreSQL.
 
 Run `celery -A ipuhub.celery worker --beat` once; further workers without `--beat`.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from pathlib import Path
 from typing import Any, Final
 
 from celery import Celery
@@ -18,28 +17,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ipuhub.settings")
 
 from django.conf import settings
 
-from ipuhub import logs
-
-POLLING_SECONDS = 0.05
-"""How often the file-system broker is looked at; a worker that looks costs 0.2 % of a CPU."""
+from ipuhub import logs, taskqueue
 
 SUM_DAYS_SECONDS = 300.0
 """How often changed days are summed anew; until then pages add them up from their pods."""
-
-
-def transport_options(broker_url: str, folder: Path) -> dict[str, Any]:
-    """Return what kombu needs of a broker beside its URL; makes the file system's folders."""
-    if not broker_url.startswith("filesystem:"):
-        return {}
-    queue, control = folder / "queue", folder / "control"
-    for each in (queue, control):
-        each.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return {
-        "data_folder_in": str(queue),
-        "data_folder_out": str(queue),
-        "control_folder": str(control),
-        "polling_interval": POLLING_SECONDS,
-    }
 
 
 NIGHTLY: Final = {
@@ -59,10 +40,10 @@ NIGHTLY: Final = {
 }
 """What beat starts, unless usage is off."""
 
+taskqueue.register()
 app = Celery("ipuhub")
 app.conf.update(
-    broker_url=settings.BROKER_URL,
-    broker_transport_options=transport_options(settings.BROKER_URL, Path(settings.BROKER_FOLDER)),
+    broker_url=taskqueue.URL,
     broker_connection_retry_on_startup=True,
     accept_content=["json"],
     task_serializer="json",

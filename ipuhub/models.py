@@ -107,3 +107,21 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} of {self.user}"
+
+
+class TaskMessage(models.Model):
+    """A task that waits for a worker, as the broker sees it; see `ipuhub.taskqueue`.
+
+    `claimed_until`: a worker has it until then, unless it has started it and deleted the row.
+    """
+
+    queue = models.TextField()
+    body = models.TextField()
+    queued_at = models.DateTimeField()
+    claimed_until = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["queue", "id"], name="ipuhub_taskmessage_next")]
+
+    def __str__(self) -> str:
+        return f"{self.queue} {self.pk}"

@@ -222,7 +222,6 @@ class Processes:
             "DATABASE_URL": database_url,
             "IPUHUB_SECRET_KEY": self._secret("secret-key", 48),
             "IPUHUB_HTTPS": "off",  # the demo speaks plain HTTP on this machine
-            "IPUHUB_BROKER_FOLDER": str(self.directory / "celery"),
         }
 
     def _environment(self, account: str) -> dict[str, str]:

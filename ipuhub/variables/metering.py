@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipuhub.variables.environment import BASE_DIR, ENV
+from ipuhub.variables.environment import ENV
 from ipuhub.variables.primehub import PRIMEHUB_NAMESPACE
 
 USAGE_ENABLED = ENV.switch(
@@ -128,14 +128,3 @@ RANGE_REPORT_HOURS = ENV.integer(
     minimum=1,
     doc="How long the report of a range that somebody asked for can be downloaded.",
 )
-BROKER_URL = ENV.text(
-    "IPUHUB_BROKER_URL",
-    "filesystem://localhost",
-    doc="Where tasks wait for the worker: redis://, amqp://, or the file system of one machine.",
-)
-BROKER_FOLDER = ENV.text(
-    "IPUHUB_BROKER_FOLDER",
-    "",
-    doc="Folder of the file-system broker, for web and worker alike, made when it is missing; "
-    "empty: .ipuhub/celery beside manage.py.",
-) or str(BASE_DIR / ".ipuhub" / "celery")

@@ -13,7 +13,6 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, connection
 from django.utils import timezone
 
-from ipuhub.celery import app, transport_options
 from ipuhub.models import NamespaceGrant, RecordFault, WatchGap
 from ipuhub.months import Month
 from tests.builders import jobhistory
@@ -34,19 +33,13 @@ if TYPE_CHECKING:
 def people(
     django_db_setup: None,
     django_db_blocker: DjangoDbBlocker,
-    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, User]]:
     """Users by name, beside a committed history: downloads read it by connections of their own."""
-    before = app.conf.broker_transport_options
-    app.conf.broker_transport_options = transport_options(
-        "filesystem://", tmp_path_factory.mktemp("broker")
-    )
     with django_db_blocker.unblock(), pytest.MonkeyPatch.context() as patched:
         patched.setattr(django_settings, "PROXY_URL", "http://127.0.0.1:9")
         _write_history(timezone.now())
         yield _people()
         empty_tables(connection)
-    app.conf.broker_transport_options = before
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,6 @@ from usage.reports.runs import do_range, request_range
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.usefixtures("idle_broker"),
 ]
 
 

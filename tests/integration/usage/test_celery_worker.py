@@ -21,13 +21,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 _ROOT = Path(__file__).parents[3]
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     known = connection.settings_dict
     place = f"{known['HOST']}:{known['PORT']}/{known['NAME']}"
     password = quote(known["PASSWORD"], safe="")
     return os.environ | {
         "DATABASE_URL": f"postgresql://{known['USER']}:{password}@{place}",
-        "IPUHUB_BROKER_FOLDER": str(folder / "broker"),
         "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
     }
 
@@ -35,8 +34,9 @@ def _environment(folder: Path) -> dict[str, str]:
 def test_a_worker_makes_the_reports_that_were_asked_for(tmp_path: Path):
     pod("2026-01-05T00:00", "2026-01-05T01:00")
     run = request_run("demand", "ada", timezone.now(), UTC_ZONE, "2026-01")
-    environment = _environment(tmp_path)
-    ask = f"from ipuhub.celery import app; app.send_task('usage.make_reports', [{run.pk}])"
+    environment = _environment()
+    ask = "import django; django.setup()\nfrom ipuhub.celery import app\n"
+    ask += f"app.send_task('usage.make_reports', [{run.pk}])"
     asked = subprocess.run(
         [sys.executable, "-c", ask],
         check=False,

@@ -16,7 +16,7 @@ from usage.models import Rate, ReportRun
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("idle_broker")]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
+from ipuhub import taskqueue
+from ipuhub.models import TaskMessage
 from ipuhub.months import Month
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import pod
@@ -15,13 +17,7 @@ from tests.integration.usage.reading import UTC_ZONE, make, text_of
 from usage.models import ReportRun
 from usage.reports.making import make_month
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.usefixtures("idle_broker"),
-]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
@@ -127,14 +123,14 @@ def test_what_there_is_not_is_refused_with_a_sentence(admin, address, want, sent
     assert sentence in answer.json()["detail"]
 
 
-def test_a_run_is_asked_for_and_followed(admin, tmp_path: Path):
+def test_a_run_is_asked_for_and_followed(admin):
     client = tool(admin)
     answer = client.post("/api/v1/usage/reports/runs", {}, content_type="application/json")
     assert answer.status_code == 202
     run = client.get(answer["Location"]).json()
     assert (run["state"], run["requested_by"]) == ("queued", "root")
-    (message,) = (tmp_path / "queue").iterdir()
-    assert json.loads(message.read_text())["headers"]["task"] == "usage.make_reports"
+    message = TaskMessage.objects.get()
+    assert json.loads(message.body)["headers"]["task"] == "usage.make_reports"
 
 
 @pytest.mark.parametrize("month", ["2999-01", "x"])
@@ -146,9 +142,11 @@ def test_a_run_for_no_month_is_refused(admin, month: str):
     assert not ReportRun.objects.exists()
 
 
-def test_without_a_broker_the_run_fails_and_says_so(admin, tmp_path: Path):
-    (tmp_path / "queue").rmdir()
-    (tmp_path / "queue").touch()
+def test_without_a_broker_the_run_fails_and_says_so(admin, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise OperationalError("the table cannot be written")
+
+    monkeypatch.setattr(taskqueue, "_run", fail)
     answer = tool(admin).post("/api/v1/usage/reports/runs", {}, content_type="application/json")
     assert answer.status_code == 503
     assert "broker is away" in answer.json()["detail"]

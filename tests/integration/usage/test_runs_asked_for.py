@@ -10,6 +10,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
+from ipuhub.models import TaskMessage
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, pod
 from tests.integration.usage.reading import UTC_ZONE, make
@@ -17,20 +18,17 @@ from usage.models import ReportRun
 from usage.reports.runs import ask_for_run, do_run
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.usefixtures("idle_broker"),
 ]
 NOW = at("2026-11-21T12:00")
 RUNS = "/api/v1/usage/reports/runs"
 
 
 def test_make_now_pressed_twice_shows_the_run_under_way(
-    django_user_model: type, settings: SettingsWrapper, tmp_path: Path
+    django_user_model: type, settings: SettingsWrapper
 ) -> None:
     settings.SECURE_SSL_REDIRECT = False
     admin = django_user_model.objects.create_user("root", is_staff=True)  # type: ignore[attr-defined]
@@ -41,7 +39,7 @@ def test_make_now_pressed_twice_shows_the_run_under_way(
     run = ReportRun.objects.get()
     again = tool(admin).post(RUNS, {}, content_type="application/json")
     assert (again.status_code, again.json()["id"]) == (202, run.pk)
-    assert len(list((tmp_path / "queue").iterdir())) == 1
+    assert TaskMessage.objects.count() == 1
 
 
 def test_another_month_or_its_closing_is_another_run() -> None:

@@ -1,0 +1,129 @@
+"""glue: PostgreSQL as the broker of Celery: tasks wait in a table that every pod reaches.
+
+Queuing a task joins the transaction of who queues it. A worker claims a message for some time and
+deletes it when its task starts; a message of a worker that died is claimed again after that time.
+"""
+
+from __future__ import annotations
+
+import json
+from queue import Empty
+from typing import Any, Final
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from kombu.transport import TRANSPORT_ALIASES, virtual
+
+URL: Final = "postgresql-table://localhost"
+CLAIM_SECONDS: Final = 600
+POLLING_SECONDS: Final = 1.0
+"""How often a worker without a task looks; one look is one indexed query."""
+
+_PUT: Final = """
+INSERT INTO ipuhub_taskmessage (queue, body, queued_at) VALUES (%s, %s, now())
+"""
+_CLAIM: Final = """
+UPDATE ipuhub_taskmessage SET claimed_until = now() + %s * interval '1 second'
+WHERE id = (
+    SELECT id FROM ipuhub_taskmessage
+    WHERE queue = %s AND (claimed_until IS NULL OR claimed_until < now())
+    ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING id, body
+"""
+_DONE: Final = "DELETE FROM ipuhub_taskmessage WHERE id = %s"
+_GIVE_BACK: Final = "UPDATE ipuhub_taskmessage SET claimed_until = NULL WHERE id = %s"
+_COUNT: Final = "SELECT count(*) FROM ipuhub_taskmessage WHERE queue = %s"
+_PURGE: Final = "DELETE FROM ipuhub_taskmessage WHERE queue = %s"
+
+
+class QoS(virtual.QoS):
+    """Which messages are claimed here; they stay in the table until they are acknowledged."""
+
+    def ack(self, delivery_tag: str) -> None:
+        """Delete the message: its task starts."""
+        self.channel.settle(_DONE, delivery_tag)
+        super().ack(delivery_tag)  # type: ignore[no-untyped-call]
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Give the message back, or delete it."""
+        self.channel.settle(_GIVE_BACK if requeue else _DONE, delivery_tag)
+        super().ack(delivery_tag)  # type: ignore[no-untyped-call]
+
+
+class Channel(virtual.Channel):
+    """Messages of queues in one table."""
+
+    QoS = QoS
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
+        self._claimed: dict[str, int] = {}
+
+    def settle(self, statement: str, delivery_tag: str) -> None:
+        """Run `statement` on a claimed message, once."""
+        number = self._claimed.pop(delivery_tag, None)
+        if number is not None:
+            _run(statement, [number])
+
+    def _put(self, queue: str, message: dict[str, Any], **_options: Any) -> None:
+        _run(_PUT, [queue, json.dumps(message)])
+
+    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
+        del timeout
+        found = _run(_CLAIM, [CLAIM_SECONDS, queue])
+        if not found:
+            raise Empty
+        ((number, body),) = found
+        message: dict[str, Any] = json.loads(body)
+        self._claimed[message["properties"]["delivery_tag"]] = number
+        return message
+
+    def _restore(self, message: Any) -> None:
+        self.settle(_GIVE_BACK, message.delivery_tag)
+
+    def _restore_at_beginning(self, message: Any) -> None:
+        self._restore(message)
+
+    def _size(self, queue: str) -> int:
+        return int(_run(_COUNT, [queue])[0][0])
+
+    def _purge(self, queue: str) -> int:
+        size = self._size(queue)
+        _run(_PURGE, [queue])
+        return size
+
+
+class Transport(virtual.Transport):
+    """The queue as Celery sees it."""
+
+    Channel = Channel
+    polling_interval = POLLING_SECONDS
+    driver_type = "postgresql"
+    driver_name = "psycopg"
+    connection_errors: Any = (
+        *virtual.Transport.connection_errors,
+        OperationalError,
+        InterfaceError,
+    )
+    channel_errors: Any = (*virtual.Transport.channel_errors, DatabaseError)
+
+    def establish_connection(self) -> Any:
+        """Raise OperationalError while PostgreSQL does not answer."""
+        _run("SELECT 1", [])
+        return super().establish_connection()  # type: ignore[no-untyped-call]
+
+
+def register() -> None:
+    """Let Celery find the queue under `URL`."""
+    TRANSPORT_ALIASES[URL.partition(":")[0]] = f"{__name__}:Transport"
+
+
+def _run(statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
+    """Run a statement on this thread's connection; a broken one is closed, for the next try."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return cursor.fetchall() if cursor.description else []
+    except (InterfaceError, OperationalError):
+        if not connection.in_atomic_block:
+            connection.close()
+        raise
