@@ -15,6 +15,15 @@ _EVERY_SESSION: Final = "-c jit=off"
 """What each of our connections sets. Compiling a query took PostgreSQL's JIT seconds where the work
 took a tenth of one: it goes by the estimated cost, and sums over many columns look dear."""
 
+_REACHING: Final = {
+    "connect_timeout": "3",
+    # A host that vanished without a word is noticed within half a minute.
+    "tcp_user_timeout": "25000",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+}
+"""What DATABASE_URL does not say itself of how long reaching the server may take."""
+
 
 def session_options(given: Mapping[str, Any], more: str = "") -> dict[str, Any]:
     """Return libpq's arguments `given` with the `options` that every session of ours has.
@@ -54,7 +63,7 @@ def database_settings(url: str) -> dict[str, Any]:
     except ValueError as error:
         raise SettingError(f"DATABASE_URL: {error}") from None
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "ipuhub.patientpostgres",
         "NAME": unquote(parts.path.lstrip("/")) or "DATABASE_URL-is-not-set",
         "USER": unquote(parts.username or "") or query.pop("user", ""),
         "PASSWORD": unquote(parts.password or ""),
@@ -62,5 +71,15 @@ def database_settings(url: str) -> dict[str, Any]:
         "PORT": port or query.pop("port", ""),
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": session_options(query),
+        "OPTIONS": session_options({**_REACHING, **query}),
     }
+
+
+def bounded(
+    database: Mapping[str, Any], query_seconds: int, silence_seconds: int
+) -> dict[str, Any]:
+    """Return what of an entry of DATABASES changes for a process whose users wait: the server ends
+    a statement after `query_seconds`, and a server that says nothing for longer is given up."""
+    limit = f"-c statement_timeout={1000 * query_seconds}"
+    options = session_options(database["OPTIONS"], limit)
+    return {"OPTIONS": options, "SILENCE_SECONDS": silence_seconds}

@@ -22,7 +22,8 @@ _SENTENCES = {
     HTTPStatus.NOT_FOUND: "There is nothing at this address, or you have no access to it.",
     HTTPStatus.FORBIDDEN: "You have no access to this. Ask an administrator to grant it.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "Something went wrong on our side; the log has the error.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "The database does not answer now. Try again in a moment.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "A required service (PostgreSQL) is unavailable. "
+    "Try again in a moment.",
 }
 
 

@@ -56,6 +56,13 @@ WEB_QUEUE_SECONDS = ENV.integer(
     minimum=1,
     doc="Time that a request waits for a free thread; then it is refused (503, Retry-After).",
 )
+WEB_QUERY_SECONDS = ENV.integer(
+    "IPUHUB_WEB_QUERY_SECONDS",
+    30,
+    minimum=1,
+    doc="Time that PostgreSQL has for one query of a page or of the API (statement_timeout); "
+    "USAGE_QUERY_SECONDS counts for sums of usage, IPUHUB_WEB_DOWNLOAD_SECONDS for downloads.",
+)
 WEB_AHEAD_MEBIBYTES = ENV.integer(
     "IPUHUB_WEB_AHEAD_MEBIBYTES",
     512,

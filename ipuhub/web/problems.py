@@ -24,6 +24,11 @@ _MALFORMED: Final[dict[type[Exception], str]] = {
     RequestDataTooBig: "This form is too large.",
     TooManyFieldsSent: "This form or query has too many fields.",
 }
+_CANCELED: Final = "57014"
+_TOO_LONG: Final = (
+    "PostgreSQL did not finish this query within IPUHUB_WEB_QUERY_SECONDS. Ask for less, or try "
+    "again later."
+)
 _ADMINS_ONLY = "This page shows every namespace and is for administrators. Ask one for access."
 
 
@@ -40,7 +45,10 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
     """Say that the fault is ours, or that the database is away; asks nothing of it again."""
-    status = 503 if _is_database_away(sys.exc_info()[1]) else 500
+    error = sys.exc_info()[1]
+    if _state_of(error) == _CANCELED:
+        return busy(request, _TOO_LONG, "This took too long")
+    status = 503 if _is_database_away(error) else 500
     if _is_program(request):
         return problem_answer(status)
     if wants_fragment(request):  # an open page keeps what it shows
@@ -52,8 +60,13 @@ def _is_database_away(error: BaseException | None) -> bool:
     """Whether there is no connection, rather than a query that failed."""
     if not isinstance(error, InterfaceError | OperationalError):
         return False
-    state = getattr(error.__cause__, "sqlstate", None)
-    return state is None or state.startswith(("08", "57P"))
+    state = _state_of(error)
+    return not state or state.startswith(("08", "57P"))
+
+
+def _state_of(error: BaseException | None) -> str:
+    """Return the SQLSTATE of what went wrong in the database, if it said any."""
+    return str(getattr(getattr(error, "__cause__", None), "sqlstate", None) or "")
 
 
 def not_as_asked(request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
@@ -76,11 +89,13 @@ def malformed(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     return bad_request(request, _MALFORMED.get(type(exception), "This request is malformed."))
 
 
-def busy(request: HttpRequest, sentence: str) -> HttpResponseBase:
+def busy(
+    request: HttpRequest, sentence: str, title: str = "Too many downloads now"
+) -> HttpResponseBase:
     """Say that there is too much of this going on now (503)."""
     if _is_program(request):
         return problem_answer(503, sentence)
-    return render(request, "busy.html", {"sentence": sentence}, status=503)
+    return render(request, "busy.html", {"sentence": sentence, "title": title}, status=503)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponseBase:

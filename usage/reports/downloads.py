@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from django.conf import settings
 from django.db import connection
 from psycopg.rows import dict_row
 
+from ipuhub.patientpostgres.connection import PatientConnection
 from usage.monthbounds import month_bounds
 from usage.rates.tariff import Tariff
 from usage.reports.columns import CORRECTION, PROFILES, header
@@ -35,6 +36,8 @@ SELECT {_COLUMNS},
   (SELECT count(*) FROM usage_monthreport WHERE month = %(month)s AND number > 0) AS corrections
 FROM usage_monthreport WHERE month = %(month)s AND number = %(number)s
 ORDER BY version DESC LIMIT 1"""  # noqa: S608
+_SILENT_SECONDS: Final = 300
+"""How long a web process waits for the first line of a file, which may have to be sorted."""
 _CHUNKS = """
 SELECT data FROM usage_reportchunk WHERE report_id = %(report)s AND profile = %(place)s
 ORDER BY number"""
@@ -135,11 +138,16 @@ def open_file(wanted: Wanted) -> Download:
 
 
 def own_connection() -> psycopg.Connection[Any]:
-    """Connect to Django's database anew."""
+    """Connect to Django's database anew, for a statement that may take as long as a download."""
     parameters = dict(connection.get_connection_params())
     for name in ("cursor_factory", "context", "prepare_threshold"):
         parameters.pop(name, None)
-    return psycopg.connect(**parameters)
+    own = PatientConnection.connect(**parameters)
+    if connection.settings_dict.get("SILENCE_SECONDS") is not None:
+        own.silence_seconds = _SILENT_SECONDS
+        own.execute(f"SET statement_timeout = {1000 * settings.WEB_DOWNLOAD_SECONDS}")
+        own.commit()
+    return own
 
 
 def _form(wanted: Wanted) -> Any:

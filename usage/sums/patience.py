@@ -24,7 +24,7 @@ def patience(*, bounded: bool) -> Iterator[None]:
     Raises BadFilter with the remedy when a statement in here takes longer.
     """
     seconds = settings.USAGE_QUERY_SECONDS
-    if not bounded or not seconds:
+    if not bounded:
         yield
         return
     with connection.cursor() as cursor:
@@ -35,8 +35,8 @@ def patience(*, bounded: bool) -> Iterator[None]:
 
 def rows_of(statement: str, parameters: Mapping[str, Any], *, bounded: bool) -> list[Any]:
     """Return the rows of one SELECT, likewise `bounded`, in one message to PostgreSQL."""
-    seconds = settings.USAGE_QUERY_SECONDS if bounded else 0
-    limit = f"{_limit(seconds)}; " if seconds else ""
+    seconds = settings.USAGE_QUERY_SECONDS
+    limit = f"{_limit(seconds)}; " if bounded else ""
     with _remedy(seconds), connection.cursor() as cursor:
         cursor.execute(limit + statement, parameters)
         if limit:

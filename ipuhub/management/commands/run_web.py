@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 
 from ipuhub import eventloop, logs
+from ipuhub.database import bounded
 from ipuhub.migrating import migrate
 from ipuhub.processes import until_stopped
 from ipuhub.webserver.server import Aside, Limits, WebServer
@@ -48,6 +49,7 @@ class Command(BaseCommand):
         except OperationalError as error:
             raise CommandError(f"the database in DATABASE_URL does not answer: {error}") from error
         connection.close()  # the threads that serve have their own
+        settings.DATABASES["default"].update(bounds(settings.DATABASES["default"]))
         eventloop.run(_serve(options["host"], options["port"]))
 
 
@@ -65,6 +67,13 @@ async def _serve(host: str, port: int) -> None:
     structlog.get_logger(__name__).info("the dashboard serves", host=host, port=taken)
     await until_stopped(asyncio.get_running_loop().create_future())
     await server.stop()
+
+
+def bounds(database: dict[str, Any]) -> dict[str, Any]:
+    """How long the web process's connections wait, by the settings."""
+    usage = settings.USAGE_QUERY_SECONDS or settings.WEB_DOWNLOAD_SECONDS
+    longest = max(settings.WEB_QUERY_SECONDS, usage)
+    return bounded(database, settings.WEB_QUERY_SECONDS, longest + 5)
 
 
 def limits() -> Limits:

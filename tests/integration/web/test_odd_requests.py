@@ -130,10 +130,10 @@ def test_a_database_that_is_away_is_said_on_page_and_api(
         client.raise_request_exception = False
     answer = program.get("/api/v1/jobs")
     assert (answer.status_code, answer.json()["status"]) == (status, status)
-    assert ("database does not answer" in answer.json()["detail"]) == (status == 503)
+    assert ("PostgreSQL) is unavailable" in answer.json()["detail"]) == (status == 503)
     page = person.get("/jobs/")
     assert page.status_code == status
-    assert ("database does not answer" in page.content.decode()) == (status == 503)
+    assert ("PostgreSQL) is unavailable" in page.content.decode()) == (status == 503)
     part = person.get("/jobs/", headers={"HX-Request": "true"})
     assert (part.status_code, part.content) == (status, b"")
 

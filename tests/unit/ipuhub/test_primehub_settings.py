@@ -32,7 +32,7 @@ OURS = ("DATABASE_URL", "USAGE_NAMESPACES", "USAGE_NAMESPACE_SELECTOR")
 
 def settings_with(given: dict[str, str]) -> dict[str, Any]:
     environment = {key: text for key, text in os.environ.items() if key not in OURS}
-    done = subprocess.run(  # noqa: S603  # the interpreter of these tests
+    done = subprocess.run(  # the interpreter of these tests
         [sys.executable, "-c", READ],
         env=environment | given,
         capture_output=True,

@@ -54,9 +54,7 @@ class Command(BaseCommand):
             config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
             with BlockingKubeClient(config) as client:
                 namespace = options["namespace"] or None
-                world = read_world(
-                    client, namespace, self.stderr.write, everything=options["all"]
-                )
+                world = read_world(client, namespace, self.stderr.write, everything=options["all"])
         except (ApiError, ConfigError) as error:
             raise CommandError(str(error)) from error
         patches = list(legacy_patches(world))

@@ -1,0 +1,123 @@
+"""A PostgreSQL that stops answering, its connections open: nobody waits for it for ever."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from django.db import OperationalError, connection
+from django.test import RequestFactory
+
+from ipuhub.database import bounded, database_settings
+from ipuhub.patientpostgres.connection import PatientConnection
+from ipuhub.web.problems import server_error
+from tests.integration.web.test_live_web import bearer, served, status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class SilentLine:
+    """A way to PostgreSQL that passes everything on until it falls silent."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._to = (host, port)
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self._unheard: list[socket.socket] = []
+        self.passes = threading.Event()
+        self.passes.set()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._server.accept()
+            except OSError:
+                return
+            if not self.passes.is_set():
+                self._unheard.append(near)
+                continue
+            far = socket.create_connection(self._to)
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+
+    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
+        try:
+            while block := one.recv(65536):
+                self.passes.wait()
+                other.sendall(block)
+        except OSError:
+            pass
+        other.close()
+
+    def close(self) -> None:
+        self.passes.set()
+        self._server.close()
+        for each in self._unheard:
+            each.close()
+
+
+@pytest.fixture
+def line() -> Iterator[SilentLine]:
+    known = connection.settings_dict
+    made = SilentLine(str(known["HOST"]), int(known["PORT"]))
+    yield made
+    made.close()
+
+
+def url_by(line: SilentLine) -> str:
+    known = connection.settings_dict
+    password = quote(known["PASSWORD"], safe="")
+    return f"postgresql://{known['USER']}:{password}@127.0.0.1:{line.port}/{known['NAME']}"
+
+
+def test_pages_and_probes_answer_and_recover(line: SilentLine) -> None:
+    headers = bearer()
+    with served(DATABASE_URL=url_by(line), IPUHUB_WEB_THREADS="2") as port:
+        assert status(port, "/api/v1/jobs", **headers) == 200
+        assert status(port, "/readyz") == 200
+        line.passes.clear()
+        assert [status(port, "/healthz"), status(port, "/readyz")] == [200, 503]
+        assert status(port, "/api/v1/jobs", **headers) == 503
+        assert status(port, "/login/") == 200
+        line.passes.set()
+        assert status(port, "/api/v1/jobs", **headers) == 200
+        assert status(port, "/readyz") == 200
+
+
+def test_a_silent_connection_is_given_up_and_closed(line: SilentLine) -> None:
+    with PatientConnection.connect(url_by(line)) as patient:
+        patient.silence_seconds = 0.3
+        line.passes.clear()
+        with pytest.raises(psycopg.OperationalError, match=r"has said nothing for 0\.3 s"):
+            patient.execute("SELECT 1")
+        assert patient.closed
+
+
+def test_a_slow_query_is_ended_by_the_server_and_told_as_such() -> None:
+    request = RequestFactory().get("/api/v1/jobs")
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL statement_timeout = 20; SELECT pg_sleep(60)")
+    except OperationalError:
+        answer = server_error(request)
+    assert answer.status_code == 503
+    assert b"did not finish this query" in answer.content
+
+
+def test_what_a_process_with_waiting_users_changes() -> None:
+    entry = database_settings("postgresql://a:b@c/d?connect_timeout=9&options=-c%20work_mem%3D9MB")
+    assert entry["OPTIONS"]["connect_timeout"] == "9"
+    assert entry["OPTIONS"]["tcp_user_timeout"] == "25000"
+    change = bounded(entry, 30, 35)
+    assert change["SILENCE_SECONDS"] == 35
+    assert "statement_timeout=30000" in change["OPTIONS"]["options"]
+    assert "work_mem=9MB" in change["OPTIONS"]["options"]
