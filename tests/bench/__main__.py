@@ -34,6 +34,12 @@ def main() -> None:
         )
         one.add_argument("--rounds", type=int, default=3)
         one.add_argument("--shape", choices=["both", "launcher", "plain"], default="both")
+    begin = commands.add_parser("starts", help="single jobs and a burst, beside the floor")
+    begin.add_argument("--kubeconfig", type=Path, help="a real cluster; default: the embedded API")
+    begin.add_argument("--singles", type=int, default=15)
+    begin.add_argument("--jobs", type=int, default=100, help="of a burst")
+    begin.add_argument("--create-seconds", type=float, nargs="+", default=[0.0, 0.5])
+    begin.add_argument("--rounds", type=int, default=3)
     heap = commands.add_parser("memory", help="memory of the operator with thousands of jobs")
     heap.add_argument("--jobs", type=int, default=5_000, help="of four pods each")
     heap.add_argument("--relists", type=int, default=3)
@@ -103,9 +109,9 @@ def main() -> None:
 
         operator_memory.run(options)
     else:
-        from tests.bench import burst, stream
+        from tests.bench import burst, starts, stream
 
-        module = {"burst": burst, "stream": stream}[options.command]
+        module = {"burst": burst, "starts": starts, "stream": stream}[options.command]
         asyncio.run(module.run(options))
 
 

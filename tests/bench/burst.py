@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Surroundings,
     )
 
+    Calls = Counter[tuple[str, str, bool]]
     Submit = Callable[[KubeClient, list[dict[str, Any]], Times, Any], Awaitable[None]]
 
 RATE = "jobs/s, first submit -> all {}"
@@ -53,12 +54,14 @@ _REQUESTS = re.compile(r"ipuhub_kube_requests_total\{([^}]*)\} ([0-9.e+]+)")
 
 @dataclass(frozen=True)
 class Load:
-    """What is submitted, and how; `seconds` is the patience with all of it."""
+    """What is submitted, and how; `seconds` is the patience with all of it; `create_seconds`: how
+    long V-IPU takes for a partition."""
 
     jobs: int
     launcher: bool
     submit: Submit = submit
     seconds: float = 600.0
+    create_seconds: float = 0.2
 
     @property
     def shape(self) -> str:
@@ -128,7 +131,9 @@ async def operator_round(
     manifests = manifests_of(namespace, load)
     async with (
         watched(client, namespace, load.launcher) as times,
-        processes(kubeconfig, namespace, machines=max(8, load.jobs)) as around,
+        processes(
+            kubeconfig, machines=max(8, load.jobs), create_seconds=load.create_seconds
+        ) as around,
     ):
         cpu, calls = around.cpu_seconds(), await api_calls(around)
         machine = machine_cpu_seconds()
@@ -152,15 +157,18 @@ async def floor_round(
 ) -> dict[str, float]:
     """Submit the load to the floor program; without a kubeconfig it reserves nothing."""
     await make_namespace(client, namespace)
-    manifests = manifests_of(namespace, load)
-    for manifest in manifests:
-        manifest["metadata"].pop("finalizers")  # nobody is there to take it away
+    manifests = floor_manifests(namespace, load)
     async with contextlib.AsyncExitStack() as stack:
         times = await stack.enter_async_context(watched(client, namespace, load.launcher))
         proxy = None
         if kubeconfig is not None:
             around = await stack.enter_async_context(
-                processes(kubeconfig, namespace, machines=max(8, load.jobs), operator=False)
+                processes(
+                    kubeconfig,
+                    machines=max(8, load.jobs),
+                    operator=False,
+                    create_seconds=load.create_seconds,
+                )
             )
             token = TokenSource(client, ACCOUNT, "ipuhub-proxy")
             proxy = ProxyClient(around.proxy_url, token)
@@ -181,30 +189,40 @@ def manifests_of(namespace: str, load: Load) -> list[dict[str, Any]]:
     return [job_manifest(namespace, f"job-{n}", load.launcher) for n in range(load.jobs)]
 
 
-async def api_calls(around: Surroundings) -> Counter[tuple[str, str]]:
-    """The operator's requests to the API server so far, by verb and plural."""
+def floor_manifests(namespace: str, load: Load) -> list[dict[str, Any]]:
+    """The same without the finalizer, which nobody would take away."""
+    manifests = manifests_of(namespace, load)
+    for manifest in manifests:
+        manifest["metadata"].pop("finalizers")
+    return manifests
+
+
+async def api_calls(around: Surroundings) -> Calls:
+    """The operator's requests to the API server so far, by verb, plural, and whether it did it."""
     headers = {"Authorization": f"Bearer {METRICS_TOKEN}"}
     async with (
         aiohttp.ClientSession(headers=headers) as session,
         session.get(f"{around.operator_url}/metrics") as answer,
     ):
         text = await answer.text()
-    found: Counter[tuple[str, str]] = Counter()
+    found: Counter[tuple[str, str, bool]] = Counter()
     for labels, count in _REQUESTS.findall(text):
         pairs = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        found[pairs["verb"], pairs["resource"]] += int(float(count))
+        found[pairs["verb"], pairs["resource"], pairs["code"] == "ok"] += int(float(count))
     return found
 
 
-def writes_a_job(calls: Counter[tuple[str, str]], jobs: int) -> dict[str, float]:
+def writes_a_job(calls: Calls, jobs: int) -> dict[str, float]:
     """Requests of the operator a job: writes without Events and Leases, Events, reads."""
     own = {key: n for key, n in calls.items() if key[1] != "leases"}
-    events = sum(n for (_, plural), n in own.items() if plural == "events")
-    writes = sum(n for (verb, _), n in own.items() if verb in WRITES) - events
-    reads = sum(n for (verb, _), n in own.items() if verb in {"get", "list"})
+    events = sum(n for (_, plural, _), n in own.items() if plural == "events")
+    writes = {key: n for key, n in own.items() if key[0] in WRITES and key[1] != "events"}
+    reads = sum(n for (verb, *_), n in own.items() if verb in {"get", "list"})
+    to_jobs = sum(n for (_, plural, _), n in writes.items() if plural == "ipujobs")
     return {
-        "API writes a job to Running, Events apart": writes / jobs,
-        "  of them to the job itself": own.get(("patch", "ipujobs"), 0) / jobs,
+        "API writes a job to Running, Events apart": sum(writes.values()) / jobs,
+        "  of them to the job itself": to_jobs / jobs,
+        "  of them refused": sum(n for (*_, is_ok), n in writes.items() if not is_ok) / jobs,
         "Events a job to Running": events / jobs,
         "API reads a job to Running": reads / jobs,
     }

@@ -10,21 +10,24 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ipuhub.demo.cluster import write_account_kubeconfig
 from ipuhub.demo.processes import answers
 from ipuhub.demo.supervisor import Process, Supervisor
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube import resources
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
 from jobs.resources import IPUJOBS
+from partitions.store import LABEL as TRACKER_LABEL
 from tests.e2e.running_demo import ROOT
 from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from ipuhub.kube.client import KubeClient
-
 CONCURRENCY = 32
-ACCOUNT = "ipuhub-system/ipuhub-operator"
+HOME = "ipuhub-system"
+ACCOUNT = f"{HOME}/ipuhub-operator"
 METRICS_TOKEN = "bench"  # of processes that live for a round
 _LABEL = "vipu-ctrl=vctl1"
 
@@ -69,36 +72,37 @@ class Surroundings:
 
 @contextlib.asynccontextmanager
 async def processes(
-    kubeconfig: Path, namespace: str, machines: int, *, operator: bool = True
+    kubeconfig: Path, machines: int, *, operator: bool = True, create_seconds: float = 0.2
 ) -> AsyncIterator[Surroundings]:
-    """Run vipu-server and proxy and, where it is wanted, the operator.
+    """Run vipu-server and proxy and, where it is wanted, the operator, each by its own account: an
+    API server treats what a cluster's administrator writes differently.
 
-    Tracker and Leases lie in `namespace`: a round must not drag the tombstones of others along.
+    The tracker goes with them: a round must not drag the tombstones of others along.
     """
     supervisor = Supervisor(output=_quiet)
     vipu, proxy, health = (free_port() for _ in range(3))
     around = Surroundings(supervisor, f"http://127.0.0.1:{proxy}", f"http://127.0.0.1:{health}")
-    environment = {
-        "KUBECONFIG": str(kubeconfig),
-        "PROXY_PORT": str(proxy),
-        "IPUHUB_PROXY_URL": around.proxy_url,
-        "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{vipu}:{_LABEL}",
-        "IPUHUB_NAMESPACE": namespace,
-        "IPUHUB_SERVICE_ACCOUNT": ACCOUNT,
-        "IPUHUB_HEALTH_PORT": str(health),
-        "IPUHUB_METRICS_TOKEN": METRICS_TOKEN,
-    }
     manage = [sys.executable, str(ROOT / "manage.py")]
-    with tempfile.TemporaryDirectory() as folder:
+    async with _accounts(kubeconfig) as (folder, kubeconfigs):
+        environment = {
+            "PROXY_PORT": str(proxy),
+            "IPUHUB_PROXY_URL": around.proxy_url,
+            "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{vipu}:{_LABEL}",
+            "IPUHUB_NAMESPACE": HOME,
+            "IPUHUB_SERVICE_ACCOUNT": ACCOUNT,
+            "IPUHUB_HEALTH_PORT": str(health),
+            "IPUHUB_METRICS_TOKEN": METRICS_TOKEN,
+        }
         server = [sys.executable, "-m", "partitions.vipu.server.main", "--port", str(vipu)]
         server += ["--storage", f"{folder}/vipu.json", "--machines", str(machines)]
+        own = {name: environment | {"KUBECONFIG": str(path)} for name, path in kubeconfigs.items()}
         wanted = [
-            Process("vipu", [*server, "--create-latency-seconds", "0.2"]),
-            _serving("proxy", [*manage, "run_vipu_proxy"], environment, around.proxy_url),
+            Process("vipu", [*server, "--create-latency-seconds", str(create_seconds)]),
+            _serving("proxy", [*manage, "run_vipu_proxy"], own["proxy"], around.proxy_url),
         ]
         if operator:
             command = [*manage, "run_operator"]
-            wanted.append(_serving("operator", command, environment, around.operator_url))
+            wanted.append(_serving("operator", command, own["operator"], around.operator_url))
         for process in wanted:
             supervisor.start(process)
         try:
@@ -107,6 +111,24 @@ async def processes(
             yield around
         finally:
             await supervisor.stop()
+
+
+@contextlib.asynccontextmanager
+async def _accounts(kubeconfig: Path) -> AsyncIterator[tuple[Path, dict[str, Path]]]:
+    """Yield a folder and in it kubeconfigs of the proxy's and the operator's accounts; remove the
+    tracker that they leave."""
+    async with KubeClient(load_config(str(kubeconfig))) as client:
+        with tempfile.TemporaryDirectory() as folder:
+            found = {
+                name: await write_account_kubeconfig(
+                    client, kubeconfig, Path(folder), f"{HOME}/ipuhub-{name}"
+                )
+                for name in ("proxy", "operator")
+            }
+            yield Path(folder), found
+        left = await client.list(resources.CONFIG_MAPS, HOME, label_selector=TRACKER_LABEL)
+        for one in left.items:
+            await client.delete(resources.CONFIG_MAPS, one["metadata"]["name"], HOME)
 
 
 def _serving(name: str, command: list[str], environment: dict[str, str], url: str) -> Process:
