@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -127,20 +127,24 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in order, and when to look again if nothing changes before (seconds)."""
+    """Steps in order, and when to look again if nothing changes before (seconds).
+
+    `beside` are steps, in an order of their own, that nothing else waits for.
+    """
 
     steps: tuple[Step, ...] = ()
     requeue_after: float | None = None
+    beside: tuple[Step, ...] = ()
 
     def requeued(self, seconds: float | None) -> Plan:
         """The same plan, looked at again after `seconds` at the latest; None: no sooner."""
         waits = [wait for wait in (self.requeue_after, seconds) if wait is not None]
-        return Plan(self.steps, min(waits) if waits else None)
+        return replace(self, requeue_after=min(waits) if waits else None)
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """All actions in order."""
-        return tuple(action for step in self.steps for action in step.actions)
+        """All actions in order, those beside the others last."""
+        return tuple(action for step in (*self.steps, *self.beside) for action in step.actions)
 
     @property
     def asking(self) -> frozenset[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,14 +10,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ipuhub.kube.errors import ApiError, NotFound
+from jobs.beside import Beside
 from jobs.caches import by_job
+from jobs.faults import FaultLog, RefusalLog
 from jobs.manifests import uid_of
 from jobs.plan import plan
 from jobs.resources import IPUJOBS
 from jobs.waitingline import turn_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ipuhub.kube.workqueue import WorkQueue
     from jobs.actions import Plan
@@ -27,19 +30,28 @@ if TYPE_CHECKING:
     from jobs.observed import Fault, Observed
 
 log = structlog.get_logger(__name__)
+MOST_AWAY = 256  # passes that wait for the proxy at the same time
 
 
 @dataclass(slots=True)
 class Controller:
-    """Brings jobs to their wanted state, one pass per key (a job's UID) at a time."""
+    """Brings jobs to their wanted state, one pass per key (a job's UID) at a time.
+
+    `later` holds the keys of what is carried out beside the passes.
+    """
 
     queue: WorkQueue[str]
+    later: WorkQueue[str]
     observer: Observer
     executor: Executor
     effects: Effects
-    _faults: dict[str, Fault] = field(default_factory=dict)
-    _stumbled: set[str] = field(default_factory=set)
-    _refusals: dict[str, str] = field(default_factory=dict)
+    beside: Beside = field(init=False)
+    _faults: FaultLog = field(default_factory=FaultLog)
+    _refusals: RefusalLog = field(default_factory=RefusalLog)
+    _away: int = 0
+
+    def __post_init__(self) -> None:
+        self.beside = Beside(self.later, self.executor, self.enqueue)
 
     def enqueue(self, uid: str) -> None:
         """Have a look at a job. Jobs that wait for IPUs come after the others, oldest first."""
@@ -47,7 +59,7 @@ class Controller:
 
     def faults(self) -> Iterable[Fault]:
         """What holds up jobs now, as their conditions tell it."""
-        return self._faults.values()
+        return (*self._faults.all(), *self.beside.faults.all())
 
     def on_job(self, old: Manifest | None, new: Manifest | None) -> None:
         """A job has changed, or another of its name has taken its place."""
@@ -69,30 +81,64 @@ class Controller:
         for job in self.effects.caches.jobs.all():
             self.enqueue(uid_of(job))
 
-    async def work(self) -> None:
-        """Reconcile keys until cancelled. Several of these run side by side."""
-        while True:
-            uid = await self.queue.get()
-            began, outcome = time.perf_counter(), "crashed"
-            try:
-                outcome = await self.reconcile(uid)
-            except Exception:  # one poisoned key must not stop the others
-                log.exception("pass failed", uid=uid)
-                self.queue.add_rate_limited(uid)
-            finally:
-                self.queue.done(uid)
-            self.effects.measures.passed(outcome, time.perf_counter() - began)
+    async def run(self, concurrency: int) -> None:
+        """Reconcile keys until cancelled, so many at the same time.
 
-    async def reconcile(self, uid: str) -> str:
-        """One pass; returns its outcome, as `jobs.measures` names it."""
+        A pass that waits for the proxy, which waits for V-IPU, does nothing meanwhile: another
+        worker takes its place, up to MOST_AWAY of them.
+        """
+        async with asyncio.TaskGroup() as group:
+
+            def begin() -> None:
+                group.create_task(self._work(begin))
+
+            for _ in range(concurrency):
+                begin()
+            for _ in range(concurrency):
+                group.create_task(self.beside.work())
+
+    async def _work(self, begin: Callable[[], None]) -> None:
+        """Take key after key, until another worker has taken this one's place."""
+        is_away = False
+
+        def leave() -> None:
+            nonlocal is_away
+            if not is_away and self._away < MOST_AWAY:
+                is_away = True
+                self._away += 1
+                begin()
+
+        try:
+            while not is_away:
+                await self._take(leave)
+        finally:
+            self._away -= is_away
+
+    async def _take(self, leave: Callable[[], None]) -> None:
+        uid = await self.queue.get()
+        began, outcome = time.perf_counter(), "crashed"
+        try:
+            outcome = await self.reconcile(uid, leave)
+        except Exception:  # one poisoned key must not stop the others
+            log.exception("pass failed", uid=uid)
+            self.queue.add_rate_limited(uid)
+        finally:
+            self.queue.done(uid)
+        self.effects.measures.passed(outcome, time.perf_counter() - began)
+
+    async def reconcile(self, uid: str, leave: Callable[[], None] = lambda: None) -> str:
+        """One pass; returns its outcome, as `jobs.measures` names it. `leave` is called when it
+        begins to wait for something other than the API server."""
         unseen_seconds = self.effects.expectations.seconds_left(uid)
         if unseen_seconds:
             self.queue.add_after(uid, unseen_seconds)
             return "deferred"
-        observed = self.observer.observe(uid, self._faults.get(uid))
+        fault = self._faults.get(uid) or self.beside.faults.get(uid)
+        observed = self.observer.observe(uid, fault)
         if observed is None:
-            self._remember(uid, None)
-            self._refusals.pop(uid, None)
+            self._faults.remember(uid, None)
+            self.beside.drop(uid)
+            self._refusals.forget(uid)
             self.queue.forget(uid)
             return "gone"
         if observed.job is None and await self._still_exists(observed):
@@ -101,8 +147,9 @@ class Controller:
         planned = plan(observed, self.effects.now())
         if not observed.proxy_problem:  # while the proxy is away nobody asks
             self.effects.facts.leave_line(uid, planned.asking)
-        outcome = await self.executor.execute(observed, planned)
-        self._log(observed, outcome.refusal)
+        self.beside.want(observed, planned.beside)
+        outcome = await self.executor.execute(observed, planned, leave)
+        self._refusals.say(observed.key, outcome.refusal)
         self._schedule(uid, planned, outcome)
         return "failed" if outcome.failed else "done"
 
@@ -118,17 +165,8 @@ class Controller:
             return True  # as long as nobody says that it is gone
         return uid_of(job) == key.uid
 
-    def _log(self, observed: Observed, refusal: str) -> None:
-        """Says a refusal once, however often it is tried again."""
-        uid = observed.key.uid
-        if not refusal:
-            self._refusals.pop(uid, None)
-        elif refusal != self._refusals.get(uid):
-            self._refusals[uid] = refusal
-            log.warning("refused; trying again", job=observed.key.path, why=refusal)
-
     def _schedule(self, uid: str, planned: Plan, outcome: Outcome) -> None:
-        self._remember(uid, outcome.fault)
+        self._faults.remember(uid, outcome.fault)
         if outcome.has_freed:
             for waiting in self.effects.facts.wake_waiting(self.effects.now()):
                 self.enqueue(waiting)
@@ -143,14 +181,3 @@ class Controller:
             self.enqueue(uid)
         elif planned.requeue_after is not None:
             self.queue.add_after(uid, planned.requeue_after)
-
-    def _remember(self, uid: str, fault: Fault | None) -> None:
-        """A fault that may be over by itself is told from its second time on: a token controller
-        that is a second late is no news."""
-        if fault is None:
-            self._faults.pop(uid, None)
-            self._stumbled.discard(uid)
-        elif not fault.is_passing or uid in self._stumbled:
-            self._faults[uid] = fault
-        else:
-            self._stumbled.add(uid)

@@ -30,7 +30,7 @@ from jobs.presence import has_live_pods, has_pod
 from jobs.resources import IPUJOBS, RESOURCE_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from jobs.actions import Action, Event, Plan, Step
     from jobs.effects import Effects
@@ -60,10 +60,12 @@ class Outcome:
 @dataclass(slots=True)
 class _Pass:
     """One plan being carried out. `resource_version` is the job's, as of our own last write;
-    `is_current`: the API server has said in this pass that no other write has followed it."""
+    `is_current`: the API server has said in this pass that no other write has followed it;
+    `leave` is called before the pass waits for V-IPU."""
 
     observed: Observed
     resource_version: str
+    leave: Callable[[], None]
     is_current: bool = False
     outcome: Outcome = field(default_factory=Outcome)
 
@@ -79,10 +81,12 @@ class Executor:
         self._effects = effects
         self._turn = asyncio.Lock()  # first come, first served
 
-    async def execute(self, observed: Observed, plan: Plan) -> Outcome:
+    async def execute(
+        self, observed: Observed, plan: Plan, leave: Callable[[], None] = lambda: None
+    ) -> Outcome:
         """All steps in order, the actions of a step at the same time."""
         version = str(metadata(observed.job or {}).get("resourceVersion", ""))
-        this = _Pass(observed, version)
+        this = _Pass(observed, version, leave)
         for step in plan.steps:
             if step.needs_previous and this.outcome.failed:
                 continue
@@ -246,6 +250,7 @@ class Executor:
             attempt=action.attempt,
         )
         this.is_current = False  # the answer may take seconds
+        this.leave()
         has_waited = known is not None and known.phase == Phase.WAITING
         fact = await (self._in_turn(call) if has_waited else call)
         self._effects.facts.note(key.uid, fact, self._effects.now())
@@ -290,6 +295,7 @@ class Executor:
         if await has_live_pods(self._effects.client, this.observed.key, action.instance):
             this.outcome.failed = True
             return
+        this.leave()
         fact = await self._effects.partitions.release(this.uid, action.instance)
         if fact is None:
             self._effects.facts.note_released(this.uid, action.instance)

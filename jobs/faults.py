@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import structlog
 
 from ipuhub.kube.errors import ApiError, Conflict, Unreachable
 from jobs import refusals
@@ -20,7 +23,64 @@ from jobs.manifests import name_of
 from jobs.observed import Fault
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobs.actions import Action
+    from jobs.names import JobKey
+
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class RefusalLog:
+    """Says what does not pass by itself in the program's log: once, however often it is tried."""
+
+    _said: dict[str, str] = field(default_factory=dict)
+
+    def say(self, key: JobKey, refusal: str) -> None:
+        """Take in why the last try was refused; empty: it was not."""
+        if not refusal:
+            self._said.pop(key.uid, None)
+        elif refusal != self._said.get(key.uid):
+            self._said[key.uid] = refusal
+            log.warning("refused; trying again", job=key.path, why=refusal)
+
+    def forget(self, uid: str) -> None:
+        """The job has gone."""
+        self._said.pop(uid, None)
+
+
+@dataclass(slots=True)
+class FaultLog:
+    """What holds up jobs now, by UID.
+
+    A fault that may be over by itself is told from its second time on: a token controller that is
+    a second late is no news.
+    """
+
+    _faults: dict[str, Fault] = field(default_factory=dict)
+    _stumbled: set[str] = field(default_factory=set)
+
+    def get(self, uid: str) -> Fault | None:
+        """What holds up one job."""
+        return self._faults.get(uid)
+
+    def all(self) -> Iterable[Fault]:
+        """What holds up any job."""
+        return self._faults.values()
+
+    def remember(self, uid: str, fault: Fault | None) -> bool:
+        """Take in how the last try went; returns whether that changes what is told."""
+        before = self._faults.get(uid)
+        if fault is None:
+            self._faults.pop(uid, None)
+            self._stumbled.discard(uid)
+        elif not fault.is_passing or uid in self._stumbled:
+            self._faults[uid] = fault
+        else:
+            self._stumbled.add(uid)
+        return self._faults.get(uid) != before
 
 
 def fault_of(action: Action, error: BaseException) -> Fault | None:

@@ -118,6 +118,7 @@ class Operator:
         rules = Rules(options.limits, options.privileges, options.patience)
         self.controller = Controller(
             queue=WorkQueue(clock=options.monotonic, max_seconds=LONGEST_BACKOFF_SECONDS),
+            later=WorkQueue(clock=options.monotonic, max_seconds=LONGEST_BACKOFF_SECONDS),
             observer=Observer(self.caches, self.facts, options.pods, rules),
             executor=Executor(effects),
             effects=effects,
@@ -137,8 +138,7 @@ class Operator:
             await self._synced()
             log.info("caches are complete", jobs=len(self.caches.jobs.all()))
             group.create_task(self._resync())
-            for _ in range(self._options.concurrency):
-                group.create_task(self.controller.work())
+            group.create_task(self.controller.run(self._options.concurrency))
 
     async def _synced(self) -> None:
         for informer in self.informers.values():

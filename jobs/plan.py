@@ -41,7 +41,7 @@ from jobs.waydown import (
     plan_without_job,
     surplus_steps,
 )
-from jobs.wayup import children_steps, launcher_step, workers_step
+from jobs.wayup import access_steps, children_step, launcher_step, workers_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,15 +180,17 @@ def _plan_way_up(
         *end_pods(_unwanted_pods(instances)),
         _give_back_step(observed, instances, now),
     ]
+    beside: tuple[Step, ...] = ()
     if not observed.is_namespace_ending:
         steps = [
             _finalizer_step(observed),
             *steps,
             _partitions_step(observed, spec, instances, now),
-            *children_steps(observed, context, instances),
+            children_step(observed, context, instances),
             workers_step(context, instances),
             launcher_step(context, instances),
         ]
+        beside = access_steps(observed, context, instances)
     warning = session.warning(instances[0], spec, now)
     verdict = _standing_verdict(observed, instances, now)
     if force.waiting and verdict.state is JobState.RUNNING:
@@ -205,7 +207,7 @@ def _plan_way_up(
     )
     for seconds in _waits(observed, spec, instances, now):
         planned = planned.requeued(seconds)
-    return planned
+    return replace(planned, beside=beside)
 
 
 def _news(observed: Observed, spec: JobSpec, warning: str) -> Iterator[Event]:

@@ -25,10 +25,16 @@ if TYPE_CHECKING:
     from jobs.observed import Observed
 
 COALESCE = timedelta(seconds=2)  # times in a status have whole seconds: at least one second
+# What a job that is not running yet has by now comes with what it reports next, in most cases that
+# it runs: told at once, it would cost each start a third write.
+ON_THE_WAY = timedelta(seconds=10)
 # How much room there is changes with every other job: it is told anew no more often than this.
 RECOUNT = timedelta(seconds=60)
 ABOUT_ROOM = frozenset({Reason.NO_CAPACITY.value, Reason.UNSCHEDULABLE.value})
 WORDS = frozenset({"conditions", "lastMessage", "lastReconcileTime"})
+COUNTS = frozenset(
+    {"workersStatus", "partitions", "iPUPartitionCreated", "ipus", "lastReconcileTime"}
+)
 ALL_DONE = "All instances done"
 GOOD_REASONS = frozenset(
     {Reason.PENDING, Reason.RUNNING, Reason.SUCCEEDED, Reason.SUSPENDED, Reason.RESTARTING}
@@ -131,28 +137,44 @@ def with_status(
 ) -> Plan:
     """`steps` and the status, if it is worth a write now.
 
-    It is written before pods are made, since a write that succeeds proves that our copy of the
-    job is no late one, and otherwise last. A pass that asks for a partition leaves the status to
-    the pass that knows the answer, unless the pass before could not ask; counts wait until nothing
-    else is to be done and a second has gone by, how much room a waiting job finds for a minute.
+    It is written before pods are made, beside the objects that they need, since a write that
+    succeeds proves that our copy of the job is no late one, and otherwise last. A pass that asks
+    for a partition leaves the status to the pass that knows the answer, unless the pass before
+    could not ask; counts wait until nothing else is to be done and a second has gone by, on the way
+    up ten, and how much room a waiting job finds for a minute.
     """
     patch = status_patch(observed, status, now, events)
     is_asking = any(step.name == "partitions" for step in steps) and observed.fault is None
     if patch is None or is_asking:
         return Plan(steps)
     if is_urgent(observed.status(), status) or events:
-        at = next((n for n, step in enumerate(steps) if step.makes_pods), len(steps))
-        return Plan((*steps[:at], Step("status", (patch,)), *steps[at:]))
+        return Plan(_written_among(steps, patch))
     if steps:
         return Plan(steps)
-    pause = RECOUNT if _is_recount(patch, status) else COALESCE
-    wait = coalescing_seconds(observed.status(), now, pause)
+    wait = coalescing_seconds(observed.status(), now, _pause_before(patch, status))
     return Plan((), wait) if wait else Plan((Step("status", (patch,)),))
+
+
+def _written_among(steps: tuple[Step, ...], patch: PatchStatus) -> tuple[Step, ...]:
+    at = next((n for n, step in enumerate(steps) if step.makes_pods), len(steps))
+    before, after = steps[:at], steps[at:]
+    if after and before and before[-1].name == "children":
+        joined = replace(before[-1], actions=(*before[-1].actions, patch))
+        return (*before[:-1], joined, *after)
+    return (*before, Step("status", (patch,)), *after)
 
 
 def is_urgent(stored: Manifest, status: Manifest) -> bool:
     """Whether the difference is more than counts and sentences, which can wait."""
     return _essence(stored) != _essence(status)
+
+
+def _pause_before(patch: PatchStatus, status: Manifest) -> timedelta:
+    """How old the stored status has to be before this patch of no urgency."""
+    if _is_recount(patch, status):
+        return RECOUNT
+    is_on_its_way = status.get("launcherStatus") in {JobState.PENDING, JobState.RESTARTING}
+    return ON_THE_WAY if is_on_its_way and patch.status.keys() <= COUNTS else COALESCE
 
 
 def _is_recount(patch: PatchStatus, status: Manifest) -> bool:

@@ -20,29 +20,47 @@ if TYPE_CHECKING:
     from jobs.observed import Observed
 
 _Builders: TypeAlias = "dict[Kind, Callable[[BuildContext], Manifest]]"
+# What an API server (the account) and the kubelet (the ConfigMap) want to see before a pod starts.
 CHILDREN: Final[_Builders] = {
     Kind.CONFIG_MAP: build_config_map,
     Kind.SERVICE_ACCOUNT: build_service_account,
-    Kind.ROLE: build_role,
 }
-# An API server looks into the role before it lets anybody bind it: not before the role is there.
+# What the launcher's first request needs. An API server takes 0.1 s for each at rest and several
+# times that in a burst: whether we may grant what is in it, it looks up in copies of all roles and
+# bindings that must not be late. Before anybody binds a role it looks into that, too.
+ROLE: Final[_Builders] = {Kind.ROLE: build_role}
 BINDING: Final[_Builders] = {Kind.ROLE_BINDING: build_role_binding}
 
 
-def children_steps(
+def children_step(
     observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
-) -> tuple[Step, Step]:
-    """ConfigMap, ServiceAccount and Role of a job with a launcher at once, then the RoleBinding."""
-    is_due = context.spec.has_launcher and any(instance.is_active for instance in instances)
+) -> Step:
+    """ConfigMap and ServiceAccount of a job with a launcher."""
+    return _missing("children", CHILDREN, observed, context, instances)
 
-    def missing(builders: _Builders) -> tuple[CreateChild, ...]:
-        kinds = (kind for kind in builders if is_due and kind not in observed.children)
-        return tuple(CreateChild(kind, builders[kind](context)) for kind in kinds)
 
-    return (
-        Step("children", missing(CHILDREN), needs_previous=True),
-        Step("binding", missing(BINDING), needs_previous=True),
+def access_steps(
+    observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
+) -> tuple[Step, ...]:
+    """The Role and then the RoleBinding of a job with a launcher, which no pod waits for."""
+    steps = (
+        _missing("role", ROLE, observed, context, instances),
+        _missing("binding", BINDING, observed, context, instances),
     )
+    return tuple(step for step in steps if step.actions)
+
+
+def _missing(
+    name: str,
+    builders: _Builders,
+    observed: Observed,
+    context: BuildContext,
+    instances: tuple[Instance, ...],
+) -> Step:
+    is_due = context.spec.has_launcher and any(instance.is_active for instance in instances)
+    kinds = (kind for kind in builders if is_due and kind not in observed.children)
+    actions = tuple(CreateChild(kind, builders[kind](context)) for kind in kinds)
+    return Step(name, actions, needs_previous=True)
 
 
 def workers_step(context: BuildContext, instances: tuple[Instance, ...]) -> Step:

@@ -16,7 +16,10 @@ PROXY_TOKEN = ENV.text(
     doc="Token for the proxy (audience ipuhub-proxy), usually IPUHUB_PROXY_TOKEN_FILE.",
 )
 OPERATOR_CONCURRENCY = ENV.integer(
-    "IPUHUB_OPERATOR_CONCURRENCY", 32, minimum=1, doc="IPUJobs reconciled at the same time."
+    "IPUHUB_OPERATOR_CONCURRENCY",
+    32,
+    minimum=1,
+    doc="IPUJobs reconciled at the same time; those that wait for the V-IPU Proxy do not count.",
 )
 PARTITION_POLL_SECONDS = ENV.number(
     "IPUHUB_PARTITION_POLL_SECONDS",

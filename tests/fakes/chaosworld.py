@@ -22,7 +22,7 @@ from jobs.resources import RESOURCE_OF
 from jobs.rules import Rules
 from tests.fakes.announcements import Announcements
 from tests.fakes.invariants import Invariants
-from tests.fakes.jobworld import Events, WatchfulPartitions
+from tests.fakes.jobworld import Events, WatchfulPartitions, carry_out_beside
 from tests.fakes.kube import NOON, FakeKube, Killed
 from tests.fakes.logcache import Feed, LogCache
 from tests.fakes.partitions import FakePartitions
@@ -113,6 +113,7 @@ class Replica:
         self.queue: WorkQueue[str] = WorkQueue(clock=world.clock, max_seconds=30.0)
         self.controller = Controller(
             queue=self.queue,
+            later=WorkQueue(clock=world.clock, max_seconds=30.0),
             observer=Observer(
                 caches, self.facts, PodOptions(), Rules(patience=world.faults.patience)
             ),
@@ -128,7 +129,8 @@ class Replica:
     def is_idle(self) -> bool:
         """It has seen everything and waits for nothing but changes."""
         behind = any(cache.is_behind for cache in self.caches.values())
-        waits = len(self.queue) or self.queue.delayed or self.facts.problem
+        queues = (self.queue, self.controller.later)
+        waits = any(len(queue) or queue.delayed for queue in queues) or self.facts.problem
         return not behind and not waits
 
     async def work(self) -> None:
@@ -148,6 +150,7 @@ class Replica:
                 await self.controller.reconcile(uid)
             finally:
                 self.queue.done(uid)
+            await carry_out_beside(self.controller)
             self._deliver()
         raise AssertionError("an operator does not come to rest")
 

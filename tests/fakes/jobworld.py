@@ -84,6 +84,16 @@ class Events:
         return [reason for _, reason, _ in self.seen]
 
 
+async def carry_out_beside(controller: Controller) -> None:
+    """What is due of the steps that no pass waits for."""
+    while len(controller.later):
+        uid = await controller.later.get()
+        try:
+            await controller.beside.carry_out(uid)
+        finally:
+            controller.later.done(uid)
+
+
 class JobWorld:
     """A cluster, a proxy, and an operator whose caches are always current."""
 
@@ -113,6 +123,7 @@ class JobWorld:
         rules = Rules(self.limits, self.privileges, self.patience)
         self.controller = Controller(
             queue=WorkQueue(),
+            later=WorkQueue(clock=self.now_seconds),
             observer=Observer(caches, self.facts, PodOptions(), rules),
             executor=Executor(effects),
             effects=effects,
@@ -125,6 +136,7 @@ class JobWorld:
             await self.facts.poll(self.now)
             for uid in self._uids():
                 await self.controller.reconcile(uid)
+                await carry_out_beside(self.controller)
 
     async def by_queue(self, **pods: Any) -> None:
         """A poll, then the passes that are due, side by side, until none is left, then a tick."""
@@ -137,6 +149,7 @@ class JobWorld:
             await asyncio.gather(*(self.controller.reconcile(uid) for uid in taken))
             for uid in taken:
                 queue.done(uid)
+            await carry_out_beside(self.controller)
         self.kube.tick(**pods)
 
     async def run(self, rounds: int = 40, **pods: Any) -> None:
@@ -153,6 +166,9 @@ class JobWorld:
             await self.passes()
             self.kube.tick(**pods)
         raise AssertionError("not reached")
+
+    def now_seconds(self) -> float:
+        return self.now.timestamp()
 
     def state(self, name: str = "sample") -> str | None:
         job = self.kube.job(name)

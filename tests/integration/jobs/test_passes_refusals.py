@@ -36,7 +36,7 @@ async def test_a_refusal_that_passes_by_itself_is_not_told() -> None:
 
 async def test_after_a_failed_step_up_the_next_ones_wait() -> None:
     world = JobWorld()
-    world.kube.faults["create", "roles"] = [ServerError(500, "InternalError", "etcd is away")]
+    world.kube.faults["create", "configmaps"] = [ServerError(500, "InternalError", "etcd is away")]
     world.kube.add_job(ipujob().build())
     await world.passes(2)
     assert world.kube.pods() == []

@@ -173,7 +173,7 @@ async def test_a_fault_of_the_program_is_tried_again_and_stops_no_other_job() ->
     for name in ("a", "b"):
         world.controller.enqueue(world.kube.add_job(ipujob(name).build()))
     with structlog.testing.capture_logs() as logged:
-        working = asyncio.create_task(world.controller.work())
+        working = asyncio.create_task(world.controller.run(1))
         await eventually(lambda: len(world.partitions.held()) == 2)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)

@@ -222,3 +222,18 @@ def test_how_much_room_there_is_comes_with_the_next_count() -> None:
     written = status(plan(later, at(2)))
     assert written["workersStatus"] == {"active": 1}
     assert "0/5 nodes" in written["lastMessage"]
+
+
+def test_a_slow_start_takes_two_writes_and_one_that_gets_stuck_tells_what_it_has() -> None:
+    job = ipujob()
+    built = job.build()
+    creating = partition(phase="creating", asked_at=NOW)
+    first = observed(built, partitions=(creating,))
+    assert status(plan(first, NOW))["launcherStatus"] == "Pending"
+    has_place = told(observed(built, partitions=(partition(),)), first)
+    assert not any(isinstance(a, PatchStatus) for a in plan(has_place, at(8)).actions)
+    comes_up = told(up(job, worker(built).running(), launcher(built)), first)
+    assert plan(comes_up, at(8)) == Plan((), 2.0)
+    runs = told(up(job, worker(built).running(), launcher(built).running()), first)
+    assert status(plan(runs, at(8)))["iPUPartitionCreated"] is True
+    assert status(plan(comes_up, at(10)))["workersStatus"] == {"active": 1}

@@ -9,6 +9,7 @@ import pytest
 
 from jobs.actions import (
     EnsurePartition,
+    PatchStatus,
     Plan,
     SetFinalizers,
 )
@@ -52,17 +53,19 @@ def test_the_finalizer_of_the_original_is_as_good() -> None:
 
 def test_the_way_up_after_the_partition_is_children_workers_launcher() -> None:
     planned = plan(observed(ipujob().workers(2).build(), partitions=(partition(),)), NOW)
-    assert steps(planned) == ["children", "binding", "status", "workers", "launcher"]
+    assert steps(planned) == ["children", "workers", "launcher"]
+    assert [step.name for step in planned.beside] == ["role", "binding"]
     assert created(planned) == [
         "ConfigMap sample-launcher",
         "ServiceAccount sample-launcher",
-        "Role sample-launcher",
-        "RoleBinding sample-launcher",
         "Pod sample-worker-0",
         "Pod sample-worker-1",
         "Pod sample-launcher",
+        "Role sample-launcher",
+        "RoleBinding sample-launcher",
     ]
-    assert all(step.needs_previous for step in planned.steps if step.name != "status")
+    assert all(step.needs_previous for step in (*planned.steps, *planned.beside))
+    assert isinstance(planned.steps[0].actions[-1], PatchStatus)  # no pod before it is written
     assert status(planned)["iPUPartitionCreated"] is True
 
 

@@ -1,0 +1,132 @@
+"""What no pod waits for: the launcher's access; and passes that wait for V-IPU."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from ipuhub.kube.errors import Forbidden
+from tests.builders.ipujobs import ipujob
+from tests.fakes.jobworld import JobWorld
+from tests.fakes.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ACCESS = ["roles", "rolebindings"]
+
+
+def slow_access(world: JobWorld) -> tuple[list[str], asyncio.Event]:
+    """From now on roles and bindings are made after the event; the list says what was asked for."""
+    asked: list[str] = []
+    may_answer = asyncio.Event()
+    create = world.kube.create
+
+    async def slow(resource: Any, body: Any) -> Any:
+        if resource.plural in ACCESS:
+            asked.append(resource.plural)
+            await may_answer.wait()
+        return await create(resource, body)
+
+    world.kube.create = slow  # type: ignore[method-assign]
+    return asked, may_answer
+
+
+@contextlib.asynccontextmanager
+async def at_work(world: JobWorld, concurrency: int) -> AsyncIterator[None]:
+    """The operator's workers, which hear of every change in the cluster at once."""
+    bump = world.kube._bump  # where every change passes
+
+    def heard(plural: str, manifest: Any, **options: Any) -> None:
+        bump(plural, manifest, **options)
+        on_job = plural == "ipujobs"
+        on_change = world.controller.on_job if on_job else world.controller.on_child
+        on_change(None, manifest)
+
+    world.kube._bump = heard  # type: ignore[method-assign]
+    await world.facts.poll(world.now)
+    working = asyncio.create_task(world.controller.run(concurrency))
+    try:
+        yield
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+def made(world: JobWorld) -> set[str]:
+    return {plural for plural, _, _ in world.kube.objects}
+
+
+async def test_a_job_runs_while_its_launchers_access_is_still_being_made() -> None:
+    world = JobWorld()
+    asked, may_answer = slow_access(world)
+    async with at_work(world, 2):
+        world.controller.enqueue(world.kube.add_job(ipujob().workers(2).build()))
+        await eventually(lambda: len(world.kube.pods()) == 3)
+
+        def runs() -> bool:
+            world.kube.tick(launcher_exit=None)
+            return world.state() == "Running"
+
+        await eventually(runs)
+        assert asked == ["roles"]  # once, whatever has happened since
+        assert not made(world) & {*ACCESS}
+        may_answer.set()
+        await eventually(lambda: made(world) >= {*ACCESS})
+    assert asked == ACCESS
+
+
+async def test_access_that_is_refused_is_told_and_tried_again_less_and_less_often() -> None:
+    world = JobWorld()
+    no = Forbidden(403, "Forbidden", "not yours to grant")
+    world.kube.faults["create", "roles"] = [no] * 4
+    world.kube.add_job(ipujob().build())
+    with structlog.testing.capture_logs() as logged:
+        await world.passes(3)
+        assert len(world.kube.pods()) == 2
+        assert world.condition()["reason"] == "CreateFailed"
+        assert "not yours to grant" in world.condition()["message"]
+        await world.until(lambda: made(world) >= {*ACCESS}, launcher_exit=None)
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    assert list(world.controller.faults()) == []
+    said = [entry for entry in logged if entry["event"] == "refused; trying again"]
+    assert [entry["why"] for entry in said] == ["CreateChild: not yours to grant"]
+    assert world.controller.later.retries == 4
+    assert world.controller.later.failing == 0
+
+
+async def test_what_a_plan_does_not_have_any_more_is_not_tried_again() -> None:
+    world = JobWorld()
+    world.kube.faults["create", "roles"] = [Forbidden(403, "Forbidden", "no")] * 1000
+    world.kube.add_job(ipujob().build())
+    await world.until(lambda: world.state() == "Completed")
+    await world.passes()
+    tries = len(world.kube.faults["create", "roles"])
+    await world.run(5)
+    assert len(world.kube.faults["create", "roles"]) == tries
+    assert list(world.controller.faults()) == []
+
+
+async def test_who_waits_for_v_ipu_leaves_the_place_to_others() -> None:
+    world = JobWorld()
+    may_answer = asyncio.Event()
+    ensure, asked = world.partitions.ensure, list[str]()
+
+    async def slow(**request: Any) -> Any:
+        asked.append(request["name"])
+        if request["name"] != "last":
+            await may_answer.wait()
+        return await ensure(**request)
+
+    world.partitions.ensure = slow  # type: ignore[method-assign]
+    async with at_work(world, 1):
+        for name in ("a", "b", "c", "last"):
+            world.controller.enqueue(world.kube.add_job(ipujob(name).build()))
+        await eventually(lambda: len(world.kube.pods()) == 2)
+        assert asked == ["a", "b", "c", "last"]
+        assert {pod["metadata"]["name"][:4] for pod in world.kube.pods()} == {"last"}
+        may_answer.set()
+        await eventually(lambda: len(world.kube.pods()) == 8)
