@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from partitions.lifecycle import Phase
+from partitions.ownership import strangeness
 from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from partitions.controllers import ControllerView
     from partitions.tracker import TrackerEntry
+    from partitions.vipu.types import VipuPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +22,15 @@ class Drift:
     """What a comparison found, by entry or, for `untracked`, as (controller, partition id).
 
     `unfinished` wait for a next step, `lost` are active here and unknown to their controller,
-    `faulty` are active here and in ERROR there, `resized` have another size there.
+    `faulty` are active here and in ERROR there, `replaced` have a stranger's partition in their
+    place, with a sentence. `late` are tombstones of partitions that came after their release.
     """
 
     unfinished: tuple[TrackerEntry, ...] = ()
     lost: tuple[TrackerEntry, ...] = ()
     faulty: tuple[TrackerEntry, ...] = ()
-    resized: tuple[TrackerEntry, ...] = ()
+    replaced: tuple[tuple[TrackerEntry, str], ...] = ()
+    late: tuple[TrackerEntry, ...] = ()
     untracked: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -48,6 +52,7 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
         for view in views
         if view.is_reachable
     }
+    entries = list(entries)
     live = [entry for entry in entries if entry.phase is not Phase.RELEASED]
     known = {(entry.controller, entry.id) for entry in live}
     active = [
@@ -56,11 +61,20 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
         if entry.phase is Phase.ACTIVE and entry.controller in listed
     ]
     present = [(entry, found) for entry, found in active if found is not None]
+    odd = [(entry, why) for entry, found in present if (why := strangeness(entry, found))]
+    replaced = {entry.key for entry, _ in odd}
+    late = tuple(_late(entries, known, listed))
+    known |= {(entry.controller, entry.id) for entry in late}
     return Drift(
         unfinished=tuple(entry for entry in live if not entry.phase.is_settled),
         lost=tuple(entry for entry, found in active if found is None),
-        faulty=tuple(e for e, found in present if found.ready_state is ReadyState.ERROR),
-        resized=tuple(e for e, found in present if found.size != e.size),
+        faulty=tuple(
+            entry
+            for entry, found in present
+            if found.ready_state is ReadyState.ERROR and entry.key not in replaced
+        ),
+        replaced=tuple(odd),
+        late=late,
         untracked=tuple(
             sorted(
                 (address, partition_id)
@@ -70,3 +84,25 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
             )
         ),
     )
+
+
+def _late(
+    entries: Iterable[TrackerEntry],
+    known: Collection[tuple[str, str]],
+    listed: Mapping[str, Mapping[str, VipuPartition]],
+) -> Iterator[TrackerEntry]:
+    """Tombstones whose partition is there: V-IPU made it after nobody wanted it any more.
+
+    Only those count that may come, and only for what is as they asked: an id alone may be a
+    person's or another cluster's.
+    """
+    found: set[tuple[str, str]] = set()
+    for entry in entries:
+        where = (entry.controller, entry.id)
+        partition = listed.get(entry.controller, {}).get(entry.id)
+        is_tomb = entry.phase is Phase.RELEASED and entry.may_come
+        if not is_tomb or partition is None or where in known or where in found:
+            continue
+        if not strangeness(entry, partition):
+            found.add(where)
+            yield entry

@@ -56,9 +56,9 @@ class FencedVipu:
         """Bring a partition back to its first state."""
         await self._change(self._api.reset_partition, partition_id)
 
-    async def remove_partition(self, partition_id: str) -> None:
-        """Free a partition's IPUs."""
-        await self._change(self._api.remove_partition, partition_id)
+    async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:
+        """Free a partition's IPUs, with `force` whatever fails on the way."""
+        await self._change(partial(self._api.remove_partition, force=force), partition_id)
 
     async def close(self) -> None:
         """End the connection."""

@@ -51,8 +51,8 @@ class VipuApi(Protocol):
         """Bring a partition back to its first state."""
         ...
 
-    async def remove_partition(self, partition_id: str) -> None:
-        """Free a partition's IPUs."""
+    async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:
+        """Free a partition's IPUs, with `force` whatever fails on the way."""
         ...
 
     async def close(self) -> None:

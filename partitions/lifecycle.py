@@ -113,6 +113,8 @@ def decide(entry: TrackerEntry | None, request: Request) -> Verdict:
     if request.attempt == entry.attempt:
         _refuse_other_size(entry, request.size)
         return Verdict.KEEP
+    if entry.lost_at is not None:
+        return Verdict.RELEASE_FIRST  # what comes now is another holding: this one has ended
     return Verdict.RESET if request.size == entry.size else Verdict.RELEASE_FIRST
 
 
@@ -168,14 +170,27 @@ def fail(entry: TrackerEntry, reason: Reason, message: str) -> TrackerEntry:
     return replace(_to(entry, Phase.ERROR), reason=reason, message=message)
 
 
+def lose(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
+    """The partition is gone, and why we think so: the job holds nothing any more."""
+    return replace(fail(entry, Reason.PARTITION_LOST, message), lost_at=entry.lost_at or now)
+
+
 def begin_release(entry: TrackerEntry) -> TrackerEntry:
-    """The partition has to go; a release under way stays as it is."""
-    return entry if entry.phase is Phase.RELEASING else _to(entry, Phase.RELEASING)
+    """The partition has to go; a release under way stays as it is.
+
+    Where V-IPU may be at work on it, it may come after its release.
+    """
+    if entry.phase is Phase.RELEASING:
+        return entry
+    may_come = entry.may_come or entry.phase is Phase.RESERVING
+    return replace(_to(entry, Phase.RELEASING), may_come=may_come)
 
 
 def finish_release(entry: TrackerEntry, now: datetime) -> TrackerEntry:
-    """The partition is gone; the entry stays as a tombstone."""
-    return replace(_to(entry, Phase.RELEASED), released_at=now, asked="")
+    """The partition is gone, since `now` or since it was lost; the entry stays as a tombstone."""
+    asked = entry.asked if entry.may_come else ""
+    released_at = entry.lost_at or now
+    return replace(_to(entry, Phase.RELEASED), released_at=released_at, asked=asked)
 
 
 def leave(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
@@ -186,9 +201,16 @@ def leave(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
 def give_up(entry: TrackerEntry, now: datetime) -> TrackerEntry | None:
     """A reservation that found no room; None when nothing of it is worth keeping.
 
-    One that was active in an earlier attempt becomes a tombstone: its IPU-seconds count.
+    One that was active in an earlier attempt becomes a tombstone: its IPU-seconds count. So does
+    one that may come yet.
     """
-    return finish_release(entry, now) if entry.active_at else None
+    return finish_release(entry, now) if entry.active_at or entry.may_come else None
+
+
+def again(entry: TrackerEntry, serial: int, now: datetime) -> TrackerEntry:
+    """A new holding for the same attempt."""
+    fresh = _to(entry, Phase.RESERVING)
+    return replace(fresh, serial=serial, reserved_at=now, active_at=None, may_come=False)
 
 
 def acknowledge(entry: TrackerEntry) -> TrackerEntry:
@@ -199,6 +221,11 @@ def acknowledge(entry: TrackerEntry) -> TrackerEntry:
 def hang(entry: TrackerEntry, reason: Reason, message: str) -> TrackerEntry:
     """Same phase, with the reason why it does not go on."""
     return entry if entry.reason == reason else replace(entry, reason=reason, message=message)
+
+
+def hang_unanswered(entry: TrackerEntry, message: str) -> TrackerEntry:
+    """V-IPU was asked for the partition and did not answer."""
+    return replace(hang(entry, Reason.CONTROLLER_UNAVAILABLE, message), may_come=True)
 
 
 def is_expired(

@@ -95,7 +95,8 @@ UNREADABLE = Metric(
 DRIFT = Metric(
     "ipuhub_drift_partitions",
     Kind.GAUGE,
-    "What the last sweep found: unfinished, lost, faulty, resized, untracked (not ours).",
+    "What the last sweep found: unfinished, lost, faulty, replaced (by another's), late (made "
+    "after their release), untracked (not ours).",
     "Do tracker and controllers disagree?",
     ("kind",),
 )

@@ -46,7 +46,7 @@ VALUES (
     %(key)s, %(cluster_uid)s, %(shard)s, %(uid)s, %(namespace)s, %(name)s, %(instance)s,
     %(attempt)s, %(id)s, %(controller)s, %(size)s, %(phase)s, %(reason)s, %(message)s,
     %(group)s, %(user)s, %(user_verified)s, %(reserved_at)s, %(active_at)s, %(released_at)s,
-    false, 0, %(now)s)
+    %(estimated)s, 0, %(now)s)
 ON CONFLICT (key) DO UPDATE SET
     shard = excluded.shard,
     attempt = excluded.attempt,
@@ -63,7 +63,7 @@ ON CONFLICT (key) DO UPDATE SET
                          THEN known.user_verified ELSE excluded.user_verified END,
     active_at = COALESCE(known.active_at, excluded.active_at),
     released_at = excluded.released_at,
-    estimated = false,
+    estimated = excluded.estimated,
     uncertainty_seconds = 0,
     updated_at = excluded.updated_at
 WHERE (known.released_at IS NULL OR known.estimated)
@@ -72,7 +72,7 @@ WHERE (known.released_at IS NULL OR known.estimated)
    IS DISTINCT FROM
       (excluded.shard, excluded.attempt, excluded.partition, excluded.controller, excluded.size,
        excluded.phase, excluded.reason, excluded.message,
-       COALESCE(known.active_at, excluded.active_at), excluded.released_at, false)
+       COALESCE(known.active_at, excluded.active_at), excluded.released_at, excluded.estimated)
 """
 _CLOSE = """
 UPDATE partitions_partitionlifetime SET
@@ -207,9 +207,11 @@ def _entry_values(
             "message",
             "reserved_at",
             "active_at",
-            "released_at",
         )
     }
+    # What is lost is held no more; its tombstone has the last word, as after every such end.
+    is_lost = entry.released_at is None and entry.lost_at is not None
+    values |= {"released_at": entry.released_at or entry.lost_at, "estimated": is_lost}
     owner = owners.get(entry.uid, Owner(entry.namespace, ""))
     values |= {"phase": entry.phase.value, "reason": str(entry.reason)}
     return values | {"shard": shard.uid} | owner._asdict()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from partitions.lifecycle import Phase
+from partitions.lifecycle import Phase, Reason
 from partitions.tracker import format_time, parse_time
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ class PartitionRecord:
     """One partition of a job. `needed` and `free` count IPUs, for phase `waiting` only.
 
     `node_selector` is what pods must carry to reach the partition; `key` names this holding of it
-    and is what a recorder acknowledges; times are aware UTC.
+    and is what a recorder acknowledges; times are aware UTC. `lost_at`: since when the partition
+    is known to be gone, with the reason in `message`; `release_error`: why the controller does not
+    remove it, in its words.
     """
 
     uid: str
@@ -43,6 +45,8 @@ class PartitionRecord:
     active_at: datetime | None = None
     released_at: datetime | None = None
     key: str = ""
+    lost_at: datetime | None = None
+    release_error: str = ""
 
 
 def record_of(entry: TrackerEntry) -> PartitionRecord:
@@ -65,7 +69,15 @@ def record_of(entry: TrackerEntry) -> PartitionRecord:
         active_at=entry.active_at,
         released_at=entry.released_at,
         key=entry.key,
+        lost_at=entry.lost_at,
+        release_error=release_error(entry),
     )
+
+
+def release_error(entry: TrackerEntry) -> str:
+    """Why the controller does not remove the partition, in its words; "" where it does."""
+    is_refused = entry.phase is Phase.RELEASING and entry.reason == Reason.RELEASE_REFUSED
+    return entry.message if is_refused else ""
 
 
 def waiting_record(asked: Request | TrackerEntry, shortage: Shortage) -> PartitionRecord:
@@ -107,6 +119,8 @@ def record_to_json(record: PartitionRecord) -> dict[str, Any]:
         "activeAt": format_time(record.active_at),
         "releasedAt": format_time(record.released_at),
         "key": record.key,
+        "lostAt": format_time(record.lost_at),
+        "releaseError": record.release_error,
     }
 
 
@@ -131,4 +145,6 @@ def record_from_json(found: Mapping[str, Any]) -> PartitionRecord:
         active_at=parse_time(found["activeAt"]),
         released_at=parse_time(found["releasedAt"]),
         key=found.get("key", ""),
+        lost_at=parse_time(found.get("lostAt")),
+        release_error=found.get("releaseError", ""),
     )

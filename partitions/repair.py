@@ -14,6 +14,7 @@ from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import Resource
 from partitions.errors import UnknownPartition
 from partitions.lifecycle import Phase
+from partitions.records import release_error
 from partitions.tracker import TrackerEntry, next_serial
 
 if TYPE_CHECKING:
@@ -121,6 +122,16 @@ class Repair:
             )
 
         await self._store.write(change)
+
+    async def force(self, entry: TrackerEntry) -> None:
+        """Remove a partition of a job that its controller does not remove otherwise; the proxy
+        then ends the release. Raises UnknownPartition where nobody releases it any more,
+        TrackerUnavailable and VipuError."""
+        await self._store.refresh()
+        now = self._store.tracker.entries.get(entry.key)
+        if now is None or not release_error(now) or now.id != entry.id:
+            raise UnknownPartition(f"{entry.id} is not in the same state by now")
+        await self._fleet.api(entry.controller).remove_partition(entry.id, force=True)
 
     async def remove(self, stranger: Stranger) -> None:
         """Remove it from its controller. Raises UnknownPartition where an entry has it by now,

@@ -20,7 +20,8 @@ from partitions.naming import choose_partition_id
 from partitions.ownership import asked_of, strangeness
 from partitions.readiness import Readiness
 from partitions.records import waiting_record
-from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, VipuError
+from partitions.tracker import next_serial
+from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, Unavailable, VipuError
 from partitions.vipu.types import CreateRequest, OperationState, ReadyState
 from partitions.waitinglist import Offer
 
@@ -139,7 +140,7 @@ class Steps:
         except VipuError as error:
             memory.is_first_ask = False  # the answer may be lost, not the request
             if error.retryable:
-                return await self._hang(entry, Reason.CONTROLLER_UNAVAILABLE, error)
+                return await self._hang_unanswered(entry, memory, error)
             await self._replace(entry, lifecycle.fail(entry, Reason.CREATE_REFUSED, str(error)))
             return Next.SETTLED
         memory.is_first_ask = False
@@ -207,7 +208,7 @@ class Steps:
         asked = (entry.holder, entry.size, offer, draft, self._now())
         targets, held_back = self._waiting.open_to(*asked)
         if held_back is None:
-            _move(draft, entry, targets[0])
+            _move(draft, entry, targets[0], self._now())
         return held_back
 
     def _create_request(self, entry: TrackerEntry) -> CreateRequest:
@@ -271,8 +272,8 @@ class Steps:
         except NotFound:
             pass
         except VipuError as error:
-            unavailable = Reason.CONTROLLER_UNAVAILABLE
-            reason = unavailable if error.retryable else Reason.RELEASE_REFUSED
+            is_silent = isinstance(error, Unavailable)
+            reason = Reason.CONTROLLER_UNAVAILABLE if is_silent else Reason.RELEASE_REFUSED
             return await self._hang(entry, reason, error)
         else:
             if status.ready_state is not ReadyState.REMOVED:
@@ -307,6 +308,14 @@ class Steps:
         if entry.reason != reason:
             log.warning("partition hangs", id=entry.id, phase=entry.phase.value, problem=str(error))
             await self._replace(entry, lifecycle.hang(entry, reason, str(error)))
+        return Next.BACKOFF
+
+    async def _hang_unanswered(self, entry: TrackerEntry, memory: Memory, error: VipuError) -> Next:
+        """The partition may come, whenever that is; a reset makes nothing."""
+        if memory.is_reset or entry.may_come:
+            return await self._hang(entry, Reason.CONTROLLER_UNAVAILABLE, error)
+        log.warning("no answer to a creation", id=entry.id, problem=str(error))
+        await self._replace(entry, lifecycle.hang_unanswered(entry, str(error)))
         return Next.BACKOFF
 
     async def _replace(self, entry: TrackerEntry, new: TrackerEntry | None) -> None:
@@ -354,8 +363,12 @@ def free_id(asked: TrackerEntry | lifecycle.Request, draft: Draft, listed: Itera
     )
 
 
-def _move(draft: Draft, entry: TrackerEntry, target: ControllerView) -> None:
+def _move(draft: Draft, entry: TrackerEntry, target: ControllerView, now: datetime) -> None:
     listed = {partition.id for partition in target.partitions}
+    if entry.may_come:  # it stays known where it may come; the other controller's is a new holding
+        draft.put(lifecycle.finish_release(entry, now))
+        entry = lifecycle.again(entry, next_serial(entry, now), now)
+        listed.add(entry.id)
     new_id = free_id(entry, draft, listed) if entry.id in listed else entry.id
     spec = target.spec
     where = {"controller": spec.address, "label": spec.label, "asked": asked_of(spec.settings)}

@@ -12,7 +12,7 @@ from partitions import lifecycle
 from partitions.controllers import ControllerSpec
 from partitions.drift import Drift, compare
 from partitions.errors import PartitionsError
-from partitions.lifecycle import Phase, Reason
+from partitions.lifecycle import Phase
 from partitions.steps import fault_of, replace_entry
 from partitions.vipu.errors import VipuError
 
@@ -41,8 +41,8 @@ class SweepOptions:
 class Sweep:
     """Compares once a minute; `drift` is what the last comparison found.
 
-    It touches only what the tracker has: any other partition may be a person's or another
-    cluster's.
+    It touches only what the tracker has, tombstones of unanswered requests among it: any other
+    partition may be a person's or another cluster's.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Sweep:
         """Compare, mark, finish and clean up once; raises TrackerUnavailable."""
         drift, _ = await self.look()
         await self._mark(drift)
+        await self._remove_late(drift)
         await self._bury()
         holders = {entry.holder for entry in drift.unfinished}
         await asyncio.gather(*(self._service.resume(holder) for holder in holders))
@@ -102,7 +103,9 @@ class Sweep:
 
     async def _mark(self, drift: Drift) -> None:
         """Say of partitions that jobs believe to be ACTIVE that they are not."""
-        marked = {entry: _lost(entry) for entry in drift.lost}
+        marked = {entry: self._lost(entry) for entry in drift.lost}
+        for entry, why in drift.replaced:
+            marked[entry] = lifecycle.lose(entry, self._now(), why)
         for entry in drift.faulty:
             try:
                 status = await self._fleet.api(entry.controller).partition_status(entry.id)
@@ -118,6 +121,26 @@ class Sweep:
                 replace_entry(draft, entry, new)
 
         await self._store.write(change)
+
+    async def _remove_late(self, drift: Drift) -> None:
+        """Remove what V-IPU made of a request whose job had given it up by then."""
+        for entry in drift.late:
+            if self._is_taken(entry):
+                continue
+            try:
+                await self._fleet.api(entry.controller).remove_partition(entry.id)
+            except (VipuError, PartitionsError) as error:
+                log.warning("late partition not removed", id=entry.id, problem=str(error))
+            else:
+                log.warning("late partition removed", id=entry.id, controller=entry.controller)
+
+    def _is_taken(self, late: TrackerEntry) -> bool:
+        """Whether somebody holds that id by now."""
+        return any(
+            (entry.controller, entry.id) == (late.controller, late.id)
+            for entry in self._store.tracker.entries.values()
+            if entry.phase is not Phase.RELEASED
+        )
 
     async def _bury(self) -> None:
         """Drop the tombstones that have stood long enough."""
@@ -141,14 +164,12 @@ class Sweep:
             log.warning("partition lost", id=entry.id, controller=entry.controller)
         for entry in drift.faulty:
             log.warning("partition in ERROR", id=entry.id, controller=entry.controller)
-        if drift.resized != before.resized:
-            for entry in drift.resized:
-                log.warning("partition has another size than the tracker says", id=entry.id)
+        for entry, why in drift.replaced:
+            log.warning("partition replaced", controller=entry.controller, problem=why)
         if drift.untracked != before.untracked:
             counts = dict(drift.untracked_by_controller)
             log.info("partitions that are not ours, left alone", controllers=counts)
 
-
-def _lost(entry: TrackerEntry) -> TrackerEntry:
-    sentence = f"{entry.controller} no longer knows partition {entry.id}"
-    return lifecycle.fail(entry, Reason.PARTITION_LOST, sentence)
+    def _lost(self, entry: TrackerEntry) -> TrackerEntry:
+        sentence = f"{entry.controller} no longer knows partition {entry.id}"
+        return lifecycle.lose(entry, self._now(), sentence)

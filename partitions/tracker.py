@@ -31,7 +31,9 @@ class TrackerEntry:
     """Which job (by UID), instance and attempt holds which partition, where, since when.
 
     `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
-    `asked` tells where V-IPU was to make it (ownership.py); tombstones have none.
+    `asked` tells where V-IPU was to make it (ownership.py). `may_come`: V-IPU was asked for it and
+    nobody knows the answer, so that it may appear later. `lost_at`: since when it is known to be
+    gone.
     """
 
     uid: str
@@ -54,6 +56,8 @@ class TrackerEntry:
     num_gcds: int = 0
     num_replicas: int = 0
     asked: str = ""
+    may_come: bool = False
+    lost_at: datetime | None = None
 
     @property
     def key(self) -> str:
@@ -141,6 +145,8 @@ def decode_entry(key: str, text: str) -> TrackerEntry:
             num_gcds=int(found.get("numGcds", 0)),
             num_replicas=int(found.get("numReplicas", 0)),
             asked=str(found.get("asked", "")),
+            may_come=bool(found.get("mayCome", False)),
+            lost_at=parse_time(found.get("lostAt")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnreadableEntry(f"tracker key {key}: {error}") from error
@@ -333,6 +339,8 @@ def _dump(entry: TrackerEntry, message: str) -> str:
         "numGcds": entry.num_gcds,
         "numReplicas": entry.num_replicas,
         "asked": entry.asked,
+        "mayCome": entry.may_come,
+        "lostAt": format_time(entry.lost_at),
         "reason": str(entry.reason),
         "message": message,
     }

@@ -73,7 +73,7 @@ def tell_proxy(meters: Meters, store: TrackerStore, fleet: Fleet, sweep: Sweep) 
     def fill() -> None:
         _fill_fleet(meters, fleet.last_views)
         drift = sweep.drift
-        kinds = ("unfinished", "lost", "faulty", "resized", "untracked")
+        kinds = ("unfinished", "lost", "faulty", "replaced", "late", "untracked")
         meters.set(table.DRIFT, {(kind,): len(getattr(drift, kind)) for kind in kinds})
         _fill_tracker(meters, store)
 

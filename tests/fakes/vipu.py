@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from partitions.allocator import place
 from partitions.topology import fleet_of_parts, topology_from_attributes
-from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound
+from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, NotReady
 from partitions.vipu.server.fleet import ipu_attributes
 from partitions.vipu.types import (
     CreateRequest,
@@ -56,6 +56,7 @@ class FakeVipu:
     create_lost: list[VipuError] = field(default_factory=list)
     create_refused: list[VipuError] = field(default_factory=list)
     remove_refused: list[VipuError] = field(default_factory=list)
+    needs_force: bool = False
     removes_slowly: bool = False
     removals_end: list[tuple[ReadyState, OperationState]] = field(default_factory=list)
     fleet_error: Exception | None = None
@@ -124,10 +125,12 @@ class FakeVipu:
         one.polls_left, one.ready, one.errors = self.polls, ReadyState.ACTIVE, ()
         await self._written()
 
-    async def remove_partition(self, partition_id: str) -> None:
+    async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:
         await self._arrive()
         self.removes += 1
         one = self._find(partition_id)
+        if self.needs_force and not force:
+            raise NotReady(f"{partition_id}: a device is in use; use force")
         if self.remove_refused:
             raise self.remove_refused.pop(0)
         if self.removes_slowly:

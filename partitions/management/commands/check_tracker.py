@@ -14,6 +14,7 @@ from ipuhub.kube.errors import ApiError, ConfigError
 from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable, UnknownPartition
 from partitions.proxy.run import beside
+from partitions.records import release_error
 from partitions.repair import Repair, read_claims, strangers
 from partitions.vipu.errors import VipuError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from partitions.drift import Drift
     from partitions.proxy.run import ProxyProcess
     from partitions.repair import Claim, Stranger
-    from partitions.tracker import Tracker
+    from partitions.tracker import Tracker, TrackerEntry
 
 
 class Command(BaseCommand):
@@ -37,7 +38,8 @@ class Command(BaseCommand):
             "--repair",
             action="store_true",
             help="ask of each partition that no entry has whether to adopt it for the job whose "
-            "status names it, or else to remove it; anything but its id as the answer leaves it",
+            "status names it, or else to remove it, and of each that its controller does not "
+            "remove whether to force that; anything but its id as the answer leaves it",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -61,10 +63,25 @@ class Command(BaseCommand):
             claims = await read_claims(proxy.client)
             found = strangers(drift, views, claims, tracker.entries.values())
             done = 0
+            for entry in filter(release_error, drift.unfinished):
+                done += repair and await self._force(proxy, entry)
             for stranger in found:
                 self.stdout.write(_sentence(stranger))
                 done += repair and await self._settle(proxy, stranger)
             return len(lines) + len(found) - done
+
+    async def _force(self, proxy: ProxyProcess, entry: TrackerEntry) -> bool:
+        """Ask about one that its controller does not remove, and do it; whether it is settled."""
+        question = f"  To remove it by force write {entry.id} (else it is left alone): "
+        if await asyncio.to_thread(self._answer, question) != entry.id:
+            return False
+        try:
+            await Repair(proxy.store, proxy.fleet, _utc_now).force(entry)
+        except (UnknownPartition, VipuError) as error:
+            self.stdout.write(f"  Not done: {error}.")
+            return False
+        self.stdout.write("  Removed; the proxy ends the release.")
+        return True
 
     async def _settle(self, proxy: ProxyProcess, stranger: Stranger) -> bool:
         """Ask about one, and do it; whether it is settled."""
@@ -97,13 +114,18 @@ def _lines(drift: Drift, views: list[ControllerView], tracker: Tracker) -> Itera
     for key in sorted(tracker.unreadable):
         yield f"{key}: this value of the tracker is no entry; it is left as it stands."
     for entry in drift.unfinished:
-        yield f"{entry.id} on {entry.controller} is {entry.phase}; the proxy goes on with it."
+        if refusal := release_error(entry):
+            yield f"{entry.id} on {entry.controller} is not removed: {refusal}."
+        else:
+            yield f"{entry.id} on {entry.controller} is {entry.phase}; the proxy goes on with it."
     for entry in drift.lost:
         yield f"{entry.id} on {entry.controller}: gone there; the proxy makes it an error."
     for entry in drift.faulty:
         yield f"{entry.id} on {entry.controller} is in ERROR; a new attempt of its job resets it."
-    for entry in drift.resized:
-        yield f"{entry.id} on {entry.controller} has not the {entry.size} IPUs of its entry."
+    for entry, why in drift.replaced:
+        yield f"{entry.id} on {entry.controller}: {why}; the proxy makes it an error."
+    for entry in drift.late:
+        yield f"{entry.id} on {entry.controller} came after its release; the proxy removes it."
 
 
 def _sentence(stranger: Stranger) -> str:

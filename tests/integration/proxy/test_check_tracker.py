@@ -13,13 +13,15 @@ from ipuhub.demo.cluster import CRD_FILE, apply_file
 from ipuhub.kube.resources import CONFIG_MAPS
 from jobs.resources import IPUJOBS
 from partitions.errors import UnknownPartition
-from partitions.lifecycle import Phase
+from partitions.lifecycle import Phase, Reason
 from partitions.proxy.run import sweep_once
 from partitions.repair import Claim, Repair, Stranger, strangers
-from partitions.tracker import decode_entry
+from partitions.tracker import decode_entry, encode_entry
 from partitions.vipu.client import CreateRequest, VipuClient
 from tests.builders.ipujobs import ipujob
+from tests.builders.trackerentries import entry
 from tests.fakes.proxylab import LABEL, SYSTEM
+from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import request
 
 if TYPE_CHECKING:
@@ -89,8 +91,8 @@ async def test_a_partition_that_a_job_names_is_adopted_and_becomes_active(
     assert last == "Tracker and controllers agree."
     assert "p-lost-0 on 127.0.0.1" in (await check())[0]  # until the proxy has asked after it
     await sweep_once(lab.options)
-    entry = await stored(lab, uid)
-    assert (entry.phase, entry.id, entry.attempt, entry.size) == (Phase.ACTIVE, "p-lost-0", 3, 4)
+    found = await stored(lab, uid)
+    assert (found.phase, found.id, found.attempt, found.size) == (Phase.ACTIVE, "p-lost-0", 3, 4)
     assert await check() == ("", "Tracker and controllers agree.")
     await lab.client.delete(IPUJOBS, "lost", "default")
 
@@ -171,3 +173,44 @@ async def test_what_does_not_answer_and_what_cannot_be_read_is_said(
     assert f"127.0.0.1:{lab.vipu_port} does not answer" in said
     assert "odd: this value of the tracker is no entry" in said
     assert last == "Tracker and controllers disagree in 2 points."
+
+
+async def test_what_is_only_removed_by_force_is_told_and_forced_by_a_person(world: World) -> None:
+    world.answer_seconds = 0.01
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    await eventually(lambda: world.entry().phase is Phase.ACTIVE)
+    repair = Repair(proxy.store, proxy.fleet, lambda: world.now)
+    with pytest.raises(UnknownPartition):
+        await repair.force(world.entry())
+    world.vipu.needs_force = True
+    await proxy.service.release("uid-job", 0)
+    await eventually(lambda: bool(proxy.service.find("uid-job", 0).release_error))
+    record = proxy.service.find("uid-job", 0)
+    assert record.release_error == "p-job-default-0: a device is in use; use force"
+    assert (record.phase, record.reason) == ("releasing", "ReleaseRefused")
+    await repair.force(world.entry())
+    await eventually(lambda: world.entry().phase is Phase.RELEASED)
+    assert proxy.service.find("uid-job", 0).release_error == ""
+
+
+async def test_the_command_forces_what_its_controller_refuses(
+    lab: Lab, check: Callable[..., Any]
+) -> None:
+    made = entry(
+        id="stuck",
+        phase=Phase.RELEASING,
+        controller=f"127.0.0.1:{lab.vipu_port}",
+        reason=Reason.RELEASE_REFUSED,
+        message="a device is in use",
+    )
+    body = {"metadata": {"name": lab.tracker}, "data": {made.key: encode_entry(made)}}
+    await lab.client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **body}, SYSTEM)
+    await make(lab, "stuck", 4)
+    said, last = await check("--repair", answers="no\n")
+    assert f"stuck on 127.0.0.1:{lab.vipu_port} is not removed: a device is in use." in said
+    assert last == "Tracker and controllers disagree in 1 points."
+    said, last = await check("--repair", answers="stuck\n")
+    assert said.endswith("  Removed; the proxy ends the release.")
+    assert last == "Tracker and controllers agree."
+    assert await lab.exists() == []

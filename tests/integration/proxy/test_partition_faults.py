@@ -148,7 +148,8 @@ async def test_a_partition_whose_creation_could_not_be_written_down_stays_ours(
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (NotReady("busy"), "ControllerUnavailable"),
+        (Unavailable("away"), "ControllerUnavailable"),
+        (NotReady("busy"), "ReleaseRefused"),
         (Refused("not yours"), "ReleaseRefused"),
         (VipuError("internal"), "ReleaseRefused"),
     ],

@@ -61,7 +61,7 @@ async def test_questions_are_free(question: Call) -> None:
 
 async def test_a_change_is_given_up_before_another_replica_can_lead() -> None:
     class Silent(FakeVipu):
-        async def remove_partition(self, partition_id: str) -> None:
+        async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(Unavailable):

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 from partitions.lifecycle import Phase
 from partitions.sweep import SweepOptions
 from partitions.tracker import encode_entry
-from partitions.vipu.errors import Unavailable
+from partitions.vipu.errors import NoCapacity, Unavailable
+from tests.builders.trackerentries import entry
 from tests.fakes.configmaps import away
-from tests.integration.proxy.conftest import START, request
+from tests.fakes.waiting import eventually
+from tests.integration.proxy.conftest import START, TWO, request
 
 if TYPE_CHECKING:
     from tests.integration.proxy.conftest import World
 
 NAME = "ipu-partitions-tracker"
+OURS = {"uid": "uid-job", "controller": "v1:8090"}
 
 
 async def test_partitions_that_the_tracker_does_not_know_are_reported_and_left_alone(
@@ -63,14 +66,85 @@ async def test_partitions_on_a_controller_off_the_list_are_watched_too(world: Wo
     assert world.entry().reason == "PartitionLost"
 
 
-async def test_a_partition_of_another_size_is_reported_only(world: World) -> None:
+async def test_a_partition_that_a_stranger_replaced_is_lost_and_left_alone(world: World) -> None:
     proxy = await world.start()
     await proxy.service.ensure(request(size=4))
     world.vipu.partitions.clear()
     world.vipu.by_hand("p-job-default-0", 8)
+    world.later(60)
+    await proxy.sweep.once()
+    found, lost_at = world.entry(), world.now
+    assert (found.phase, found.reason, found.lost_at) == (Phase.ERROR, "PartitionLost", lost_at)
+    assert found.message == "p-job-default-0 has 8 IPUs, not 4: it is not this job's"
+    assert proxy.service.find("uid-job", 0).lost_at == lost_at
+    world.later(60)
+    assert (await proxy.service.ensure(request(attempt=1))).phase == "released"
+    assert world.entry().released_at == lost_at  # what a recorder counts
+    record = await proxy.service.ensure(request(attempt=1))
+    assert (record.phase, record.id != found.id) == ("active", True)
+    assert record.active_at == world.now
+    assert world.vipu.removes == 0
+
+
+async def test_what_comes_after_its_release_is_removed(world: World) -> None:
+    """The controller makes it long after its deadline."""
+    world.answer_seconds = 0.01
+    proxy = await world.start()
+    world.vipu.create_refused = [Unavailable("deadline")] * 1000
+    assert (await proxy.service.ensure(request())).phase == "reserving"
+    await eventually(lambda: world.entry().may_come)
+    await proxy.service.release("uid-job", 0)
+    await eventually(lambda: world.entry().phase is Phase.RELEASED)
+    world.later(60)
+    world.vipu.by_hand("p-job-default-0", 4)
     drift = await proxy.sweep.once()
-    assert [entry.id for entry in drift.resized] == ["p-job-default-0"]
-    assert world.entry().phase is Phase.ACTIVE
+    assert [entry.id for entry in drift.late] == ["p-job-default-0"]
+    assert world.vipu.partitions == {}
+
+
+async def test_what_comes_after_its_job_went_to_another_controller_is_removed(
+    world: World,
+) -> None:
+    world.add_vipu("v2:8090")
+    world.listed = TWO
+    proxy = await world.start()
+    world.vipu.create_refused = [Unavailable("deadline"), NoCapacity("full")]
+    record = await proxy.service.ensure(request())
+    assert (record.phase, record.controller) == ("active", "v2:8090")
+    world.vipu.by_hand("p-job-default-0", 4)
+    await proxy.sweep.once()
+    assert world.vipu.partitions == {}
+    assert list(world.vipus["v2:8090"].partitions) == [record.id]
+
+
+async def test_a_release_before_the_answer_is_one_that_may_come(world: World) -> None:
+    first = await world.start()
+    await first.store.write(lambda draft: draft.put(entry(phase=Phase.RESERVING, **OURS)))
+    await first.service.release("uid-job", 0)
+    world.vipu.by_hand("p-job-default-0", 4)
+    await first.sweep.once()
+    assert world.vipu.partitions == {}
+
+
+async def test_what_takes_the_id_of_a_tombstone_in_good_order_is_left_alone(world: World) -> None:
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    await proxy.service.release("uid-job", 0)
+    world.vipu.by_hand("p-job-default-0", 4)
+    assert (await proxy.sweep.once()).untracked == (("v1:8090", "p-job-default-0"),)
+    assert list(world.vipu.partitions) == ["p-job-default-0"]
+
+
+async def test_a_late_one_that_is_not_removed_is_tried_again(world: World) -> None:
+    proxy = await world.start()
+    tomb = entry(phase=Phase.RELEASED, released_at=world.now, may_come=True, **OURS)
+    await proxy.store.write(lambda draft: draft.put(tomb))
+    world.vipu.by_hand("p-job-default-0", 4)
+    world.vipu.remove_refused = [Unavailable("busy")]
+    await proxy.sweep.once()
+    assert list(world.vipu.partitions) == ["p-job-default-0"]
+    await proxy.sweep.once()
+    assert world.vipu.partitions == {}
 
 
 async def test_a_tombstone_stays_fifteen_minutes(world: World) -> None:

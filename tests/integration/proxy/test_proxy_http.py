@@ -39,6 +39,8 @@ async def test_put_answers_200_when_active_and_202_while_it_waits(site: Site) ->
         "activeAt": "2026-11-21T08:00:00.000Z",
         "releasedAt": None,
         "key": "uid-job.0.1795248000000",
+        "lostAt": None,
+        "releaseError": "",
     }
     status, text = await site.put("big", size=32)
     waiting = json.loads(text)

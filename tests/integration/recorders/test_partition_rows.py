@@ -65,6 +65,16 @@ def test_a_release_is_final_whatever_an_older_list_says() -> None:
     assert (row().phase, row().released_at, row().attempt) == ("released", at(9), 0)
 
 
+def test_what_is_lost_is_held_until_then() -> None:
+    lost = entry(phase=Phase.ERROR, reason="PartitionLost", lost_at=at(5), active_at=at(2))
+    write(lost, when=6)
+    assert (row().phase, row().released_at, row().estimated) == ("error", at(5), True)
+    with cursor() as used:
+        assert recorded_of(used, [lost.key]) == []
+    write(replace(lost, phase=Phase.RELEASED, released_at=at(5)), when=9)
+    assert (row().phase, row().released_at, row().estimated) == ("released", at(5), False)
+
+
 def test_the_first_activation_stays() -> None:
     write(entry(active_at=at(2)), when=3)
     write(entry(active_at=None, phase=Phase.RESERVING, attempt=1), when=4)

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from partitions.capacity import query, stats
-from partitions.controllers import ControllerSpec, ControllerView, Shortage
-from partitions.drift import compare
+from partitions.controllers import (
+    ControllerSpec,
+    ControllerView,
+    PartitionSettings,
+    Shortage,
+)
+from partitions.drift import Drift, compare
 from partitions.lifecycle import Phase, Reason, Request
+from partitions.ownership import asked_of
 from partitions.records import record_from_json, record_of, record_to_json, waiting_record
 from partitions.topology import IpuId, fleet_of_machines
 from partitions.vipu.types import ReadyState, VipuPartition
@@ -43,7 +49,7 @@ SILENT = ControllerView(ControllerSpec("v1", "vipu-ctrl=v1"), problem="v1: refus
 
 def test_a_world_in_order_has_no_drift() -> None:
     drift = compare([entry(0), entry(1, phase=Phase.RELEASED)], [view(partition(0))])
-    assert not any((drift.unfinished, drift.lost, drift.faulty, drift.resized, drift.untracked))
+    assert drift == Drift()
 
 
 @pytest.mark.parametrize("phase", [Phase.RESERVING, Phase.CREATING, Phase.RELEASING])
@@ -58,7 +64,22 @@ def test_what_is_active_here_and_unknown_or_broken_there_is_found() -> None:
     drift = compare([entry(0), entry(1), entry(2)], [view(broken, partition(2, size=8))])
     assert drift.lost == (entry(0),)
     assert drift.faulty == (entry(1),)
-    assert drift.resized == (entry(2),)
+    why = "p-2 has 8 IPUs, not 4: it is not this job's"
+    assert drift.replaced == ((entry(2), why),)
+
+
+def test_late_is_what_a_tombstone_asked_for_and_nothing_else() -> None:
+    tomb = entry(0, phase=Phase.RELEASED, may_come=True)
+    assert compare([tomb], [view(partition(0))]).late == (tomb,)
+    assert compare([tomb], [view(partition(0))]).untracked == ()
+    for others in (
+        [tomb, entry(9, id="p-0")],  # somebody holds the id by now
+        [replace(tomb, may_come=False)],
+        [replace(tomb, size=8)],
+        [replace(tomb, controller="v2")],
+        [replace(tomb, asked=asked_of(PartitionSettings(allocation_id="b")))],
+    ):
+        assert compare(others, [view(partition(0, allocation_id="a"))]).late == ()
 
 
 def test_a_silent_or_unasked_controller_proves_nothing() -> None:
