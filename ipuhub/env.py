@@ -8,7 +8,7 @@ every variable, so that a secret can come from a mounted file. Every read is rem
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -159,6 +159,26 @@ class Env:
             return text
 
         return self._read(name, default, doc, "one of " + ", ".join(choices), parse)
+
+    def minor_version(self, name: str, default: int, *, doc: str) -> int:
+        """A version of Kubernetes as its minor number, written v1.N; `latest` is the default."""
+
+        def parse(text: str) -> int:
+            if text == "latest":
+                return default
+            found = re.fullmatch(r"v?1\.(\d{1,3})", text)
+            if not found:
+                raise ValueError(text)
+            return int(found[1])
+
+        value = self._read(name, default, doc, "version like v1.30, or latest", parse)
+        self.declared[name] = replace(self.declared[name], default="latest")
+        return value
+
+    def retired(self, name: str, instead: str) -> None:
+        """A setting that no longer exists: whoever still makes it learns what took its place."""
+        if name in self._environ or f"{name}_FILE" in self._environ:
+            raise SettingError(f"{name} no longer exists, take it out: {instead}")
 
     def _read(self, name: str, default: _T, doc: str, kind: str, parse: Callable[[str], _T]) -> _T:
         shown = ",".join(default) if isinstance(default, list) else str(default)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from jobs.actions import Kind
 from jobs.manifests import is_being_deleted, labels_of, uid_of
 from jobs.names import LABEL_GROUP, LABEL_JOB_UID
+from jobs.privileges import LABEL_POD_PROFILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,6 +62,11 @@ class Caches:
         """Who the usage of a namespace is accounted to, by its label; empty: nobody is named."""
         found = self.namespaces.get("", namespace)
         return labels_of(found).get(LABEL_GROUP, "") if found else ""
+
+    def pod_profile(self, namespace: str) -> str | None:
+        """The pod profile that a namespace's label chooses; None: it has none."""
+        found = self.namespaces.get("", namespace)
+        return labels_of(found).get(LABEL_POD_PROFILE) if found else None
 
     def is_ending(self, namespace: str) -> bool:
         """Whether a namespace is being deleted."""

@@ -13,8 +13,9 @@ from ipuhub.kube.errors import ApiError, NotFound
 from jobs.beside import Beside
 from jobs.caches import by_job
 from jobs.faults import FaultLog, RefusalLog
-from jobs.manifests import uid_of
+from jobs.manifests import labels_of, name_of, namespace_of, uid_of
 from jobs.plan import plan
+from jobs.privileges import LABEL_POD_PROFILE
 from jobs.resources import IPUJOBS
 from jobs.waitingline import turn_of
 
@@ -75,6 +76,15 @@ class Controller:
                 if new is None:
                     self.effects.expectations.gone(uid, uid_of(manifest))
                 self.enqueue(uid)
+
+    def on_namespace(self, old: Manifest | None, new: Manifest | None) -> None:
+        """A namespace whose jobs are judged by another pod profile from now on: they may begin."""
+        profiles = {labels_of(one).get(LABEL_POD_PROFILE) for one in (old, new) if one is not None}
+        if new is None or len(profiles) < 2:
+            return
+        for job in self.effects.caches.jobs.all():
+            if namespace_of(job) == name_of(new):
+                self.enqueue(uid_of(job))
 
     def enqueue_all(self) -> None:
         """Look at every job once: cheap, since a pass on an unchanged world calls nobody."""

@@ -92,7 +92,7 @@ class Observer:
             jobs_before=self._before(uid, partitions),
             options=self._options,
             limits=self._rules.limits,
-            privileges=self._rules.privileges,
+            privileges=self._rules.privileges.of_namespace(self._caches.pod_profile(key.namespace)),
             patience=self._rules.patience,
         )
 

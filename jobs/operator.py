@@ -127,6 +127,7 @@ class Operator:
     async def run(self) -> None:
         """Work until cancelled."""
         self.informers["ipujobs"].add_handler(self.controller.on_job)
+        self.informers["namespaces"].add_handler(self.controller.on_namespace)
         for resource in RESOURCE_OF.values():
             self.informers[resource.plural].add_handler(self.controller.on_child)
         async with asyncio.TaskGroup() as group:

@@ -15,12 +15,12 @@ def session_limits() -> SessionLimits:
 
 
 def privileges() -> Privileges:
-    """Whose jobs may have more than others."""
+    """What job pods may ask for."""
     return Privileges(
-        namespaces=frozenset(settings.PRIVILEGED_NAMESPACES),
+        profile=settings.POD_PROFILE,
         host_network=settings.HOST_NETWORK,
-        host_ipc=settings.HOST_IPC,
-        privileged=settings.POD_PROFILE == "seed",
+        version=settings.POD_STANDARD_VERSION,
+        secrets=tuple(settings.JOB_SECRETS),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.defaults import with_defaults
 from jobs.names import LONGEST_JOB_NAME
 from jobs.nesting import is_nested_deeper
-from jobs.privileges import beyond
+from jobs.privileges import LABEL_POD_PROFILE, beyond
 from jobs.sessionlimits import UNLIMITED
 from jobs.spec import (
     ALPHA_FIELDS,
@@ -77,6 +77,8 @@ def problems(
 def _shown(value: object) -> str:
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
         return "a number of more than 64 bits"
     text = f'"{value}"' if isinstance(value, str) else str(value)
@@ -258,9 +260,19 @@ def _session(spec: Spec, limits: SessionLimits) -> Problems:
 
 
 def _beyond(spec: Spec, namespace: str, privileges: Privileges) -> Problems:
-    remedy = f"leave it out, or ask an administrator to allow it in namespace {namespace}"
-    for field in beyond(spec, namespace, privileges):
-        yield Problem(field, f"is not allowed: {remedy}")
+    found = list(beyond(spec, privileges))
+    remedy = (
+        f". An administrator can choose another pod profile than {privileges.profile}: with "
+        f"IPUHUB_POD_PROFILE for all, with the label {LABEL_POD_PROFILE} for the namespace"
+        f"{f' {namespace}' if namespace else ''}"
+    )
+    for place, excess in enumerate(found, start=1):
+        by = f"the pod profile {privileges.profile}"
+        said = f"{_shown(excess.value)} is not allowed by {by}"
+        if excess.value is None:
+            said = f"is missing, which {by} requires"
+        last = remedy if place == len(found) else ""
+        yield Problem(excess.field, f"{said} ({excess.control}): {excess.instead}{last}")
 
 
 def _policies(spec: Spec) -> Problems:

@@ -29,15 +29,28 @@ PARTITION_POLL_SECONDS = ENV.number(
 HOST_NETWORK = ENV.switch(
     "IPUHUB_HOST_NETWORK",
     True,
-    doc="Job pods use the host network unless their template says otherwise; off: who asks for it "
-    "needs a privileged namespace. Same for operator and webhooks.",
+    doc="Job pods use the host network unless their template says otherwise; off: the pod profile "
+    "graphcore does not allow it either. Same for operator and webhooks.",
 )
 POD_PROFILE = ENV.choice(
     "IPUHUB_POD_PROFILE",
-    "default",
-    ("default", "seed"),
-    doc="default: IPC_LOCK only; seed: privileged pods, as the first IPU Operator made them. Same "
-    "for operator and webhooks.",
+    "graphcore",
+    ("graphcore", "baseline", "restricted", "privileged"),
+    doc="What job pods may ask for. baseline, restricted: the Pod Security Standards; graphcore: "
+    "baseline with hostIPC, hostNetwork and IPC_LOCK, as published manifests need; privileged: "
+    "anything. The label ipuhub.io/pod-profile of a namespace overrides it there. Same for "
+    "operator and webhooks.",
+)
+POD_STANDARD_VERSION = ENV.minor_version(
+    "IPUHUB_POD_STANDARD_VERSION",
+    37,
+    doc="Kubernetes version whose Pod Security Standards count. Same for operator and webhooks.",
+)
+JOB_SECRETS = ENV.words(
+    "IPUHUB_JOB_SECRETS",
+    ["ipujob-*"],
+    doc="Secrets that jobs may read, by volume or environment: names, * stands for any text. Not "
+    "asked about where the pod profile is privileged. Same for operator and webhooks.",
 )
 MPI_INTERFACES = ENV.text(
     "IPUHUB_MPI_INTERFACES",
@@ -130,15 +143,8 @@ WEBHOOK_SKIPPED_NAMESPACES = ENV.words(
     ["kube-system", "ipuhub-system"],
     doc="Namespaces about whose IPUJobs the webhooks are not asked.",
 )
-HOST_IPC = ENV.switch(
-    "IPUHUB_HOST_IPC",
-    False,
-    doc="Jobs of every namespace may set hostIPC, as published manifests do for shared memory. "
-    "Same for operator and webhooks.",
-)
-PRIVILEGED_NAMESPACES = ENV.words(
-    "IPUHUB_PRIVILEGED_NAMESPACES",
-    [],
-    doc="Namespaces whose jobs may ask for privileged containers and the host's namespaces. Same "
-    "for operator and webhooks.",
-)
+for _name, _instead in (
+    ("IPUHUB_HOST_IPC", "IPUHUB_POD_PROFILE=graphcore, the default, allows hostIPC"),
+    ("IPUHUB_PRIVILEGED_NAMESPACES", "label each namespace ipuhub.io/pod-profile=privileged"),
+):
+    ENV.retired(_name, _instead)

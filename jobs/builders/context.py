@@ -14,6 +14,7 @@ from jobs.names import (
     KIND,
     common_labels,
 )
+from jobs.podstandards import ANNOTATIONS
 
 if TYPE_CHECKING:
     from jobs.manifests import Manifest
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MICRO_IPUS = 1_000_000
+_NOT_INHERITED = ("ipuhub.io/", *(prefix for control in ANNOTATIONS for prefix in control.fields))
 
 
 @dataclass(frozen=True, slots=True)
 class PodOptions:
-    """The operator's settings about pods. `profile` is "default" or "seed"."""
+    """The operator's settings about pods."""
 
     host_network: bool = True
-    profile: str = "default"
     launcher_image: str = "ipuhub:latest"
     launcher_image_pull_policy: str = "IfNotPresent"
     vipu_timeout_seconds: int = 120
@@ -83,11 +84,12 @@ def owner_reference(key: JobKey) -> Manifest:
 
 
 def inherited_annotations(job: Manifest) -> dict[str, str]:
-    """The job's annotations that its pods get: not kubectl's bookkeeping, not IPUHub's own."""
+    """The job's annotations that its pods get: not kubectl's bookkeeping, not IPUHub's own, and
+    none that the kubelet obeys: those are for the pod template, where they are judged."""
     return {
         key: value
         for key, value in annotations_of(job).items()
-        if key != LAST_APPLIED and not key.startswith("ipuhub.io/")
+        if key != LAST_APPLIED and not key.startswith(_NOT_INHERITED)
     }
 
 

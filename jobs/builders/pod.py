@@ -12,6 +12,7 @@ from jobs.builders.context import (
 )
 from jobs.madeof import ANNOTATION_MADE_OF, made_of
 from jobs.names import pod_labels
+from jobs.privileges import ADDED_CAPABILITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,7 +62,7 @@ def pod_spec(context: BuildContext, place: PodPlace) -> Manifest:
         spec.pop("hostNetwork")
     spec["nodeSelector"] = dict(place.partition.node_selector) | (spec.get("nodeSelector") or {})
     for container in spec["containers"]:
-        _allow_ipus(container, context.options.profile)
+        _allow_ipus(container)
     for container in (*spec["containers"], *(spec.get("initContainers") or ())):
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     return spec
@@ -101,11 +102,13 @@ def add_mounts(container: Manifest, mounts: Iterable[Manifest]) -> None:
     container["volumeMounts"] = [*(container.get("volumeMounts") or []), *mounts]
 
 
-def _allow_ipus(container: Manifest, profile: str) -> None:
-    """IPU memory is locked, which needs IPC_LOCK; what the template says about capabilities or
-    privilege wins."""
+def _allow_ipus(container: Manifest) -> None:
+    """IPU memory is locked, which needs IPC_LOCK. A template that drops it by name, or has it
+    already, keeps its word."""
     security = container.get("securityContext") or {}
-    if profile == "seed":
-        container["securityContext"] = {"privileged": True} | security
-    elif "capabilities" not in security and "privileged" not in security:
-        container["securityContext"] = security | {"capabilities": {"add": ["IPC_LOCK"]}}
+    capabilities = security.get("capabilities") or {}
+    added, dropped = capabilities.get("add") or [], capabilities.get("drop") or []
+    has_it = security.get("privileged") is True or {ADDED_CAPABILITY, "ALL"} & {*added}
+    if not has_it and ADDED_CAPABILITY not in dropped:
+        capabilities = capabilities | {"add": [*added, ADDED_CAPABILITY]}
+        container["securityContext"] = security | {"capabilities": capabilities}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.names import GROUP, VERSION
+from jobs.privileges import LABEL_POD_PROFILE, PROFILES
 
 MUTATE = "mutate.ipujobs.graphcore.ai"
 VALIDATE = "validate.ipujobs.graphcore.ai"
@@ -31,25 +32,47 @@ class WebhookScope:
 
 
 def build_configurations(scope: WebhookScope) -> list[dict[str, Any]]:
-    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration."""
-    mutating = _webhook(scope, MUTATE, scope.mutate_path, ["ipujobs"])
-    validating = _webhook(scope, VALIDATE, scope.validate_path, ["ipujobs", "ipujobs/scale"])
+    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration.
+
+    A review does not say how its namespace is labelled, so that the API server itself chooses: it
+    asks about namespaces with a pod profile of their own at a path that ends with the profile.
+    """
+    judged, path = ["ipujobs", "ipujobs/scale"], scope.validate_path
+    mutating = _webhook(scope, scope.mutate_path, MUTATE, ["ipujobs"])
+    others = _label(LABEL_POD_PROFILE, "NotIn", [*PROFILES])
+    validating = _webhook(scope, path, VALIDATE, judged, others)
+    by_label = [
+        _webhook(
+            scope,
+            f"{path}/{profile}",
+            f"{profile}.{VALIDATE}",
+            judged,
+            _label(LABEL_POD_PROFILE, "In", [profile]),
+        )
+        for profile in PROFILES
+    ]
     return [
-        _configuration("MutatingWebhookConfiguration", mutating),
-        _configuration("ValidatingWebhookConfiguration", validating),
+        _configuration("MutatingWebhookConfiguration", [mutating]),
+        _configuration("ValidatingWebhookConfiguration", [validating, *by_label]),
     ]
 
 
-def _configuration(kind: str, webhook: dict[str, Any]) -> dict[str, Any]:
+def _configuration(kind: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
         "metadata": {"name": NAME, "labels": {"app.kubernetes.io/managed-by": "ipuhub"}},
-        "webhooks": [webhook],
+        "webhooks": webhooks,
     }
 
 
-def _webhook(scope: WebhookScope, name: str, path: str, resources: list[str]) -> dict[str, Any]:
+def _webhook(
+    scope: WebhookScope,
+    path: str,
+    name: str,
+    resources: list[str],
+    labelled: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     webhook: dict[str, Any] = {
         "name": name,
         "admissionReviewVersions": ["v1"],
@@ -71,14 +94,14 @@ def _webhook(scope: WebhookScope, name: str, path: str, resources: list[str]) ->
             }
         ],
     }
+    selected = [labelled] if labelled else []
     if scope.skipped_namespaces:
-        webhook["namespaceSelector"] = {
-            "matchExpressions": [
-                {
-                    "key": "kubernetes.io/metadata.name",
-                    "operator": "NotIn",
-                    "values": list(scope.skipped_namespaces),
-                }
-            ]
-        }
+        skipped = list(scope.skipped_namespaces)
+        selected.append(_label("kubernetes.io/metadata.name", "NotIn", skipped))
+    if selected:
+        webhook["namespaceSelector"] = {"matchExpressions": selected}
     return webhook
+
+
+def _label(key: str, operator: str, values: list[str]) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": values}

@@ -6,14 +6,14 @@ import asyncio
 import json
 import ssl
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from aiohttp import web
 
 from ipuhub.httpserver import is_departure
-from jobs.privileges import Privileges
+from jobs.privileges import PROFILES, Privileges
 from jobs.sessionlimits import UNLIMITED
 from jobs.webhooks.defaulting import operations
 from jobs.webhooks.hints import hints
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 MUTATE_PATH: Final = "/mutate-ipujob"
 VALIDATE_PATH: Final = "/validate-ipujob"
-_NAMES: Final = {MUTATE_PATH: "mutate", VALIDATE_PATH: "validate"}
+_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, *(f"{VALIDATE_PATH}/{name}" for name in PROFILES))
 _MOST_BYTES: Final = 8 * 2**20  # two objects of the API server's 3 MiB, and what is around them
 
 
@@ -52,9 +52,14 @@ class WebhookRules:
     template_schema: Mapping[str, Any] = field(default_factory=dict)
     limits: SessionLimits = UNLIMITED
 
+    def at(self, path: str) -> WebhookRules:
+        """The same with the pod profile that a path ends with."""
+        label = path.removeprefix(f"{VALIDATE_PATH}/")
+        return replace(self, privileges=self.privileges.of_namespace(label))
+
 
 def build_app(rules: WebhookRules, measures: WebhookMeasures | None = None) -> web.Application:
-    """The two webhooks; every answer is an AdmissionReview, also to nonsense."""
+    """The webhooks; every answer is an AdmissionReview, also to nonsense."""
 
     async def handle(request: web.Request) -> web.Response:
         try:
@@ -68,7 +73,7 @@ def build_app(rules: WebhookRules, measures: WebhookMeasures | None = None) -> w
         return web.json_response(respond(request.path, data, rules, measures))
 
     app = web.Application(client_max_size=_MOST_BYTES)
-    app.add_routes([web.post(path, handle) for path in (MUTATE_PATH, VALIDATE_PATH)])
+    app.add_routes([web.post(path, handle) for path in _PATHS])
     return app
 
 
@@ -77,9 +82,10 @@ def respond(
 ) -> dict[str, Any]:
     """The AdmissionReview that answers the body `data` at `path`, counted in `measures`."""
     began = time.perf_counter()
-    operation, answer = _respond(path, data, rules)
+    operation, answer = _respond(path, data, rules.at(path))
     if measures is not None:
-        measures.answered(_NAMES[path], operation, answer, time.perf_counter() - began)
+        webhook = "mutate" if path == MUTATE_PATH else "validate"
+        measures.answered(webhook, operation, answer, time.perf_counter() - began)
     return answer
 
 

@@ -119,7 +119,6 @@ def operator_options() -> OperatorOptions:
         patience=rulesettings.patience(),
         pods=PodOptions(
             host_network=settings.HOST_NETWORK,
-            profile=settings.POD_PROFILE,
             launcher_image=settings.LAUNCHER_IMAGE,
             launcher_image_pull_policy=settings.LAUNCHER_IMAGE_PULL_POLICY,
             vipu_timeout_seconds=settings.VIPU_TIMEOUT_SECONDS,

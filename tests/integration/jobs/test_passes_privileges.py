@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from jobs.privileges import NOBODYS, Privileges
+from jobs.privileges import LABEL_POD_PROFILE, NOBODYS, Privileges
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
 
-ALLOWED = Privileges(frozenset({"default"}))
+ALLOWED = Privileges("privileged")
 
 
 def world_with(privileges: Privileges, policy: str = "Never") -> JobWorld:
@@ -33,7 +33,7 @@ async def test_a_job_past_the_webhooks_gets_no_pods_and_no_partition_until_it_is
     world = world_with(NOBODYS)
     await world.run(5)
     assert (world.state(), world.condition()["reason"]) == ("Pending", "InvalidSpec")
-    assert "spec.workers.template.spec.hostPID: is not allowed" in world.condition()["message"]
+    assert "spec.workers.template.spec.hostPID: true is not allowed" in world.condition()["message"]
     assert (uids(world), world.partitions.used) == (set(), 0)
     world.kube.edit_job("sample", workers=ipujob().spec["workers"])
     await world.until(lambda: world.state() == "Completed")
@@ -53,7 +53,7 @@ async def test_a_job_that_runs_when_the_rule_begins_to_hold_runs_to_its_end() ->
     restart_operator(world, NOBODYS)
     await world.run(5, launcher_exit=None)
     assert (world.state(), world.condition()["reason"]) == ("Running", "InvalidSpec")
-    assert "hostPID: is not allowed" in world.condition()["message"]
+    assert "hostPID: true is not allowed" in world.condition()["message"]
     assert uids(world) == before
     await world.until(lambda: world.state() == "Completed")
     await world.run(3)
@@ -79,3 +79,21 @@ async def test_a_job_that_may_not_begin_still_deletes() -> None:
     world.kube.delete_job("sample")
     await world.run(3)
     assert world.kube.job("sample") is None
+
+
+async def test_a_namespaces_label_makes_an_exception_and_wakes_its_jobs() -> None:
+    world = world_with(NOBODYS)
+    await world.run(3)
+    assert (world.state(), world.condition()["reason"]) == ("Pending", "InvalidSpec")
+    names = ("default", "x", "default")
+    plain, other, labelled = ({"metadata": {"name": name, "uid": "n"}} for name in names)
+    for one in (other, labelled):
+        one["metadata"]["labels"] = {LABEL_POD_PROFILE: "privileged"}
+    queue = world.controller.queue
+    world.controller.on_namespace(None, plain)
+    world.controller.on_namespace({"metadata": {"name": "x"}}, other)
+    assert len(queue) == 0
+    world.kube.objects["namespaces", "", "default"] = labelled
+    world.controller.on_namespace(plain, labelled)
+    assert len(queue) == 1
+    await world.until(lambda: world.state() == "Completed")

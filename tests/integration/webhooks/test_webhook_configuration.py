@@ -12,8 +12,11 @@ import pytest
 import yaml
 from django.core.management import CommandError, call_command
 
+from ipuhub.devcluster.selectors import selector_of
 from ipuhub.devcluster.server import DevCluster
+from jobs.privileges import LABEL_POD_PROFILE, PROFILES
 from jobs.webhooks.configuration import NAME
+from jobs.webhooks.server import VALIDATE_PATH
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,15 +48,29 @@ async def test_scope_failure_policy_and_timeout_come_from_the_settings(
     settings.WEBHOOK_TIMEOUT_SECONDS = 7
     settings.WEBHOOK_SKIPPED_NAMESPACES = ["kube-system", "quiet"]
     for configuration in yaml.safe_load_all(printed(cluster)):
-        (hook,) = configuration["webhooks"]
-        assert hook["clientConfig"]["url"].startswith(f"{URL}/")
-        assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 7)
-        (left_out,) = hook["namespaceSelector"]["matchExpressions"]
-        assert (left_out["key"], left_out["operator"], left_out["values"]) == (
-            "kubernetes.io/metadata.name",
-            "NotIn",
-            ["kube-system", "quiet"],
-        )
+        for hook in configuration["webhooks"]:
+            assert hook["clientConfig"]["url"].startswith(f"{URL}/")
+            assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 7)
+            *_, left_out = hook["namespaceSelector"]["matchExpressions"]
+            assert (left_out["key"], left_out["operator"], left_out["values"]) == (
+                "kubernetes.io/metadata.name",
+                "NotIn",
+                ["kube-system", "quiet"],
+            )
+
+
+async def test_each_namespace_is_judged_once_by_the_profile_of_its_label(
+    cluster: DevCluster,
+) -> None:
+    validating = list(yaml.safe_load_all(printed(cluster)))[1]["webhooks"]
+    assert len({hook["name"] for hook in validating}) == len(validating)
+    for label in (None, "odd", *PROFILES):
+        labels = {} if label is None else {LABEL_POD_PROFILE: label}
+        asked = [
+            hook for hook in validating if selector_of(hook["namespaceSelector"]).matches(labels)
+        ]
+        (path,) = [hook["clientConfig"]["url"].removeprefix(URL) for hook in asked]
+        assert path == (f"{VALIDATE_PATH}/{label}" if label in PROFILES else VALIDATE_PATH)
 
 
 async def test_creations_and_edits_are_asked_about_and_scaling_is_only_judged(
@@ -61,11 +78,11 @@ async def test_creations_and_edits_are_asked_about_and_scaling_is_only_judged(
 ) -> None:
     asked = {}
     for configuration in yaml.safe_load_all(printed(cluster)):
-        (hook,) = configuration["webhooks"]
-        (rule,) = hook["rules"]
-        assert rule["operations"] == ["CREATE", "UPDATE"]
-        assert hook["matchPolicy"] == "Equivalent"  # whatever version somebody writes
-        asked[configuration["kind"]] = rule["resources"]
+        for hook in configuration["webhooks"]:
+            (rule,) = hook["rules"]
+            assert rule["operations"] == ["CREATE", "UPDATE"]
+            assert hook["matchPolicy"] == "Equivalent"  # whatever version somebody writes
+            assert asked.setdefault(configuration["kind"], rule["resources"]) == rule["resources"]
     assert asked == {
         "MutatingWebhookConfiguration": ["ipujobs"],
         "ValidatingWebhookConfiguration": ["ipujobs", "ipujobs/scale"],
@@ -85,7 +102,7 @@ async def test_kubectl_applies_what_it_prints(cluster: DevCluster, tmp_path: Pat
     await asyncio.to_thread(kubectl, "apply", "-f", "-", stdin=printed(cluster, f"{URL}/"))
     for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
         found = await asyncio.to_thread(kubectl, "get", kind, NAME, "-o", "yaml")
-        (hook,) = yaml.safe_load(found)["webhooks"]
+        hook, *_ = yaml.safe_load(found)["webhooks"]
         assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Fail", 10)
 
 

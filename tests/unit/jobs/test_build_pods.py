@@ -7,13 +7,16 @@ import json
 import os
 import signal
 import subprocess
+from typing import Any
 
 import pytest
 
 from jobs.builders.context import PodPlace, micro_ipus_of
 from jobs.builders.worker import build_worker
+from jobs.privileges import Privileges, beyond
 from tests.builders.ipujobs import ipujob, partition
 from tests.builders.jobpods import PLACE, context_of, env_of, launcher_of, worker_of
+from tests.builders.podcases import hardened
 
 
 def test_workers_of_a_job_with_a_launcher_sleep_and_hear_sigterm() -> None:
@@ -83,7 +86,7 @@ def test_a_value_in_the_template_wins() -> None:
                 "name": "main",
                 "image": "a",
                 "env": [{"name": "IPUOF_VIPU_API_TIMEOUT", "value": "1"}],
-                "securityContext": {"capabilities": {"drop": ["ALL"]}},
+                "securityContext": {"capabilities": {"drop": ["IPC_LOCK"]}},
             }
         ],
     )
@@ -91,7 +94,7 @@ def test_a_value_in_the_template_wins() -> None:
     assert (spec.get("hostNetwork", False), spec["dnsPolicy"]) == (False, "Default")
     assert spec["nodeSelector"] == {"vipu-ctrl": "mine"}
     assert env_of(spec["containers"][0])["IPUOF_VIPU_API_TIMEOUT"] == "1"
-    assert spec["containers"][0]["securityContext"] == {"capabilities": {"drop": ["ALL"]}}
+    assert spec["containers"][0]["securityContext"] == {"capabilities": {"drop": ["IPC_LOCK"]}}
 
 
 def test_pods_use_the_host_network_by_default_and_not_when_the_setting_is_off() -> None:
@@ -101,22 +104,46 @@ def test_pods_use_the_host_network_by_default_and_not_when_the_setting_is_off() 
     assert "dnsPolicy" not in off
 
 
-def test_pods_get_ipc_lock_or_in_the_seed_profile_privilege() -> None:
-    default = worker_of(ipujob())["spec"]["containers"][0]["securityContext"]
-    seed = worker_of(ipujob(), profile="seed")["spec"]["containers"][0]["securityContext"]
-    assert default == {"capabilities": {"add": ["IPC_LOCK"]}}
-    assert seed == {"privileged": True}
+LOCK = {"add": ["IPC_LOCK"]}
 
 
-@pytest.mark.parametrize("profile", ["default", "seed"])
-@pytest.mark.parametrize("privileged", [False, True])
-def test_what_a_template_says_about_privilege_wins(profile: str, privileged: bool) -> None:
-    security = {"privileged": privileged}
+@pytest.mark.parametrize(
+    ("written", "want"),
+    [
+        ({}, {"capabilities": LOCK}),
+        ({"privileged": False}, {"privileged": False, "capabilities": LOCK}),
+        ({"privileged": True}, {"privileged": True}),
+        ({"capabilities": LOCK}, {"capabilities": LOCK}),
+        ({"capabilities": {"add": ["ALL"]}}, {"capabilities": {"add": ["ALL"]}}),
+        ({"capabilities": {"drop": ["IPC_LOCK"]}}, {"capabilities": {"drop": ["IPC_LOCK"]}}),
+        (
+            {"runAsUser": 5, "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}},
+            {"runAsUser": 5, "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "IPC_LOCK"]}},
+        ),
+    ],
+)
+def test_pods_get_ipc_lock_where_the_template_does_not_drop_or_have_it(
+    written: dict[str, Any], want: dict[str, Any]
+) -> None:
     job = ipujob().with_template(
-        containers=[{"name": "main", "image": "a", "securityContext": security}]
+        containers=[{"name": "main", "image": "a", "securityContext": written}]
     )
-    main = worker_of(job, profile=profile)["spec"]["containers"][0]
-    assert main["securityContext"] == security
+    assert worker_of(job)["spec"]["containers"][0]["securityContext"] == want
+
+
+@pytest.mark.parametrize("host_network", [False, True])
+def test_the_operator_adds_host_network_and_ipc_lock_and_no_other_privilege(
+    host_network: bool,
+) -> None:
+    """A pod that the restricted standard takes: whatever it refuses then, the operator added."""
+    hard = hardened("initContainers")
+    job = ipujob().with_template(**hard)
+    pod = worker_of(job, host_network=host_network)
+    template = {"metadata": pod["metadata"], "spec": pod["spec"]}
+    found = list(beyond({"workers": {"template": template}}, Privileges("restricted")))
+    added = {(one.field.removeprefix("spec.workers.template.spec."), one.value) for one in found}
+    lock = ("containers[0].securityContext.capabilities.add[0]", "IPC_LOCK")
+    assert added == {lock} | ({("hostNetwork", True)} if host_network else set())
 
 
 def test_pods_go_to_the_nodes_of_the_partition_and_never_restart_themselves() -> None:
@@ -131,6 +158,8 @@ def test_annotations_of_the_job_reach_its_pods_but_not_kubectls_or_our_own() -> 
         **{
             "sim/exit-code": "3",
             "kubectl.kubernetes.io/last-applied-configuration": "{}",
+            "container.apparmor.security.beta.kubernetes.io/main": "unconfined",
+            "seccomp.security.alpha.kubernetes.io/pod": "unconfined",
             "ipuhub.io/usage": "forged",
             "ipuhub.io/created-by": "ada",
         }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ipuhub.env import Env, SettingError
 from jobs.management.commands.run_operator import operator_options
 from jobs.management.commands.run_webhooks import webhook_rules
 from jobs.plan import plan
-from jobs.privileges import Privileges
+from jobs.privileges import PROFILES, Privileges
+from jobs.webhooks.server import VALIDATE_PATH, WebhookRules
 from tests.builders.ipujobs import NOW, at, ipujob, observed
 from tests.builders.plans import created, status, steps, truth, up
 
@@ -33,17 +35,26 @@ def test_a_stored_job_with_privileges_is_pending_and_says_what_to_write() -> Non
         assert created(planned) == []
         kind, reason, message = truth(planned)
         assert (kind, reason) == ("Pending", "InvalidSpec")
-        remedy = "leave it out, or ask an administrator to allow it in namespace default"
-        assert f"{POD}.hostPID: is not allowed: {remedy}" in message
-        assert f"{POD}.containers[0].securityContext.privileged: is not allowed" in message
+        assert message == (
+            f"{POD}.hostPID: true is not allowed by the pod profile graphcore (Host Namespaces): "
+            f"leave it out; {POD}.containers[0].securityContext.privileged: true is not allowed by "
+            "the pod profile graphcore (Privileged Containers): leave it out. An administrator can "
+            "choose another pod profile than graphcore: with IPUHUB_POD_PROFILE for all, with the "
+            "label ipuhub.io/pod-profile for the namespace default"
+        )
 
 
-@pytest.mark.parametrize(
-    "allowed",
-    [Privileges(frozenset({"default"})), Privileges(frozenset({"x", "default"}), privileged=True)],
-)
-def test_in_a_namespace_that_has_them_the_same_job_begins(allowed: Privileges) -> None:
+def test_under_the_profile_privileged_the_same_job_begins() -> None:
+    allowed = Privileges("privileged")
     assert "Pod sample-worker-0" in created(plan(up(privileged(), privileges=allowed), NOW))
+
+
+def test_a_field_that_a_standard_requires_is_missing() -> None:
+    strict = Privileges("restricted")
+    _, reason, message = truth(plan(observed(ipujob().build(), privileges=strict), NOW))
+    assert reason == "InvalidSpec"
+    path = f"{POD}.containers[0].securityContext.allowPrivilegeEscalation"
+    assert f"{path}: is missing, which the pod profile restricted requires" in message
 
 
 def test_it_is_judged_again_once_it_is_changed() -> None:
@@ -66,8 +77,58 @@ def test_it_still_deletes() -> None:
     assert steps(plan(up(privileged().deleted()), at(1)))[0] == "release"
 
 
+def test_a_namespaces_label_chooses_its_profile_and_nonsense_chooses_none() -> None:
+    ours = Privileges("baseline", version=30, secrets=("a",))
+    for profile in PROFILES:
+        assert ours.of_namespace(profile) == Privileges(profile, version=30, secrets=("a",))
+        path = f"{VALIDATE_PATH}/{profile}"
+        assert WebhookRules(ours).at(path).privileges == ours.of_namespace(profile)
+    for odd in (None, "", "Privileged", "seed"):
+        assert ours.of_namespace(odd) == ours
+    assert WebhookRules(ours).at(VALIDATE_PATH).privileges == ours
+
+
 def test_operator_and_webhooks_read_the_same_settings(settings: SettingsWrapper) -> None:
-    settings.HOST_IPC, settings.HOST_NETWORK, settings.POD_PROFILE = True, False, "seed"
-    settings.PRIVILEGED_NAMESPACES = ["lab"]
-    want = Privileges(frozenset({"lab"}), host_network=False, host_ipc=True, privileged=True)
+    settings.HOST_NETWORK, settings.POD_PROFILE = False, "restricted"
+    settings.POD_STANDARD_VERSION, settings.JOB_SECRETS = 28, ["a", "b-*"]
+    want = Privileges("restricted", host_network=False, version=28, secrets=("a", "b-*"))
     assert webhook_rules().privileges == operator_options().privileges == want
+
+
+def test_the_default_is_what_published_manifests_need() -> None:
+    assert webhook_rules().privileges == Privileges("graphcore", secrets=("ipujob-*",))
+
+
+@pytest.mark.parametrize(("text", "want"), [("latest", 37), ("v1.28", 28), ("1.30", 30)])
+def test_the_version_of_the_standards_is_written_as_kubernetes_writes_it(
+    text: str, want: int
+) -> None:
+    assert Env({"V": text}).minor_version("V", 37, doc="") == want
+
+
+def test_odd_versions_and_settings_that_are_gone_are_refused_in_words() -> None:
+    for odd in ("v2.1", "28", "v1.x", ""):
+        with pytest.raises(SettingError, match=r"V must be version like v1\.30, or latest"):
+            Env({"V": odd}).minor_version("V", 37, doc="")
+    Env({}).retired("OLD", "use NEW")
+    for environ in ({"OLD": ""}, {"OLD_FILE": "x"}):
+        with pytest.raises(SettingError, match="OLD no longer exists, take it out: use NEW"):
+            Env(environ).retired("OLD", "use NEW")
+
+
+def published(**template: Any) -> IPUJobBuilder:
+    """As users of the original wrote it: shared memory, locked memory, the host's IPC."""
+    container = {
+        "name": "main",
+        "image": "a",
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+        "volumeMounts": [{"name": "devshm", "mountPath": "/dev/shm"}],
+    }
+    memory = {"name": "devshm", "emptyDir": {"medium": "Memory", "sizeLimit": "10Gi"}}
+    whole = {"containers": [container], "volumes": [memory], "restartPolicy": "Never"}
+    return ipujob().current_shape().without_launcher().with_template(**(whole | template))
+
+
+@pytest.mark.parametrize("template", [{}, {"hostIPC": True}, {"hostNetwork": True}])
+def test_published_manifests_run_unchanged_by_default(template: dict[str, Any]) -> None:
+    assert any(one.startswith("Pod ") for one in created(plan(up(published(**template)), NOW)))

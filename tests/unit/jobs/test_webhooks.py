@@ -232,36 +232,13 @@ def privileged() -> IPUJobBuilder:
     return ipujob().with_template(containers=[container], hostNetwork=True, hostPID=True)
 
 
-def test_privileges_are_for_allowed_namespaces() -> None:
+def test_privileges_are_refused_by_profile() -> None:
     base = "spec.workers.template.spec"
     want = [f"{base}.hostPID", f"{base}.containers[0].securityContext.privileged"]
     assert fields_of(privileged().build()) == want
     assert fields_of(privileged().build(), host_network=False) == [f"{base}.hostNetwork", *want]
-    assert fields_of(privileged().build(), namespaces=frozenset({"default"})) == []
-    assert fields_of(privileged().build(), privileged=True) == want[:1]
-    unsaid = privileged().build()
-    del unsaid["metadata"]["namespace"]  # the request has it
-    assert fields_of(unsaid, namespaces=frozenset({"default"})) == []
-    job = privileged()
-    job.with_template(initContainers=job.spec["workers"]["template"]["spec"]["containers"])
-    assert fields_of(job.build())[1] == f"{base}.initContainers[0].securityContext.privileged"
-
-
-def test_published_manifests_with_host_ipc_need_one_setting_and_no_privileges() -> None:
-    container = {
-        "name": "main",
-        "image": "a",
-        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
-        "volumeMounts": [{"name": "devshm", "mountPath": "/dev/shm"}],
-    }
-    memory = {"name": "devshm", "emptyDir": {"medium": "Memory", "sizeLimit": "10Gi"}}
-    template = {"containers": [container], "volumes": [memory], "restartPolicy": "Never"}
-    job = ipujob().current_shape().without_launcher().with_template(**template)
-    assert fields_of(job.build()) == []
-    job.with_template(hostIPC=True)
-    assert fields_of(job.build()) == ["spec.workers.template.spec.hostIPC"]
-    assert fields_of(job.build(), host_ipc=True) == []
-    assert fields_of(privileged().build(), host_ipc=True) == fields_of(privileged().build())
+    assert fields_of(privileged().build(), profile="baseline") == [f"{base}.hostNetwork", *want]
+    assert fields_of(privileged().build(), profile="privileged") == []
 
 
 def scale(new: int, old: int) -> Review:
