@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from partitions.controllers import never_fits, unlabelled
+from partitions.controllers import never_fits, stale, unlabelled
 from partitions.lifecycle import Phase
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def query(views: Sequence[ControllerView], size: int) -> Fit:
         message = f"no V-IPU controller answers: {problems}"
         return Fit(available=False, numOfPartitions=0, message=message)
     fitting = sum(view.fitting(size) for view in views if view.has_node)
-    message = never_fits(views, size) or unlabelled(views)
+    sentences = (never_fits(views, size) or unlabelled(views), stale(views))
+    message = "; ".join(filter(None, sentences))
     return Fit(available=True, numOfPartitions=fitting, message=message)
 
 

@@ -59,7 +59,7 @@ class ControllerSpec:
 
 @dataclass(frozen=True, slots=True)
 class ControllerView:
-    """What one controller said just now; `problem` is why it said nothing.
+    """What one controller said just now, or `age_seconds` ago; `problem` is why it said nothing.
 
     `has_node`: some node carries its label, so that pods can use its partitions. `refused_from`
     (0: none): the smallest size for which it had no room although its list looked as if it had.
@@ -71,6 +71,7 @@ class ControllerView:
     problem: str = ""
     has_node: bool = True
     refused_from: int = 0
+    age_seconds: float = 0.0
 
     @property
     def is_reachable(self) -> bool:
@@ -218,6 +219,16 @@ def never_fits(views: Sequence[ControllerView], size: int) -> str:
     return (
         f"partitions of {size} IPUs never fit: no V-IPU controller has {size} IPUs in one block, "
         f"the largest has {largest}"
+    )
+
+
+def stale(views: Sequence[ControllerView]) -> str:
+    """One sentence about the controllers of which only older numbers are known; "" without any."""
+    return "; ".join(
+        f"as of {view.age_seconds:.0f} s ago, since a V-IPU controller does not answer: "
+        f"{view.problem}"
+        for view in views
+        if view.age_seconds
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -65,13 +65,15 @@ class FleetOptions:
     """How long to wait for controllers, and how often to look after them.
 
     `refusal_seconds`: how long to believe a controller that it has no room for a size, where
-    nobody says how its IPUs stand and no partition of it goes.
+    nobody says how its IPUs stand and no partition of it goes. `remember_seconds`: how long the
+    last answer of one that is silent by now is good enough for people.
     """
 
     view_seconds: float = 3.0
     topology_seconds: float = 30.0
     watch_seconds: float = 5.0
     refusal_seconds: float = 60.0
+    remember_seconds: float = 60.0
     backoff: Backoff = _BACKOFF
 
 
@@ -98,6 +100,7 @@ class _Member:
     topology: Topology | None = None
     topology_at: float = 0.0
     listed: frozenset[str] = frozenset()
+    answer: tuple[ControllerView, float] | None = None
     refusals: dict[int, _Refusal] = field(default_factory=dict)
     running: asyncio.Task[list[VipuPartition]] | None = None
     following: asyncio.Task[list[VipuPartition]] | None = field(default=None)
@@ -195,9 +198,27 @@ class Fleet:
             return ControllerView(spec, problem=str(error), has_node=has_node)
         topology = member.topology and with_places(member.topology, partitions)
         refused = self._refused_from(member, partitions)
-        return ControllerView(
+        view = ControllerView(
             spec, topology, tuple(partitions), has_node=has_node, refused_from=refused
         )
+        member.answer = view, self._clock()
+        return view
+
+    async def last_known_views(self) -> list[ControllerView]:
+        """As `views`, with what silent controllers said last, while that is not too old."""
+        return [self._last_known(view) for view in await self.views()]
+
+    def _last_known(self, view: ControllerView) -> ControllerView:
+        answer = self._member(view.spec.address).answer
+        if view.is_reachable or answer is None:
+            return view
+        last, at = answer
+        age = self._clock() - at
+        if last.spec != view.spec or age >= self._options.remember_seconds:
+            return view
+        # At least 1, as it is told in whole seconds and 0 means now.
+        age = max(age, 1.0)
+        return replace(last, problem=view.problem, has_node=view.has_node, age_seconds=age)
 
     def note_refusal(self, address: str, size: int) -> None:
         """A controller that has room as far as we know has none for a partition of `size`."""
@@ -260,7 +281,7 @@ class Fleet:
         member.running, member.following = member.following, None
         try:
             async with asyncio.timeout(self._options.view_seconds):
-                partitions = await self._ask(member)
+                partitions = await self._ask_again(member)
         except TimeoutError:
             error = Unavailable(f"{address}: no answer in {self._options.view_seconds:g} s")
             self._failed(member, address, error)
@@ -270,6 +291,16 @@ class Fleet:
             raise
         self._answered(member, address)
         return partitions
+
+    async def _ask_again(self, member: _Member) -> list[VipuPartition]:
+        """Ask, and once more where a controller that answered until now does not: a connection
+        that broke meanwhile is not worth telling anybody."""
+        try:
+            return await self._ask(member)
+        except Unavailable:
+            if member.problem:
+                raise
+            return await self._ask(member)
 
     async def _ask(self, member: _Member) -> list[VipuPartition]:
         if member.topology is None or self._clock() >= member.topology_at:

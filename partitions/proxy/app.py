@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
 
     from ipuhub.health import Health
+    from partitions.controllers import ControllerView
     from partitions.fleet import Fleet
     from partitions.proxy.access import Access
     from partitions.proxy.problems import Handler
@@ -95,17 +96,21 @@ class Routes:
         self._parts = parts
 
     async def stats(self, _: web.Request) -> web.Response:
-        """`GET /stats`: used and free IPUs; 503 while the tracker or every controller is away."""
+        """`GET /stats`: used and free IPUs; 503 while the tracker or every controller is away.
+
+        For a while the last numbers of a silent controller count; `Age` says how old they are.
+        """
         entries = list(self._parts.store.tracker.entries.values())
-        views = await self._parts.fleet.views()
+        views = await self._parts.fleet.last_known_views()
         if views and not any(view.is_reachable for view in views):
             raise unavailable("; ".join(view.problem for view in views))
-        return _json(capacity.stats(entries, views))
+        return _with_age(_json(capacity.stats(entries, views)), views)
 
     async def query(self, request: web.Request) -> web.Response:
         """`POST /query`: how many partitions of a size fit now."""
         size = await bodies.read_query_size(request)
-        return _json(capacity.query(await self._parts.fleet.views(), size))
+        views = await self._parts.fleet.last_known_views()
+        return _with_age(_json(capacity.query(views, size)), views)
 
     async def health(self, _: web.Request) -> web.Response:
         """`GET /health`: the process answers; `/readyz` says whether it can do its work."""
@@ -183,6 +188,14 @@ class Routes:
 
 def _record(record: PartitionRecord, *, done: frozenset[str]) -> web.Response:
     return _json(record_to_json(record), status=200 if record.phase in done else 202)
+
+
+def _with_age(answer: web.Response, views: Iterable[ControllerView]) -> web.Response:
+    """The answer with the age of the oldest numbers in it, unless all are of now."""
+    oldest = max((view.age_seconds for view in views), default=0.0)
+    if oldest:
+        answer.headers["Age"] = f"{oldest:.0f}"
+    return answer
 
 
 def _json(body: Any, status: int = 200) -> web.Response:

@@ -53,6 +53,7 @@ class FakeVipu:
     polls: int = 0
     partitions: dict[str, FakePartition] = field(default_factory=dict)
     down: VipuError | None = None
+    down_once: list[VipuError] = field(default_factory=list)
     create_lost: list[VipuError] = field(default_factory=list)
     create_refused: list[VipuError] = field(default_factory=list)
     remove_refused: list[VipuError] = field(default_factory=list)
@@ -162,6 +163,8 @@ class FakeVipu:
 
     async def _arrive(self) -> None:
         await asyncio.sleep(0)
+        if self.down_once:
+            raise self.down_once.pop(0)
         if self.down is not None:
             raise self.down
 

@@ -193,6 +193,40 @@ async def test_query_is_unavailable_only_when_no_controller_answers(site: Site) 
     }
 
 
+async def test_a_single_refusal_is_asked_again_and_changes_nothing(site: Site) -> None:
+    for _ in range(2):
+        site.world.vipu.down_once = [Unavailable("v1:8090: connection reset")]
+        assert await site.get("/stats") == (200, golden("stats-empty.json"))
+        site.world.vipu.down_once = [Unavailable("v1:8090: connection reset")]
+        assert json.loads((await query(site, '{"size":4}'))[1])["numOfPartitions"] == 8
+    site.world.vipu.down_once = [Unavailable("v1:8090: connection reset")]
+    assert json.loads((await site.put())[1])["phase"] == "active"
+
+
+async def test_a_silent_controllers_last_numbers_are_told_with_their_age(site: Site) -> None:
+    await site.put()
+    assert (await site.get("/stats"))[0] == 200
+    site.world.vipu.down = Unavailable("v1:8090: refused")
+    site.world.later(7)
+    async with site.http.get(site.url + "/stats") as answer:
+        assert (answer.status, await answer.text()) == (200, golden("stats.json"))
+        assert answer.headers["Age"] == "7"
+    async with site.http.post(site.url + "/query", json={"size": 2}) as answer:
+        assert await answer.json() == {
+            "available": True,
+            "numOfPartitions": 14,
+            "message": "as of 7 s ago, since a V-IPU controller does not answer: v1:8090: refused",
+        }
+        assert answer.headers["Age"] == "7"
+    assert json.loads((await site.put("other"))[1])["reason"] == "ControllerUnavailable"
+    site.world.later(60)
+    assert (await site.get("/stats"))[0] == 503
+    assert json.loads((await query(site, '{"size":2}'))[1])["available"] is False
+    site.world.vipu.down = None
+    async with site.http.get(site.url + "/stats") as answer:
+        assert "Age" not in answer.headers
+
+
 async def test_stats_without_any_controller_is_503_and_not_a_wrong_number(site: Site) -> None:
     site.world.vipu.down = Unavailable("v1:8090: refused")
     async with site.http.get(site.url + "/stats") as answer:
