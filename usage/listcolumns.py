@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ipuhub.ages import human_duration
+from ipuhub.csvsafe import Figure
 from ipuhub.web.lists import Column
 from usage.rates.pricing import cost_record
 from usage.sums.measures import GIB
@@ -79,9 +80,9 @@ LIFETIME_COLUMNS = (
     Column("user_shown", "User", _user),
     Column("component", "", lambda pod: pod.component, kind="export"),
     Column("instance_type", "Type", lambda pod: pod.instance_type),
-    Column("ipus", "IPUs", lambda pod: f"{pod.micro_ipus / 10**6:g}", kind="number"),
-    Column("cpus", "", lambda pod: f"{pod.cpu_millicores / 1000:g}", kind="export"),
-    Column("memory_gib", "", lambda pod: f"{pod.memory_bytes / GIB:.4g}", kind="export"),
+    Column("ipus", "IPUs", lambda pod: Figure(f"{pod.micro_ipus / 10**6:g}"), kind="number"),
+    Column("cpus", "", lambda pod: Figure(f"{pod.cpu_millicores / 1000:g}"), kind="export"),
+    Column("memory_gib", "", lambda pod: Figure(f"{pod.memory_bytes / GIB:.4g}"), kind="export"),
     Column("waited", "Waited", _waited),
     Column("scheduled_at", "Scheduled", lambda pod: pod.scheduled_at, kind="time"),
     Column("finished_at", "Finished", lambda pod: pod.finished_at, kind="time"),

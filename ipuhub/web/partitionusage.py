@@ -20,6 +20,7 @@ from ipuhub.api.forms import FORMS, JSON, form_of
 from ipuhub.api.lists import FORMAT
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.paging import page_size, refuse_cursor
+from ipuhub.csvsafe import Figure
 from ipuhub.months import MonthError
 from ipuhub.web.access import sees_cost, usage_scope_of
 from ipuhub.web.exports import export
@@ -112,8 +113,8 @@ class HeldPart:
         return facts | {
             "start": self.start,
             "stop": self.stop,
-            "partition_ipu_hours": str(hours(self.held)),
-            "held_idle_ipu_hours": str(hours(self.idle)),
+            "partition_ipu_hours": Figure(hours(self.held)),
+            "held_idle_ipu_hours": Figure(hours(self.idle)),
             **dict(zip(_SUMS, (self.held, self.idle, self.pod_micro), strict=True)),
             **cost_record(self.cost),
         }

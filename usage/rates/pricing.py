@@ -10,6 +10,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from ipuhub.csvsafe import Figure
 from usage.rates.money import Money
 from usage.rates.tariff import DETAIL_DECIMALS
 from usage.sums.measures import COST_UNIT, HOUR
@@ -38,9 +39,9 @@ class LineCost:
         return Money(_rounded(self.exact, DETAIL_DECIMALS), self.currency)
 
     @property
-    def amount(self) -> str:
+    def amount(self) -> Figure:
         """The same without its currency."""
-        return str(self.money.amount)
+        return Figure(self.money.amount)
 
     @property
     def cost_micros(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ipuhub.csvsafe import safe_cell_sql
+from ipuhub.csvsafe import inert_cell_sql, safe_cell_sql
 
 Columns = tuple[tuple[str, str], ...]
 """Names with the SQL of their cells."""
@@ -68,6 +68,8 @@ _CPU, _GPU = (
 )
 _MEMORY: Final = ("gb_memory_hours", _product("memory_bytes", _GIB))
 _POD: Final = (("pod_name", safe_cell_sql("pod_name")), ("k8s_uid", safe_cell_sql("uid")))
+_THEIR_WHO: Final = (("group", inert_cell_sql('"group"')), ("user", inert_cell_sql('"user"')))
+_THEIR_COMPONENT: Final = ("component", inert_cell_sql("component"))
 _SUMS: Final = (
     ("gpu_core_hours", _hours("sum(gpu_seconds)", 1)),
     ("cpu_core_hours", _hours("sum(millicore_seconds)", 1000)),
@@ -138,8 +140,8 @@ PRIMEHUB: Final = Profile(
     name="primehub",
     summary=(
         _MONTH,
-        *_WHO,
-        _COMPONENT,
+        *_THEIR_WHO,
+        _THEIR_COMPONENT,
         *_SUMS,
         ("usage_hours", _hours("sum(seconds)", 1)),
         ("running", _yes("bool_or(running)")),
@@ -147,16 +149,17 @@ PRIMEHUB: Final = Profile(
     summary_group='"group", "user", instance_type, component',
     details=(
         _MONTH,
-        *_WHO,
-        _COMPONENT,
-        ("component_name", safe_cell_sql("component_name")),
+        *_THEIR_WHO,
+        _THEIR_COMPONENT,
+        ("component_name", inert_cell_sql("component_name")),
         _CPU,
         _GPU,
         _MEMORY,
         ("usage_hours", _hours("seconds", 1)),
-        ("instance_type", safe_cell_sql("instance_type")),
+        ("instance_type", inert_cell_sql("instance_type")),
         *_SIZES,
-        *_POD,
+        ("pod_name", inert_cell_sql("pod_name")),
+        ("k8s_uid", inert_cell_sql("uid")),
         ("start_time", _local("start")),
         ("end_time", _local("stop")),
         ("running", _GOING_ON),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ipuhub.csvsafe import Figure
 from ipuhub.web.lists import Column
 from usage.sums.measures import OUTPUTS
 
@@ -45,9 +46,11 @@ def sums_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ..
         *(Column(name, name, _value(number)) for number, name in enumerate(by)),
         *(Column(name, name, _count(name)) for name in EXACT),
         *(Column(o.name, o.label, _hours(o), kind="number") for o in OUTPUTS.values()),
-        Column("estimated_percent", "Estimated", lambda row: str(row.measures.estimated_percent)),
         Column(
-            "unverified_percent", "Unverified", lambda row: str(row.measures.unverified_percent)
+            "estimated_percent", "Estimated", lambda row: Figure(row.measures.estimated_percent)
+        ),
+        Column(
+            "unverified_percent", "Unverified", lambda row: Figure(row.measures.unverified_percent)
         ),
         Column("cost", "Cost", lambda row: _amount(money(row)), kind="number"),
         Column("currency", "Currency", lambda row: _currency(money(row))),
@@ -91,7 +94,7 @@ def step_rows(
 
 
 def _amount(money: Money | None) -> str | None:
-    return str(money.amount) if money else None
+    return Figure(money.amount) if money else None
 
 
 def _currency(money: Money | None) -> str | None:
@@ -107,4 +110,4 @@ def _count(name: str) -> Callable[[Any], object]:
 
 
 def _hours(output: Output) -> Callable[[Any], object]:
-    return lambda row: str(output.of(row.measures))
+    return lambda row: Figure(output.of(row.measures))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ipuhub.csvsafe import Figure
 from ipuhub.months import MonthError
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import Column
@@ -140,7 +141,7 @@ def exact_name(output: Output) -> str:
 
 
 def _hours(output: Output) -> Callable[[Any], object]:
-    return lambda row: str(hours(getattr(row.amounts, output.amount), output.unit))
+    return lambda row: Figure(hours(getattr(row.amounts, output.amount), output.unit))
 
 
 def _exact(output: Output) -> Callable[[Any], object]:

@@ -114,6 +114,34 @@ def test_every_file_gives_each_name_back_to_csv_and_to_pandas(client: Client) ->
             assert frame[column].tolist() == cells, (path, column)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{REPORT}/details.csv",
+        f"{REPORT}/summary.csv",
+        "/api/v1/usage/summary?month=2026-10&by=group,user,component&format=csv",
+        "/usage/pods/?format=csv",
+    ],
+)
+def test_pandas_with_its_defaults_keeps_texts_and_reads_numbers(client: Client, path: str) -> None:
+    text = body(client, path).decode()
+    frame = pd.read_csv(io.StringIO(text, newline=""), lineterminator=_line_end(text))
+    for column in TEXTS & set(frame.columns):
+        assert {plain_text(cell) for cell in frame[column]} == set(ODD_NAMES.values()), column
+    numbers = {name for name in frame.columns if name.endswith(("_hours", "_percent", "cpus"))}
+    assert numbers
+    for column in numbers:
+        assert frame[column].dtype.kind in "fi", (column, frame[column].tolist())
+
+
+def test_primehubs_form_guards_what_would_run_and_nothing_else(client: Client) -> None:
+    text = body(client, f"{REPORT}/details.csv?profile=primehub").decode()
+    users = {line["user"] for line in csv.DictReader(io.StringIO(text, newline=""))}
+    kept = {ODD_NAMES[what] for what in ("number", "exponent", "date", "day", "truth", "nothing")}
+    assert kept <= users
+    assert {f"'{ODD_NAMES[what]}" for what in ("equals", "plus", "minus", "at")} <= users
+
+
 def _line_end(text: str) -> str | None:
     """Without it pandas takes any CR for the end of a line, also in quotes of an old parser."""
     return None if "\r\n" in text.split("\n", 1)[0] + "\n" else "\n"
