@@ -92,6 +92,7 @@ LIFETIME_COLUMNS = (
         "uid",
         "claim",
         "component_name",
+        "claimed_component",
         "user",
         "user_verified",
         "job_uid",

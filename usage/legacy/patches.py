@@ -174,7 +174,8 @@ def _of_ipujob(
     meta = _meta(job)
     user = (meta.get("annotations") or {}).get(_CREATED_BY)
     values = (world.group_of(meta.get("namespace", "")), user, _ipu_type(job.get("spec") or {}))
-    component = ("ipujob", str(meta.get("name", "")))
+    # PrimeHub's word for it: `ipujob` is what only the operator stamps.
+    component = ("job", str(meta.get("name", "")))
     found = _patch(title, target, component, values, _annotations(target), resource)
     return found if user else _doubted(found, "nothing says whose job it is: user is empty")
 

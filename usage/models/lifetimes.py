@@ -27,7 +27,8 @@ class PodLifetime(models.Model):
     labels of the pod that USAGE_LABELS named when it was first seen. `user_verified`: an admission
     webhook saw who made it. `skew_seconds`: the clock of the pod's node was off by at least that,
     and the end was moved to where it is possible. `seen_at`: when the monitor last found the pod
-    there.
+    there. `claimed_component`: a component of the product's own (`ipujob`, `partition`) that only
+    the pod's annotation gives it; it then has none.
     """
 
     uid = models.TextField(unique=True)
@@ -37,6 +38,7 @@ class PodLifetime(models.Model):
     node = models.TextField(default="")
     claim = models.TextField(default="namespace")
     component = models.TextField(default="")
+    claimed_component = models.TextField(default="", db_default="")
     component_name = models.TextField(default="")
     group = models.TextField(default="")
     user = models.TextField(default="")

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 ANNOTATIONS: Final = ("ipuhub.io/usage", "primehub.io/usage")
 JOB_UID_LABEL: Final = "graphcore.ai/ipujob-uid"
 OPERATOR, ANNOTATION, NAMESPACE = "operator", "annotation", "namespace"
+OPERATORS_COMPONENT: Final = "ipujob"
+RESERVED: Final = frozenset({OPERATORS_COMPONENT, "partition"})
+"""Components of the product's own: of pods that the operator stamped, and of partitions."""
+
 _LONGEST: Final = 253  # the longest name of an object
 
 
@@ -40,6 +44,8 @@ class Claim:
     """Who holds a pod, and how it is known. `micro_ipus` is None without the operator's stamp.
 
     `operator` means that the pod carries such a stamp: whether it is one its job's record says.
+    `claimed_component`: a component of the product's own that whoever made the pod wrote; the pod
+    then has none.
     """
 
     claim: str
@@ -54,6 +60,7 @@ class Claim:
     attempt: int | None = None
     partition: str = ""
     micro_ipus: int | None = None
+    claimed_component: str = ""
 
 
 _STAMP: Final = msgspec.json.Decoder(_Stamp)
@@ -74,10 +81,13 @@ def claim_of(meta: PodMeta, text: str | None) -> Claim:
     if text is None:
         return by_namespace(meta)
     stamp = _decode(text)
-    common = (stamp.group, stamp.user or "", stamp.component, stamp.component_name)
     job_uid = controlling_job(meta)
+    is_own = bool(job_uid) and stamp.component == OPERATORS_COMPONENT
+    claimed = "" if is_own or not is_reserved(stamp.component) else stamp.component
+    component = "" if claimed else stamp.component
+    common = (stamp.group, stamp.user or "", component, stamp.component_name)
     if not job_uid:
-        return Claim(ANNOTATION, *common, stamp.instance_type)
+        return Claim(ANNOTATION, *common, stamp.instance_type, claimed_component=claimed)
     labels = meta.labels or {}
     return Claim(
         OPERATOR,
@@ -89,7 +99,13 @@ def claim_of(meta: PodMeta, text: str | None) -> Claim:
         _number(labels.get("graphcore.ai/attempt")),
         stamp.partition or "",
         stamp.ipus,
+        claimed,
     )
+
+
+def is_reserved(component: str) -> bool:
+    """Whether `component` is, or looks like, one of the product's own."""
+    return component.strip().casefold() in RESERVED
 
 
 def by_namespace(meta: PodMeta) -> Claim:

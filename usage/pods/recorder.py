@@ -10,7 +10,13 @@ import msgspec
 from ipuhub.kube.resources import PODS
 from ipuhub.kube.watch import Scope
 from ipuhub.recording.recorder import Fault, Subject
-from usage.pods.annotations import InvalidAnnotation, annotation_of, by_namespace, claim_of
+from usage.pods.annotations import (
+    RESERVED,
+    InvalidAnnotation,
+    annotation_of,
+    by_namespace,
+    claim_of,
+)
 from usage.pods.labels import kept_labels
 from usage.pods.lifetimes import BY_LIST, lifetime_of
 from usage.pods.resources import GPU_RESOURCES, wish_of
@@ -110,6 +116,11 @@ WHERE finished_at IS NULL AND cluster_uid = %(cluster_uid)s
   AND uid NOT IN (SELECT unnest(%(present)s::text[]))
   AND %(listed)s IN ('', namespace)
 """  # noqa: S608  # text of this program
+_KNOWN: Final = "SELECT count(*) FROM usage_podlifetime WHERE uid = ANY(%s)"
+_RESERVED_SAYS: Final = (
+    f"only IPUHub gives a pod the component {' or '.join(sorted(RESERVED))}: the pod has none, "
+    "what it claims is kept as claimed_component"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +163,14 @@ class PodRecorder:
             where = ", ".join(sorted(selected.namespaces)) or "all namespaces"
         self.selection = f"{'all' if selected.all_pods else 'annotated'} pods of {where}"
 
-    def read(self, kind: str, manifest: Pod, faults: list[Fault], at: datetime) -> PodRow | None:
+    def read(
+        self,
+        kind: str,
+        manifest: Pod,
+        faults: list[Fault],
+        at: datetime,
+        since: datetime | None = None,
+    ) -> PodRow | None:
         """Make a row of a pod; of an unselected one only where its end may end a known row."""
         meta, selected = manifest.metadata, self._selected
         if not meta.uid:
@@ -162,7 +180,7 @@ class PodRecorder:
         is_known_only = not selected.covers(meta.namespace) or (
             text is None and not selected.all_pods
         )
-        lifetime = lifetime_of(manifest, is_deleted=kind == "DELETED", at=at)
+        lifetime = lifetime_of(manifest, is_deleted=kind == "DELETED", at=at, since=since)
         if is_known_only and lifetime.end is None:
             return None
         claim = by_namespace(meta) if is_known_only else _claim(meta, text, faults)
@@ -192,6 +210,12 @@ class PodRecorder:
                 text = msgspec.json.encode(given).decode()
                 cursor.execute(sql, {"rows": text, "cluster_uid": cluster_uid, "at": at})
 
+    def unrecorded(self, cursor: Cursor[Any], rows: Sequence[PodRow]) -> int:
+        """Return how many of the pods came since the last record."""
+        uids = {row.uid for row in rows if not row.is_known_only}
+        (known,) = cursor.execute(_KNOWN, [[*uids]]).fetchone() or (0,)
+        return len(uids) - int(known)
+
     def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
         """End pods that are gone, at their last sighting: estimated."""
         values = {
@@ -212,9 +236,12 @@ class PodRecorder:
 
 
 def _claim(meta: PodMeta, text: str | None, faults: list[Fault]) -> Claim:
+    subject = Subject(meta.uid, meta.namespace, meta.name)
     try:
-        return claim_of(meta, text)
+        claim = claim_of(meta, text)
     except InvalidAnnotation as error:
-        subject = Subject(meta.uid, meta.namespace, meta.name)
         faults.append(Fault(subject, "usage-annotation", str(error), text or ""))
         return by_namespace(meta)
+    if claim.claimed_component:
+        faults.append(Fault(subject, "reserved-component", _RESERVED_SAYS, text or ""))
+    return claim

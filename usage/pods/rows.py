@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from usage.pods.annotations import ANNOTATION, NAMESPACE
+from usage.pods.annotations import ANNOTATION, NAMESPACE, OPERATORS_COMPONENT
 from usage.pods.lifetimes import BY_LIST
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class PodRow(msgspec.Struct, gc=False):
     uncertainty_seconds: int
     skew_seconds: int = 0
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    claimed_component: str = ""
     stamp: dict[str, Any] | None = None
     asked_micro_ipus: int = 0
     is_known_only: bool = False
@@ -92,6 +93,7 @@ CLAIMED: Final = (
     "attempt",
     "partition",
     "micro_ipus",
+    "claimed_component",
     "stamp",
 )
 """Columns that a claim brings with it."""
@@ -99,7 +101,7 @@ CLAIMED: Final = (
 STAMPED: Final = ("job_uid", "role", "instance", "attempt", "partition", "micro_ipus")
 """What is kept of a stamp until the record of its job is there."""
 
-FIXED: Final = (*PodRow.__struct_fields__[:21], "labels", "stamp")
+FIXED: Final = (*PodRow.__struct_fields__[:21], "labels", "claimed_component", "stamp")
 """Columns of the first sight."""
 
 COLUMNS: Final = PodRow.__struct_fields__[:-3]
@@ -143,6 +145,7 @@ def row_of(meta: PodMeta, claim: Claim, wish: Wish, lifetime: Lifetime, at: date
         end.estimated if end else False,
         end.uncertainty_seconds if end else 0,
         end.skew_seconds if end else 0,
+        claimed_component=claim.claimed_component,
         asked_micro_ipus=held.ipus * MICRO_IPUS,
     )
 
@@ -156,8 +159,10 @@ def believed(row: PodRow, owner: JobOwner) -> PodRow:
 
 def doubted(row: PodRow) -> PodRow:
     """The row of a pod whose stamp nothing proves: a claim, of no job and with no IPUs but those
-    that the pod asks for; the stamp waits in it."""
+    that the pod asks for; the stamp waits in it, and so does the operator's component."""
     new = copy(row)
+    if new.component == OPERATORS_COMPONENT:
+        new.component, new.claimed_component = "", OPERATORS_COMPONENT
     new.stamp = {name: getattr(row, name) for name in STAMPED}
     new.claim, new.job_uid, new.role, new.partition = ANNOTATION, "", "", ""
     new.instance = new.attempt = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from usage.pods.annotations import OPERATOR
+from usage.pods.annotations import OPERATOR, OPERATORS_COMPONENT
 from usage.pods.rows import believed, doubted
 
 if TYPE_CHECKING:
@@ -35,7 +35,11 @@ UPDATE usage_podlifetime AS known SET
     job_uid = job.uid, role = known.stamp ->> 'role', partition = known.stamp ->> 'partition',
     instance = (known.stamp ->> 'instance')::integer,
     attempt = (known.stamp ->> 'attempt')::integer,
-    micro_ipus = (known.stamp ->> 'micro_ipus')::bigint
+    micro_ipus = (known.stamp ->> 'micro_ipus')::bigint,
+    component = CASE known.claimed_component WHEN '{OPERATORS_COMPONENT}'
+        THEN known.claimed_component ELSE known.component END,
+    claimed_component = CASE known.claimed_component WHEN '{OPERATORS_COMPONENT}'
+        THEN '' ELSE known.claimed_component END
 FROM jsonb_to_recordset(%(jobs)s::jsonb)
         AS job (uid text, namespace text, "group" text, "user" text, user_verified boolean)
 WHERE known.stamp IS NOT NULL AND known.stamp ->> 'job_uid' = job.uid

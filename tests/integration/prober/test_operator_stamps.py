@@ -71,6 +71,50 @@ def whose(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in names)
 
 
+def claiming(component: str, number: int = 3, *, owned: bool = True) -> dict[str, Any]:
+    """A pod with the annotation of a component of the product's own."""
+    pod = stamped(number)
+    said = msgspec.json.decode(pod["metadata"]["annotations"]["ipuhub.io/usage"])
+    text = msgspec.json.encode(said | {"component": component}).decode()
+    pod["metadata"]["annotations"]["ipuhub.io/usage"] = text
+    pod["metadata"]["ownerReferences"] = [JOB] if owned else []
+    return pod
+
+
+@pytest.mark.parametrize("component", ["ipujob", "partition", " Partition", "IPUJob"])
+def test_a_component_of_our_own_is_none_of_a_pod_that_claims_it(
+    tables: dict[str, Any], component: str
+) -> None:
+    recorder, faults = PodRecorder(recorded=recorded_jobs), []
+    write_job(tables)
+    pod = claiming(component, owned=False)
+    write_pods(tables, pod)
+    row = pod_row(tables)
+    assert (row["component"], row["claimed_component"], row["claim"]) == (
+        "",
+        component,
+        "annotation",
+    )
+    shown = msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
+    recorder.read("ADDED", shown, faults, NOW)
+    assert [fault.code for fault in faults] == ["reserved-component"]
+
+
+def test_the_operators_component_waits_with_its_stamp(tables: dict[str, Any]) -> None:
+    write_pods(tables, claiming("ipujob"), claiming("partition", 6))
+    assert (pod_row(tables)["component"], pod_row(tables)["claimed_component"]) == ("", "ipujob")
+    write_job(tables)
+    assert (pod_row(tables)["component"], pod_row(tables)["claimed_component"]) == ("ipujob", "")
+    other = pod_row(tables, 6)  # no operator stamps that
+    assert (other["claim"], other["component"], other["claimed_component"]) == (
+        "operator",
+        "",
+        "partition",
+    )
+    write_pods(tables, claiming("ipujob", 9))
+    assert (pod_row(tables, 9)["component"], pod_row(tables, 9)["stamp"]) == ("ipujob", None)
+
+
 async def test_a_stamp_of_a_job_that_nobody_recorded_is_a_claim(lab: Lab) -> None:
     lab.server.put("ADDED", stamped())
     lab.start(PodRecorder(recorded=recorded_jobs))

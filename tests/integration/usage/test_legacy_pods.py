@@ -177,7 +177,7 @@ async def test_the_printed_commands_annotate_everything_once(lab: Lab) -> None:
     assert not (lab.home / "broken").exists()
     phusers = {"group": "phusers", "instance_type": "cpu-1"}
     theirs = {"group": "g", "user": "u"}
-    ipujob = {"component": "ipujob", "component_name": "train", "group": "hub", "user": ""}
+    ipujob = {"component": "job", "component_name": "train", "group": "hub", "user": ""}
     for namespace, kind, name, want in (
         ("hub", "pod", "jupyter-foo", phusers | {"component": "jupyter", "user": "foo"}),
         ("labs", "pod", "jupyter-nasty", phusers | {"user": NASTY}),
