@@ -103,6 +103,7 @@ UPDATE jobs_jobrecord SET
 WHERE cluster_uid = %(cluster_uid)s AND deleted_at IS NULL AND uid <> ALL(%(present)s)
 RETURNING id
 """
+_KNOWN = "SELECT count(*) FROM jobs_jobrecord WHERE uid = ANY(%s)"
 _OPEN_ATTEMPTS = """
 UPDATE jobs_jobattempt AS one SET ended_at = GREATEST(one.began_at, job.deleted_at)
 FROM jobs_jobrecord AS job
@@ -190,7 +191,14 @@ class JobRecorder:
         self._group_of, self._recorded = group_of, recorded
         self._authors = authors or AuthorTrust()
 
-    def read(self, kind: str, manifest: Any, faults: list[Fault], at: datetime) -> JobRow:  # noqa: ARG002  # nothing in a job is refused
+    def read(
+        self,
+        kind: str,
+        manifest: Any,
+        faults: list[Fault],  # noqa: ARG002  # nothing in a job is refused
+        at: datetime,
+        since: datetime | None = None,  # noqa: ARG002  # a job's end has no uncertainty
+    ) -> JobRow:
         """Make the row of a job."""
         group = self._group_of(namespace_of(manifest))
         row = row_of(manifest, group, at, is_deleted=kind == "DELETED")
@@ -206,6 +214,12 @@ class JobRecorder:
         """Write jobs with their attempts and transitions."""
         store(cursor, rows, cluster_uid, at)
         self._recorded(cursor, {row.uid for row in rows})
+
+    def unrecorded(self, cursor: Cursor[Any], rows: Sequence[JobRow]) -> int:
+        """Return how many of the jobs came since the last record."""
+        uids = {row.uid for row in rows}
+        (known,) = cursor.execute(_KNOWN, [[*uids]]).fetchone() or (0,)
+        return len(uids) - int(known)
 
     def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
         """End the jobs that a full list no longer shows."""

@@ -240,7 +240,14 @@ class PartitionRecorder:
         self.released: Callable[[], None] = lambda: None
         self._owners_of = owners_of
 
-    def read(self, kind: str, manifest: Any, faults: list[Fault], at: datetime) -> ShardRow:  # noqa: ARG002  # its entries have their own times
+    def read(
+        self,
+        kind: str,
+        manifest: Any,
+        faults: list[Fault],
+        at: datetime,  # noqa: ARG002  # its entries have their own times
+        since: datetime | None = None,  # noqa: ARG002
+    ) -> ShardRow:
         """Read a ConfigMap; what is no entry is a fault of its key."""
         shard = shard_of(manifest, is_deleted=kind == "DELETED")
         for one in shard.unreadable:
@@ -260,6 +267,10 @@ class PartitionRecorder:
         owners = self._owners_of(cursor, [*jobs.items()]) if jobs else {}
         since = self.known_until()
         store_shards(cursor, rows, owners, cluster_uid=cluster_uid, since=since, now=at)
+
+    def unrecorded(self, cursor: Cursor[Any], rows: Sequence[ShardRow]) -> int:  # noqa: ARG002
+        """Return all of them: maps outlive what they show, so the same maps prove nothing."""
+        return len(rows)
 
     def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
         """End the holdings of ConfigMaps that are gone."""

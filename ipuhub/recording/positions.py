@@ -58,6 +58,7 @@ class PositionClock:
     ) -> None:
         self._clock, self._revision = clock, revision
         self._version, self._known_at = version, known_at
+        self._happened_after = known_at
         self._asked_at = self._drained_at = clock()
         self._is_behind = True
         self._mark = Mark(known_at, version)
@@ -70,6 +71,11 @@ class PositionClock:
     def position(self) -> tuple[str, datetime]:
         """The version that the watch came to, and the time before which all is known there."""
         return self._version, self._known_at
+
+    @property
+    def happened_after(self) -> datetime:
+        """What was heard last happened after this, be it that it was heard late."""
+        return self._happened_after
 
     async def opening(self) -> str:
         """Ask the server for its version, which is returned: older lines may follow."""
@@ -88,13 +94,15 @@ class PositionClock:
 
     def heard(self, version: str) -> tuple[datetime, datetime]:
         """The watch came to `version`: the time now, and the one before which all is known."""
-        now = self._clock()
+        now, was_behind, before = self._clock(), self._is_behind, self._known_at
         waited, self._version = now - self._asked_at, version
         if waited >= _DRAINED:
             self._drained_at = now
         self._judge(now, waited)
         if not self._is_behind:
             self._known_at = max(self._known_at, self._drained_at - _PROMPT)
+        # Heard late, it may be as old as what was not known before.
+        self._happened_after = before if was_behind else self._known_at
         return now, self._known_at
 
     def close(self) -> None:

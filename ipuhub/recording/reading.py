@@ -28,11 +28,16 @@ class Reader(Generic[Row]):
         self._recorder = recorder
 
     def read(
-        self, changes: Sequence[Change], at: datetime, position_at: datetime | None = None
+        self,
+        changes: Sequence[Change],
+        at: datetime,
+        position_at: datetime | None = None,
+        since: datetime | None = None,
     ) -> Batch[Row]:
         """Make a batch of changes heard `at`, in their order; the last one gives its position.
 
         `position_at`: the time before which all is known at that position, where it is another.
+        `since`: all of the changes happened after this.
         """
         version = changes[-1].resource_version
         batch: Batch[Row] = Batch(version, position_at or at, events=len(changes))
@@ -42,7 +47,7 @@ class Reader(Generic[Row]):
                 self._keep_fault(change, faults)
                 continue
             try:
-                row = read(change.kind, change.manifest, faults, at)
+                row = read(change.kind, change.manifest, faults, at, since)
             # One object must never stop the recording of all others.
             except Exception as error:  # noqa: BLE001
                 faults.append(_unreadable(change, error))

@@ -54,11 +54,19 @@ class Recorder(Protocol[Row]):
     manifest: type[Any]
     """What an object is decoded to: `dict`, or a msgspec Struct with `metadata: ObjectMeta`."""
 
-    def read(self, kind: str, manifest: Any, faults: list[Fault], at: datetime) -> Row | None:
+    def read(
+        self,
+        kind: str,
+        manifest: Any,
+        faults: list[Fault],
+        at: datetime,
+        since: datetime | None = None,
+    ) -> Row | None:
         """Make a row of an object, None where it is none of ours.
 
         `kind` is ADDED, MODIFIED or DELETED (LISTED from a full list), `at` when it was heard.
-        What is broken in it goes to `faults`. Raises ValueError where no row can be made.
+        What is heard happened after `since`, where that is known. What is broken in it goes to
+        `faults`. Raises ValueError where no row can be made.
         """
 
     def subject(self, row: Row) -> Subject:
@@ -71,6 +79,9 @@ class Recorder(Protocol[Row]):
 
         Data that Postgres refuses may raise: the rows are then tried in smaller parts.
         """
+
+    def unrecorded(self, cursor: Cursor[Any], rows: Sequence[Row]) -> int:
+        """Return of how many of `rows` there is no record yet: they came since the last one."""
 
     def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
         """End what a full list no longer shows; return how many."""

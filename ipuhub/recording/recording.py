@@ -266,7 +266,8 @@ class Recording(Generic[Row]):
                 async for changes in batches:
                     async with turn:
                         heard_at, known_at = times.heard(changes[-1].resource_version)
-                        await buffer.add(self._reader.read(changes, heard_at, known_at))
+                        batch = self._reader.read(changes, heard_at, known_at, times.happened_after)
+                        await buffer.add(batch)
                     times.asking()
                     if self._chosen is not None and arriving.done():
                         arriving.result()

@@ -10,7 +10,7 @@ import psycopg
 
 from ipuhub.database import session_options
 from ipuhub.recording import faults as fault_table
-from ipuhub.recording.checkpoint import Checkpoint
+from ipuhub.recording.checkpoint import Checkpoint, is_reached
 from ipuhub.recording.recorder import Absence, Fault
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ _SESSION: Final = {
     "keepalives_interval": 5,
 }
 _SESSION_OPTIONS: Final = "-c statement_timeout=20s -c timezone=UTC"
+
+
+UNREADABLE: Final = "unreadable"
+"""Fault of an object that cannot be read, so that nobody knows whether it was recorded."""
 
 
 class Gaps(NamedTuple):
@@ -143,6 +147,7 @@ class Store(Generic[Row]):
     ) -> tuple[int, list[Fault]]:
         """Write a full list: all rows, the end of what vanished, the gap and the checkpoint.
 
+        Where the list shows what was recorded, no more and no less, nothing was missed: no gap.
         Returns how many vanished, and the faults of what was refused. Raises Fenced.
         """
         recorder, known, at = self._recorder, self.checkpoint, batch.position_at
@@ -154,6 +159,7 @@ class Store(Generic[Row]):
             values = [batch.resource_version, at, at, cluster_uid, selection]
             values += [recorder.scope.namespace or "", name, known.epoch]
             _fenced(cursor, _LISTED, values)
+            came = recorder.unrecorded(cursor, batch.rows)
             refused: list[Fault] = []
             for first in range(0, len(batch.rows), _ROWS_AT_ONCE):
                 part = batch.rows[first : first + _ROWS_AT_ONCE]
@@ -166,7 +172,8 @@ class Store(Generic[Row]):
                 vanished += recorder.vanish(cursor, absence)
             absence = Absence(present, cluster_uid, seen_until, now, watched)
             vanished += recorder.vanish(cursor, absence)
-            if known.position_at is not None:
+            shows_a_loss = came or vanished or not self._is_comparable(batch, cluster_uid)
+            if known.position_at is not None and shows_a_loss:
                 cursor.execute(_GAP, [name, known.position_at, now, cause])
             fault_table.store(cursor, name, [*batch.faults, *refused], now)
             gaps = self._read_gaps(cursor)
@@ -175,6 +182,15 @@ class Store(Generic[Row]):
         namespace = recorder.scope.namespace or ""
         self.checkpoint = Checkpoint(known.epoch, cluster_uid, version, selection, at, namespace)
         return vanished, refused
+
+    def _is_comparable(self, batch: Batch[Row], cluster_uid: str) -> bool:
+        """Whether a full list that lacks nothing and adds nothing says that nothing was missed."""
+        known = self.checkpoint
+        return (
+            (known.cluster_uid, known.selection) == (cluster_uid, self._recorder.selection)
+            and is_reached(known.resource_version, batch.resource_version)
+            and not any(fault.code == UNREADABLE for fault in batch.faults)
+        )
 
     def reopen(self, unsure: str = "") -> None:
         """Connect again, and make sure that Postgres is where it was left.

@@ -53,18 +53,31 @@ class Lifetime:
     exit_code: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """What is heard `at` happened after `since`."""
+
+    at: datetime
+    since: datetime | None
+
+
 _NO_STATUS: Final = PodStatus()
 
 
-def lifetime_of(pod: Pod, *, is_deleted: bool, at: datetime) -> Lifetime:
-    """Read a pod's times; `is_deleted` with the last state of one that is gone, heard `at`."""
+def lifetime_of(
+    pod: Pod, *, is_deleted: bool, at: datetime, since: datetime | None = None
+) -> Lifetime:
+    """Read a pod's times; `is_deleted` with the last state of one that is gone, heard `at`.
+
+    `since`: what is heard happened after this; None: at any time before.
+    """
     status = pod.status or _NO_STATUS
     scheduled_at = _scheduled_at(pod, status)
     ended = [*_terminated(status)]
     started = [one for one in _started_at(status) if one]
     lifetime_end = None
     if is_deleted or status.phase in _ENDED:
-        lifetime_end = _end(pod, status, scheduled_at, at)
+        lifetime_end = _end(pod, status, scheduled_at, _Heard(at, since))
     failed = next((one for one in ended if one.exit_code), ended[0] if ended else None)
     is_over = lifetime_end is not None and failed is not None
     return Lifetime(
@@ -106,9 +119,10 @@ def _end(
     pod: Pod,
     status: PodStatus,
     scheduled_at: datetime | None,
-    at: datetime,
+    heard: _Heard,
 ) -> End:
     """The last container's end; where that is not known, the best there is, estimated."""
+    at = heard.at
     finished = [one for one in _finished_at(status) if one]
     latest = max(finished) if finished else None
     if latest is not None and _is_complete(status):
@@ -127,12 +141,23 @@ def _end(
     source = BY_EVENT if is_over else BY_DELETION
     deleted_at = pod.metadata.deletion_timestamp
     if deleted_at is not None:
-        # Kubernetes counts the grace period in.
-        grace = pod.metadata.deletion_grace_period_seconds or 0
-        guess = _not_before(max(deleted_at, latest) if latest else deleted_at, scheduled_at)
-        return End(guess, source, estimated=True, uncertainty_seconds=max(grace, 0))
+        # Kubernetes counts the grace period in; who is gone before it is over had less.
+        grace = timedelta(seconds=max(pod.metadata.deletion_grace_period_seconds or 0, 0))
+        late = max(deleted_at - at, timedelta(0))
+        guess = max(deleted_at - late, latest) if latest else deleted_at - late
+        seconds = _seconds(grace - late)
+        return End(
+            _not_before(guess, scheduled_at), source, estimated=True, uncertainty_seconds=seconds
+        )
     guess = _not_before(at, scheduled_at)
-    return End(guess, source, estimated=True, uncertainty_seconds=_seconds(guess - scheduled_at))
+    known = min(max([scheduled_at, *_known_at(status, heard.since)]), guess)
+    return End(guess, source, estimated=True, uncertainty_seconds=_seconds(guess - known))
+
+
+def _known_at(status: PodStatus, since: datetime | None) -> Iterator[datetime]:
+    """When a pod that was removed while it ran is known to have been there."""
+    times = [since, *_started_at(status), *_finished_at(status), _changed_at(status)]
+    yield from (one for one in times if one)
 
 
 def _finished_at(status: PodStatus) -> Iterator[datetime | None]:

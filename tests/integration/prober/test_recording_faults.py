@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import pytest
 
 from tests.fakes.podstream import STEPS, pod_of, truth_of, uid_of
 from tests.fakes.waiting import eventually
@@ -79,9 +80,66 @@ async def test_a_history_cut_off_under_a_running_watch_is_listed_anew(lab: Lab) 
     emit(lab, range(1), "ENDED")
     lab.server.forget()
     await lab.server.start()
-    await eventually(lab.gaps)
+    await recorded(lab)
+    assert lab.server.lists == 2
     assert lab.rows()[uid_of(0)]["finished_at"] == truth_of(0).finished_at
     assert not lab.rows()[uid_of(0)]["estimated"]
+
+
+@pytest.mark.parametrize(
+    ("happens", "want_gaps"),
+    [
+        pytest.param((), 0, id="nobody went and nobody came"),
+        pytest.param(((0, "ENDED"),), 0, id="one ended and is still there, with its times"),
+        pytest.param(((0, "ENDED"), (0, "DELETED")), 1, id="one went"),
+        pytest.param(((7, "ADDED"),), 1, id="one came"),
+        pytest.param(((2, "DELETED"),), 0, id="one went whose end was known"),
+    ],
+)
+async def test_the_list_after_a_cut_history_says_whether_anything_was_missed(
+    lab: Lab, happens: tuple[tuple[int, str], ...], want_gaps: int
+) -> None:
+    emit(lab, range(3), "ADDED", "RUNNING")
+    emit(lab, range(2, 3), "ENDED")
+    lab.start()
+    await recorded(lab)
+    await lab.stop()
+    for number, step in happens:
+        lab.server.step(number, step)
+    lab.server.revision += 5  # of other objects
+    lab.server.forget()
+    lab.start()
+    await recorded(lab)
+    assert lab.server.lists == 2
+    assert len(lab.gaps()) == want_gaps
+
+
+async def test_an_object_that_cannot_be_read_keeps_the_gap(lab: Lab) -> None:
+    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    await lab.stop()
+    broken = pod_of(1, "RUNNING")
+    broken["status"] = "none"
+    lab.server.put("ADDED", broken)
+    lab.server.forget()
+    lab.start()
+    await recorded(lab)
+    assert len(lab.gaps()) == 1
+
+
+async def test_a_pod_removed_by_force_is_uncertain_since_the_watch_last_told(lab: Lab) -> None:
+    """Its last state has neither an end nor a time of deletion; the watch heard it live."""
+    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.start()
+    await recorded(lab)
+    lab.server.put("DELETED", pod_of(0, "RUNNING"))
+    await lab.server.tell()
+    await recorded(lab)
+    row = lab.rows()[uid_of(0)]
+    assert (row["end_source"], row["estimated"]) == ("deleted", True)
+    assert (row["finished_at"] - row["scheduled_at"]).total_seconds() > 3600
+    assert row["uncertainty_seconds"] < 600
 
 
 async def test_another_cluster_ends_the_rows_of_the_first_estimated(lab: Lab) -> None:

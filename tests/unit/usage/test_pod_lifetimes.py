@@ -154,8 +154,20 @@ def deleting(minutes: int, grace: int = 30) -> dict[str, Any]:
         pytest.param(
             pod("Running", RUNNING),
             True,
-            End(HEARD, "deleted", True, 3 * 3600),
+            End(HEARD, "deleted", True, 179 * 60),
             id="deleted without any time ends when it was heard",
+        ),
+        pytest.param(
+            pod("Running", RUNNING, metadata=deleting(180, grace=30)),
+            True,
+            End(HEARD, "deleted", True, 30),
+            id="gone as its grace period ends",
+        ),
+        pytest.param(
+            pod("Running", RUNNING, metadata=deleting(190, grace=3600)),
+            True,
+            End(HEARD, "deleted", True, 3000),
+            id="gone before its grace period is over: not later than it was heard",
         ),
     ],
 )
@@ -173,7 +185,25 @@ def test_an_end_after_the_last_condition_is_the_better_guess() -> None:
 def test_uncertainty_is_rounded_up() -> None:
     heard = at(1) + timedelta(milliseconds=1)
     end = lifetime_of(pod("Running", RUNNING), is_deleted=True, at=heard).end
-    assert end == End(heard, "deleted", True, 61)
+    assert end == End(heard, "deleted", True, 1)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "since", "want_seconds"),
+    [
+        pytest.param((SCHEDULED,), at(180) - timedelta(seconds=2), 2, id="heard live"),
+        pytest.param((SCHEDULED,), None, 179 * 60, id="heard at some time: its container's start"),
+        pytest.param((SCHEDULED, condition("Ready", 170)), at(3), 600, id="its last condition"),
+        pytest.param((SCHEDULED, condition("Ready", 170)), at(175), 300, id="the later of both"),
+        pytest.param((SCHEDULED,), at(181), 0, id="clocks that differ: never negative"),
+    ],
+)
+def test_a_pod_removed_by_force_ended_after_the_last_thing_known(
+    conditions: Any, since: datetime | None, want_seconds: int
+) -> None:
+    manifest = pod("Running", RUNNING, conditions=conditions)
+    end = lifetime_of(manifest, is_deleted=True, at=HEARD, since=since).end
+    assert end == End(HEARD, "deleted", True, want_seconds)
 
 
 def test_an_unschedulable_pod_was_never_scheduled() -> None:
