@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import AlreadyExists, Conflict, NotFound, Unreachable
 from ipuhub.kube.types import ListResult
+from tests.fakes.jsoncopy import copied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ class FakeConfigMaps:
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Manifest:
         self.gets += 1
         await self._arrive()
-        return copy.deepcopy(self._find(name))
+        return copied(self._find(name))
 
     async def list(
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = ""
@@ -41,7 +41,7 @@ class FakeConfigMaps:
         await self._arrive()
         key, _, value = label_selector.partition("=")
         found = [
-            copy.deepcopy(one)
+            copied(one)
             for one in self.objects.values()
             if one["metadata"].get("labels", {}).get(key) == value
         ]
@@ -54,7 +54,7 @@ class FakeConfigMaps:
         name = body["metadata"]["name"]
         if name in self.objects:
             raise AlreadyExists(409, "AlreadyExists", f"{name} exists")
-        self.objects[name] = copy.deepcopy(body)
+        self.objects[name] = copied(body)
         return await self._written(name)
 
     async def patch(
@@ -66,7 +66,7 @@ class FakeConfigMaps:
         wanted = metadata.get("resourceVersion")
         if wanted is not None and wanted != found["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", f"{name} changed")
-        self.patches.append(copy.deepcopy(body))
+        self.patches.append(copied(body))
         found["metadata"].setdefault("labels", {}).update(metadata.get("labels", {}))
         data = {**found.get("data", {}), **body.get("data", {})}
         found["data"] = {key: text for key, text in data.items() if text is not None}
@@ -94,7 +94,7 @@ class FakeConfigMaps:
     async def _written(self, name: str) -> Manifest:
         self.version += 1
         self.objects[name]["metadata"]["resourceVersion"] = str(self.version)
-        answer = copy.deepcopy(self.objects[name])
+        answer = copied(self.objects[name])
         if self.on_write is not None:
             await self.on_write()
         await asyncio.sleep(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from jobs.launcher.gate import awaited, closed_because
 from jobs.manifests import format_time
 from jobs.names import LABEL_ATTEMPT, LABEL_ROLE, worker_name
 from jobs.resources import IPUJOBS, RESOURCE_OF
+from tests.fakes.jsoncopy import copied
 from tests.fakes.podstates import closed_gate, containers, environment, exited
 from tests.fakes.refusing import Refusing
 
@@ -60,7 +60,7 @@ class FakeCache:
         return str(self._kube.version)
 
     def get(self, namespace: str, name: str) -> Manifest | None:
-        return copy.deepcopy(self._kube.objects.get((self._plural, namespace, name)))
+        return copied(self._kube.objects.get((self._plural, namespace, name)))
 
     def by_index(self, index: str, value: str) -> list[Manifest]:
         if index == BY_UID:
@@ -70,9 +70,7 @@ class FakeCache:
 
     def all(self) -> list[Manifest]:
         return [
-            copy.deepcopy(m)
-            for (plural, _, _), m in self._kube.objects.items()
-            if plural == self._plural
+            copied(m) for (plural, _, _), m in self._kube.objects.items() if plural == self._plural
         ]
 
 
@@ -109,7 +107,7 @@ class FakeKube:
 
     async def get(self, resource: Any, name: str, namespace: str | None = None) -> Manifest:
         self._count("get", resource.plural)
-        return copy.deepcopy(self._find(resource.plural, namespace or "", name))
+        return copied(self._find(resource.plural, namespace or "", name))
 
     async def list(
         self, resource: Any, namespace: str | None = None, *, label_selector: str = ""
@@ -117,7 +115,7 @@ class FakeKube:
         self._count("list", resource.plural)
         key, _, value = label_selector.partition("=")
         found = [
-            copy.deepcopy(m)
+            copied(m)
             for (plural, where, _), m in self.objects.items()
             if (plural, where) == (resource.plural, namespace)
             and m["metadata"].get("labels", {}).get(key) == value
@@ -146,12 +144,12 @@ class FakeKube:
             if meta.get(field) not in {None, found["metadata"][field]}:
                 raise Conflict(409, "Conflict", "the object has been modified")
         part = {"status": body["status"]} if subresource == "status" else body
-        before = copy.deepcopy(found)
-        _merge(found, copy.deepcopy(part))
+        before = copied(found)
+        _merge(found, copied(part))
         if found != before:
             self._bump(resource.plural, found)
         self._collect(resource.plural, found)
-        return copy.deepcopy(found)
+        return copied(found)
 
     async def delete(
         self, resource: Any, name: str, namespace: str | None = None, *, uid: str | None = None
@@ -161,7 +159,7 @@ class FakeKube:
         if uid not in {None, found["metadata"]["uid"]}:
             raise Conflict(409, "Conflict", "the UID in the precondition does not match")
         self.mark_deleted(resource.plural, found)
-        return copy.deepcopy(found)
+        return copied(found)
 
     # --- what users and the cluster do ---------------------------------------------------------
 
@@ -170,17 +168,17 @@ class FakeKube:
         place = (plural, meta.get("namespace", ""), meta["name"])
         if place in self.objects:
             raise AlreadyExists(409, "AlreadyExists", f'{plural} "{meta["name"]}" already exists')
-        made = copy.deepcopy(body)
+        made = copied(body)
         self._uids += 1
         made["metadata"].setdefault("uid", f"uid-{self._uids}")
         if plural == "pods":
             made["status"] = {"phase": "Pending"}
         self._bump(plural, made)
         self.objects[place] = made
-        return copy.deepcopy(made)
+        return copied(made)
 
     def add_job(self, job: Manifest) -> str:
-        job = copy.deepcopy(job)
+        job = copied(job)
         job["metadata"].pop("uid", None)
         return str(self.put("ipujobs", job)["metadata"]["uid"])
 
@@ -341,7 +339,7 @@ class FakeKube:
     def _bump(self, plural: str, manifest: Manifest, *, is_gone: bool = False) -> None:
         self.version += 1
         manifest["metadata"]["resourceVersion"] = str(self.version)
-        seen = copy.deepcopy(manifest)
+        seen = copied(manifest)
         self.changes.append(Change(self.version, self.now(), plural, seen, is_gone))
 
     def _collect_orphans(self) -> None:
