@@ -37,13 +37,24 @@ def log_bad_requests_in_one_line() -> None:
     server_logger.addFilter(_FILTER)  # once, however often it is added
 
 
-def build_runner(app: web.Application, *, shutdown_seconds: float = 60.0) -> web.AppRunner:
+IDLE_SECONDS = 120.0  # Go's clients, the API server among them, close idle connections after 90
+
+
+def build_runner(
+    app: web.Application, *, shutdown_seconds: float = 60.0, idle_seconds: float = IDLE_SECONDS
+) -> web.AppRunner:
     """Return what serves `app`: without a log line for each request, and bodies as they come.
+
+    A connection on which no whole head of a request arrives within `idle_seconds` is closed.
 
     Nobody sends compressed bodies to us. aiohttp would unpack them before their size is judged,
     and log a traceback for those that are broken.
     """
     log_bad_requests_in_one_line()
     return web.AppRunner(
-        app, access_log=None, auto_decompress=False, shutdown_timeout=shutdown_seconds
+        app,
+        access_log=None,
+        auto_decompress=False,
+        shutdown_timeout=shutdown_seconds,
+        keepalive_timeout=idle_seconds,
     )

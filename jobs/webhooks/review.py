@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,19 @@ if TYPE_CHECKING:
     from jobs.validation import Problem
 
 API_VERSION = "admission.k8s.io/v1"
+_UID = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([A-Za-z0-9-]{1,100})"')
+_HEAD_BYTES = 4096
 UNPROCESSABLE = 422
 INTERNAL = 500
 
 
 class BadReviewError(ValueError):
-    """The request is no AdmissionReview; the message says what is wrong with it."""
+    """The request is no AdmissionReview; the message says what is wrong with it, `uid` which one
+    it is as far as that can be read."""
+
+    def __init__(self, message: str, uid: str = "") -> None:
+        super().__init__(message)
+        self.uid = uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +51,11 @@ def read_review(body: object) -> Review:
     request = body.get("request") if isinstance(body, dict) else None
     if not isinstance(request, dict):
         raise BadReviewError("the body is no AdmissionReview: it has no request")
+    uid = _text(request.get("uid"))
     resource = request.get("resource")
     user = request.get("userInfo")
     return Review(
-        uid=_text(request.get("uid")),
+        uid=uid,
         operation=_text(request.get("operation")),
         resource=_text(resource.get("resource")) if isinstance(resource, dict) else "",
         subresource=_text(request.get("subResource")),
@@ -59,19 +68,20 @@ def read_review(body: object) -> Review:
 
 
 def _manifest(request: Mapping[str, Any], name: str) -> Manifest:
+    uid = _text(request.get("uid"))
     found = request.get(name)
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise BadReviewError(f"request.{name} is no object")
+        raise BadReviewError(f"request.{name} is no object", uid)
     meta = found.get("metadata", {})
     if not isinstance(meta, dict):
-        raise BadReviewError(f"request.{name}.metadata is no object")
+        raise BadReviewError(f"request.{name}.metadata is no object", uid)
     for part in ("annotations", "labels"):
         if not isinstance(meta.get(part) or {}, dict):
-            raise BadReviewError(f"request.{name}.metadata.{part} is no object")
+            raise BadReviewError(f"request.{name}.metadata.{part} is no object", uid)
     if not isinstance(meta.get("finalizers") or [], list):
-        raise BadReviewError(f"request.{name}.metadata.finalizers is no list")
+        raise BadReviewError(f"request.{name}.metadata.finalizers is no list", uid)
     return found
 
 
@@ -132,11 +142,19 @@ def failed(review: Review) -> dict[str, Any]:
     return _answer({"uid": review.uid, "allowed": False, "status": status})
 
 
-def unreadable(message: str) -> dict[str, Any]:
-    """The answer to what is no AdmissionReview."""
+def unreadable(message: str, uid: str = "") -> dict[str, Any]:
+    """The answer to what is no AdmissionReview. Without the request's `uid` an API server takes it
+    for a failure of the webhook."""
     status = {"code": 400, "reason": "BadRequest", "message": message}
-    return _answer({"uid": "", "allowed": False, "status": status})
+    return _answer({"uid": uid, "allowed": False, "status": status})
 
 
 def _answer(response: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+
+
+def uid_in(data: bytes) -> str:
+    """The request's uid in a body that is not readable as a whole, which API servers write first;
+    empty: there is none."""
+    found = _UID.search(data[:_HEAD_BYTES])
+    return found[1].decode() if found else ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
+from ipuhub.httpbodies import Bodies, BodyTooLargeError, BodyTooSlowError
 from ipuhub.httpserver import is_departure
 from jobs.privileges import PROFILES, Privileges
 from jobs.sessionlimits import UNLIMITED
@@ -25,6 +26,7 @@ from jobs.webhooks.review import (
     patched,
     read_review,
     refused,
+    uid_in,
     unreadable,
 )
 
@@ -42,6 +44,7 @@ MUTATE_PATH: Final = "/mutate-ipujob"
 VALIDATE_PATH: Final = "/validate-ipujob"
 _PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, *(f"{VALIDATE_PATH}/{name}" for name in PROFILES))
 _MOST_BYTES: Final = 8 * 2**20  # two objects of the API server's 3 MiB, and what is around them
+_BODY_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +61,32 @@ class WebhookRules:
         return replace(self, privileges=self.privileges.of_namespace(label))
 
 
-def build_app(rules: WebhookRules, measures: WebhookMeasures | None = None) -> web.Application:
+def webhook_bodies() -> Bodies:
+    """Bodies of reviews: an API server sends them at once."""
+    return Bodies(_MOST_BYTES, 2 * _MOST_BYTES, _BODY_SECONDS)
+
+
+def build_app(
+    rules: WebhookRules, measures: WebhookMeasures | None = None, bodies: Bodies | None = None
+) -> web.Application:
     """The webhooks; every answer is an AdmissionReview, also to nonsense."""
+
+    bodies = bodies or webhook_bodies()
 
     async def handle(request: web.Request) -> web.Response:
         try:
-            data = await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            return web.json_response(unreadable(f"the body exceeds {_MOST_BYTES} bytes"))
+            data = await bodies.read(request)
+        except BodyTooLargeError as error:
+            return web.json_response(unreadable(str(error), uid_in(error.head)))
+        except BodyTooSlowError as error:
+            raise web.HTTPRequestTimeout(text=str(error), headers={"Connection": "close"}) from None
         except ConnectionError as error:
             if is_departure(request, error):
                 return web.Response()  # to nobody
             raise
         return web.json_response(respond(request.path, data, rules, measures))
 
-    app = web.Application(client_max_size=_MOST_BYTES)
+    app = web.Application(client_max_size=bodies.most_bytes)
     app.add_routes([web.post(path, handle) for path in _PATHS])
     return app
 
@@ -94,11 +108,11 @@ def _respond(path: str, data: bytes, rules: WebhookRules) -> tuple[str, dict[str
     try:
         review = read_review(json.loads(data))
     except BadReviewError as error:
-        return "", unreadable(str(error))
+        return "", unreadable(str(error), error.uid)
     except ValueError:
-        return "", unreadable("the body is no JSON")
+        return "", unreadable("the body is no JSON", uid_in(data))
     except RecursionError:
-        return "", unreadable("the body is nested too deep")
+        return "", unreadable("the body is nested too deep", uid_in(data))
     try:
         answer = _mutate(review, rules) if path == MUTATE_PATH else _validate(review, rules)
     except Exception:  # of the outermost loops: every review has an answer

@@ -105,6 +105,7 @@ def check(path: str, body: Any, measures: WebhookMeasures) -> None:
     text = json.dumps(answer, allow_nan=False)
     assert answer["kind"] == "AdmissionReview", text
     response = answer["response"]
+    assert response["uid"] == body["request"]["uid"], text  # or it counts as a failed webhook
     assert isinstance(response["allowed"], bool), text
     for operation in json.loads(base64.b64decode(response.get("patch", b"W10="))):
         assert operation["op"] in {"add", "remove"}
@@ -181,6 +182,7 @@ def deep_reviews(kind: str) -> Iterator[tuple[int, str, Any]]:
             ("UPDATE", edited, job),
         ):
             request = {
+                "uid": "u-1",
                 "operation": operation,
                 "resource": {"resource": "ipujobs"},
                 "object": new,

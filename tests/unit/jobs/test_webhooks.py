@@ -17,6 +17,7 @@ from jobs.webhooks.defaulting import operations
 from jobs.webhooks.hints import hints
 from jobs.webhooks.judging import WHEN_FINISHED, judge
 from jobs.webhooks.review import BadReviewError, Review, patched, read_review, refused
+from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WebhookRules, respond
 from tests.builders.ipujobs import ipujob
 from tests.unit.jobs.test_crd import nodes, schema
 
@@ -239,6 +240,39 @@ def test_privileges_are_refused_by_profile() -> None:
     assert fields_of(privileged().build(), host_network=False) == [f"{base}.hostNetwork", *want]
     assert fields_of(privileged().build(), profile="baseline") == [f"{base}.hostNetwork", *want]
     assert fields_of(privileged().build(), profile="privileged") == []
+
+
+ODD_METADATA: dict[str, Any] = {
+    "metadata": "text",
+    "metadata.labels": ["a"],
+    "metadata.annotations": 7,
+    "metadata.finalizers": {"a": "b"},
+}
+
+
+@pytest.mark.parametrize("where", ODD_METADATA)
+@pytest.mark.parametrize("path", [MUTATE_PATH, VALIDATE_PATH])
+@pytest.mark.parametrize("part", ["object", "oldObject"])
+def test_metadata_of_a_wrong_type_is_refused_with_the_requests_uid(
+    path: str, part: str, where: str
+) -> None:
+    job = ipujob().build()
+    target = job if where == "metadata" else job["metadata"]
+    target[where.rpartition(".")[2]] = ODD_METADATA[where]
+    asked = {"uid": "u-7", "operation": "UPDATE", "object": ipujob().build(), part: job}
+    answer = respond(path, json.dumps({"request": asked}).encode(), WebhookRules())["response"]
+    assert (answer["uid"], answer["allowed"]) == ("u-7", False)
+    assert answer["status"]["code"] == 400
+    assert f"request.{part}.{where} is no " in answer["status"]["message"]
+
+
+@pytest.mark.parametrize(
+    "rest", ["", "}}}", ', "object": ' + "[" * 5000, ', "a": "\x00', ', "n": 01}}']
+)
+def test_what_is_not_readable_as_a_whole_is_refused_with_the_requests_uid(rest: str) -> None:
+    head = '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-8"'
+    answer = respond(VALIDATE_PATH, (head + rest).encode(), WebhookRules())["response"]
+    assert (answer["uid"], answer["allowed"], answer["status"]["code"]) == ("u-8", False, 400)
 
 
 def scale(new: int, old: int) -> Review:
