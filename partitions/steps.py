@@ -145,8 +145,28 @@ class Steps:
             return Next.SETTLED
         memory.is_first_ask = False
         self._note_acceptance(entry, memory)
-        await self._replace(entry, lifecycle.accept(entry))
+        return await self._accepted(entry, memory)
+
+    async def _accepted(self, entry: TrackerEntry, memory: Memory) -> Next:
+        accepted = lifecycle.accept(entry)
+        if await self._is_ready_at_once(entry, memory):
+            self._learn(entry, memory)
+            await self._replace(entry, lifecycle.activate(accepted, self._now()))
+            return Next.NOW  # somebody may have written something else into the tracker meanwhile
+        await self._replace(entry, accepted)
         return Next.ACCEPTED
+
+    async def _is_ready_at_once(self, entry: TrackerEntry, memory: Memory) -> bool:
+        """Look before the acceptance is written, where that is when to look: what is ACTIVE by then
+        is worth one write, not two."""
+        if memory.look_at > asyncio.get_running_loop().time():
+            return False
+        memory.looks += 1
+        try:
+            status = await self._fleet.api(entry.controller).partition_status(entry.id)
+        except VipuError:
+            return False  # the next look will see it, too
+        return is_usable(status)
 
     def _note_acceptance(self, entry: TrackerEntry, memory: Memory) -> None:
         """The controller is at work from now on, while that is still being written down."""
@@ -247,7 +267,7 @@ class Steps:
         if is_usable(status):
             self._learn(entry, memory)
             await self._replace(entry, lifecycle.activate(entry, self._now()))
-            return Next.SETTLED
+            return Next.NOW  # as above
         return Next.POLL
 
     def _learn(self, entry: TrackerEntry, memory: Memory) -> None:

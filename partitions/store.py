@@ -73,15 +73,16 @@ _Outcomes: TypeAlias = dict[_Waiting[Any], tuple[Any, Exception | None]]
 class StoreOptions:
     """Where the tracker is, and how long a caller waits for a write before it is told to retry.
 
-    Two writes begin at least `gather_seconds` apart: what comes in between goes out together,
-    since a patch costs the API server a whole ConfigMap, whatever it changes. What comes after a
-    quiet moment is written at once.
+    Writes begin `gather_seconds` apart on average: what comes in between goes out together, since
+    a patch costs the API server a whole ConfigMap, whatever it changes. After a quiet moment
+    `at_once` of them need not wait, as many as a single partition takes until it is ACTIVE.
     """
 
     namespace: str
     name: str = "ipu-partitions-tracker"
     patience_seconds: float = 5.0
     gather_seconds: float = 0.05
+    at_once: int = 3
     backoff: Backoff = _BACKOFF
 
 
@@ -102,7 +103,7 @@ class TrackerStore:
         self._queue: list[_Waiting[Any]] = []
         self._wakeup = asyncio.Event()
         self._stale = True
-        self._next_send_at = 0.0
+        self._quiet_at = 0.0  # when the writes so far will have had their time
         self._problem = _NOT_READ
         self._has_said = False
         self._is_running = False
@@ -208,7 +209,8 @@ class TrackerStore:
 
     async def _gather(self) -> None:
         """Let more changes come, when the last ones have just gone out."""
-        pause = self._next_send_at - asyncio.get_running_loop().time()
+        allowed = (self._options.at_once - 1) * self._options.gather_seconds
+        pause = self._quiet_at - allowed - asyncio.get_running_loop().time()
         if pause > 0 and not self._stale:
             await asyncio.sleep(pause)
 
@@ -219,7 +221,7 @@ class TrackerStore:
         if not patches and not deleted:
             return
         now = asyncio.get_running_loop().time()
-        self._next_send_at = now + self._options.gather_seconds
+        self._quiet_at = max(self._quiet_at, now) + self._options.gather_seconds
         began, before = time.perf_counter(), self.tracker
         for name in [*patches, *sorted(deleted - patches.keys())]:
             shard = shards.get(name) or Shard(name, "")

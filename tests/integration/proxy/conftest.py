@@ -103,6 +103,7 @@ class World:
     pace: Pace = field(default_factory=lambda: Pace(FAST, FAST))
     patience_seconds: float = 5.0
     gather_seconds: float = 0.0
+    at_once: int = 1
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
     turns: TurnOptions = field(default_factory=TurnOptions)
     running: list[Service] = field(default_factory=list)
@@ -135,6 +136,7 @@ class World:
             "ipuhub-system",
             patience_seconds=self.patience_seconds,
             gather_seconds=self.gather_seconds,
+            at_once=self.at_once,
             backoff=FAST,
         )
         lead = Lead()

@@ -18,6 +18,7 @@ from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import TWO, request, turns
 
 if TYPE_CHECKING:
+    from partitions.vipu.types import VipuStatus
     from tests.integration.proxy.conftest import World
 
 
@@ -179,6 +180,24 @@ async def test_what_somebody_writes_into_the_tracker_is_not_written_over(world: 
         world.maps.edit("ipu-partitions-tracker", **{edited.key: encode_entry(edited)})
 
     world.vipu.before_create = edit
+    await proxy.service.ensure(request())
+    await eventually(lambda: world.entry().phase is Phase.RELEASED)
+    assert world.vipu.partitions == {}
+
+
+async def test_nor_what_somebody_writes_while_it_becomes_active(world: World) -> None:
+    proxy = await world.start()
+    world.vipu.polls = 1
+    status, looks = world.vipu.partition_status, list[str]()
+
+    async def looked(partition_id: str) -> VipuStatus:
+        looks.append(partition_id)
+        if len(looks) == 2:
+            edited = begin_release(world.entry())
+            world.maps.edit("ipu-partitions-tracker", **{edited.key: encode_entry(edited)})
+        return await status(partition_id)
+
+    world.vipu.partition_status = looked  # type: ignore[method-assign]
     await proxy.service.ensure(request())
     await eventually(lambda: world.entry().phase is Phase.RELEASED)
     assert world.vipu.partitions == {}

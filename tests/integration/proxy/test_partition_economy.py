@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 from partitions.vipu.types import OperationState, ReadyState, VipuStatus
@@ -39,6 +40,16 @@ async def test_what_comes_after_a_quiet_moment_is_written_at_once(world: World) 
     async with asyncio.timeout(60):
         await proxy.store.write(lambda draft: draft.put(entry(0)))
     assert set(world.maps.texts()) == {"uid-0.0.0"}
+
+
+async def test_a_single_partition_waits_for_no_company(world: World) -> None:
+    world.gather_seconds, world.at_once = 3600, 3
+    proxy = await world.start()
+    world.vipu.polls = 1
+    async with asyncio.timeout(60):
+        record = await proxy.service.ensure(request("single"))
+    assert record.phase == "active"
+    assert world.entry().phase == "active"
 
 
 async def test_reading_the_tracker_again_does_not_wait_for_company(world: World) -> None:
@@ -88,4 +99,16 @@ async def test_a_partition_is_asked_for_with_one_patch_for_each_thing_to_know(
     before = len(world.maps.patches)
     await proxy.service.ensure(request("second"))
     phases = [patch["data"] for patch in world.maps.patches[before:]]
-    assert len(phases) == 3  # reserving, creating, active
+    assert len(phases) == 2  # reserving, and active, as the first look says
+
+
+async def test_a_partition_that_is_not_ready_at_once_is_written_as_being_made(
+    world: World,
+) -> None:
+    world.vipu.polls = 1
+    proxy = await world.start()
+    await proxy.service.ensure(request("first"))
+    await proxy.service.ensure(request("second"))
+    written = [one for patch in world.maps.patches for one in patch["data"].items()]
+    phases = [json.loads(text)["phase"] for key, text in written if key.startswith("uid-second")]
+    assert phases == ["reserving", "creating", "active"]
