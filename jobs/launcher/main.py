@@ -1,166 +1,339 @@
+#!/usr/bin/python3 -IS
 """glue: `ipuhub-launcher`: waits for the workers, delivers kubectl, opens the gate.
 
 It ends with 0 when the launcher's command may start, else with 1 and a sentence, which Kubernetes
-shows as the container's message.
+shows as the container's message. It runs under a tenth of a CPU before each job, so that it is one
+file which imports nothing but the few modules of the standard library that start fast: run it as
+`python3 -IS main.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import json
 import os
-import shutil
+import signal
+import socket
+import ssl
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+import time
 
-from ipuhub import logs
-from ipuhub.env import Env, SettingError
-from ipuhub.kube.cache import Informer
-from ipuhub.kube.client import KubeClient
-from ipuhub.kube.config import load_config
-from ipuhub.kube.errors import ApiError, ConfigError, NotFound
-from ipuhub.kube.resources import PODS
-from jobs.launcher.gate import awaited, closed_because
-from jobs.names import LABEL_JOB_UID, LABEL_ROLE, ROLE_WORKER, worker_name
-from jobs.resources import IPUJOBS
-
+TYPE_CHECKING = False  # the module `typing` takes 5 ms
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
 
-    from jobs.manifests import Manifest
+    Manifest = dict[str, Any]
 
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+PROGRAM = "kubectl"
+FINISHED = frozenset({"Completed", "Failed"})
 RETRY_SECONDS = 2.0
+NOT_YET_SECONDS = 0.3  # the account's rights are made while the pod starts
+WATCH_SECONDS = 30
+MOST_NAMED = 3
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 401, 403, 404
 
 
 class LauncherError(Exception):
     """The command must not start; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class LauncherTask:
+class NoAnswerError(Exception):
+    """The API server does not answer, or not with what was asked for; it is asked again."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Task:
     """What the operator tells the init container by its environment.
 
     `wait_seconds` 0: waits without end. `kubectl` is the program to deliver to `folder`; empty:
-    it is not needed.
+    there is none.
     """
 
-    namespace: str
-    job: str
-    uid: str
-    instance: int
-    attempt: int
-    workers: int
-    folder: Path
-    kubectl: str
-    wait_seconds: float
-    kubeconfig: str = ""
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        needed = ("IPUHUB_NAMESPACE", "IPUHUB_JOB", "IPUHUB_JOB_UID")
+        missing = [name for name in needed if not environment.get(name)]
+        if missing:
+            said = " and ".join(missing)
+            raise LauncherError(f"{said}: set by the operator, but missing here")
+        self.namespace, self.job, self.uid = (environment[name] for name in needed)
+        self.instance = _number(environment, "IPUHUB_INSTANCE", "0", int)
+        self.attempt = _number(environment, "IPUHUB_ATTEMPT", "0", int)
+        self.workers = _number(environment, "IPUHUB_WORKERS", "1", int)
+        self.wait_seconds = _number(environment, "IPUHUB_LAUNCHER_WAIT_SECONDS", "0", float)
+        self.folder = environment.get("IPUHUB_KUBECTL_FOLDER") or "/opt/kube"
+        path = environment.get("PATH", os.defpath)
+        self.kubectl = environment.get("IPUHUB_KUBECTL_BINARY") or _found(path)
 
     @property
-    def worker_names(self) -> tuple[str, ...]:
+    def worker_names(self) -> list[str]:
         """The pods that must be Ready."""
-        return tuple(worker_name(self.job, number) for number in range(self.workers))
+        return [f"{self.job}-worker-{number}" for number in range(self.workers)]
 
 
-def read_task(environment: Mapping[str, str]) -> LauncherTask:
-    """Read the environment; raises SettingError with the variable's name."""
-    env = Env(environment)
-    texts = {name: env.text(name, "", doc="") for name in _NEEDED}
-    missing = [name for name, value in texts.items() if not value]
-    if missing:
-        raise SettingError(f"{' and '.join(missing)}: set by the operator, but missing here")
-    return LauncherTask(
-        namespace=texts["IPUHUB_NAMESPACE"],
-        job=texts["IPUHUB_JOB"],
-        uid=texts["IPUHUB_JOB_UID"],
-        instance=env.integer("IPUHUB_INSTANCE", 0, minimum=0, doc=""),
-        attempt=env.integer("IPUHUB_ATTEMPT", 0, minimum=0, doc=""),
-        workers=env.integer("IPUHUB_WORKERS", 1, minimum=1, doc=""),
-        folder=Path(env.text("IPUHUB_KUBECTL_FOLDER", "/opt/kube", doc="")),
-        kubectl=env.text("IPUHUB_KUBECTL_BINARY", shutil.which("kubectl") or "", doc=""),
-        wait_seconds=env.number("IPUHUB_LAUNCHER_WAIT_SECONDS", 0.0, doc=""),
-        kubeconfig=env.text("KUBECONFIG", "", doc=""),
-    )
+class Api:
+    """The API server, asked as the pod's service account; a connection for each question."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._host = environment.get("KUBERNETES_SERVICE_HOST", "")
+        self._port = environment.get("KUBERNETES_SERVICE_PORT", "443")
+        if not self._host:
+            raise LauncherError("KUBERNETES_SERVICE_HOST: set in every pod, but missing here")
+        folder = environment.get("IPUHUB_POD_ROOT", "") + ACCOUNT
+        self._account = folder if os.path.isdir(folder) else ACCOUNT  # noqa: PTH112  # 20 ms
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            self._context.load_verify_locations(f"{self._account}/ca.crt")
+        except OSError as error:
+            raise LauncherError(f"no service account in {self._account}: {error}") from error
+
+    def get(self, path: str) -> Manifest:
+        """Return the object or list at `path`; raises NoAnswerError."""
+        found: Manifest = _decoded(b"".join(self._ask(path, 30.0)))
+        return found
+
+    def watch(self, path: str, seconds: float) -> Iterator[Manifest]:
+        """Yield the events at `path` until the server ends them; raises NoAnswerError."""
+        rest = b""
+        for part in self._ask(path, seconds):
+            *lines, rest = (rest + part).split(b"\n")
+            for line in lines:
+                if line.strip():
+                    yield _decoded(line)
+
+    def _ask(self, path: str, seconds: float) -> Iterator[bytes]:
+        """Yield the body's parts as they come; `seconds` is the longest silence."""
+        try:
+            with open(f"{self._account}/token", encoding="ascii") as file:  # noqa: PTH123
+                token = file.read().strip()
+            address = (self._host, int(self._port))
+            with (
+                socket.create_connection(address, seconds) as plain,
+                self._context.wrap_socket(plain, server_hostname=self._host) as connection,
+            ):
+                head = (
+                    f"GET {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
+                    f"Authorization: Bearer {token}\r\nAccept: application/json\r\n"
+                    "User-Agent: ipuhub-launcher\r\nConnection: close\r\n\r\n"
+                )
+                connection.sendall(head.encode())
+                yield from _body_of(connection.makefile("rb"))
+        except (OSError, ValueError) as error:
+            raise NoAnswerError(str(error) or type(error).__name__) from error
 
 
-_NEEDED = ("IPUHUB_NAMESPACE", "IPUHUB_JOB", "IPUHUB_JOB_UID")
+def _body_of(answer: Any) -> Iterator[bytes]:
+    """Yield an HTTP answer's body; raises NoAnswerError with the status of a refusal."""
+    status = int([*answer.readline().split(), b"0", b"0"][1])
+    is_chunked = False
+    while (line := answer.readline().strip().lower()) != b"":
+        is_chunked |= line.startswith(b"transfer-encoding:") and b"chunked" in line
+    parts = _chunks(answer) if is_chunked else iter(answer.read, b"")
+    if status == 200:
+        yield from parts
+        return
+    said = b"".join(parts)
+    try:
+        message = json.loads(said).get("message")
+    except (ValueError, AttributeError):
+        message = ""
+    raise NoAnswerError(message or f"the API server answered {status}", status)
 
 
-def deliver_kubectl(task: LauncherTask) -> None:
+def _chunks(answer: Any) -> Iterator[bytes]:
+    while size := int(answer.readline().split(b";")[0] or b"0", 16):
+        yield answer.read(size)
+        answer.readline()
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise NoAnswerError(f"the API server's answer is no JSON: {error}") from error
+
+
+def awaited(workers: Iterable[str], pods: Iterable[Manifest], attempt: int) -> str:
+    """What the launcher waits for, in a sentence; empty: all `workers` of `attempt` are Ready."""
+    found = {
+        pod["metadata"]["name"]: pod
+        for pod in pods
+        if (pod["metadata"].get("labels") or {}).get("graphcore.ai/attempt") == str(attempt)
+    }
+    wanted = list(workers)
+    waiting = [
+        f"{name} ({_trouble(found[name])})" if name in found else f"{name} (not there yet)"
+        for name in wanted
+        if name not in found or not _is_ready(found[name])
+    ]
+    if not waiting:
+        return ""
+    named = ", ".join(waiting[:MOST_NAMED])
+    more = f" and {len(waiting) - MOST_NAMED} more" if len(waiting) > MOST_NAMED else ""
+    ready = len(wanted) - len(waiting)
+    return f"{ready} of {len(wanted)} workers are ready; waiting for {named}{more}"
+
+
+def _is_ready(pod: Manifest) -> bool:
+    if pod["metadata"].get("deletionTimestamp"):
+        return False
+    status = pod.get("status") or {}
+    conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
+    return status.get("phase") == "Running" and conditions.get("Ready") == "True"
+
+
+def _trouble(pod: Manifest) -> str:
+    """Why a pod is not Ready, in the words of kubelet or scheduler, else its phase."""
+    status = pod.get("status") or {}
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(field) or ():
+            waits = (container.get("state") or {}).get("waiting") or {}
+            if waits.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
+                return ": ".join(str(waits[k]) for k in ("reason", "message") if waits.get(k))
+    for condition in status.get("conditions") or ():
+        if condition.get("reason") == "Unschedulable":
+            return f"Unschedulable: {condition.get('message') or 'no node takes it'}"
+    return str(status.get("phase") or "Pending")
+
+
+def closed_because(job: Manifest | None, uid: str, instance: int, attempt: int) -> str:
+    """Why the command must not start any more; empty: it may.
+
+    A pod that an operator made which no longer leads would otherwise run the command twice.
+    """
+    if job is None or job["metadata"].get("uid") != uid:
+        return "the job is gone"
+    if job["metadata"].get("deletionTimestamp"):
+        return "the job is being deleted"
+    status = job.get("status") or {}
+    if status.get("launcherStatus") in FINISHED:
+        return f"the job is {status['launcherStatus']}"
+    entries = [one for one in status.get("instances") or () if one.get("index") == instance]
+    entry = entries[0] if entries else {}
+    known = entry.get("attempt") or 0
+    if known != attempt:
+        return f"the job is at attempt {known}, this pod belongs to attempt {attempt}"
+    if entry.get("state") == "Running":
+        return f"another launcher of attempt {attempt} has started the command already"
+    return ""
+
+
+def deliver_kubectl(task: Task) -> None:
     """Copy kubectl to where the exec script of the job looks for it; raises LauncherError."""
     if not task.kubectl:
         raise LauncherError("there is no kubectl in this image: mpirun could not reach a worker")
+    target = f"{task.folder}/{PROGRAM}"
     try:
-        task.folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(task.kubectl, task.folder / "kubectl")
-        (task.folder / "kubectl").chmod(0o755)
+        os.makedirs(task.folder, exist_ok=True)  # noqa: PTH103
+        source = os.open(task.kubectl, os.O_RDONLY)
+        copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755)
+        while os.sendfile(copy, source, None, 1 << 30):
+            pass
+        os.fchmod(copy, 0o755)
+        os.close(copy)
+        os.close(source)
     except OSError as error:
         raise LauncherError(f"cannot put kubectl into {task.folder}: {error}") from error
 
 
-async def wait_for_workers(
-    client: KubeClient, task: LauncherTask, say: Callable[[str], None]
-) -> None:
-    """Return once all workers of the attempt are Ready; raises LauncherError when the time is up
-    or the job no longer wants them."""
-    changed = asyncio.Event()
-    selector = f"{LABEL_JOB_UID}={task.uid},{LABEL_ROLE}={ROLE_WORKER}"
-    pods = Informer(client, PODS, namespace=task.namespace, label_selector=selector)
-    pods.add_handler(lambda _old, _new: changed.set())
-    following = asyncio.create_task(pods.run())
-    last = ""
-    try:
-        async with asyncio.timeout(task.wait_seconds or None):
-            await pods.wait_synced()
-            while last := awaited(task.worker_names, pods.all(), task.attempt):
-                say(last)
-                changed.clear()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), 30)
-                await check_gate(client, task)
-    except TimeoutError:
-        waited = f"waited {task.wait_seconds:g} s: {last or pods.problem or 'no answer'}"
-        raise LauncherError(waited) from None
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+class Launcher:
+    """One run of the program; `say` is told its progress."""
 
+    def __init__(self, task: Task, api: Api, say: Callable[[str], None]) -> None:
+        self._task, self._api, self._say = task, api, say
+        self._until = time.monotonic() + task.wait_seconds if task.wait_seconds else 0.0
+        self._said = self._waits_for = ""
 
-async def check_gate(client: KubeClient, task: LauncherTask) -> None:
-    """Raise LauncherError where the command must not start any more; an API server that does
-    not answer is waited for."""
-    while True:
+    def run(self) -> None:
+        """Return once the command may start; raises LauncherError when it must not."""
+        while not self._are_workers_ready():
+            self._check_gate()
+        self._check_gate()
+        self._say(f"all {self._task.workers} workers are ready")
+
+    def _are_workers_ready(self) -> bool:
+        """Follow the workers until all are Ready, or for half a minute."""
+        task = self._task
+        labels = f"graphcore.ai/ipujob-uid={task.uid},graphcore.ai/role=worker"
+        path = f"/api/v1/namespaces/{task.namespace}/pods?labelSelector={labels}"
         try:
-            job: Manifest | None = await client.get(IPUJOBS, task.job, task.namespace)
-        except NotFound:
-            job = None
-        except ApiError as error:
-            if not error.retryable:
-                raise LauncherError(f"cannot read the job: {error}") from error
-            await asyncio.sleep(RETRY_SECONDS)
-            continue
-        why = closed_because(job, task.uid, task.instance, task.attempt)
-        if why:
-            raise LauncherError(f"not starting the command: {why}")
-        return
+            found = self._api.get(path)
+            pods = {pod["metadata"]["name"]: pod for pod in found.get("items") or ()}
+            if self._is_all(pods):
+                return True
+            seconds = self._seconds_left(WATCH_SECONDS)
+            path += f"&watch=1&timeoutSeconds={max(int(seconds), 1)}"
+            path += f"&resourceVersion={found['metadata']['resourceVersion']}"
+            for event in self._api.watch(path, seconds):
+                pod = event["object"]
+                if event["type"] == "ERROR":
+                    return False
+                pods[pod["metadata"]["name"]] = pod
+                if event["type"] == "DELETED":
+                    del pods[pod["metadata"]["name"]]
+                if self._is_all(pods):
+                    return True
+        except NoAnswerError as error:
+            self._rest(error)
+        return False
 
+    def _is_all(self, pods: Mapping[str, Manifest]) -> bool:
+        self._waits_for = awaited(self._task.worker_names, pods.values(), self._task.attempt)
+        self._tell(self._waits_for)
+        self._seconds_left(0)
+        return not self._waits_for
 
-async def run(task: LauncherTask, say: Callable[[str], None]) -> None:
-    """Do all of it; raises LauncherError or ConfigError."""
-    deliver_kubectl(task)
-    async with KubeClient(load_config(task.kubeconfig)) as client:
-        await wait_for_workers(client, task, say)
-        await check_gate(client, task)
-    say(f"all {task.workers} workers are ready")
+    def _check_gate(self) -> None:
+        """Raise LauncherError where the command must not start any more; an API server that does
+        not answer is waited for."""
+        task = self._task
+        path = f"/apis/graphcore.ai/v1alpha1/namespaces/{task.namespace}/ipujobs/{task.job}"
+        while True:
+            try:
+                job: Manifest | None = self._api.get(path)
+            except NoAnswerError as error:
+                if error.status != NOT_FOUND:
+                    self._rest(error)
+                    continue
+                job = None
+            why = closed_because(job, task.uid, task.instance, task.attempt)
+            if why:
+                raise LauncherError(f"not starting the command: {why}")
+            return
+
+    def _rest(self, error: NoAnswerError) -> None:
+        """Wait a moment before the next question; nobody's rights are there from the start."""
+        is_early = error.status in {UNAUTHORIZED, FORBIDDEN}
+        self._tell(str(error))
+        time.sleep(self._seconds_left(NOT_YET_SECONDS if is_early else RETRY_SECONDS))
+
+    def _tell(self, words: str) -> None:
+        if words and words != self._said:
+            self._said = words
+            self._say(words)
+
+    def _seconds_left(self, most: float) -> float:
+        """So many seconds or as many as are left; raises LauncherError once none is."""
+        if not self._until:
+            return most
+        left = self._until - time.monotonic()
+        if left <= 0:
+            last = self._waits_for or self._said or "no answer"
+            raise LauncherError(f"waited {self._task.wait_seconds:g} s: {last}")
+        return min(most, left)
 
 
 def main() -> int:
-    """The console script; returns the exit code."""
-    logs.configure("warning", "text")
+    """The program; returns the exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))  # process 1 has no default of it
     try:
-        asyncio.run(run(read_task(os.environ), _say))
-    except (LauncherError, ConfigError, SettingError) as error:
+        task = Task(os.environ)
+        deliver_kubectl(task)
+        Launcher(task, Api(os.environ), _say).run()
+    except LauncherError as error:
         _say(str(error))
         return 1
     return 0
@@ -169,6 +342,22 @@ def main() -> int:
 def _say(line: str) -> None:
     sys.stdout.write(f"ipuhub-launcher: {line}\n")
     sys.stdout.flush()
+
+
+def _found(path: str) -> str:
+    for folder in path.split(os.pathsep):
+        program = f"{folder or '.'}/{PROGRAM}"
+        if os.access(program, os.X_OK) and not os.path.isdir(program):  # noqa: PTH112
+            return program
+    return ""
+
+
+def _number(environment: Mapping[str, str], name: str, default: str, kind: Any) -> Any:
+    text = environment.get(name) or default
+    try:
+        return kind(text)
+    except ValueError:
+        raise LauncherError(f"{name} is {text!r}: not a number") from None
 
 
 if __name__ == "__main__":

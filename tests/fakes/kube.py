@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.kube.errors import AlreadyExists, Conflict, NotFound
 from ipuhub.kube.types import ListResult
 from jobs.caches import BY_JOB, BY_UID, Caches, by_job
-from jobs.launcher.gate import awaited, closed_because
+from jobs.launcher.main import awaited, closed_because
 from jobs.manifests import format_time
 from jobs.names import LABEL_ATTEMPT, LABEL_ROLE, worker_name
 from jobs.resources import IPUJOBS, RESOURCE_OF

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.launcher.gate import awaited, closed_because
+from jobs.launcher.main import awaited, closed_because
 from tests.builders.ipujobs import ipujob, worker
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def test_it_waits_for_workers_of_its_attempt_that_are_ready() -> None:
 def test_it_says_what_it_waits_for_and_why() -> None:
     pods = [worker(JOB, 0).running().build(), worker(JOB, 1).waiting("ErrImagePull").build()]
     said = awaited(NAMES, pods, 0)
-    assert said.startswith("1 of 2 workers are ready; waiting for sample-worker-1 (Cannot pull")
+    assert said.startswith("1 of 2 workers are ready; waiting for sample-worker-1 (ErrImagePull")
     assert awaited(NAMES, pods[:1], 0).endswith("sample-worker-1 (not there yet)")
     many = tuple(f"w-{n}" for n in range(9))
     assert awaited(many, [], 0).endswith("and 6 more")
@@ -59,3 +59,8 @@ def test_the_gate_is_open_for_the_current_attempt_of_an_unfinished_job(
 def test_the_gate_is_closed_for_another_job_of_the_name() -> None:
     assert closed_because(ipujob().build(), "uid-other", 0, 0) == "the job is gone"
     assert closed_because(None, "uid-sample", 0, 0) == "the job is gone"
+
+
+def test_it_says_in_the_words_of_the_scheduler_that_no_node_takes_a_worker() -> None:
+    pods = [worker(JOB, 0).unschedulable("0/4 nodes").build()]
+    assert "sample-worker-0 (Unschedulable: 0/4 nodes" in awaited(NAMES, pods, 0)
