@@ -29,6 +29,15 @@ class CreateChild:
 
 
 @dataclass(frozen=True, slots=True)
+class TryPod:
+    """Ask the API server whether it would take this pod, without creating it. Pods of one `key`
+    get the same answer, whatever job they are of."""
+
+    key: str
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteChild:
     """Delete exactly this object (by UID); one that is gone is success."""
 
@@ -101,6 +110,7 @@ Action = (
     | DeleteChild
     | EndPod
     | SetFinalizers
+    | TryPod
     | PatchStatus
     | EnsurePartition
     | ReleasePartition

@@ -19,6 +19,7 @@ from jobs.actions import (
     PatchStatus,
     ReleasePartition,
     SetFinalizers,
+    TryPod,
 )
 from jobs.errors import NameConflictError
 from jobs.faults import fault_of
@@ -27,6 +28,7 @@ from jobs.ownership import is_object_of
 from jobs.partitionview import Phase
 from jobs.podview import END_SECONDS
 from jobs.presence import has_live_pods, has_pod
+from jobs.rehearsals import Rehearsals
 from jobs.resources import IPUJOBS, RESOURCE_OF
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class Executor:
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
+        self._rehearsals = Rehearsals(effects.client)
         self._turn = asyncio.Lock()  # first come, first served
 
     async def execute(
@@ -125,6 +128,8 @@ class Executor:
         match action:
             case CreateChild():
                 await self._create(this, action)
+            case TryPod():
+                await self._rehearsals.judge(action)
             case DeleteChild():
                 await self._delete(this, action)
             case DeleteJob():

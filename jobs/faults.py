@@ -16,6 +16,7 @@ from jobs.actions import (
     EnsurePartition,
     ReleasePartition,
     SetFinalizers,
+    TryPod,
 )
 from jobs.conditions import Reason
 from jobs.errors import NameConflictError
@@ -99,11 +100,15 @@ def fault_of(action: Action, error: BaseException) -> Fault | None:
         return None  # the object has changed: the next pass looks at it again
     why = refusals.reason_of(error.status, error.message, error.details)
     message = refusals.sentence(why, what, error.message)
-    return Fault(why, message, is_passing=error.retryable)
+    # A namespace that was made a moment ago has no service account yet.
+    is_new = isinstance(action, TryPod) and "error looking up service account" in error.message
+    return Fault(why, message, is_passing=error.retryable or is_new)
 
 
 def _attempted(action: Action) -> str:
     match action:
+        case TryPod():
+            return f"Cannot create Pod {name_of(action.manifest)}"
         case CreateChild():
             return f"Cannot create {action.kind} {name_of(action.manifest)}"
         case DeleteChild():

@@ -24,9 +24,10 @@ class InstanceRecord:
     """One entry of status.instances.
 
     `restarts` counts against backOffLimit: restarts after a pod or partition was lost do not;
-    `losses` counts those in a row.
-    `restart_at`: pods of the attempt are not made before. Of an attempt that has ended for good
-    `reason`, `exit_code` and `message` say how; `last_exit` is the same of the attempt before.
+    `losses` counts those in a row. `restart_at`: pods of the attempt are not made before.
+    `blocked_since`: something has kept them from starting since then, while the partition is
+    there. Of an attempt that has ended for good `reason`, `exit_code` and `message` say how;
+    `last_exit` is the same of the attempt before.
     """
 
     index: int
@@ -35,6 +36,7 @@ class InstanceRecord:
     restarts: int = 0
     losses: int = 0
     restart_at: datetime | None = None
+    blocked_since: datetime | None = None
     reason: str = ""
     exit_code: int | None = None
     message: str = ""
@@ -63,6 +65,7 @@ class InstanceRecord:
             self,
             state=state.value,
             restart_at=None,
+            blocked_since=None,
             reason=end.reason.value,
             exit_code=end.exit_code,
             message="" if end.succeeded else end.message,
@@ -111,6 +114,8 @@ class InstanceRecord:
             entry["losses"] = self.losses
         if self.restart_at is not None:
             entry["restartAt"] = format_time(self.restart_at)
+        if self.blocked_since is not None:
+            entry["blockedSince"] = format_time(self.blocked_since)
         if self.reason:
             entry["reason"] = self.reason
         if self.exit_code is not None:
@@ -145,6 +150,7 @@ def _from_entry(entry: Mapping[str, Any]) -> InstanceRecord:
         restarts=int(entry.get("restarts") or 0),
         losses=int(entry.get("losses") or 0),
         restart_at=parse_time(entry.get("restartAt")),
+        blocked_since=parse_time(entry.get("blockedSince")),
         reason=str(entry.get("reason") or ""),
         exit_code=entry.get("exitCode"),
         message=str(entry.get("message") or ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.conditions import OF_PARTITION
+from jobs.conditions import OF_PARTITION, Reason
 from jobs.instancerecord import record_of
 from jobs.names import launcher_name, worker_name
 from jobs.partitionview import Phase
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Instance:
     """One instance. `record` is what the status says of it; `workers` has an entry per wanted
-    worker; None: that pod is missing. `is_resting`: its next attempt may not begin yet."""
+    worker; None: that pod is missing. `is_resting`: its next attempt may not begin yet.
+    `is_hindered`: something keeps the whole job from making what it lacks. `now` is the pass's."""
 
     index: int
     record: InstanceRecord
@@ -34,6 +35,8 @@ class Instance:
     has_launcher: bool
     launcher_name: str = ""
     is_resting: bool = False
+    is_hindered: bool = False
+    now: datetime | None = None
 
     @property
     def attempt(self) -> int:
@@ -81,6 +84,22 @@ class Instance:
         )
 
     @property
+    def blocked_since(self) -> datetime | None:
+        """Since when the pods cannot start although the partition is there; None: they can."""
+        if self.is_settled or self.has_started or not self.is_active:
+            return None
+        is_lacking = self.is_hindered and bool(self.missing)
+        if not is_lacking and all(pod.trouble is None for pod in self.pods):
+            return None
+        return self.record.blocked_since or self.now
+
+    @property
+    def is_blocked_out(self) -> bool:
+        """It rests since its pods could not start for too long."""
+        last = self.record.last_exit or {}
+        return self.is_resting and last.get("reason") == Reason.START_BLOCKED
+
+    @property
     def outdated(self) -> tuple[PodView, ...]:
         """Pods of earlier attempts. One of a later attempt says that our copy of the job is late:
         who knows of that attempt looks after it."""
@@ -115,6 +134,8 @@ def _instance(observed: Observed, spec: JobSpec, index: int, now: datetime) -> I
         has_launcher=spec.has_launcher,
         launcher_name=launcher_name(observed.key.name),
         is_resting=_is_resting(record, partition, now),
+        is_hindered=observed.fault is not None,
+        now=now,
     )
 
 

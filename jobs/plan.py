@@ -21,7 +21,7 @@ from jobs.inforce import in_force, in_force_of_invalid, strays_of
 from jobs.instances import instances_of
 from jobs.manifests import is_being_deleted, metadata
 from jobs.names import FINALIZER, FINALIZERS
-from jobs.policies import deadline, name_conflict, session, stuck
+from jobs.policies import blocked, deadline, name_conflict, session, stuck
 from jobs.policies.partitioning import (
     ask_again_after,
     idle,
@@ -30,6 +30,7 @@ from jobs.policies.partitioning import (
     reservations,
 )
 from jobs.policies.startup import waiting_verdict
+from jobs.rehearsal import try_step
 from jobs.spec import parse_spec
 from jobs.status import next_status, status_patch, waiting_status, with_status
 from jobs.validation import problems
@@ -39,6 +40,7 @@ from jobs.waydown import (
     plan_finished,
     plan_suspended,
     plan_without_job,
+    release_held_step,
     surplus_steps,
 )
 from jobs.wayup import access_steps, children_step, launcher_step, workers_step
@@ -90,7 +92,24 @@ def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
     records = decision.renewed(instances, force)
     if records:
         return _plan_decision(observed, instances, records, now)
-    return _plan_way_up(observed, force, instances, now)
+    return _plan_giving_up(observed, instances, now) or _plan_way_up(
+        observed, force, instances, now
+    )
+
+
+def _plan_giving_up(
+    observed: Observed, instances: tuple[Instance, ...], now: datetime
+) -> Plan | None:
+    """Attempts that hold a partition and cannot start have their time; None: none is over it."""
+    standing = _standing_verdict(observed, instances, now)
+    patience = observed.patience.start_seconds
+    records = blocked.given_up(instances, standing, now, patience)
+    if not records:
+        return None
+    if standing.state is not JobState.RUNNING:
+        said = (next(iter(records.values())).last_exit or {}).get("message", "")
+        standing = Verdict(standing.state, Reason.START_BLOCKED, str(said))
+    return _written(observed, standing, instances, records, now)
 
 
 def _plan_suspension(observed: Observed, instances: tuple[Instance, ...], now: datetime) -> Plan:
@@ -110,7 +129,8 @@ def _plan_invalid(observed: Observed, spec: Manifest, message: str, now: datetim
     restarting = observed.state() is JobState.RESTARTING
     state = JobState.RESTARTING if restarting else JobState.PENDING
     if parsed is None:
-        steps = tuple(step for step in end_pods(strays_of(observed)) if step.actions)
+        going = (*end_pods(strays_of(observed)), release_held_step(observed, now))
+        steps = tuple(step for step in going if step.actions)
         verdict = Verdict(state, Reason.INVALID_SPEC, message)
         return with_status(observed, waiting_status(observed, verdict, now), now, steps)
     instances = instances_of(observed, parsed, now)
@@ -185,7 +205,7 @@ def _plan_way_up(
         steps = [
             _finalizer_step(observed),
             *steps,
-            _partitions_step(observed, spec, instances, now),
+            *_partitions_steps(observed, context, instances, now),
             children_step(observed, context, instances),
             workers_step(context, instances),
             launcher_step(context, instances),
@@ -240,6 +260,7 @@ def _waits(
         deadline.seconds_left(observed, spec, now),
         session.seconds_to_next(instances[0], spec, now),
         stuck.seconds_left(instances, now),
+        blocked.seconds_left(instances, now, observed.patience.start_seconds),
         *rests,
     ]
 
@@ -264,10 +285,11 @@ def _give_back_step(observed: Observed, instances: tuple[Instance, ...], now: da
     return Step("give back", releases(observed, free, now))
 
 
-def _partitions_step(
-    observed: Observed, spec: JobSpec, instances: tuple[Instance, ...], now: datetime
-) -> Step:
+def _partitions_steps(
+    observed: Observed, context: BuildContext, instances: tuple[Instance, ...], now: datetime
+) -> tuple[Step, ...]:
     if observed.proxy_problem:
-        return Step("partitions", ())
-    actions = reservations(instances, spec.partition_size, now)
-    return Step("partitions", actions, needs_previous=True)
+        return ()
+    actions = reservations(instances, context.spec.partition_size, now)
+    tries = try_step(context, instances, actions)
+    return tries, Step("partitions", actions, needs_previous=True)

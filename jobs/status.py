@@ -12,7 +12,7 @@ from jobs.instancerecord import records_of
 from jobs.manifests import format_time, metadata, parse_time
 from jobs.names import ROLE_WORKER
 from jobs.partitionview import Phase
-from jobs.policies.partitioning import is_released
+from jobs.policies.partitioning import MOST_AT_ONCE, is_released
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,14 +140,20 @@ def with_status(
     It is written before pods are made, beside the objects that they need, since a write that
     succeeds proves that our copy of the job is no late one, and otherwise last. A pass that asks
     for a partition leaves the status to the pass that knows the answer, unless the pass before
-    could not ask; counts wait until nothing else is to be done and a second has gone by, on the way
-    up ten, and how much room a waiting job finds for a minute.
+    could not ask, or a new job asks for so many that it takes a while; counts wait until nothing
+    else is to be done and a second has gone by, on the way up ten, and how much room a waiting job
+    finds for a minute.
     """
     patch = status_patch(observed, status, now, events)
-    is_asking = any(step.name == "partitions" for step in steps) and observed.fault is None
+    asked = sum(len(step.actions) for step in steps if step.name == "partitions")
+    is_long = asked >= MOST_AT_ONCE and not observed.status()
+    is_asking = asked and observed.fault is None and not is_long
     if patch is None or is_asking:
         return Plan(steps)
     if is_urgent(observed.status(), status) or events:
+        if is_long:
+            at = next(n for n, step in enumerate(steps) if step.name == "partitions")
+            return Plan((*steps[:at], Step("status", (patch,)), *steps[at:]))
         return Plan(_written_among(steps, patch))
     if steps:
         return Plan(steps)
@@ -274,7 +280,8 @@ def _record_now(instance: Instance) -> InstanceRecord:
     if record.is_settled:
         return record
     if instance.has_started:
-        return replace(record, state=JobState.RUNNING.value, restart_at=None)
+        return replace(record, state=JobState.RUNNING.value, restart_at=None, blocked_since=None)
+    record = replace(record, blocked_since=instance.blocked_since)
     if record.state == JobState.RESTARTING:
         return record
     return replace(record, state=JobState.PENDING.value)

@@ -127,6 +127,16 @@ def _release_held(observed: Observed, now: datetime, settled: Container[int] = (
     return Step("release", releases(observed, held, now))
 
 
+def release_held_step(observed: Observed, now: datetime) -> Step:
+    """Of a job that has no pods and cannot get any: others can have its IPUs."""
+    held = [
+        index
+        for index, partition in observed.partitions.items()
+        if partition.phase not in {Phase.WAITING, Phase.RELEASED}
+    ]
+    return Step("release", () if observed.pods else releases(observed, held, now))
+
+
 def end_pods(pods: Iterable[PodView]) -> tuple[Step, ...]:
     """Delete pods: a launcher before the workers that its command still talks to."""
     return tuple(

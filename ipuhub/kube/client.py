@@ -130,6 +130,14 @@ class KubeClient:
             namespace = body.get("metadata", {}).get("namespace") or self.config.namespace
         return await self._call("create", resource, "POST", (namespace, name, subresource), body)
 
+    async def try_create(self, resource: Resource, body: Manifest) -> Manifest:
+        """Have the server judge an object as if it were created (`dryRun=All`), and store nothing.
+
+        Counted as the verb `try`.
+        """
+        path = resource.path(body.get("metadata", {}).get("namespace") or self.config.namespace)
+        return await self._send("try", resource, Request("POST", path, {"dryRun": "All"}, body))
+
     async def replace(
         self, resource: Resource, body: Manifest, *, subresource: str | None = None
     ) -> Manifest:

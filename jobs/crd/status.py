@@ -117,6 +117,7 @@ def _instance() -> Schema:
             "restarts": _integer("Restarts that count against backOffLimit."),
             "losses": _integer("Attempts in a row that a lost pod or partition has ended."),
             "restartAt": _time("When the current attempt may begin."),
+            "blockedSince": _time("Since when the pods of the current attempt cannot start."),
             "reason": _text("Why it ended for good."),
             "exitCode": _integer("The exit code that decided it, where one did."),
             "message": _text("How it failed, in a sentence."),

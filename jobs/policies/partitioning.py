@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from jobs.actions import EnsurePartition, ReleasePartition
 from jobs.partitionview import ASK_AGAIN, Phase
 
+MOST_AT_ONCE = 64  # partitions of one job that are asked for in one pass
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
@@ -54,12 +56,26 @@ def _is_wanted(instance: Instance) -> bool:
 def reservations(
     instances: Iterable[Instance], size: int, now: datetime
 ) -> tuple[EnsurePartition, ...]:
-    """The partitions to ask for now."""
+    """The partitions to ask for now, a number of them at a time. All are of one size: where one
+    waits for IPUs the others would hear the same, and the first of those that wait asks for all."""
+    all_of_them = tuple(instances)
+    due = [instance for instance in all_of_them if is_due(instance, now)]
+    if any(_waits(instance) for instance in all_of_them):
+        waiting = [instance for instance in due if _waits(instance)][:1]
+        due = [*waiting, *(i for i in due if i.partition is not None and not _may_wait(i))]
     return tuple(
-        EnsurePartition(instance.index, instance.attempt, size)
-        for instance in instances
-        if is_due(instance, now)
+        EnsurePartition(instance.index, instance.attempt, size) for instance in due[:MOST_AT_ONCE]
     )
+
+
+def _waits(instance: Instance) -> bool:
+    return instance.partition is not None and instance.partition.phase == Phase.WAITING
+
+
+def _may_wait(instance: Instance) -> bool:
+    """Whether it holds nothing yet, and so may find no room."""
+    partition = instance.partition
+    return partition is None or partition.phase in {Phase.WAITING, Phase.RELEASED}
 
 
 def ask_again_after(instances: Iterable[Instance], now: datetime) -> float | None:
@@ -102,7 +118,10 @@ def idle(instances: Iterable[Instance], now: datetime, hold_seconds: float) -> t
         and instance.is_resting
         and not instance.may_be_used
         and instance.record.restart_at is not None
-        and (instance.record.restart_at - now).total_seconds() > hold_seconds
+        and (
+            instance.is_blocked_out
+            or (instance.record.restart_at - now).total_seconds() > hold_seconds
+        )
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobs.conditions import LOST, JobState, Reason, Verdict, current_condition, plain_verdict
 from jobs.partitionview import Phase
-from jobs.policies import stuck
+from jobs.policies import blocked, stuck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,8 @@ def waiting_verdict(observed: Observed, instances: tuple[Instance, ...], now: da
     stands in its way.
     """
     state = _waiting_state(observed)
-    for reason, message in (*stuck.causes(instances, now), *_causes(observed, instances)):
+    told = (*stuck.causes(instances, now), *blocked.causes(instances))
+    for reason, message in (*told, *_causes(observed, instances)):
         return Verdict(state, reason, message)
     known = current_condition(observed.status()) if state is JobState.RESTARTING else None
     if known is not None and known.get("reason") in ENDS:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.actions import (
     CreateChild,
+    EnsurePartition,
     PatchStatus,
 )
 from jobs.plan import plan
@@ -36,6 +37,10 @@ def created(planned: Plan) -> list[str]:
         for a in planned.actions
         if isinstance(a, CreateChild)
     ]
+
+
+def asked(planned: Plan) -> list[EnsurePartition]:
+    return [a for a in planned.actions if isinstance(a, EnsurePartition)]
 
 
 def status(planned: Plan) -> dict[str, Any]:

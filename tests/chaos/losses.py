@@ -68,6 +68,30 @@ async def quota_that_leaves_no_room_for_a_while(world: ChaosWorld) -> None:
     await world.settle()
 
 
+@story("Completed", 1)
+async def quota_that_leaves_no_room_at_all(world: ChaosWorld) -> None:
+    """It takes no IPUs before there is room for its pods."""
+    world.kube.set_quota(0)
+    world.kube.add_job(new().build())
+    await world.until(lambda: reason(world) == "QuotaExceeded")
+    await world.run(5)
+    assert world.partitions.history == []
+    world.kube.set_quota(None)
+    await world.settle()
+
+
+@story("Completed", 2)
+async def no_node_for_its_pods(world: ChaosWorld) -> None:
+    """It does not hold its IPUs for ever, and comes again."""
+    world.kube.is_full = True
+    world.kube.add_job(new().build())
+    await world.until(lambda: reason(world) == "StartBlocked")
+    await world.until(lambda: not world.partitions.held())
+    assert world.state() in {"Pending", "Restarting"}
+    world.kube.is_full = False
+    await world.settle()
+
+
 @story(None)
 async def namespace_deleted_while_running(world: ChaosWorld) -> None:
     await running(world, new())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.fakes.kube import FakeKube
     from tests.fakes.partitions import FakePartitions
 
-MOST_IDLE_STEPS = 30  # a minute for what is slow, late or has to be told to a new operator
+MOST_IDLE_STEPS = 60  # two minutes: a lost event is made up for after one
 
 
 class Announcements:

@@ -15,7 +15,7 @@ from jobs.manifests import format_time
 from jobs.names import LABEL_ATTEMPT, LABEL_ROLE, worker_name
 from jobs.resources import IPUJOBS, RESOURCE_OF
 from tests.fakes.jsoncopy import copied
-from tests.fakes.podstates import closed_gate, containers, environment, exited
+from tests.fakes.podstates import closed_gate, containers, environment, exited, unschedulable
 from tests.fakes.refusing import Refusing
 
 if TYPE_CHECKING:
@@ -126,6 +126,12 @@ class FakeKube:
         self._count("create", resource.plural)
         self.refusing.judge_create(resource.plural, body["metadata"]["name"], len(self.pods()))
         return self.put(resource.plural, body)
+
+    async def try_create(self, resource: Any, body: Manifest) -> Manifest:
+        """A dry run."""
+        self._count("try", resource.plural)
+        self.refusing.judge_create(resource.plural, body["metadata"]["name"], len(self.pods()))
+        return copied(body)
 
     async def patch(
         self,
@@ -301,6 +307,7 @@ class FakeKube:
         before = (pod["spec"].get("nodeName"), pod["status"])
         if phase == "Pending" and not self.is_full:
             pod["spec"]["nodeName"] = "node-0"
+            pod["status"] = {"phase": "Pending"}
             if self._closed(pod):
                 pod["status"] = {"phase": "Failed", "initContainerStatuses": [closed_gate()]}
             elif may_start:
@@ -308,6 +315,8 @@ class FakeKube:
                     pod["metadata"]["uid"], f"{pod['metadata']['name']}/{attempt}"
                 ] += 1
                 pod["status"] = self._running(pod)
+        elif phase == "Pending" and not pod["spec"].get("nodeName"):
+            pod["status"] = unschedulable()
         elif phase == "Running" and pod["spec"].get("activeDeadlineSeconds") == 1:
             pod["status"] = {"phase": "Failed", "reason": "DeadlineExceeded"}
         elif phase == "Running" and code is not None:

@@ -24,6 +24,15 @@ def closed_gate() -> Manifest:
     return {"name": "ipuhub-launcher", "state": {"terminated": {"exitCode": 1}}}
 
 
+def unschedulable() -> Manifest:
+    """The status of a pod that finds no node."""
+    said = {"reason": "Unschedulable", "message": "0/1 nodes are available"}
+    return {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", **said}],
+    }
+
+
 def exited(pod: Manifest, code: int) -> Manifest:
     """The status of a pod whose containers have all ended with `code`."""
     ended = {"terminated": {"exitCode": code, "startedAt": "2026-03-01T12:00:00Z"}}

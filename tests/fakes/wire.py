@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.fakes.kube import FakeKube, Manifest
     from tests.fakes.partitions import Record
 
-READS = frozenset({"get", "list"})
+READS = frozenset({"get", "list", "try_create"})
 
 
 class Mischief:
@@ -113,6 +113,9 @@ class WiredKube:
 
     async def create(self, *args: Any, **options: Any) -> Manifest:
         return await self._call("create", *args, **options)
+
+    async def try_create(self, *args: Any, **options: Any) -> Manifest:
+        return await self._call("try_create", *args, **options)
 
     async def patch(self, *args: Any, **options: Any) -> Manifest:
         return await self._call("patch", *args, **options)

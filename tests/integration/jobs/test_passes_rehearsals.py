@@ -1,0 +1,65 @@
+"""Pods that the API server is asked about before a job takes IPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipuhub.kube.errors import AlreadyExists, ApiError, Forbidden, Unreachable
+from tests.builders.ipujobs import ipujob
+from tests.fakes.jobworld import JobWorld
+
+QUOTA = Forbidden(403, "Forbidden", 'pods "sample-worker-0" is forbidden: exceeded quota: q')
+
+
+async def test_a_job_that_is_refused_takes_no_ipus_and_says_why() -> None:
+    world = JobWorld()
+    world.kube.refusing.most_pods = 0
+    world.kube.add_job(ipujob().build())
+    await world.passes(4)
+    assert world.partitions.history == []
+    assert world.condition()["reason"] == "QuotaExceeded"
+    world.kube.refusing.most_pods = None
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AlreadyExists(409, "AlreadyExists", 'pods "sample-worker-0" already exists'),
+        ApiError(400, "BadRequest", "admission webhook x does not support dry run"),
+    ],
+)
+async def test_what_says_nothing_of_the_pod_holds_up_nobody(error: Exception) -> None:
+    world = JobWorld()
+    world.kube.faults["try", "pods"] = [error] * 4
+    world.kube.add_job(ipujob().build())
+    await world.passes(1)
+    assert len(world.partitions.held()) == 1
+
+
+async def test_a_server_that_is_away_is_asked_again() -> None:
+    world = JobWorld()
+    world.kube.faults["try", "pods"] = [Unreachable("timed out"), QUOTA]
+    world.kube.add_job(ipujob().build())
+    await world.passes(1)
+    assert world.partitions.held() == []
+    await world.passes(1)
+    assert len(world.partitions.held()) == 1
+
+
+async def test_a_burst_of_equal_jobs_asks_once() -> None:
+    world = JobWorld(ipus=64)
+    for number in range(8):
+        world.kube.add_job(ipujob(f"job-{number}").build())
+    await world.passes(2)
+    assert world.kube.calls["try", "pods"] == 2  # a worker and a launcher
+    assert len(world.partitions.held()) == 8
+
+
+async def test_a_namespace_without_its_account_yet_is_no_news() -> None:
+    world = JobWorld()
+    text = 'pods "x" is forbidden: error looking up service account default/default: not found'
+    world.kube.faults["try", "pods"] = [Forbidden(403, "Forbidden", text)]
+    world.kube.add_job(ipujob().without_launcher().build())
+    await world.until(lambda: world.state() == "Running")
+    assert "CreateFailed" not in world.events.reasons

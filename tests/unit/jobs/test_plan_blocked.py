@@ -1,0 +1,150 @@
+"""Jobs whose pods cannot start: tried before they take IPUs, and not holding them for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jobs.actions import ReleasePartition, TryPod
+from jobs.observed import Fault
+from jobs.patience import Patience
+from jobs.plan import plan
+from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
+from tests.builders.plans import asked, status, steps, truth, up
+
+if TYPE_CHECKING:
+    from jobs.actions import Plan
+    from jobs.observed import Observed
+
+FULL = Fault("QuotaExceeded", "Cannot create Pod sample-launcher: exceeded quota")
+
+
+def tried(planned: Plan) -> list[str]:
+    pods = [a.manifest for a in planned.actions if isinstance(a, TryPod)]
+    return [pod["metadata"]["name"] for pod in pods]
+
+
+def blocked(since: str = "2026-03-01T12:00:00Z", **more: Any) -> Observed:
+    """A job whose worker has found no node since then."""
+    entry = {"index": 0, "attempt": 0, "state": "Pending", "blockedSince": since}
+    job = ipujob().with_status(launcherStatus="Pending", instances=[entry])
+    built = job.build()
+    return up(job, worker(built).unschedulable("0/4 nodes"), launcher(built), **more)
+
+
+def test_a_worker_and_the_launcher_are_tried_before_ipus_are_asked_for() -> None:
+    planned = plan(observed(ipujob().workers(3).build()), NOW)
+    assert steps(planned) == ["try", "partitions"]
+    assert tried(planned) == ["sample-worker-0", "sample-launcher"]
+    assert planned.steps[1].needs_previous
+    (_, tried_launcher) = [a.manifest for a in planned.actions if isinstance(a, TryPod)]
+    assert "serviceAccountName" not in tried_launcher["spec"], "it is not made yet"
+
+
+def test_of_many_instances_one_is_tried_and_who_waits_for_ipus_is_not_tried_again() -> None:
+    job = ipujob().without_launcher().instances(3).build()
+    assert tried(plan(observed(job), NOW)) == ["sample-worker-0"]
+    waits = tuple(partition(n, phase="waiting", id="") for n in range(3))
+    assert tried(plan(observed(job, partitions=waits), NOW)) == []
+
+
+def test_jobs_of_equal_pods_share_the_answer() -> None:
+    def keys(job: Any) -> list[str]:
+        return [a.key for a in plan(observed(job.build()), NOW).actions if isinstance(a, TryPod)]
+
+    assert keys(ipujob("one")) == keys(ipujob("two"))
+    assert keys(ipujob("one")) != keys(ipujob("two").workers(2))
+
+
+def test_it_is_remembered_since_when_pods_cannot_start() -> None:
+    job = ipujob()
+    built = job.build()
+    first = up(job, worker(built).unschedulable("0/4 nodes"), launcher(built))
+    (entry,) = status(plan(first, NOW))["instances"]
+    assert entry["blockedSince"] == "2026-03-01T12:00:00Z"
+    (entry,) = status(plan(up(job, fault=FULL), NOW))["instances"]
+    assert entry["blockedSince"] == "2026-03-01T12:00:00Z"
+    # Once they can, it is forgotten.
+    seen = blocked()
+    running = up(ipujob(), worker(built).running(), launcher(built).running())
+    (entry,) = status(plan(replace(running, job=seen.job), at(30)))["instances"]
+    assert "blockedSince" not in entry
+
+
+def test_after_ten_minutes_the_partition_is_given_back() -> None:
+    assert plan(blocked(), at(599)).requeue_after == 1
+    planned = plan(blocked(), at(600))
+    assert steps(planned) == ["decide"]
+    condition, reason, message = truth(planned)
+    assert (condition, reason) == ("Pending", "StartBlocked")
+    assert message.startswith(
+        "The pods could not start for 10 min; the partition is given back and asked for again at "
+        "12:15:00 UTC. Pod sample-worker-0 finds no node"
+    )
+    (entry,) = status(planned)["instances"]
+    assert (entry["attempt"], entry["restartAt"]) == (1, "2026-03-01T12:15:00Z")
+    assert entry["lastExit"]["reason"] == "StartBlocked"
+    assert "restartCount" not in status(planned) or status(planned)["restartCount"] == 0
+
+
+def after_giving_up() -> Observed:
+    seen = blocked()
+    written = status(plan(seen, at(600)))
+    return replace(seen, job={**(seen.job or {}), "status": {**seen.status(), **written}})
+
+
+def test_its_pods_go_before_the_partition_and_it_says_so_during_the_pause() -> None:
+    seen = after_giving_up()
+    assert steps(plan(seen, at(601))) == ["end launcher", "end workers"]
+    gone = replace(seen, pods=())
+    planned = plan(gone, at(602))
+    assert [a for a in planned.actions if isinstance(a, ReleasePartition)] == [ReleasePartition(0)]
+    free = replace(gone, partitions={0: partition(phase="released")})
+    again = plan(free, at(603))
+    assert asked(again) == []
+    for patch in (planned, again):
+        said = [a for a in patch.actions if hasattr(a, "status") and "conditions" in a.status]
+        assert said == [], "it says StartBlocked already"
+    last = plan(free, at(900))
+    assert steps(last)[:1] == ["try"]
+    assert [one.attempt for one in asked(last)] == [1]
+
+
+def test_without_end_where_the_administrator_says_so() -> None:
+    planned = plan(blocked(patience=Patience(start_seconds=0)), at(90_000))
+    assert "decide" not in steps(planned)
+
+
+def test_a_job_that_waits_for_ipus_gives_nothing_back() -> None:
+    waits = (partition(phase="waiting", id="", reason="NoCapacity", message="full"),)
+    seen = observed(ipujob().build(), partitions=waits, fault=FULL)
+    (entry,) = status(plan(seen, NOW))["instances"]
+    assert "blockedSince" not in entry
+
+
+def test_an_invalid_job_without_pods_holds_no_ipus() -> None:
+    broken = ipujob().with_spec(ipusPerModelReplica=3).build()
+    planned = plan(observed(broken, partitions=(partition(),)), NOW)
+    assert [a for a in planned.actions if isinstance(a, ReleasePartition)] == [ReleasePartition(0)]
+
+
+def test_a_thousand_instances_have_a_status_at_once_and_ask_a_few_at_a_time() -> None:
+    job = ipujob().without_launcher().instances(1000).workers(1)
+    planned = plan(observed(job.build()), NOW)
+    assert steps(planned)[:3] == ["try", "status", "partitions"]
+    assert truth(planned)[0] == "Pending"
+    assert [one.instance for one in asked(planned)] == list(range(64))
+    job.with_status(**status(planned))
+    more = tuple(partition(n, asked_at=NOW) for n in range(64))
+    assert asked(plan(observed(job.build(), partitions=more), NOW))[0].instance == 64
+
+
+def test_where_one_waits_for_ipus_the_others_do_not_ask() -> None:
+    job = ipujob().without_launcher().instances(1000).workers(1).build()
+    full = partition(1, phase="waiting", id="", reason="NoCapacity", message="8 needed")
+    refused = (partition(0), replace(full, asked_at=NOW))
+    assert asked(plan(observed(job, partitions=refused), NOW)) == []
+    woken = (partition(0), full, replace(full, instance=2))
+    assert [one.instance for one in asked(plan(observed(job, partitions=woken), NOW))] == [1]
+    served = (partition(0), partition(1, phase="creating", asked_at=NOW))
+    assert len(asked(plan(observed(job, partitions=served), NOW))) == 64
