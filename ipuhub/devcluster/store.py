@@ -3,23 +3,25 @@
 A write is in the file before it is in memory and before anybody hears of it, so that whatever was
 acknowledged survives the death of the process. There is one counter, the revision, for all
 objects; each write takes the next number and it never goes back, also not over a restart. The
-history of changes is kept in memory only: a watch from before a restart must list again.
+history of changes is in the file, too: a watch from before a restart goes on.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from ipuhub.devcluster.status import expired
+from ipuhub.devcluster.storefile import Kept, StoreFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from ipuhub.devcluster.storefile import Kind
 
 # JSON in the history; one of large objects (the partitions' tracker) ends earlier. Some thousand
 # changes: a watch that is a minute behind finds them all, and a busy cluster's memory is full soon.
@@ -89,7 +91,7 @@ class Change:
     """One write; the item of a DELETED is the last state with the deletion's revision."""
 
     revision: int
-    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    type: Kind
     bucket: str
     item: Item
     previous: Item | None
@@ -120,19 +122,8 @@ class Store:
         self._past_bytes = 0
         self._decoded = Decoded()
         self._buckets: dict[str, _Bucket] = {}
-        self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        # NORMAL: a commit is handed to the kernel before the answer, which is what outliving a
-        # killed process needs; an fsync per write would only add the loss of power.
-        self._file.execute("PRAGMA journal_mode=WAL")
-        self._file.execute("PRAGMA synchronous=NORMAL")
-        self._file.executescript(
-            "CREATE TABLE IF NOT EXISTS objects (bucket TEXT, namespace TEXT, name TEXT,"
-            " body BLOB NOT NULL, PRIMARY KEY (bucket, namespace, name)) WITHOUT ROWID;"
-            "CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, revision INTEGER);"
-            "INSERT OR IGNORE INTO counter VALUES (0, 1);"
-        )
-        row = self._file.execute("SELECT revision FROM counter").fetchone()
-        self.revision: int = row[0]
+        self._file = StoreFile(path)
+        self.revision = self._file.revision()
         self._start = self.revision
         self._load()
 
@@ -181,17 +172,14 @@ class Store:
         """Create or replace an object; the stored one has the next resourceVersion."""
         found = self._bucket(bucket)
         item = _item(body, self.revision + 1)
-        self._write(
-            "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)",
-            (bucket, *item.key, item.data),
-        )
         previous = found.items.get(item.key)
+        change = Change(item.revision, "MODIFIED" if previous else "ADDED", bucket, item, previous)
+        self._write(change)
         found.items[item.key] = item
         self._age(bucket, item, previous)
         if previous is None:
             found.order = None
-        kind: Literal["ADDED", "MODIFIED"] = "MODIFIED" if previous else "ADDED"
-        self._publish(Change(item.revision, kind, bucket, item, previous))
+        self._publish(change)
         return item
 
     def remove(
@@ -201,15 +189,13 @@ class Store:
         found = self._bucket(bucket)
         previous = found.items[(namespace, name)]
         removed = _item(last or previous.body, self.revision + 1)
-        self._write(
-            "DELETE FROM objects WHERE bucket=? AND namespace=? AND name=?",
-            (bucket, namespace, name),
-        )
+        change = Change(removed.revision, "DELETED", bucket, removed, previous)
+        self._write(change)
         del found.items[removed.key]
         found.order = None
         self._decoded.keep(removed)
         self._age(bucket, None, previous)
-        self._publish(Change(removed.revision, "DELETED", bucket, removed, previous))
+        self._publish(change)
         return removed
 
     def buckets(self) -> list[str]:
@@ -223,28 +209,62 @@ class Store:
         return found
 
     def _load(self) -> None:
-        rows = self._file.execute("SELECT bucket, namespace, name, body FROM objects")
-        for bucket, namespace, name, data in rows:
-            body = orjson.loads(data)
-            revision = int(body["metadata"]["resourceVersion"])
-            keeper = None if bucket.endswith(_ALWAYS_DECODED) else self._decoded
-            item = Item((namespace, name), revision, None, data, keeper)
+        for bucket, namespace, name, data in self._file.objects():
+            revision = int(orjson.loads(data)["metadata"]["resourceVersion"])
+            item = self._loaded(bucket, (namespace, name), revision, data)
             self._bucket(bucket).items[item.key] = item
+        self._load_changes()
 
-    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
-        self._file.execute("BEGIN IMMEDIATE")
-        try:
-            self._file.execute(statement, values)
-            self._file.execute("UPDATE counter SET revision=?", (self.revision + 1,))
-            self._file.execute("COMMIT")
-        except BaseException:
-            if self._file.in_transaction:
-                self._file.execute("ROLLBACK")
-            raise
-        self.revision += 1
+    def _load_changes(self) -> None:
+        """Put the history together from its end: what a change made is before the next one."""
+        after = {(name, key): i for name, b in self._buckets.items() for key, i in b.items.items()}
+        changes: list[Change] = []
+        for kept in self._file.changes():
+            place, key = (kept.bucket, (kept.namespace, kept.name)), (kept.namespace, kept.name)
+            item = after.get(place)
+            if kept.last is not None:
+                item = self._loaded(kept.bucket, key, kept.revision, kept.last)
+            if item is None or item.revision != kept.revision:
+                break
+            previous = None
+            if kept.before is not None and kept.previous is not None:
+                previous = self._loaded(kept.bucket, key, kept.previous, kept.before)
+                after[place] = previous
+            else:
+                after.pop(place, None)
+            changes.append(Change(kept.revision, kept.type, kept.bucket, item, previous))
+        self._start = changes[-1].revision - 1 if changes else self.revision
+        for found in self._buckets.values():
+            found.floor = self._start
+        for change in reversed(changes):
+            self._keep(change)
+
+    def _loaded(self, bucket: str, key: Key, revision: int, data: bytes) -> Item:
+        keeper = None if bucket.endswith(_ALWAYS_DECODED) else self._decoded
+        return Item(key, revision, None, data, keeper)
+
+    def _write(self, change: Change) -> None:
+        previous, is_gone = change.previous, change.type == "DELETED"
+        kept = Kept(
+            change.revision,
+            change.type,
+            change.bucket,
+            *change.item.key,
+            previous.revision if previous else None,
+            previous.data if previous else None,
+            change.item.data if is_gone else None,
+        )
+        self._file.write(kept, None if is_gone else change.item.data)
+        self.revision = change.revision
 
     def _publish(self, change: Change) -> None:
-        self._buckets[change.bucket].changes.append(change)
+        self._keep(change)
+        for listener in tuple(self.listeners):
+            listener(change)
+
+    def _keep(self, change: Change) -> None:
+        """Add to the history, and let what is too old go."""
+        self._bucket(change.bucket).changes.append(change)
         size = len(change.item.data)
         self._past.append((change.bucket, size))
         self._past_bytes += size
@@ -253,8 +273,7 @@ class Store:
             self._past_bytes -= size
             oldest = self._buckets[bucket]
             oldest.floor = oldest.changes.popleft().revision
-        for listener in tuple(self.listeners):
-            listener(change)
+            self._file.forget(oldest.floor)
 
     def _age(self, bucket: str, present: Item | None, past: Item | None) -> None:
         """Let the decoded form go in its turn: of what each request reads only the `past`'s."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import aiohttp
 import pytest
 
 from ipuhub.devcluster.server import DevCluster, DevClusterError
+from ipuhub.devcluster.status import StatusError
 from ipuhub.devcluster.store import Store
 from tests.fakes.waiting import eventually
 
@@ -111,18 +113,45 @@ def check_nothing_lost(listed: dict[str, Any], writer: Writer) -> None:
             assert found.get(name) == version, name
 
 
-async def test_a_watch_from_before_a_restart_must_list_again(tmp_path, open_http):
+async def test_a_watch_from_before_a_restart_goes_on(tmp_path, open_http):
     cluster = DevCluster(tmp_path)
     await cluster.start()
     http = open_http(cluster.kubeconfig)
     old = await http.make(CMS, {"metadata": {"name": "a"}})
-    await http.make(CMS, {"metadata": {"name": "b"}})
+    for name in ("b", "c"):
+        await http.make(CMS, {"metadata": {"name": name, "labels": {"app": "x"}}})
+    await http.patch(f"{CMS}/b", {"metadata": {"labels": {"app": "y"}}})
+    await http.delete(f"{CMS}/c")
     await http.session.close()
     await cluster.stop()
     again = DevCluster(tmp_path)
     await again.start()
     http = open_http(again.kubeconfig)
     assert (await http.get(f"{CMS}/a")).body == old
+    version = old["metadata"]["resourceVersion"]
+    # What left the selection is told as it was when it matched last: history has both states.
+    async with http.watch(f"{CMS}?resourceVersion={version}&labelSelector=app%3Dx") as events:
+        told = [await anext(events) for _ in range(4)]
+    said = [(event["type"], event["object"]["metadata"]["name"]) for event in told]
+    assert said == [("ADDED", "b"), ("ADDED", "c"), ("DELETED", "b"), ("DELETED", "c")]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in told]
+    assert versions == sorted(versions)
+    await http.session.close()
+    await again.stop()
+
+
+async def test_beyond_the_bounded_history_a_watch_must_list_again(tmp_path, open_http):
+    cluster = DevCluster(tmp_path, history=20)
+    await cluster.start()
+    http = open_http(cluster.kubeconfig)
+    old = await http.make(CMS, {"metadata": {"name": "a"}})
+    for number in range(25):
+        await http.make(CMS, {"metadata": {"name": f"b-{number}"}})
+    await http.session.close()
+    await cluster.stop()
+    again = DevCluster(tmp_path, history=20)
+    await again.start()
+    http = open_http(again.kubeconfig)
     version = old["metadata"]["resourceVersion"]
     async with http.watch(f"{CMS}?resourceVersion={version}") as events:
         event = await anext(events)
@@ -139,6 +168,68 @@ async def test_two_servers_never_share_a_folder(tmp_path, cluster):
 def test_an_address_that_others_can_reach_is_refused(tmp_path):
     with pytest.raises(DevClusterError, match="loopback"):
         DevCluster(tmp_path, host="0.0.0.0")
+
+
+def changed(store, floor):
+    """All that is known to have happened after `floor`, as a watch is told it."""
+    return [
+        (
+            one.revision,
+            one.type,
+            one.item.key,
+            one.item.revision,
+            one.item.data,
+            one.previous and (one.previous.revision, one.previous.data),
+        )
+        for one in store.changes_since("configmaps", floor)
+    ]
+
+
+@pytest.mark.parametrize("history", [10_000, 150])
+def test_the_history_is_the_same_after_a_restart(tmp_path, history):
+    chance, path = random.Random(11), tmp_path / "objects.sqlite"
+    store, there = Store(path, history=history), set()
+    for number in range(1500):
+        name = f"c-{chance.randrange(20)}"
+        metadata = {"name": name, "namespace": "n"}
+        if name in there and chance.random() < 0.3:
+            last = {"metadata": metadata, "gone": number} if chance.random() < 0.5 else None
+            store.remove("configmaps", "n", name, last)
+            there.discard(name)
+        else:
+            bucket = "configmaps" if chance.random() < 0.9 else "secrets"
+            store.put(bucket, {"metadata": metadata, "data": {"n": str(number)}})
+            there |= {name} if bucket == "configmaps" else set()
+    floor = store.revision - min(history, 1500) + 1
+    before = changed(store, floor)
+    then = [item.data for item in store.items_at("configmaps", floor)]
+    store.close()
+    again = Store(path, history=history)
+    assert again.revision == store.revision
+    assert changed(again, floor) == before
+    assert [item.data for item in again.items_at("configmaps", floor)] == then
+    put = again.put("configmaps", {"metadata": {"name": "c-1", "namespace": "n"}})
+    assert changed(again, put.revision - 1)[0][0] == put.revision
+    again.close()
+    size = sqlite3.connect(path).execute("SELECT count(*) FROM changes").fetchone()[0]
+    assert size <= history + 256
+
+
+def test_changes_that_nobody_kept_end_the_history(tmp_path):
+    """An older program wrote to the same file."""
+    path = tmp_path / "objects.sqlite"
+    store = Store(path)
+    for name in ("a", "b"):
+        store.put("configmaps", {"metadata": {"name": name, "namespace": "n"}})
+    store.close()
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE counter SET revision = revision + 1")
+    file.close()
+    again = Store(path)
+    with pytest.raises(StatusError, match="too old resource version"):
+        again.changes_since("configmaps", store.revision)
+    assert again.changes_since("configmaps", again.revision) == []
+    again.close()
 
 
 def test_a_write_that_fails_leaves_no_trace(tmp_path):
