@@ -35,12 +35,17 @@ class WatchCheckpoint(models.Model):
 
 
 class WatchGap(models.Model):
-    """A time in which a watch saw nothing and the server's history did not reach back."""
+    """A time in which a watch saw nothing and the server's history did not reach back.
+
+    Without `shows_loss` the list after it had the very objects that were recorded before: what came
+    and went in between would be missing, nothing else.
+    """
 
     watch = models.TextField()
     began_at = models.DateTimeField()
     ended_at = models.DateTimeField()
     cause = models.TextField()
+    shows_loss = models.BooleanField(default=True, db_default=True)
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["watch", "began_at"], name="watch_gap_began")]

@@ -15,7 +15,7 @@ POD_WATCH = "pods"
 SEEN_SQL = "SELECT min(position_at) FROM ipuhub_watchcheckpoint WHERE starts_with(name, %(watch)s)"
 GAPS_SQL = (
     "FROM ipuhub_watchgap WHERE starts_with(watch, %(watch)s)"
-    " AND began_at < %(end)s AND ended_at > %(begin)s"
+    " AND began_at < %(end)s AND ended_at > %(begin)s AND shows_loss"
 )
 COMPLETE_UNTIL_SQL = (
     "SELECT CASE WHEN seen IS NOT NULL THEN"  # noqa: S608

@@ -136,4 +136,5 @@ GAP_COLUMNS = (
     Column("began_at", "From", lambda gap: gap.began_at, kind="time"),
     Column("ended_at", "Until", lambda gap: gap.ended_at, kind="time"),
     Column("cause", "Cause", lambda gap: gap.cause, kind="note"),
+    *_export("shows_loss"),
 )

@@ -40,9 +40,12 @@ UPDATE ipuhub_watchcheckpoint SET resource_version = %s, position_at = %s, liste
 WHERE name = %s AND epoch = %s
 """
 _GAP: Final = """
-INSERT INTO ipuhub_watchgap (watch, began_at, ended_at, cause) VALUES (%s, %s, %s, %s)
+INSERT INTO ipuhub_watchgap (watch, began_at, ended_at, cause, shows_loss)
+VALUES (%s, %s, %s, %s, %s)
 """
-_GAPS: Final = "SELECT count(*), max(ended_at) FROM ipuhub_watchgap WHERE watch = %s"
+_GAPS: Final = """
+SELECT count(*), max(ended_at) FROM ipuhub_watchgap WHERE watch = %s AND shows_loss
+"""
 # What one object brings about, and no repetition cures: data, constraints, limits of the program.
 _REFUSED: Final = ("22", "23", "54")
 # What Postgres says of statements that were written for newer tables than it has.
@@ -64,6 +67,7 @@ _SESSION: Final = {
 _SESSION_OPTIONS: Final = "-c statement_timeout=20s -c timezone=UTC"
 
 
+_NONE_SHOWN: Final = "the list then showed the same objects, none gone and none new"
 UNREADABLE: Final = "unreadable"
 """Fault of an object that cannot be read, so that nobody knows whether it was recorded."""
 
@@ -147,7 +151,8 @@ class Store(Generic[Row]):
     ) -> tuple[int, list[Fault]]:
         """Write a full list: all rows, the end of what vanished, the gap and the checkpoint.
 
-        Where the list shows what was recorded, no more and no less, nothing was missed: no gap.
+        Where the list shows what was recorded, no more and no less, the gap shows no loss: the
+        record counts as complete.
         Returns how many vanished, and the faults of what was refused. Raises Fenced.
         """
         recorder, known, at = self._recorder, self.checkpoint, batch.position_at
@@ -172,9 +177,10 @@ class Store(Generic[Row]):
                 vanished += recorder.vanish(cursor, absence)
             absence = Absence(present, cluster_uid, seen_until, now, watched)
             vanished += recorder.vanish(cursor, absence)
-            shows_a_loss = came or vanished or not self._is_comparable(batch, cluster_uid)
-            if known.position_at is not None and shows_a_loss:
-                cursor.execute(_GAP, [name, known.position_at, now, cause])
+            loss = bool(came or vanished or not self._is_comparable(batch, cluster_uid))
+            if known.position_at is not None:
+                said = cause if loss else f"{cause}; {_NONE_SHOWN}"
+                cursor.execute(_GAP, [name, known.position_at, now, said, loss])
             fault_table.store(cursor, name, [*batch.faults, *refused], now)
             gaps = self._read_gaps(cursor)
         self.gaps = gaps

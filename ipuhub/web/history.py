@@ -22,8 +22,8 @@ _FRESHNESS: Final = """
 SELECT (SELECT count(*) FROM (SELECT 1 FROM ipuhub_recordfault LIMIT %(counted_to)s) AS faults),
   coalesce(array_agg(name ORDER BY name), '{}'),
   coalesce(array_agg(position_at ORDER BY name), '{}'),
-  (SELECT count(*) FROM ipuhub_watchgap WHERE ended_at > %(since)s),
-  (SELECT min(began_at) FROM ipuhub_watchgap WHERE ended_at > %(since)s)
+  (SELECT count(*) FROM ipuhub_watchgap WHERE ended_at > %(since)s AND shows_loss),
+  (SELECT min(began_at) FROM ipuhub_watchgap WHERE ended_at > %(since)s AND shows_loss)
 FROM ipuhub_watchcheckpoint
 """
 

@@ -157,8 +157,9 @@ class FaultSerializer(serializers.ModelSerializer[RecordFault]):
 
 
 class GapSerializer(serializers.ModelSerializer[WatchGap]):
-    """A time in which a watch saw nothing and nobody can tell what happened."""
+    """A time in which a watch saw nothing and nobody can tell what happened. `shows_loss`: the list
+    after it had other objects than were recorded before; without it figures count as complete."""
 
     class Meta:
         model = WatchGap
-        fields: ClassVar = ["watch", "began_at", "ended_at", "cause"]
+        fields: ClassVar = ["watch", "began_at", "ended_at", "cause", "shows_loss"]

@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import psycopg
 import pytest
 
 from tests.fakes.podstream import STEPS, pod_of, truth_of, uid_of
 from tests.fakes.waiting import eventually
+from usage.completeness import COMPLETE_UNTIL_SQL
 from usage.pods.recorder import PodRecorder, PodSelection
 
 if TYPE_CHECKING:
@@ -87,17 +89,17 @@ async def test_a_history_cut_off_under_a_running_watch_is_listed_anew(lab: Lab) 
 
 
 @pytest.mark.parametrize(
-    ("happens", "want_gaps"),
+    ("happens", "want_loss"),
     [
-        pytest.param((), 0, id="nobody went and nobody came"),
-        pytest.param(((0, "ENDED"),), 0, id="one ended and is still there, with its times"),
-        pytest.param(((0, "ENDED"), (0, "DELETED")), 1, id="one went"),
-        pytest.param(((7, "ADDED"),), 1, id="one came"),
-        pytest.param(((2, "DELETED"),), 0, id="one went whose end was known"),
+        pytest.param((), False, id="nobody went and nobody came"),
+        pytest.param(((0, "ENDED"),), False, id="one ended and is still there, with its times"),
+        pytest.param(((0, "ENDED"), (0, "DELETED")), True, id="one went"),
+        pytest.param(((7, "ADDED"),), True, id="one came"),
+        pytest.param(((2, "DELETED"),), False, id="one went whose end was known"),
     ],
 )
 async def test_the_list_after_a_cut_history_says_whether_anything_was_missed(
-    lab: Lab, happens: tuple[tuple[int, str], ...], want_gaps: int
+    lab: Lab, happens: tuple[tuple[int, str], ...], want_loss: bool
 ) -> None:
     emit(lab, range(3), "ADDED", "RUNNING")
     emit(lab, range(2, 3), "ENDED")
@@ -111,7 +113,14 @@ async def test_the_list_after_a_cut_history_says_whether_anything_was_missed(
     lab.start()
     await recorded(lab)
     assert lab.server.lists == 2
-    assert len(lab.gaps()) == want_gaps
+    (gap,) = lab.gaps()
+    assert gap["shows_loss"] is want_loss
+    begin, end = gap["began_at"] - timedelta(hours=1), gap["ended_at"] + timedelta(hours=1)
+    with psycopg.connect(**lab.database) as connection:
+        values = {"watch": "pods", "begin": begin, "end": end}
+        (complete_until,) = connection.execute(COMPLETE_UNTIL_SQL, values).fetchone() or (None,)
+    position = lab.checkpoint()["position_at"]
+    assert complete_until == (gap["began_at"] if want_loss else position)
 
 
 async def test_an_object_that_cannot_be_read_keeps_the_gap(lab: Lab) -> None:
@@ -125,7 +134,7 @@ async def test_an_object_that_cannot_be_read_keeps_the_gap(lab: Lab) -> None:
     lab.server.forget()
     lab.start()
     await recorded(lab)
-    assert len(lab.gaps()) == 1
+    assert lab.gaps()[0]["shows_loss"]
 
 
 async def test_a_pod_removed_by_force_is_uncertain_since_the_watch_last_told(lab: Lab) -> None:
