@@ -60,6 +60,26 @@ def configure(level: str, log_format: str) -> None:
     root.setLevel(level.upper())
     # aiohttp logs every request on info; a line per poll would drown the rest.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    for name in _OF_CLIENTS:
+        logging.getLogger(name).addFilter(_FAULT_OF_THE_CLIENT)
+
+
+class _FaultOfTheClient(logging.Filter):
+    """Makes one line of what a client did wrong: nobody here has anything to mend, and who sends
+    decides how much of the log is his."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if getattr(record, "status_code", 400) < 500 and record.exc_info:
+            error = record.exc_info[1]
+            record.msg = f"{record.getMessage()} ({type(error).__name__})"
+            record.args, record.exc_info = (), None
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
+
+
+# gRPC: bytes that are no message; Django: answers below 500.
+_OF_CLIENTS = ("grpc._common", "django.request")
+_FAULT_OF_THE_CLIENT = _FaultOfTheClient()
 
 
 def _escaped(

@@ -28,6 +28,7 @@ from ipuhub.devcluster.store import Store
 from ipuhub.devcluster.watchers import Watchers
 from ipuhub.devcluster.webhookclient import WebhookClient
 from ipuhub.devcluster.webhooks import Webhooks
+from ipuhub.httpserver import Limits, build_runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,12 +159,12 @@ class DevCluster:
     async def _listen(self) -> None:
         app = web.Application(client_max_size=0)
         app.router.add_route("*", "/{path:.*}", self._api.handle)
-        self._runner = web.AppRunner(
+        self._runner = build_runner(
             app,
-            access_log=None,
+            shutdown_seconds=_STOP_SECONDS,
+            limits=Limits(silence_seconds=90),  # as a real one
             handler_cancellation=True,  # ends the watch of a client that went away
-            shutdown_timeout=_STOP_SECONDS,
-            keepalive_timeout=300,
+            auto_decompress=True,
         )
         await self._runner.setup()
         hosts = (self._host, "localhost", "127.0.0.1", "::1", "kubernetes.default.svc")

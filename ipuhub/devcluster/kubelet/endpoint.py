@@ -17,6 +17,7 @@ from aiohttp import web
 from ipuhub.devcluster.certificates import self_signed
 from ipuhub.devcluster.kubelet.channels import PROTOCOL, join
 from ipuhub.devcluster.kubelet.nodes import LOOPBACK
+from ipuhub.httpserver import build_runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ class Endpoint:
         app.router.add_get(f"/exec{where}", self._exec)
         app.router.add_get(f"/attach{where}", self._attach)
         app.router.add_get(f"/containerLogs{where}", self._logs)
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
+        self._runner = build_runner(app, shutdown_seconds=1.0, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, LOOPBACK, 0, ssl_context=self._context()).start()
         self.port = self._runner.addresses[0][1]

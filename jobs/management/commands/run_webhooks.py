@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import logs
 from ipuhub.health import Health
-from ipuhub.httpserver import build_runner
+from ipuhub.httpserver import Limits, build_runner
 from ipuhub.metrics import of_process
 from ipuhub.metricspage import metrics_route
 from ipuhub.processes import lonely_metrics_guard, serve_health, until_stopped
@@ -48,7 +48,7 @@ async def run_webhooks() -> None:
         stack.push_async_callback((await serve_health(health, page)).cleanup)
         rules = webhook_rules()
         app = build_app(rules, WebhookMeasures(meters, rules.template_schema))
-        runner = build_runner(app)
+        runner = build_runner(app, limits=Limits(bodies_bytes=0))  # it bounds them itself
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         host, port = settings.WEBHOOK_HOST, settings.WEBHOOK_PORT

@@ -213,3 +213,21 @@ async def test_a_bug_in_the_controller_is_told_as_internal_without_its_words(
     with pytest.raises(VipuError, match="its log says why") as caught:
         await client.list_partitions()
     assert "secret" not in str(caught.value)
+
+
+def test_bytes_that_are_no_message_are_one_line_of_the_log(
+    spawn: Callable[..., subprocess.Popen[str]],
+) -> None:
+    port = free_port()
+    process = spawn(port)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.unary_unary("/virmgrpc.UserService/CreatePartition")
+        for _ in range(3):
+            with pytest.raises(grpc.RpcError):
+                call(b"\xff\xfe\x00", timeout=90)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=90)
+    assert "Traceback" not in told
+    lines = [line for line in told.splitlines() if "deserializing" in line]
+    assert len(lines) == 3
+    assert len(told.splitlines()) == 3 + len([x for x in told.splitlines() if "vipu-server" in x])

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from ipuhub.health import Health
 from ipuhub.httpbodies import Bodies
-from ipuhub.httpserver import IDLE_SECONDS, build_runner
+from ipuhub.httpserver import IDLE_SECONDS, Limits, build_runner
 from jobs.webhooks.server import VALIDATE_PATH, WebhookRules, build_app, webhook_bodies
 from tests.builders.ipujobs import ipujob
 from tests.fakes.waiting import PATIENCE_SECONDS, eventually
@@ -29,7 +29,8 @@ KIB = 1024
 
 @asynccontextmanager
 async def serving(app: Application, **options: Any) -> AsyncIterator[int]:
-    runner = build_runner(app, shutdown_seconds=0.1, **options)
+    limits = {"limits": Limits(bodies_bytes=0)}  # as the command has them
+    runner = build_runner(app, shutdown_seconds=0.1, **limits | options)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
@@ -106,7 +107,7 @@ async def test_a_body_beyond_the_limit_is_refused_with_the_requests_uid() -> Non
 
 @pytest.mark.parametrize("sent", [b"", b"POST /validate-ipujob HTTP/1.1\r\nHost: x\r\nX-A: "])
 async def test_who_sends_no_whole_head_is_hung_up_on(sent: bytes) -> None:
-    async with serving(webhooks(webhook_bodies()), idle_seconds=0.05) as port:
+    async with serving(webhooks(webhook_bodies()), limits=Limits(0.05, bodies_bytes=0)) as port:
         assert await answered(await begun(port, sent)) == b""
         assert (await review(port))["allowed"] is True
 

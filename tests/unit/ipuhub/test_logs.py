@@ -101,3 +101,32 @@ def test_json_has_a_line_an_entry_and_the_name_as_it_was(
     assert [entry.get("pod") for entry in entries] == [NAMES[what], None, None, None, NAMES[what]]
     assert entries[1]["event"] == NAMES[what]
     assert written.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize(
+    ("logger", "extra", "is_ours"),
+    [
+        ("grpc._common", {}, False),
+        ("django.request", {"status_code": 403}, False),
+        ("django.request", {"status_code": 500}, True),
+        ("ipuhub.other", {}, True),
+    ],
+)
+def test_what_a_client_did_wrong_is_one_line(
+    log_format: str,
+    logger: str,
+    extra: dict[str, int],
+    is_ours: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.configure("info", log_format)
+    logs.configure("info", log_format)
+    try:
+        fail_with_a_secret()
+    except ValueError:
+        logging.getLogger(logger).exception("Failed: %s", "/path", extra=extra)
+    told = capsys.readouterr().err
+    assert ("Traceback" in told) is is_ours
+    assert (len(told.splitlines()) == 1) is (not is_ours or log_format == "json")
+    assert "Failed: /path" in told
