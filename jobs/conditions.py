@@ -64,7 +64,7 @@ class Reason(StrEnum):
     PARTITION_REFUSED = "PartitionRefused"
     PROXY_UNAVAILABLE = "ProxyUnavailable"
     PARTITION_ERROR = "PartitionError"
-    PARTITION_REPLACED = "PartitionReplaced"
+    PARTITION_LOST = "PartitionLost"
     REMOVAL_REFUSED = "ReleaseRefused"
     PARTITION_ACTIVE = "PartitionActive"
     PARTITION_RELEASED = "PartitionReleased"
@@ -93,8 +93,8 @@ class Reason(StrEnum):
 
 
 # Why an attempt was taken from a job: not the job's fault.
-LOST = frozenset({Reason.WORKER_LOST, Reason.PARTITION_ERROR, Reason.PARTITION_REPLACED})
-OF_PARTITION = frozenset({Reason.PARTITION_ERROR.value, Reason.PARTITION_REPLACED.value})
+LOST = frozenset({Reason.WORKER_LOST, Reason.PARTITION_ERROR, Reason.PARTITION_LOST})
+OF_PARTITION = frozenset({Reason.PARTITION_ERROR.value, Reason.PARTITION_LOST.value})
 
 SENTENCES: dict[Reason, str] = {
     Reason.PENDING: "The job is waiting for resources to be ready.",
@@ -111,7 +111,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.PARTITION_REFUSED: "The V-IPU Proxy refused the request for a partition.",
     Reason.PROXY_UNAVAILABLE: "The V-IPU Proxy does not answer; the operator keeps trying.",
     Reason.PARTITION_ERROR: "The job's IPU partition is in the state ERROR.",
-    Reason.PARTITION_REPLACED: "The job's IPU partition is gone and another one has its id.",
+    Reason.PARTITION_LOST: "The job's IPU partition is gone: its V-IPU controller no "
+    "longer knows it, or a stranger's has its id.",
     Reason.REMOVAL_REFUSED: "The V-IPU controller refuses to remove the job's IPU partition; the "
     "IPUs stay occupied until it does.",
     Reason.PARTITION_ACTIVE: "The job's IPU partitions are ready.",

@@ -7,12 +7,16 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from jobs.conditions import Reason
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from jobs.ports import PartitionFact
 
+REMOVAL_REFUSED = Reason.REMOVAL_REFUSED.value
+LOST = Reason.PARTITION_LOST.value
 ASK_AGAIN = timedelta(seconds=5)  # between two calls for one partition that is not there yet
 
 
@@ -43,6 +47,16 @@ class Partition:
     reason: str = ""
     message: str = ""
     asked_at: datetime | None = None
+
+    @property
+    def is_removal_refused(self) -> bool:
+        """The V-IPU controller does not remove it, by `message`."""
+        return self.phase == Phase.RELEASING and self.reason == REMOVAL_REFUSED
+
+    @property
+    def is_lost(self) -> bool:
+        """It is gone, or a stranger's has its id: nothing of it is left to keep."""
+        return self.phase == Phase.ERROR and self.reason == LOST
 
     def was_asked(self, now: datetime) -> bool:
         """Whether the operator has asked for it a moment ago."""

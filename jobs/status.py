@@ -232,6 +232,11 @@ def _events(stored: Manifest, status: Manifest) -> list[Event]:
         events.append(Event(reason, now_true["message"], is_warning=reason not in GOOD_REASONS))
     had, has = bool(stored.get("iPUPartitionCreated")), bool(status.get("iPUPartitionCreated"))
     partitions = status.get("partitions") or ()
+    known = {one["id"] for one in stored.get("partitions") or () if one.get("message")}
+    for one in partitions:
+        if one.get("message") and one["id"] not in known:
+            said = f"Partition {one['id']} is not removed: {one['message']}"
+            events.append(Event(Reason.REMOVAL_REFUSED, said, is_warning=True))
     if has and not had:
         events.append(Event(Reason.PARTITION_ACTIVE, _partitions_are(partitions, "active")))
     if _are_released(partitions) and not _are_released(stored.get("partitions") or ()):
@@ -314,6 +319,7 @@ def _partitions(observed: Observed) -> list[Manifest]:
             "id": partition.id,
             "controller": partition.controller,
             "state": str(partition.phase),
+            **({"message": partition.message} if partition.is_removal_refused else {}),
         }
         for index, partition in observed.partitions.items()
         if partition.id  # one that waits has none
@@ -322,5 +328,6 @@ def _partitions(observed: Observed) -> list[Manifest]:
         index = entry.get("instance", 0)
         # The proxy may know no more of it than that it is gone.
         gone = {"state": str(Phase.RELEASED)} if is_released(observed, index) else {}
-        known.setdefault(index, entry | gone)
+        rest = {name: value for name, value in entry.items() if name != "message"}
+        known.setdefault(index, rest | gone)
     return [known[index] for index in sorted(known)]

@@ -70,8 +70,13 @@ def plan_finished(observed: Observed, now: datetime) -> Plan:
         Step(f"clean up {role}", clean_up(pods, policy))
         for role, pods in launchers_first(observed.pods)
     ]
-    if all(pod.is_terminal for pod in observed.pods) and not spec.get("keepPartition"):
-        steps.append(_release_held(observed, now, known_instances(observed, 0)))
+    if all(pod.is_terminal for pod in observed.pods):
+        kept = bool(spec.get("keepPartition"))
+        steps.append(
+            _release_lost(observed, now)
+            if kept
+            else _release_held(observed, now, known_instances(observed, 0))
+        )
     status = observed.status() | live_fields(observed)
     planned = with_status(observed, status, now, tuple(step for step in steps if step.actions))
     return planned.requeued(release_again_after(observed, now)).requeued(left)
@@ -127,6 +132,12 @@ def _release_held(observed: Observed, now: datetime, settled: Container[int] = (
     return Step("release", releases(observed, held, now))
 
 
+def _release_lost(observed: Observed, now: datetime) -> Step:
+    """Of a job that keeps its partitions: of those that are gone nothing is left to keep."""
+    lost = [index for index, partition in observed.partitions.items() if partition.is_lost]
+    return Step("release", releases(observed, lost, now))
+
+
 def release_held_step(observed: Observed, now: datetime) -> Step:
     """Of a job that has no pods and cannot get any: others can have its IPUs."""
     held = [
@@ -173,6 +184,8 @@ def _explained(observed: Observed, work: Plan, now: datetime) -> Plan:
         return work.requeued(EXPLAIN_DELETION_SECONDS - elapsed)
     awaited = _awaited(observed)
     status = observed.status() | {"lastMessage": awaited}
+    if any(partition.is_removal_refused for partition in observed.partitions.values()):
+        status["partitions"] = live_fields(observed)["partitions"]
     fault = observed.fault
     events = (Event(fault.reason, awaited, is_warning=True),) if fault else ()
     patch = status_patch(observed, status, now, events)

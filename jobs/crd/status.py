@@ -102,6 +102,7 @@ def _partition() -> Schema:
             "instance": _integer("The instance that uses it, from 0."),
             "id": _text("Its id in V-IPU."),
             "controller": _text("The V-IPU controller that has it, host:port."),
+            "message": _text("Why the V-IPU controller does not remove it, in its words."),
             "state": _text("reserving, creating, active, error, releasing or released."),
         },
     }

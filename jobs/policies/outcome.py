@@ -48,8 +48,8 @@ def _partition_error(instance: Instance) -> End | None:
     if partition.attempt != instance.attempt or instance.is_resting:
         return None
     said = partition.message or "the V-IPU controller gave no reason"
-    if partition.reason == Reason.PARTITION_REPLACED:
-        return End(False, Reason.PARTITION_REPLACED, f"Partition {partition.id} is gone: {said}")
+    if partition.reason == Reason.PARTITION_LOST:
+        return End(False, Reason.PARTITION_LOST, f"Partition {partition.id} is gone: {said}")
     return End(False, Reason.PARTITION_ERROR, f"Partition {partition.id} is in ERROR: {said}")
 
 

@@ -54,7 +54,8 @@ class FakePartitions:
     """Partitions of a fleet of `ipus`; a new one is `first_phase`. `calls` lists what was asked,
     `history` every (verb, uid, instance) that changed something, `tries` the attempts that were
     begun. With `is_slow` making and removing take until the next `tick`. While `refuses` is set
-    the controller makes and resets none, with these words."""
+    the controller makes and resets none, with these words, and while `refuses_removal` is set it
+    removes none."""
 
     def __init__(self, ipus: int = 32, node_selector: dict[str, str] | None = None) -> None:
         self.ipus = ipus
@@ -64,6 +65,7 @@ class FakePartitions:
         self.is_slow = False
         self.first_phase = "active"
         self.refuses = ""
+        self.refuses_removal = ""
         self.tries: list[Try] = []
         self._made: set[tuple[str, int]] = set()
         self.calls: list[str] = []
@@ -156,6 +158,10 @@ class FakePartitions:
         known = self.records.get((uid, instance))
         if known is None:
             return None
+        if self.refuses_removal and known.phase != "released":
+            why = {"reason": "ReleaseRefused", "message": self.refuses_removal}
+            self.records[uid, instance] = replace(known, phase="releasing", **why)
+            return self.records[uid, instance]
         if self.is_slow and known.phase != "released":
             self.records[uid, instance] = replace(known, phase="releasing")
             return self.records[uid, instance]

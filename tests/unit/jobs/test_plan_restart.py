@@ -320,8 +320,8 @@ def test_a_pause_goes_on_whatever_becomes_of_the_partition_of_the_attempt_before
 
 def test_a_partition_that_somebody_replaced_has_its_own_reason() -> None:
     built = restarting().build()
-    gone = partition(phase="error", reason="PartitionReplaced", message="p has 8 IPUs, not 4")
+    gone = partition(phase="error", reason="PartitionLost", message="p has 8 IPUs, not 4")
     pods = (worker(built).running(), launcher(built).running())
     planned = plan(observed(built, *pods, partitions=(gone,), with_children=True), NOW)
-    assert truth(planned)[:2] == ("Restarting", "PartitionReplaced")
+    assert truth(planned)[:2] == ("Restarting", "PartitionLost")
     assert "p has 8 IPUs, not 4" in truth(planned)[2]
