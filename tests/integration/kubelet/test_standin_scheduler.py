@@ -99,12 +99,15 @@ async def test_a_pod_of_another_scheduler_is_left_alone(cluster: Cluster) -> Non
     assert not unschedulable(other)
 
 
-async def test_a_node_without_a_spec_stops_no_scheduling(cluster: Cluster) -> None:
+async def test_a_node_stored_without_a_spec_takes_pods_like_any_other(cluster: Cluster) -> None:
     await cluster.start()
     bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": cluster.name("bare")}}
     await cluster.client.create(NODES, bare)
-    await cluster.create_pod("ours", sim={"runtime-seconds": "0"})
-    await cluster.client.patch(NODES, cluster.name("bare"), {"metadata": {"labels": {"a": "b"}}})
-    await cluster.create_pod("next", sim={"runtime-seconds": "0"})
-    await cluster.until_phase("ours", "Succeeded")
-    await cluster.until_phase("next", "Succeeded")
+    room = {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}}
+    await cluster.client.patch(NODES, cluster.name("bare"), room, subresource="status")
+    await cluster.create_pod("picky", command=TRAPPED, nodeSelector={"late": cluster.suffix})
+    await cluster.pod_until("picky", unschedulable)
+    labels = {"metadata": {"labels": {"late": cluster.suffix}}}
+    await cluster.client.patch(NODES, cluster.name("bare"), labels)
+    pod = await cluster.pod_until("picky", lambda found: found["spec"].get("nodeName"))
+    assert pod["spec"]["nodeName"] == cluster.name("bare")
