@@ -90,6 +90,7 @@ class Reason(StrEnum):
     START_BLOCKED = "StartBlocked"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     SESSION_ENDING = "SessionEnding"
+    STATUS_NOT_KEPT = "StatusNotKept"
 
 
 # Why an attempt was taken from a job: not the job's fault.
@@ -145,6 +146,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.START_BLOCKED: "The job's pods could not start for too long; the job has given its IPU "
     "partition back and tries again later.",
     Reason.DEADLINE_EXCEEDED: "The job has run for longer than its activeDeadlineSeconds.",
+    Reason.STATUS_NOT_KEPT: "The IPUJob CRD in the cluster drops what the operator decides; an "
+    "administrator must apply IPUHub's. The job is left as it is.",
     Reason.SESSION_ENDING: "The interactive job reaches the end of its ttl in a few minutes.",
 }
 

@@ -12,8 +12,9 @@ import structlog
 from ipuhub.kube.errors import ApiError, NotFound
 from jobs.beside import Beside
 from jobs.caches import by_job
+from jobs.conditions import Reason
 from jobs.faults import FaultLog, RefusalLog
-from jobs.manifests import labels_of, name_of, namespace_of, uid_of
+from jobs.manifests import is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from jobs.plan import plan
 from jobs.privileges import LABEL_POD_PROFILE
 from jobs.resources import IPUJOBS
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 MOST_AWAY = 256  # passes that wait for the proxy at the same time
+HELD_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -49,6 +51,7 @@ class Controller:
     beside: Beside = field(init=False)
     _faults: FaultLog = field(default_factory=FaultLog)
     _refusals: RefusalLog = field(default_factory=RefusalLog)
+    _held: set[str] = field(default_factory=set)
     _away: int = 0
 
     def __post_init__(self) -> None:
@@ -149,10 +152,14 @@ class Controller:
             self._faults.remember(uid, None)
             self.beside.drop(uid)
             self._refusals.forget(uid)
+            self._held.discard(uid)
             self.queue.forget(uid)
             return "gone"
         if observed.job is None and await self._still_exists(observed):
             self.queue.add_rate_limited(uid)
+            return "deferred"
+        if await self._is_held(observed):
+            self.queue.add_after(uid, HELD_SECONDS)
             return "deferred"
         planned = plan(observed, self.effects.now())
         if not observed.proxy_problem:  # while the proxy is away nobody asks
@@ -162,6 +169,20 @@ class Controller:
         self._refusals.say(observed.key, outcome.refusal)
         self._schedule(uid, planned, outcome)
         return "failed" if outcome.failed else "done"
+
+    async def _is_held(self, observed: Observed) -> bool:
+        """Whether to leave the job as it is, since nothing that is decided of it would be kept;
+        its deletion needs no status. Said once in an Event."""
+        why, uid = self.effects.keeper.problem, observed.key.uid
+        if not why or observed.job is None or is_being_deleted(observed.job):
+            self._held.discard(uid)
+            return False
+        if uid not in self._held:
+            self._held.add(uid)
+            await self.effects.recorder.record(
+                observed.job, type="Warning", reason=Reason.STATUS_NOT_KEPT.value, message=why
+            )
+        return True
 
     async def _still_exists(self, observed: Observed) -> bool:
         """Whether a job that the cache does not have is there after all: before its pods and

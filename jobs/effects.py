@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from jobs.measures import KEEPS_NOTHING
+from jobs.statuskeeper import StatusKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,3 +48,4 @@ class Effects:
     expectations: Expectations
     now: Callable[[], datetime]
     measures: Measures = KEEPS_NOTHING
+    keeper: StatusKeeper = field(default_factory=StatusKeeper)

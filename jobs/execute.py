@@ -23,7 +23,7 @@ from jobs.actions import (
 )
 from jobs.errors import NameConflictError
 from jobs.faults import fault_of
-from jobs.manifests import metadata, name_of, namespace_of
+from jobs.manifests import format_time, metadata, name_of, namespace_of
 from jobs.ownership import is_object_of
 from jobs.partitionview import Phase
 from jobs.podview import END_SECONDS
@@ -211,12 +211,22 @@ class Executor:
             if await has_pod(self._effects.client, this.observed.key, name, attempt):
                 this.outcome.failed = True  # our copy is late: an attempt must not end of that
                 return
-        if await self._patch_job(this, {"status": action.status}, "status"):
-            self._effects.measures.decided(this.observed.job or {}, action)
-            await self._tell(this, action.events)
+        stored, keeper = this.observed.status(), self._effects.keeper
+        for _ in range(2):  # once more, in the way that the first answer has taught
+            written = keeper.to_write(stored, action.status, format_time(self._effects.now()))
+            job = await self._patch_job(this, {"status": written}, "status")
+            if job is None:
+                return
+            if keeper.read_back(job.get("status") or {}, stored, written):
+                self._effects.measures.decided(this.observed.job or {}, action)
+                await self._tell(this, action.events)
+                return
+        this.outcome.failed = True  # what did not stick is not decided twice: nobody acts on it
 
-    async def _patch_job(self, this: _Pass, body: Manifest, subresource: str | None) -> bool:
-        """Writes to the job, if it is still as observed; False: it is gone."""
+    async def _patch_job(
+        self, this: _Pass, body: Manifest, subresource: str | None
+    ) -> Manifest | None:
+        """Writes to the job, if it is still as observed; None: it is gone."""
         key = this.observed.key
         guard = {"resourceVersion": this.resource_version}
         body = {**body, "metadata": {**body.get("metadata", {}), **guard}}
@@ -225,11 +235,11 @@ class Executor:
                 IPUJOBS, key.name, body, key.namespace, subresource=subresource
             )
         except NotFound:
-            return False
+            return None
         this.resource_version = str(metadata(job).get("resourceVersion", ""))
         this.is_current = True  # or the write would have been a conflict
         self._effects.expectations.written(this.uid, self._effects.caches.jobs, job)
-        return True
+        return job
 
     async def _tell(self, this: _Pass, events: tuple[Event, ...]) -> None:
         for event in events:

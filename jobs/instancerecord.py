@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.conditions import JobState, Reason
+from jobs.keptstatus import whole
 from jobs.manifests import format_time, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from typing import Any
 
@@ -131,7 +132,7 @@ class InstanceRecord:
 
 def record_of(status: Mapping[str, Any], index: int) -> InstanceRecord:
     """What `status` says of an instance; a new record where it says nothing."""
-    for entry in status.get("instances") or ():
+    for entry in _entries(status):
         if entry.get("index") == index:
             return _from_entry(entry)
     return InstanceRecord(index)
@@ -139,7 +140,12 @@ def record_of(status: Mapping[str, Any], index: int) -> InstanceRecord:
 
 def records_of(status: Mapping[str, Any]) -> tuple[InstanceRecord, ...]:
     """Every instance the status knows, also those that are not wanted any more."""
-    return tuple(_from_entry(entry) for entry in status.get("instances") or ())
+    return tuple(_from_entry(entry) for entry in _entries(status))
+
+
+def _entries(status: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = whole(dict(status)).get("instances") or ()
+    return found
 
 
 def _from_entry(entry: Mapping[str, Any]) -> InstanceRecord:

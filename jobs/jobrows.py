@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobs.conditions import CONDITION_OF_STATE, CONDITION_TYPES, FINISHED, JobState
 from jobs.defaults import with_defaults
+from jobs.keptstatus import plain_conditions, whole
 from jobs.logtail import clean_tail
 from jobs.manifests import (
     annotations_of,
@@ -105,11 +106,12 @@ class JobRow:
 def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False) -> JobRow:
     """The row of a manifest that was seen at `now`; it must have a UID."""
     clean: Manifest = cleaned(job)
-    status = _mapping(clean.get("status"))
+    status = whole(_mapping(clean.get("status")))
     spec = _mapping(clean.get("spec"))
     created = parse_time(_text(metadata(clean).get("creationTimestamp"))) or now
     transitions = tuple(_transitions(status, created))
     current = _current(status)
+    conditions = [one for one in _list(status.get("conditions")) if isinstance(one, dict)]
     deletion = parse_time(_text(metadata(clean).get("deletionTimestamp"))) or now
     return JobRow(
         uid=uid_of(clean),
@@ -124,7 +126,7 @@ def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False
         restart_count=_count(status.get("restartCount")),
         partitions=_list(status.get("partitions")),
         spec=spec,
-        conditions=_list(status.get("conditions")),
+        conditions=plain_conditions({"conditions": conditions}),
         labels=labels_of(clean),
         created_at=created,
         started_at=min(

@@ -9,6 +9,7 @@ import structlog
 from jobs import podview
 from jobs.actions import Kind
 from jobs.caches import BY_JOB
+from jobs.keptstatus import recovered, whole
 from jobs.manifests import (
     is_being_deleted,
     labels_of,
@@ -79,10 +80,14 @@ class Observer:
         is_left = held or any(child.is_orphan_of(uid) for child in children.values())
         if job is None and not pods and not is_left:
             return None
+        views = tuple(podview.from_manifest(pod) for pod in pods)
+        if job is not None and job.get("status"):
+            status = recovered(whole(job["status"]), views, partitions)
+            job = job if status is job["status"] else job | {"status": status}
         return Observed(
             key=key,
             job=job,
-            pods=tuple(podview.from_manifest(pod) for pod in pods),
+            pods=views,
             children=children,
             partitions=partitions,
             proxy_problem=self._facts.problem,

@@ -47,6 +47,7 @@ log = structlog.get_logger(__name__)
 RESYNC_SECONDS = 600.0
 HEALTH_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0  # after an outage, or once a user has made room, jobs go on soon
+CRD_SECONDS = 60.0
 RETRY_SECONDS = 0.2  # while no word of partitions holds up every job, at a start above all
 STALE_SECONDS = 90.0  # a quiet watch is heard of at least every 70 s
 
@@ -105,7 +106,7 @@ class Operator:
         self.caches = _caches(self.informers)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
         self.teller = Teller(recorder, measures)
-        effects = Effects(
+        effects = self.effects = Effects(
             client=client,
             partitions=partitions,
             recorder=self.teller,
@@ -137,8 +138,10 @@ class Operator:
             group.create_task(self._report_health())
             group.create_task(self._poll())
             await self._synced()
+            await self.effects.keeper.look(self.effects.client)
             log.info("caches are complete", jobs=len(self.caches.jobs.all()))
             group.create_task(self._resync())
+            group.create_task(self._watch_crd())
             group.create_task(self.controller.run(self._options.concurrency))
 
     async def _synced(self) -> None:
@@ -165,10 +168,17 @@ class Operator:
             await asyncio.sleep(RESYNC_SECONDS)
             self.controller.enqueue_all()
 
+    async def _watch_crd(self) -> None:
+        while True:
+            await asyncio.sleep(CRD_SECONDS)
+            if await self.effects.keeper.look(self.effects.client):
+                self.controller.enqueue_all()
+
     async def _report_health(self) -> None:
         while True:
             self._health.beat("loop")
             self._health.set("proxy", not self.facts.problem, self.facts.problem)
+            self._health.set("crd", not self.effects.keeper.problem, self.effects.keeper.problem)
             problems = [text for text in map(_problem, self.informers.items()) if text]
             self._health.set("api-server", not problems, "; ".join(problems))
             await asyncio.sleep(HEALTH_SECONDS)

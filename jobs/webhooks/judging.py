@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.conditions import FINISHED, JobState
 from jobs.defaults import with_defaults
+from jobs.keptstatus import whole
 from jobs.manifests import is_being_deleted, name_of, namespace_of
 from jobs.partitionview import Phase
 from jobs.sessionlimits import UNLIMITED
@@ -97,7 +98,7 @@ def _frozen(old: Manifest, new: Manifest, limits: SessionLimits) -> Iterator[Pro
 
 def _may_change(old: Manifest) -> frozenset[str] | None:
     """The fields of the spec that may change now; None: all, since the job holds nothing."""
-    status = _mapping(old.get("status"))
+    status = whole(_mapping(old.get("status")))
     state = status.get("launcherStatus")
     if state in _FINISHED:
         return WHEN_FINISHED

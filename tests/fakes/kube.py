@@ -92,6 +92,7 @@ class FakeKube:
         self.lost: set[str] = set()  # UIDs of pods whose node hears nothing any more
         self.strangers: set[str] = set()  # UIDs of pods that live as somebody else says
         self.refusing = Refusing()
+        self.status_fields: frozenset[str] | None = None  # what a foreign CRD keeps; None: all
         self.namespace = "default"  # where the stories' jobs are
         self.now: Callable[[], datetime] = lambda: NOON
         self._uids = 0
@@ -152,6 +153,9 @@ class FakeKube:
         part = {"status": body["status"]} if subresource == "status" else body
         before = copied(found)
         _merge(found, copied(part))
+        if subresource == "status" and self.status_fields is not None:
+            for dropped in found["status"].keys() - self.status_fields:
+                del found["status"][dropped]
         if found != before:
             self._bump(resource.plural, found)
         self._collect(resource.plural, found)

@@ -143,11 +143,15 @@ class Cluster:
         await eventually(gone)
 
 
+def our_crd() -> dict[str, Any]:
+    """The CRD that the chart installs."""
+    return dict(yaml.safe_load(CRD.read_text(encoding="utf-8")))
+
+
 async def install_crd(client: KubeClient) -> None:
     """Installs the CRD and waits until it is served."""
-    crd = yaml.safe_load(CRD.read_text(encoding="utf-8"))
     with contextlib.suppress(AlreadyExists):
-        await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, our_crd())
 
     async def served() -> bool:
         try:

@@ -1,0 +1,90 @@
+"""Jobs where the CRD of Graphcore's own chart is installed, on a running API server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from jobs.crdcheck import CRD_NAME
+from jobs.keptstatus import CARRIER, whole
+from jobs.resources import IPUJOBS
+from tests.builders.ipujobs import ipujob
+from tests.builders.publishedcrd import build_published_crd
+from tests.fakes.waiting import eventually
+from tests.integration.jobs.conftest import our_crd
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.integration.jobs.conftest import Cluster
+
+pytestmark = pytest.mark.full_cluster
+
+
+async def install(cluster: Cluster, crd: dict[str, Any]) -> None:
+    """Another schema under the jobs, once the server goes by it."""
+    patch = {"spec": {"versions": crd["spec"]["versions"]}}
+    await cluster.client.patch(CUSTOM_RESOURCE_DEFINITIONS, CRD_NAME, patch)
+    wants = "instances" in str(crd["spec"]["versions"])
+    probe = ipujob("probe").current_shape().build()
+    probe["metadata"]["finalizers"] = []
+    await cluster.create(probe)
+    status = {"desiredReplicas": 1, "lastMessage": "", "instances": [{"index": 0}]}
+
+    async def is_in_force() -> bool:
+        job = await cluster.client.patch(
+            IPUJOBS, "probe", {"status": status}, cluster.namespace, subresource="status"
+        )
+        return ("instances" in job["status"]) is wants
+
+    await eventually(is_in_force)
+    await cluster.delete("probe")
+
+
+@pytest.fixture
+async def published(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """A cluster with the published CRD; its operator has found it there."""
+    await cluster.stop_operator()
+    await install(cluster, build_published_crd())
+    await cluster.start_operator()
+    yield cluster
+    await cluster.stop_operator()
+    await install(cluster, our_crd())
+    await cluster.start_operator()
+
+
+async def test_a_failing_job_is_restarted_once_and_the_operator_that_follows_knows_it(
+    published: Cluster,
+) -> None:
+    job = ipujob().current_shape().with_spec(restartPolicy={"type": "OnFailure", "backOffLimit": 1})
+    sim = {"sim/exit-code": "3", "sim/runtime-seconds": "0"}
+    await published.create(job.annotated(**sim).build())
+
+    async def restarting() -> dict[str, Any] | None:
+        status: dict[str, Any] = (await published.job("sample") or {}).get("status") or {}
+        return status if status.get("restartCount") == 1 else None
+
+    status = await eventually(restarting)
+    assert "instances" not in status
+    assert whole(status)["instances"][0]["attempt"] == 1
+    await published.stop_operator()
+    await published.start_operator()
+    status = (await published.until_state("sample", "Failed"))["status"]
+    assert status["restartCount"] == 1
+    assert whole(status)["instances"][0]["attempt"] == 1
+    await eventually(lambda: published.partitions.used == 0)
+
+
+async def test_once_our_crd_is_applied_the_fields_are_where_they_belong(
+    published: Cluster,
+) -> None:
+    sim = {"sim/runtime-seconds": "600"}
+    await published.create(ipujob().current_shape().annotated(**sim).build())
+    assert CARRIER in str(await published.until_state("sample", "Running"))
+    await install(published, our_crd())
+    patch = {"spec": {"activeDeadlineSeconds": 1}}
+    await published.client.patch(IPUJOBS, "sample", patch, published.namespace)
+    status = (await published.until_state("sample", "Failed"))["status"]
+    assert status["instances"][0]["state"] == "Failed"

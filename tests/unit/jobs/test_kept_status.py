@@ -1,0 +1,129 @@
+"""What becomes of a status under a CRD that knows only the published fields."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobs.crd.document import build_crd
+from jobs.crdcheck import Keeping, judge_crd
+from jobs.keptstatus import (
+    CARRIER,
+    carried,
+    has_kept,
+    merged,
+    plain_conditions,
+    recovered,
+    uncarried,
+    whole,
+)
+from tests.builders.ipujobs import ipujob, launcher, partition, worker
+from tests.builders.plans import up
+from tests.builders.publishedcrd import STATUS_FIELDS, build_published_crd
+
+RUNNING = {"type": "Running", "status": "True", "reason": "IPUJobRunning"}
+STORED = {
+    "launcherStatus": "Running",
+    "conditions": [RUNNING],
+    "instances": [{"index": 0, "attempt": 2, "state": "Running"}],
+    "partitions": [{"instance": 0, "id": "p-a", "state": "active"}],
+    "ipus": 4,
+}
+CHANGES = {"instances": [{"index": 0, "attempt": 3, "state": "Restarting"}], "restartCount": 3}
+
+
+def pruned(found: dict[str, Any]) -> dict[str, Any]:
+    """As the published schema keeps it."""
+    return {name: value for name, value in found.items() if name in STATUS_FIELDS}
+
+
+def schema_of_status(crd: dict[str, Any]) -> dict[str, Any]:
+    (version,) = crd["spec"]["versions"]
+    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+    return found
+
+
+def test_our_own_crd_keeps_everything() -> None:
+    assert judge_crd(build_crd()).keeping is Keeping.ALL
+    assert judge_crd(build_crd()).sentence == ""
+    installed = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml").read_text(encoding="utf-8")
+    assert judge_crd(yaml.safe_load(installed)).sentence == ""
+
+
+def test_the_published_crd_is_named_with_what_it_drops_and_what_helps() -> None:
+    found = judge_crd(build_published_crd())
+    assert found.keeping is Keeping.CONDITIONS
+    for word in ("status.instances", "status.partitions", "spec.suspend", "keepPartition", "apply"):
+        assert word in found.sentence
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda status: status["properties"].pop("conditions"),
+        lambda status: status["properties"].pop("launcherStatus"),
+        lambda status: status["properties"]["conditions"]["items"]["properties"].pop("message"),
+        lambda status: status.pop("properties"),
+    ],
+)
+def test_a_crd_that_keeps_no_decision_is_not_worked_with(change: Any) -> None:
+    crd = build_published_crd()
+    change(schema_of_status(crd))
+    assert judge_crd(crd).keeping is Keeping.NOTHING
+
+
+def test_a_crd_that_keeps_what_it_does_not_know_keeps_everything() -> None:
+    loose = build_published_crd()
+    schema_of_status(loose)["x-kubernetes-preserve-unknown-fields"] = True
+    assert judge_crd(loose).keeping is Keeping.ALL
+    old = build_published_crd() | {}
+    old["spec"]["preserveUnknownFields"] = True
+    assert judge_crd(old).sentence == ""
+
+
+def test_what_is_dropped_travels_in_a_condition_in_the_same_write() -> None:
+    written = carried(STORED, CHANGES, "now")
+    kept = pruned(merged(STORED, written))
+    assert "instances" not in kept
+    assert whole(kept)["instances"] == CHANGES["instances"]
+    assert whole(kept)["partitions"] == STORED["partitions"]
+    assert has_kept(kept, STORED, written)
+    assert plain_conditions(whole(kept)) == [RUNNING]
+    again = carried(whole(kept), {"ipus": 0}, "later")
+    assert [c["type"] for c in again["conditions"]] == ["Running", CARRIER]
+
+
+def test_without_it_the_decision_is_seen_to_be_lost() -> None:
+    assert not has_kept(pruned(merged(STORED, CHANGES)), STORED, CHANGES)
+
+
+def test_once_the_crd_keeps_our_fields_they_go_where_they_belong() -> None:
+    kept = pruned(merged(STORED, carried(STORED, CHANGES, "now")))
+    written = uncarried(whole(kept), {"ipus": 0})
+    after = merged(kept, written)
+    assert after["instances"] == CHANGES["instances"]
+    assert after["conditions"] == [RUNNING]
+    assert uncarried(STORED, {"ipus": 0}) == {"ipus": 0}
+
+
+@pytest.mark.parametrize("message", ["", "{", "[1]", None, 7])
+def test_a_carrier_that_somebody_has_broken_is_none(message: Any) -> None:
+    broken = {"conditions": [{"type": CARRIER, "status": "False", "message": message}, "odd"]}
+    assert whole(copy.deepcopy(broken)) == broken
+    assert whole({"conditions": 7}) == {"conditions": 7}
+
+
+def test_a_job_whose_record_was_lost_goes_on_where_its_pods_are() -> None:
+    """Another CRD was installed under a running job: what it drops is gone from every read."""
+    job = ipujob().running()
+    built = job.build()
+    seen = up(job, worker(built).attempt(2).running(), launcher(built).attempt(2).running())
+    lost = {k: v for k, v in seen.status().items() if k in STATUS_FIELDS} | {"restartCount": 2}
+    found = recovered(lost, seen.pods, {0: partition(attempt=2)})
+    assert found["instances"] == [{"index": 0, "attempt": 2, "state": "Running", "restarts": 2}]
+    assert recovered({}, seen.pods, {}) == {}
+    assert recovered(STORED, seen.pods, {}) is STORED
