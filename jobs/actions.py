@@ -49,11 +49,15 @@ class DeleteChild:
 
 @dataclass(frozen=True, slots=True)
 class EndPod:
-    """End a pod's containers and keep the object and its log."""
+    """End a pod's containers and keep the object and its log. `deadline_seconds`: its
+    activeDeadlineSeconds, None to leave it. `told_at`: tells a sleeping pod to end by itself, which
+    the deadline only makes sure of; empty: there is nobody to tell."""
 
     namespace: str
     name: str
     uid: str
+    deadline_seconds: int | None
+    told_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from jobs.actions import (
 from jobs.errors import NameConflictError
 from jobs.faults import fault_of
 from jobs.manifests import format_time, metadata, name_of, namespace_of
+from jobs.names import ANNOTATION_END
 from jobs.ownership import is_object_of
 from jobs.partitionview import Phase
-from jobs.podview import END_SECONDS
 from jobs.presence import has_live_pods, has_pod
 from jobs.rehearsals import Rehearsals
 from jobs.resources import IPUJOBS, RESOURCE_OF
@@ -191,10 +191,11 @@ class Executor:
             await self._effects.client.delete(IPUJOBS, key.name, key.namespace, uid=key.uid)
 
     async def _end_pod(self, this: _Pass, action: EndPod) -> None:
-        patch = {
-            "metadata": {"uid": action.uid},
-            "spec": {"activeDeadlineSeconds": END_SECONDS},
-        }
+        patch: Manifest = {"metadata": {"uid": action.uid}}
+        if action.told_at:
+            patch["metadata"]["annotations"] = {ANNOTATION_END: action.told_at}
+        if action.deadline_seconds is not None:
+            patch["spec"] = {"activeDeadlineSeconds": action.deadline_seconds}
         pods = RESOURCE_OF[Kind.POD]
         try:
             ended = await self._effects.client.patch(pods, action.name, patch, action.namespace)

@@ -25,6 +25,7 @@ ROLE_WORKER = "worker"
 
 ANNOTATION_USAGE = "ipuhub.io/usage"
 ANNOTATION_CREATED_BY = "ipuhub.io/created-by"
+ANNOTATION_END = "ipuhub.io/end"  # since when a sleeping pod has nothing more to wait for
 LABEL_GROUP = "ipuhub.io/group"
 
 LONGEST_JOB_NAME = 63

@@ -9,7 +9,7 @@ from jobs.conditions import Reason
 from jobs.endings import ending_of, is_out_of_memory, terminated_of
 from jobs.madeof import ANNOTATION_MADE_OF
 from jobs.manifests import annotations_of, is_being_deleted, labels_of, metadata, parse_time
-from jobs.names import LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_ROLE
+from jobs.names import ANNOTATION_END, LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_ROLE
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -50,7 +50,9 @@ class Trouble:
 @dataclass(frozen=True, slots=True)
 class PodView:
     """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not. `stamp`
-    tells what it was made of. `gone_by`: when the grace period of its deletion is over."""
+    tells what it was made of. `gone_by`: when the grace period of its deletion is over.
+    `hears_end`: it sleeps, and ends by itself when it is told; `deadline`: its
+    activeDeadlineSeconds, counted from `accepted_at`."""
 
     name: str
     namespace: str
@@ -74,6 +76,9 @@ class PodView:
     stamp: str = ""
     node: str = ""
     gone_by: datetime | None = None
+    hears_end: bool = False
+    deadline: int | None = None
+    accepted_at: datetime | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -98,6 +103,7 @@ def from_manifest(pod: Manifest) -> PodView:
     meta = metadata(pod)
     name = str(meta.get("name", ""))
     main = _main_started(spec, status)
+    end = annotations_of(pod).get(ANNOTATION_END)
     return PodView(
         name=name,
         namespace=str(meta.get("namespace", "")),
@@ -111,7 +117,7 @@ def from_manifest(pod: Manifest) -> PodView:
         is_scheduled=bool(spec.get("nodeName")),
         has_started=main is not None,
         started_at=parse_time(main) if main else None,
-        is_ended_by_us=spec.get("activeDeadlineSeconds") == END_SECONDS
+        is_ended_by_us=(bool(end) or spec.get("activeDeadlineSeconds") == END_SECONDS)
         and status.get("reason") in {None, "", "DeadlineExceeded"},
         exit_code=_exit_code(spec, status) if phase in TERMINAL else None,
         lost_reason=_lost_reason(status, conditions) if phase == "Failed" else "",
@@ -122,6 +128,9 @@ def from_manifest(pod: Manifest) -> PodView:
         stamp=annotations_of(pod).get(ANNOTATION_MADE_OF, ""),
         node=str(spec.get("nodeName") or ""),
         gone_by=parse_time(meta.get("deletionTimestamp")),
+        hears_end=end is not None,
+        deadline=spec.get("activeDeadlineSeconds"),
+        accepted_at=parse_time(status.get("startTime")),
     )
 
 

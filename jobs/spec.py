@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.defaults import BACK_OFF_LIMIT, with_defaults
+from jobs.names import ROLE_WORKER
 from jobs.sessionlimits import UNLIMITED
 
 if TYPE_CHECKING:
@@ -104,6 +105,10 @@ class JobSpec:
     def is_interactive(self) -> bool:
         """Whether the launcher only waits for people."""
         return self.ttl_seconds is not None
+
+    def sleeps(self, role: str) -> bool:
+        """Whether pods of this role only wait until they are not needed any more."""
+        return self.has_launcher if role == ROLE_WORKER else self.is_interactive
 
     @property
     def total_workers(self) -> int:

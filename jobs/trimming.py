@@ -6,6 +6,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from jobs.madeof import ANNOTATION_MADE_OF
+from jobs.names import ANNOTATION_END
 from jobs.ownership import controller_of
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ _OURS = "graphcore.ai/"
 _META = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 _CONDITION = ("type", "status", "reason", "message")
 _STATUSES = ("initContainerStatuses", "containerStatuses")
+_ANNOTATIONS = (ANNOTATION_MADE_OF, ANNOTATION_END)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -45,16 +47,16 @@ def trim_child(manifest: Manifest) -> Manifest:
 def trim_pod(pod: Manifest) -> Manifest:
     """What `jobs.podview` reads."""
     kept = trim_child(pod)
-    stamp = (pod["metadata"].get("annotations") or {}).get(ANNOTATION_MADE_OF)
-    if stamp is not None:
-        kept["metadata"]["annotations"] = {ANNOTATION_MADE_OF: intern(stamp)}
+    annotations = _of(pod["metadata"].get("annotations") or {}, _ANNOTATIONS)
+    if annotations:
+        kept["metadata"]["annotations"] = annotations
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     kept["spec"] = _of(spec, ("nodeName", "activeDeadlineSeconds")) | {
         kind: [_of_container(container) for container in spec[kind]]
         for kind in ("initContainers", "containers")
         if spec.get(kind)
     }
-    kept["status"] = _of(status, ("phase", "reason", "message"))
+    kept["status"] = _of(status, ("phase", "reason", "message", "startTime"))
     conditions = [_of(c, _CONDITION) for c in status.get("conditions") or () if _is_told(c)]
     if conditions:
         kept["status"]["conditions"] = conditions

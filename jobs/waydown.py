@@ -67,7 +67,7 @@ def plan_finished(observed: Observed, now: datetime) -> Plan:
         return Plan((Step("time to live is over", (DeleteJob(),)),))
     policy = str(spec.get("cleanPodPolicy") or "None")
     steps = [
-        Step(f"clean up {role}", clean_up(pods, policy))
+        Step(f"clean up {role}", clean_up(pods, policy, now))
         for role, pods in launchers_first(observed.pods)
     ]
     if all(pod.is_terminal for pod in observed.pods):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.builders.mpi import HOSTFILE, KUBECTL_FOLDER, MPI_FOLDER, SCRIPT
+from jobs.builders.mpi import HOSTFILE, KUBECTL_FOLDER, SCRIPT
 from jobs.builders.pod import (
     KUBECTL_VOLUME,
+    MPI_FOLDER,
     MPI_VOLUME,
     add_environment,
     add_mounts,
     add_volume,
     ipu_environment,
+    mpi_volume,
     pod_metadata,
     pod_spec,
     sleep_command,
@@ -64,7 +66,7 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
         main.pop(field, None)
     main["command"] = _command(context)
     _set_environment(context, place, main)
-    mounts = _mounts(spec, name)
+    mounts = _mounts(context, spec, name)
     add_mounts(main, mounts)
     init = _init_container(context, place, mounts)
     _add_account(spec, main, init)
@@ -87,7 +89,7 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
 def _command(context: BuildContext) -> list[str]:
     if context.spec.launcher_command is not None:
         return list(context.spec.launcher_command)
-    return sleep_command("365d")  # the operator ends it: ttl may change while people are in it
+    return sleep_command()  # the operator ends it: ttl may change while people are in it
 
 
 def _set_environment(context: BuildContext, place: PodPlace, main: Manifest) -> None:
@@ -104,12 +106,12 @@ def _interfaces(context: BuildContext) -> dict[str, str]:
     return {f"OMPI_MCA_{kind}_tcp_if_include": chosen for kind in kinds}
 
 
-def _mounts(spec: Manifest, name: str) -> list[Manifest]:
+def _mounts(context: BuildContext, spec: Manifest, name: str) -> list[Manifest]:
     items = [
         {"key": SCRIPT, "path": SCRIPT, "mode": 0o555},
         {"key": HOSTFILE, "path": HOSTFILE, "mode": 0o444},
     ]
-    add_volume(spec, {"name": MPI_VOLUME, "configMap": {"name": name, "items": items}})
+    add_volume(spec, mpi_volume(name, items, sleeps=context.spec.sleeps(ROLE_LAUNCHER)))
     add_volume(spec, {"name": KUBECTL_VOLUME, "emptyDir": {}})
     return [
         {"name": MPI_VOLUME, "mountPath": MPI_FOLDER, "readOnly": True},

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from jobs.builders.context import BuildContext
     from jobs.manifests import Manifest
 
-MPI_FOLDER = "/etc/mpi"
 KUBECTL_FOLDER = "/opt/kube"
 SCRIPT = "kubexec.sh"
 HOSTFILE = "hostfile"

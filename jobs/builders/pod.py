@@ -11,7 +11,7 @@ from jobs.builders.context import (
     usage_annotation,
 )
 from jobs.madeof import ANNOTATION_MADE_OF, made_of
-from jobs.names import pod_labels
+from jobs.names import ANNOTATION_END, pod_labels
 from jobs.privileges import ADDED_CAPABILITY
 
 if TYPE_CHECKING:
@@ -24,13 +24,29 @@ if TYPE_CHECKING:
     from jobs.manifests import Manifest
 
 MPI_VOLUME = "ipuhub-mpi"
+MPI_FOLDER = "/etc/mpi"
+END_FILE = "end"
 KUBECTL_VOLUME = "ipuhub-kubectl"
 
 
-def sleep_command(duration: str) -> list[str]:
-    """A command that waits and ends at once on SIGTERM: a bare `sleep` as process 1 ignores the
+def sleep_command() -> list[str]:
+    """A command that waits for 365 days, and ends with success at once on SIGTERM and within
+    seconds of being told by the file (see `mpi_volume`). A bare `sleep` as process 1 ignores the
     signal and costs the pod's whole grace period."""
-    return ["sh", "-c", f'trap "exit 0" TERM; sleep {duration} & wait']
+    told = f"until [ -s {MPI_FOLDER}/{END_FILE} ]; do sleep 2; done; kill -TERM $$"
+    return ["sh", "-c", f'trap "exit 0" TERM; ({told}) & sleep 365d & wait']
+
+
+def mpi_volume(config_map: str, items: list[Manifest], *, sleeps: bool) -> Manifest:
+    """The volume at `MPI_FOLDER`: files of the job's ConfigMap and, for a pod that sleeps, one
+    that shows its annotation `ipuhub.io/end`, which a kubelet keeps up to date: a pod cannot be
+    told anything else without rights to run commands in it, or to delete it."""
+    files: Manifest = {"configMap": {"name": config_map, "items": items}}
+    if not sleeps:
+        return {"name": MPI_VOLUME} | files
+    field = {"fieldPath": f"metadata.annotations['{ANNOTATION_END}']"}
+    end = {"downwardAPI": {"items": [{"path": END_FILE, "fieldRef": field}]}}
+    return {"name": MPI_VOLUME, "projected": {"sources": [files, end]}}
 
 
 def pod_metadata(
@@ -39,14 +55,18 @@ def pod_metadata(
     """Labels and annotations: the job's, then the template's, then the operator's own."""
     template = context.spec.template.get("metadata") or {}
     labels = pod_labels(context.key, role, place.instance, place.attempt)
+    own = {ANNOTATION_MADE_OF: made_of(context.spec).to_text()}
+    given = {k: v for k, v in (template.get("annotations") or {}).items() if k != ANNOTATION_END}
+    if context.spec.sleeps(role):
+        own[ANNOTATION_END] = ""  # it will hear of its end
     return {
         "name": name,
         "namespace": context.key.namespace,
         "labels": (template.get("labels") or {}) | labels,
         "annotations": inherited_annotations(context.job)
-        | (template.get("annotations") or {})
+        | given
         | usage_annotation(context, place, micro_ipus)
-        | {ANNOTATION_MADE_OF: made_of(context.spec).to_text()},
+        | own,
         "ownerReferences": [owner_reference(context.key)],
     }
 

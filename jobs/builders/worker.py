@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.builders.context import micro_ipus_of
-from jobs.builders.mpi import MPI_FOLDER, SCRIPT
+from jobs.builders.mpi import SCRIPT
 from jobs.builders.pod import (
+    MPI_FOLDER,
     MPI_VOLUME,
     add_environment,
     add_mounts,
     add_volume,
     ipu_environment,
+    mpi_volume,
     pod_metadata,
     pod_spec,
     sleep_command,
@@ -35,7 +37,7 @@ def build_worker(context: BuildContext, place: PodPlace, worker: int) -> Manifes
         add_environment(container, ipu_environment(context, place))
     if job.has_launcher:
         main = spec["containers"][0]
-        main["command"] = sleep_command("365d")
+        main["command"] = sleep_command()
         main.pop("args", None)
         _mount_script(context, spec, main)
     share = micro_ipus_of(
@@ -53,6 +55,5 @@ def build_worker(context: BuildContext, place: PodPlace, worker: int) -> Manifes
 def _mount_script(context: BuildContext, spec: Manifest, main: Manifest) -> None:
     """Open MPI looks for the remote-shell script on every host, also where it never calls it."""
     items = [{"key": SCRIPT, "path": SCRIPT, "mode": 0o555}]
-    source = {"name": launcher_name(context.key.name), "items": items}
-    add_volume(spec, {"name": MPI_VOLUME, "configMap": source})
+    add_volume(spec, mpi_volume(launcher_name(context.key.name), items, sleeps=True))
     add_mounts(main, [{"name": MPI_VOLUME, "mountPath": MPI_FOLDER, "readOnly": True}])

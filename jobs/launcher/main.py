@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 PROGRAM = "kubectl"
+CARRIER = "IPUHubRecord"
 FINISHED = frozenset({"Completed", "Failed"})
 RETRY_SECONDS = 2.0
 NOT_YET_SECONDS = 0.3  # the account's rights are made while the pod starts
@@ -199,6 +200,19 @@ def _trouble(pod: Manifest) -> str:
     return str(status.get("phase") or "Pending")
 
 
+def _instances(status: Mapping[str, Any]) -> list[Manifest]:
+    """What the status says of each instance; a CRD that does not know the field keeps it in a
+    condition (`jobs.keptstatus`)."""
+    found = status.get("instances")
+    for condition in () if found else status.get("conditions") or ():
+        if condition.get("type") == CARRIER:
+            try:
+                found = json.loads(condition.get("message") or "{}").get("instances")
+            except ValueError:
+                found = None
+    return found or []
+
+
 def closed_because(job: Manifest | None, uid: str, instance: int, attempt: int) -> str:
     """Why the command must not start any more; empty: it may.
 
@@ -211,7 +225,7 @@ def closed_because(job: Manifest | None, uid: str, instance: int, attempt: int) 
     status = job.get("status") or {}
     if status.get("launcherStatus") in FINISHED:
         return f"the job is {status['launcherStatus']}"
-    entries = [one for one in status.get("instances") or () if one.get("index") == instance]
+    entries = [one for one in _instances(status) if one.get("index") == instance]
     entry = entries[0] if entries else {}
     known = entry.get("attempt") or 0
     if known != attempt:

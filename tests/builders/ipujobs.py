@@ -207,6 +207,10 @@ class PodBuilder:
         ended.update(reason=reason, message=message)
         return self
 
+    def annotated(self, **annotations: str) -> Self:
+        self.manifest["metadata"].setdefault("annotations", {}).update(annotations)
+        return self
+
     def with_sidecar(self, code: int, reason: str = "Error") -> Self:
         """A native one, ended with this code after the main container, as by SIGTERM."""
         self.manifest["spec"]["initContainers"] = [

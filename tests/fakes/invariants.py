@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from jobs.names import LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_JOB_UID, LABEL_ROLE
+from jobs.names import ANNOTATION_END, LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_JOB_UID, LABEL_ROLE
 
 if TYPE_CHECKING:
     from tests.fakes.kube import Change, FakeKube
@@ -125,5 +125,6 @@ def _is_ending(pod: dict[str, Any]) -> bool:
     """Somebody has asked for the end of a pod that has not ended by itself."""
     if pod["status"]["phase"] in {"Succeeded", "Failed"}:
         return False
-    asked = pod["metadata"].get("deletionTimestamp")
+    meta = pod["metadata"]
+    asked = meta.get("deletionTimestamp") or meta.get("annotations", {}).get(ANNOTATION_END)
     return bool(asked) or pod["spec"].get("activeDeadlineSeconds") == 1

@@ -12,7 +12,7 @@ from ipuhub.kube.types import ListResult
 from jobs.caches import BY_JOB, BY_UID, Caches, by_job
 from jobs.launcher.main import awaited, closed_because
 from jobs.manifests import format_time
-from jobs.names import LABEL_ATTEMPT, LABEL_ROLE, worker_name
+from jobs.names import ANNOTATION_END, LABEL_ATTEMPT, LABEL_ROLE, worker_name
 from jobs.resources import IPUJOBS, RESOURCE_OF
 from tests.fakes.jsoncopy import copied
 from tests.fakes.podstates import closed_gate, containers, environment, exited, unschedulable
@@ -321,6 +321,8 @@ class FakeKube:
                 pod["status"] = self._running(pod)
         elif phase == "Pending" and not pod["spec"].get("nodeName"):
             pod["status"] = unschedulable()
+        elif phase == "Running" and pod["metadata"].get("annotations", {}).get(ANNOTATION_END):
+            pod["status"] = exited(pod, 0)
         elif phase == "Running" and pod["spec"].get("activeDeadlineSeconds") == 1:
             pod["status"] = {"phase": "Failed", "reason": "DeadlineExceeded"}
         elif phase == "Running" and code is not None:
@@ -333,6 +335,7 @@ class FakeKube:
         states = [{"name": c["name"], "state": {"running": running}} for c in containers(pod)]
         return {
             "phase": "Running",
+            "startTime": format_time(self.now()),
             "conditions": [{"type": "Ready", "status": "True"}],
             "containerStatuses": states,
         }

@@ -17,7 +17,8 @@ No container is ever run. Annotations of a pod (times in seconds):
 
 Each can be given for one container as `sim/<key>.<container name>`. Nodes have sim/down and
 sim/not-ready. Containers that hold the operator's worker sleep (`sleep 365d`) run until they are
-ended, whatever the annotations say: an IPUJob's annotations reach launcher and workers alike.
+ended or told to end (ipuhub.io/end), whatever the annotations say: an IPUJob's annotations reach
+launcher and workers alike.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _ENDLESS_SLEEP: Final = "sleep 365d"
 _TRAPPED_SLEEP: Final = re.compile(r"\bsleep (\d+)([smhd]?) & wait\b")
 _UNIT_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _TRAP: Final = re.compile(r"""\btrap\s+(["'])\s*exit 0\s*\1\s+(?:SIG)?TERM\b""")
+_END: Final = "ipuhub.io/end"  # the operator tells sleeping pods by it that they may end
 _LOG_TAIL: Final = 2048  # bytes of the log that FallbackToLogsOnError copies
 
 
@@ -97,6 +99,12 @@ class Behaviour:
         if sleep:
             return float(sleep[1]) * _UNIT_SECONDS[sleep[2]]
         return self._default_run_seconds()
+
+    def is_told_to_end(self, container: dict[str, Any]) -> bool:
+        """Whether the container is the operator's sleep and has been told to end."""
+        command = _command(container)
+        watches = _ENDLESS_SLEEP in command and "/end ]" in command
+        return watches and bool(self._annotations.get(_END))
 
     def _default_run_seconds(self) -> float | None:
         if LABEL_JOB_UID in self._labels:

@@ -53,6 +53,9 @@ def drive_main(life: Life, container: dict[str, Any], status: dict[str, Any]) ->
         if not end_with_process(life, status):
             _show_ready(life, container, status)
         return
+    if life.behaviour.is_told_to_end(container):
+        end(life, container, status, 0, life.now)
+        return
     since = started_at(life, status)
     seconds = life.behaviour.run_seconds(container)
     if seconds is None or not life.is_due(since, seconds):

@@ -43,6 +43,14 @@ class PodFiles:
             await self._write_account(self.folder / "volumes" / _ACCOUNT)
         (self.folder / "work").mkdir(parents=True, exist_ok=True)
 
+    def show(self, pod: Manifest) -> None:
+        """Write anew what the volumes show of the pod itself, if it may have changed."""
+        before, self.pod = self.pod["metadata"], pod
+        if any(before.get(part) != pod["metadata"].get(part) for part in ("labels", "annotations")):
+            for volume in pod["spec"].get("volumes") or ():
+                for source in (volume.get("projected") or {}).get("sources") or [volume]:
+                    self._write_fields(self._source(volume), source)
+
     def look_up(self, kind: str, name: str) -> dict[str, str] | None:
         """The texts of a ConfigMap or Secret that the environment names."""
         return self._texts.get((kind, name))
@@ -110,13 +118,16 @@ class PodFiles:
                 if texts is None and not chosen.get("optional"):
                     raise MissingError(f'{kind.lower()} "{name}" not found')
                 self._write_texts(folder, chosen, texts or {})
-        for item in (source.get("downwardAPI") or {}).get("items") or ():
-            path = (item.get("fieldRef") or {}).get("fieldPath", "")
-            _write(folder / item["path"], field_of(self.pod, path, self.ips))
+        self._write_fields(folder, source)
         token = source.get("serviceAccountToken")
         if token is not None:
             text = await self._token(token.get("audience"))
             _write(folder / token["path"], text, 0o600)
+
+    def _write_fields(self, folder: Path, source: Mapping[str, Any]) -> None:
+        for item in (source.get("downwardAPI") or {}).get("items") or ():
+            path = (item.get("fieldRef") or {}).get("fieldPath", "")
+            _write(folder / item["path"], field_of(self.pod, path, self.ips))
 
     def _write_texts(
         self, folder: Path, chosen: Mapping[str, Any], texts: Mapping[str, str]

@@ -79,9 +79,11 @@ class ProcessRuntime:
         self._leaving: set[asyncio.Task[None]] = set()
 
     async def prepare(self, pod: Manifest, ips: Mapping[str, str]) -> None:
-        """Make the pod's folder and volumes, once. Raises MissingError, ApiError."""
+        """Make the pod's folder and volumes, once; what they show of the pod follows it. Raises
+        MissingError, ApiError."""
         uid = pod["metadata"]["uid"]
         if uid in self._pods:
+            self._pods[uid].show(pod)
             return
         files = PodFiles(self._world.client, self._folder / "pods" / uid, pod, ips)
         await files.prepare()

@@ -56,7 +56,7 @@ async def test_sleeping_workers_end_their_objects_stay_and_the_partition_is_free
     world = await started(ipujob().workers(2))
     await world.run(20)
     phases = sorted(pod["status"]["phase"] for pod in world.kube.pods())
-    assert phases == ["Failed", "Failed", "Succeeded"]
+    assert phases == ["Succeeded"] * 3  # nobody is alarmed by the pods of a good job
     status = (world.kube.job("sample") or {})["status"]
     assert status["workersStatus"] == {"succeeded": 2}
     assert status["partitions"][0]["state"] == "released"

@@ -69,7 +69,7 @@ async def test_a_pod_that_has_the_name_now_is_left_alone(kind: type) -> None:
     world = await started(ipujob())
     before = {pod["metadata"]["name"]: dict(pod) for pod in world.kube.pods()}
     where = ("default", "sample-worker-0", "uid-of-another")
-    action = DeleteChild(Kind.POD, *where) if kind is DeleteChild else EndPod(*where)
+    action = DeleteChild(Kind.POD, *where) if kind is DeleteChild else EndPod(*where, 1)
     assert (await carried_out(world, seen(world), action)).failed
     assert {pod["metadata"]["name"]: dict(pod) for pod in world.kube.pods()} == before
 
@@ -197,7 +197,7 @@ async def test_no_pass_goes_by_a_copy_that_does_not_show_the_last_write(kind: ty
     where = ("default", pod.name, pod.uid)
     action = {
         DeleteChild: DeleteChild(Kind.POD, *where),
-        EndPod: EndPod(*where),
+        EndPod: EndPod(*where, 1),
         PatchStatus: PatchStatus({"lastMessage": "told"}),
     }[kind]
     assert not (await carried_out(world, observed, action)).failed

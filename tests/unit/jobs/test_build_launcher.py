@@ -122,7 +122,7 @@ def test_the_init_container_asks_for_little_and_may_do_nothing_special() -> None
 
 def test_the_launcher_of_an_interactive_job_sleeps_until_the_operator_ends_it() -> None:
     (main,) = launcher_of(ipujob().interactive(3600))["spec"]["containers"]
-    assert main["command"][-1] == 'trap "exit 0" TERM; sleep 365d & wait'
+    assert main["command"][-1].endswith(" & sleep 365d & wait")
 
 
 def test_a_launcher_with_a_long_name_gets_a_hostname_that_mpirun_survives() -> None:

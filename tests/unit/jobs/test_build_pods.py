@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,10 +18,47 @@ from tests.builders.ipujobs import ipujob, partition
 from tests.builders.jobpods import PLACE, context_of, env_of, launcher_of, worker_of
 from tests.builders.podcases import hardened
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 def test_workers_of_a_job_with_a_launcher_sleep_and_hear_sigterm() -> None:
     main = worker_of(ipujob())["spec"]["containers"][0]
-    assert main["command"] == ["sh", "-c", 'trap "exit 0" TERM; sleep 365d & wait']
+    assert main["command"][:2] == ["sh", "-c"]
+    assert main["command"][2].startswith('trap "exit 0" TERM; ')
+    assert main["command"][2].endswith(" & sleep 365d & wait")
+
+
+def test_the_sleep_ends_with_success_once_its_file_says_so(tmp_path: Path) -> None:
+    worker = worker_of(ipujob())
+    (source,) = (v for v in worker["spec"]["volumes"] if v["name"] == "ipuhub-mpi")
+    (item,) = source["projected"]["sources"][1]["downwardAPI"]["items"]
+    assert item["fieldRef"]["fieldPath"] == "metadata.annotations['ipuhub.io/end']"
+    assert worker["metadata"]["annotations"]["ipuhub.io/end"] == ""
+    script = worker["spec"]["containers"][0]["command"][2].replace("/etc/mpi", str(tmp_path))
+    (tmp_path / item["path"]).touch()
+    process = subprocess.Popen(["sh", "-c", script], start_new_session=True)
+    try:
+        (tmp_path / item["path"]).write_text("2026-03-01T12:00:00Z")
+        assert process.wait(60) == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its sleeps
+
+
+def test_only_who_sleeps_is_told_of_its_end() -> None:
+    own = worker_of(ipujob().without_launcher())
+    session = launcher_of(ipujob().interactive(60))
+    pods = {"own": own, "session": session, "launcher": launcher_of(ipujob())}
+    told = {name for name, pod in pods.items() if "ipuhub.io/end" in str(pod["metadata"])}
+    watching = {name for name, pod in pods.items() if "/etc/mpi/end" in str(pod["spec"])}
+    assert told == watching == {"session"}
+
+
+def test_a_template_cannot_say_that_its_pods_were_told_to_end() -> None:
+    job = ipujob().without_launcher()
+    job.spec["workers"]["template"]["metadata"] = {"annotations": {"ipuhub.io/end": "now"}}
+    assert "ipuhub.io/end" not in worker_of(job)["metadata"]["annotations"]
 
 
 def test_the_sleep_ends_at_once_on_sigterm() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,23 @@ def test_clean_up_of_a_finished_job(
         (type(a).__name__, a.name) for a in planned.actions if isinstance(a, EndPod | DeleteChild)
     ]
     assert found == want
+
+
+def test_a_sleeping_pod_is_told_to_end_and_ended_by_a_deadline_if_it_does_not() -> None:
+    built = ipujob().finished().build()
+    seen = worker(built).running().annotated(**{"ipuhub.io/end": ""})
+    seen = seen.with_status(startTime="2026-03-01T11:59:00Z")
+    told = "2026-03-01T12:00:00Z"
+    where = ("default", "sample-worker-0", seen.build()["metadata"]["uid"])
+
+    def end(**spec: Any) -> Any:
+        return plan(up(ipujob().finished(), seen.with_spec(**spec)), NOW).actions[0]
+
+    assert end() == EndPod(*where, 80, told)
+    assert end(activeDeadlineSeconds=90) == EndPod(*where, 80, told)
+    assert end(activeDeadlineSeconds=70) == EndPod(*where, None, told)
+    asked = seen.annotated(**{"ipuhub.io/end": told})
+    assert not any(isinstance(a, EndPod) for a in plan(up(ipujob().finished(), asked), NOW).actions)
 
 
 def test_17a_a_partition_is_released_only_when_every_pod_is_terminal() -> None:
