@@ -13,6 +13,7 @@ from jobs.crd.document import build_crd
 from jobs.crdcheck import Keeping, judge_crd
 from jobs.keptstatus import (
     CARRIER,
+    OWN_FIELDS,
     carried,
     has_kept,
     merged,
@@ -52,6 +53,29 @@ def test_our_own_crd_keeps_everything() -> None:
     assert judge_crd(build_crd()).sentence == ""
     installed = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml").read_text(encoding="utf-8")
     assert judge_crd(yaml.safe_load(installed)).sentence == ""
+
+
+def leaves(schema: dict[str, Any], path: str = "") -> list[str]:
+    here = schema.get("items", schema)
+    if "properties" not in here:
+        return [path[1:]]
+    return [
+        leaf for name, part in here["properties"].items() for leaf in leaves(part, f"{path}.{name}")
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in leaves(schema_of_status(build_crd())) if path.startswith(OWN_FIELDS)]
+)
+def test_an_older_crd_of_ours_that_lacks_any_field_is_noticed(path: str) -> None:
+    crd = build_crd()
+    here = schema_of_status(crd)
+    *parents, name = path.split(".")
+    for parent in parents:
+        here = here["properties"][parent]
+        here = here.get("items", here)
+    del here["properties"][name]
+    assert judge_crd(crd).keeping is Keeping.CONDITIONS
 
 
 def test_the_published_crd_is_named_with_what_it_drops_and_what_helps() -> None:
