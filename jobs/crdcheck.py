@@ -30,6 +30,7 @@ _NEEDED = (
 _OWN = (
     *OWN_FIELDS,
     *(f"instances.{name}" for name in ("index", "attempt", "state", "restarts", "losses")),
+    "instances.blockedSince",
     *(f"instances.{name}" for name in ("restartAt", "reason", "exitCode", "message", "log")),
     *(f"instances.lastExit.{name}" for name in ("attempt", "at", "reason", "exitCode")),
     *(f"instances.lastExit.{name}" for name in ("message", "log")),

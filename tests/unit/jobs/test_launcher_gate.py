@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.keptstatus import carried
 from jobs.launcher.main import awaited, closed_because
 from tests.builders.ipujobs import ipujob, worker
+from tests.builders.publishedcrd import STATUS_FIELDS
 
 if TYPE_CHECKING:
     from tests.builders.ipujobs import IPUJobBuilder
@@ -64,3 +66,13 @@ def test_the_gate_is_closed_for_another_job_of_the_name() -> None:
 def test_it_says_in_the_words_of_the_scheduler_that_no_node_takes_a_worker() -> None:
     pods = [worker(JOB, 0).unschedulable("0/4 nodes").build()]
     assert "sample-worker-0 (Unschedulable: 0/4 nodes" in awaited(NAMES, pods, 0)
+
+
+def test_the_gate_knows_the_attempt_where_the_crd_drops_it_from_the_status() -> None:
+    job = ipujob().running()
+    instances = [{"index": 0, "attempt": 2, "state": "Pending"}]
+    written = carried(job.build()["status"], {"instances": instances}, "now")
+    kept = {name: value for name, value in written.items() if name in STATUS_FIELDS}
+    built = job.build() | {"status": kept}
+    assert closed_because(built, "uid-sample", 0, 2) == ""
+    assert "attempt 2" in closed_because(built, "uid-sample", 0, 0)
