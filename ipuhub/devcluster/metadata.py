@@ -109,11 +109,11 @@ def check_metadata(kind: Kind, body: dict[str, Any]) -> list[FieldError]:
     metadata = body["metadata"]
     errors = _check_name(kind, metadata.get("name", ""))
     for key, value in (metadata.get("labels") or {}).items():
-        errors += _check_key("metadata.labels", key)
-        errors += _check_label_value(value)
+        errors += check_key("metadata.labels", key)
+        errors += check_label_value("metadata.labels", value)
     size = 0
     for key, value in (metadata.get("annotations") or {}).items():
-        errors += _check_key("metadata.annotations", key.lower())
+        errors += check_key("metadata.annotations", key.lower())
         size += len(key) + len(value)
     if size > _ANNOTATION_BYTES:
         message = f"Too long: may not be more than {_ANNOTATION_BYTES} bytes"
@@ -167,7 +167,8 @@ def _check_name(kind: Kind, name: str) -> list[FieldError]:
     return [FieldError("metadata.name", "FieldValueInvalid", message)]
 
 
-def _check_key(path: str, key: str) -> list[FieldError]:
+def check_key(path: str, key: str) -> list[FieldError]:
+    """Faults of a label's key."""
     prefix, slash, name = key.rpartition("/")
     problem = ""
     if not name:
@@ -183,7 +184,8 @@ def _check_key(path: str, key: str) -> list[FieldError]:
     return [FieldError(path, "FieldValueInvalid", f'Invalid value: "{key}": {problem}')]
 
 
-def _check_label_value(value: str) -> list[FieldError]:
+def check_label_value(path: str, value: str) -> list[FieldError]:
+    """Faults of a label's value."""
     if len(value) > 63:
         problem = "must be no more than 63 characters"
     elif not _VALUE.fullmatch(value):
@@ -191,12 +193,12 @@ def _check_label_value(value: str) -> list[FieldError]:
     else:
         return []
     message = f'Invalid value: "{value}": {problem}'
-    return [FieldError("metadata.labels", "FieldValueInvalid", message)]
+    return [FieldError(path, "FieldValueInvalid", message)]
 
 
 def _check_finalizer(finalizer: str) -> list[FieldError]:
     if "/" in finalizer or finalizer in {"orphan", "foregroundDeletion", "kubernetes"}:
-        return _check_key("metadata.finalizers", finalizer)
+        return check_key("metadata.finalizers", finalizer)
     if _SUBDOMAIN.fullmatch(finalizer) and "." in finalizer:
         return []  # old custom resources hold unqualified ones: a warning on a real server
     message = (

@@ -22,6 +22,7 @@ from ipuhub.devcluster.metadata import (
     keep_server_fields,
     prepare_new,
 )
+from ipuhub.devcluster.podclasses import class_problem
 from ipuhub.devcluster.status import (
     StatusError,
     already_exists,
@@ -97,6 +98,7 @@ class Objects:
             )
         prepare_new(kind, namespace, body, self.clock())
         if self.registry.custom_kind(kind) is None:
+            self._check_classes(kind, body)
             admission.default_new(kind, body)
         elif kind.has_status:
             body.pop("status", None)
@@ -289,6 +291,14 @@ class Objects:
             cause = {"reason": "NamespaceTerminating", "message": message}
             error.details["causes"] = [{**cause, "field": "metadata.namespace"}]
             raise error
+
+    def _check_classes(self, kind: Kind, body: Body) -> None:
+        if kind.resource_name != "pods" or not isinstance(body.get("spec"), dict):
+            return
+        classes = (item.body for item in self.store.items("priorityclasses.scheduling.k8s.io"))
+        problem = class_problem(body["spec"], classes)
+        if problem:
+            raise forbidden(kind, body["metadata"].get("name", ""), problem)
 
     def _check_account(self, kind: Kind, namespace: str, body: Body) -> None:
         if kind.resource_name != "pods":

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ipuhub.devcluster.fielderror import FieldError, invalid
 from ipuhub.devcluster.metadata import LABEL_MESSAGE, LABEL_NAME
+from ipuhub.devcluster.podrules import container_faults, spec_faults
 
 _SPEC_DEFAULTS: Final = {
     "restartPolicy": "Always",
@@ -14,10 +15,9 @@ _SPEC_DEFAULTS: Final = {
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
-    "preemptionPolicy": "PreemptLowerPriority",
-    "priority": 0,
     "serviceAccountName": "default",
 }
+_BY_CLASS: Final = ("priority", "priorityClassName", "preemptionPolicy")
 _TOLERATIONS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MUTABLE: Final = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations")
 _FIXED: Final = (
@@ -66,11 +66,11 @@ def default_pod(pod: dict[str, Any]) -> None:
 
 
 def check_pod(pod: dict[str, Any]) -> list[FieldError]:
-    """Return what is wrong with a new Pod's containers."""
+    """Return what is wrong with a new Pod."""
     spec = pod["spec"]
     if not spec.get("containers"):
         return [_required("spec.containers")]
-    errors: list[FieldError] = []
+    errors = [*spec_faults(spec)]
     seen: set[str] = set()
     for place in ("containers", "initContainers"):
         for number, container in enumerate(spec.get(place) or []):
@@ -82,7 +82,7 @@ def check_pod(pod: dict[str, Any]) -> list[FieldError]:
                 message = f'Duplicate value: "{container["name"]}"'
                 errors.append(FieldError(f"{path}.name", "FieldValueDuplicate", message))
             seen.add(container.get("name", ""))
-            errors += _check_mounts(path, container, spec)
+            errors += container_faults(path, container, spec)
     if spec["restartPolicy"] not in {"Always", "OnFailure", "Never"}:
         message = (
             f'Unsupported value: "{spec["restartPolicy"]}": '
@@ -99,6 +99,9 @@ def check_pod(pod: dict[str, Any]) -> list[FieldError]:
 def check_pod_update(old: dict[str, Any], new: dict[str, Any]) -> list[FieldError]:
     """Return what an update of a Pod must not have changed."""
     before, after = old["spec"], new["spec"]
+    for name in _BY_CLASS:  # admission keeps what an update leaves out
+        if name in before:
+            after.setdefault(name, before[name])
     if before == after:
         return []
     errors = _check_deadline(before, after)
@@ -155,19 +158,6 @@ def _default_container(container: dict[str, Any], *, host_network: bool) -> None
         reference = (variable.get("valueFrom") or {}).get("fieldRef")
         if reference:
             reference.setdefault("apiVersion", "v1")
-
-
-def _check_mounts(path: str, container: dict[str, Any], spec: dict[str, Any]) -> list[FieldError]:
-    volumes = {volume.get("name") for volume in spec.get("volumes") or []}
-    return [
-        FieldError(
-            f"{path}.volumeMounts[{number}].name",
-            "FieldValueNotFound",
-            f'Not found: "{mount.get("name")}"',
-        )
-        for number, mount in enumerate(container.get("volumeMounts") or [])
-        if mount.get("name") not in volumes
-    ]
 
 
 def _required(path: str) -> FieldError:
