@@ -153,7 +153,7 @@ class Stage:
         namespace = f"chaos-{uuid4().hex[:8]}"
         make_node(self.client)
         make_namespace(self.client, namespace)
-        await eventually(lambda: is_complete(self.client, namespace, needs_secret=bool(GIVEN)))
+        await eventually(lambda: is_complete(self.client, namespace))
         return ServerKube(self.client, namespace)
 
     async def _tell(self, world: ServerWorld, story: Story) -> None:

@@ -327,13 +327,15 @@ def make_namespace(client: BlockingKubeClient, name: str) -> None:
     client.create(NAMESPACES, {"metadata": {"name": name, "labels": {"chaos": name}}})
 
 
-def is_complete(client: BlockingKubeClient, namespace: str, *, needs_secret: bool) -> bool:
-    """Whether pods can be made in a namespace: its default account is there."""
+def is_complete(client: BlockingKubeClient, namespace: str) -> bool:
+    """Whether pods can be made in a namespace: its default account is there and gives tokens."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    path = SERVICE_ACCOUNTS.path(namespace, "default", "token")
     try:
-        account = client.get(SERVICE_ACCOUNTS, "default", namespace)
+        answer = client.request("POST", path, body=body)
     except NotFound:
         return False
-    return bool(account.get("secrets")) or not needs_secret
+    return bool(answer["status"]["token"])
 
 
 def make_node(client: BlockingKubeClient) -> None:
