@@ -130,3 +130,18 @@ class TaskMessage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.queue} {self.pk}"
+
+
+class SignInAttempts(models.Model):
+    """How often signing in has failed for a user, an address, or both; see `ipuhub.web.signin`.
+
+    `key` is a digest of whom it is about; `blocked_until`: nothing is tried before.
+    """
+
+    key = models.TextField(unique=True)
+    failures = models.IntegerField()
+    changed_at = models.DateTimeField(db_index=True)
+    blocked_until = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.failures} since {self.changed_at}"

@@ -53,6 +53,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "ipuhub.web.hashing.RefuseTooManyHashes",
     "ipuhub.web.requestmetrics.CountRequests",
 ]
 TEMPLATES = [
@@ -74,6 +75,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ]
+PASSWORD_HASHERS = ["ipuhub.web.hashing.BoundedHasher"]
 ROOT_URLCONF = "ipuhub.urls"
 WSGI_APPLICATION = "ipuhub.wsgi.application"
 LOGIN_URL = "login"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.conf import settings
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from ipuhub.web.account import PasswordPage, revoke_token, tokens
@@ -14,6 +14,7 @@ from ipuhub.web.metrics import metrics
 from ipuhub.web.overview import overview
 from ipuhub.web.partitionlist import partition_list
 from ipuhub.web.probes import healthz, readyz
+from ipuhub.web.signin import SignInPage
 from ipuhub.web.system import system
 from jobs.urls import urlpatterns as job_pages
 from partitions.urls import urlpatterns as partition_pages
@@ -37,7 +38,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
-    path("login/", LoginView.as_view(), name="login"),
+    path("login/", SignInPage.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
 ]
 if settings.USAGE_ENABLED:

@@ -103,6 +103,20 @@ TRUSTED_PROXIES = ENV.networks(
     "IPUHUB_TRUSTED_PROXIES",
     doc="Networks of the proxies in front whose X-Forwarded-For is believed.",
 )
+LOGIN_FAILURES = ENV.integer(
+    "IPUHUB_LOGIN_FAILURES",
+    5,
+    minimum=1,
+    doc="Failed sign-ins of one user at one address before the next ones are not tried for a while "
+    "(429); ten times as many of one address, or of one user at all addresses.",
+)
+LOGIN_LOCKOUT_SECONDS = ENV.integer(
+    "IPUHUB_LOGIN_LOCKOUT_SECONDS",
+    900,
+    minimum=1,
+    doc="Longest time for which sign-ins are not tried: 30 s at first, doubled by each failure "
+    "that follows. Failures are forgotten after that time without one, or after a success.",
+)
 ADMIN_PASSWORD = ENV.text(
     "IPUHUB_ADMIN_PASSWORD", "", doc="Creates the user admin with this password if there is none."
 )

@@ -46,13 +46,14 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 def server_error(request: HttpRequest) -> HttpResponseBase:
     """Say that the fault is ours, or that the database is away; asks nothing of it again."""
     error = sys.exc_info()[1]
-    if _state_of(error) == _CANCELED:
-        return busy(request, _TOO_LONG, "This took too long")
-    status = 503 if _is_database_away(error) else 500
+    is_canceled = _state_of(error) == _CANCELED
+    status = 503 if is_canceled or _is_database_away(error) else 500
     if _is_program(request):
-        return problem_answer(status)
+        return problem_answer(status, _TOO_LONG if is_canceled else "")
     if wants_fragment(request):  # an open page keeps what it shows
         return HttpResponse(status=status)
+    if is_canceled:
+        return busy(request, _TOO_LONG, "This took too long")
     return HttpResponse(loader.render_to_string(f"{status}.html"), status=status)
 
 

@@ -1,0 +1,140 @@
+"""glue: the sign-in page, and how often a password may be tried.
+
+An attempt is counted before its password is looked at, in PostgreSQL: neither many attempts at
+once nor several web processes give an attacker more than the limit.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+from django.conf import settings
+from django.contrib.auth.views import LoginView
+from django.db import connection, transaction
+from django.utils import timezone
+
+from ipuhub.models import SignInAttempts
+from ipuhub.web.clients import client_address
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from django.contrib.auth.forms import AuthenticationForm
+    from django.http import HttpRequest, HttpResponse
+
+_LOG = structlog.get_logger(__name__)
+_FIRST_WAIT_SECONDS: Final = 30
+_MORE: Final = 10
+"""How many times the limit of one user at one address one address, or one user, has in all."""
+_COUNT: Final = """
+INSERT INTO ipuhub_signinattempts AS known (key, failures, changed_at) VALUES (%s, 1, %s)
+ON CONFLICT (key) DO UPDATE SET changed_at = excluded.changed_at,
+    failures = CASE WHEN known.changed_at < %s THEN 1 ELSE known.failures + 1 END
+WHERE known.blocked_until IS NULL OR known.blocked_until <= excluded.changed_at
+RETURNING failures
+"""
+
+
+class Counter(NamedTuple):
+    """What is counted, and how often it may fail."""
+
+    key: str
+    limit: int
+
+
+class Blocked(Exception):  # noqa: N818  # an answer, not an error
+    """Too many attempts; `seconds` say for how long nothing is tried."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+def counters(username: str, address: str, limit: int) -> list[Counter]:
+    """Return what an attempt counts for: the user at this address, the address, the user.
+
+    Without an address (a proxy in front that IPUHUB_TRUSTED_PROXIES does not name) the user alone:
+    everybody would come from the same one.
+    """
+    name = username.casefold()
+    if not address:
+        return [Counter(_key("user", name), limit)]
+    return sorted(  # in one order for all: two attempts never wait for each other
+        [
+            Counter(_key("user and address", name, address), limit),
+            Counter(_key("address", address), _MORE * limit),
+            Counter(_key("user", name), _MORE * limit),
+        ]
+    )
+
+
+def count_attempt(counted: Sequence[Counter], now: dt.datetime, lockout: dt.timedelta) -> None:
+    """Count an attempt before its password is looked at. Raises Blocked."""
+    SignInAttempts.objects.filter(changed_at__lt=now - max(lockout, dt.timedelta(days=1))).delete()
+    with transaction.atomic(), connection.cursor() as cursor:
+        for each in counted:
+            cursor.execute(_COUNT, [each.key, now, now - lockout])
+            row = cursor.fetchone()
+            if row is None:
+                raise Blocked(_seconds_left(each.key, now))
+            if row[0] >= each.limit:
+                wait = min(lockout, _wait(row[0] - each.limit))
+                SignInAttempts.objects.filter(key=each.key).update(blocked_until=now + wait)
+
+
+def forget_attempts(counted: Sequence[Counter]) -> None:
+    """Forget what was counted: the password was right."""
+    SignInAttempts.objects.filter(key__in=[each.key for each in counted]).delete()
+
+
+def _wait(beyond: int) -> dt.timedelta:
+    return dt.timedelta(seconds=_FIRST_WAIT_SECONDS * 2 ** min(beyond, 20))
+
+
+def _seconds_left(key: str, now: dt.datetime) -> int:
+    until = SignInAttempts.objects.values_list("blocked_until", flat=True).get(key=key)
+    return max(1, math.ceil((until - now).total_seconds())) if until else 1
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _address(request: HttpRequest) -> str:
+    if request.headers.get("X-Forwarded-For") and not settings.TRUSTED_PROXIES:
+        return ""
+    return str(client_address(request, settings.TRUSTED_PROXIES) or "")
+
+
+class SignInPage(LoginView):
+    """Sign in with user name and password; after too many failures nothing is tried for a while."""
+
+    def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        """Try what was sent."""
+        username = request.POST.get("username", "")[:1000]
+        address = _address(request)
+        self.counted = counters(username, address, settings.LOGIN_FAILURES)
+        lockout = dt.timedelta(seconds=settings.LOGIN_LOCKOUT_SECONDS)
+        try:
+            count_attempt(self.counted, timezone.now(), lockout)
+        except Blocked as blocked:
+            _LOG.warning("a sign-in was not tried", user=username[:100], address=address)
+            return self._refuse(blocked.seconds)
+        return super().post(request, *args, **kwargs)
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """Sign in."""
+        forget_attempts(self.counted)
+        return super().form_valid(form)
+
+    def _refuse(self, seconds: int) -> HttpResponse:
+        wait = f"{seconds} s" if seconds < 120 else f"{math.ceil(seconds / 60)} minutes"
+        sentence = f"Too many attempts to sign in. Try again in {wait}."
+        context = self.get_context_data(form=self.get_form_class()(), refused=sentence)
+        answer = self.render_to_response(context, status=429)
+        answer["Retry-After"] = str(seconds)
+        return answer
