@@ -42,6 +42,7 @@ MIDDLEWARE = [
     "ipuhub.web.probes.AnswerProbes",  # before SecurityMiddleware and whoever looks at the host
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "ipuhub.web.caching.KeepPrivate",  # after WhiteNoise: static files are everybody's
     "csp.middleware.CSPMiddleware",
     "ipuhub.web.downloads.DownloadSlots",  # after WhiteNoise: static files are no downloads
     "ipuhub.web.querytext.RefuseUndecodableQueries",
@@ -90,11 +91,17 @@ STATIC_ROOT = (
     ENV.text(
         "IPUHUB_STATIC_ROOT",
         "",
-        doc="Folder of `manage.py collectstatic`; empty: served from the packages.",
+        doc="Folder of `manage.py collectstatic`, which run_web fills where it is empty; not set: "
+        "a temporary one at each start.",
     )
     or None
 )
 WHITENOISE_USE_FINDERS = True
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "ipuhub.web.statics.Statics"},
+}
 
 SESSION_COOKIE_AGE = 12 * 3600
 SESSION_COOKIE_SECURE = HTTPS

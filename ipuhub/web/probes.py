@@ -32,7 +32,9 @@ class AnswerProbes:
         if request.path not in PATHS:
             return self._get_response(request)
         view, arguments, options = resolve(request.path)
-        return cast("HttpResponseBase", view(request, *arguments, **options))
+        answer = cast("HttpResponseBase", view(request, *arguments, **options))
+        answer["Cache-Control"] = "no-store"
+        return answer
 
 
 @require_safe

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -16,10 +19,12 @@ from ipuhub import eventloop, logs
 from ipuhub.database import bounded
 from ipuhub.migrating import migrate
 from ipuhub.processes import until_stopped
+from ipuhub.web.statics import prepare
 from ipuhub.webserver.server import Aside, Limits, WebServer
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
+    from collections.abc import Iterator
 
 ASIDES: Final = {
     # A kubelet gives a probe seconds, and a process that says nothing is restarted.
@@ -50,7 +55,19 @@ class Command(BaseCommand):
             raise CommandError(f"the database in DATABASE_URL does not answer: {error}") from error
         connection.close()  # the threads that serve have their own
         settings.DATABASES["default"].update(bounds(settings.DATABASES["default"]))
-        eventloop.run(_serve(options["host"], options["port"]))
+        with _static_folder() as folder:
+            prepare(folder)
+            eventloop.run(_serve(options["host"], options["port"]))
+
+
+@contextlib.contextmanager
+def _static_folder() -> Iterator[Path]:
+    """Yield the folder of the static files: STATIC_ROOT, or one that is removed at the end."""
+    if settings.STATIC_ROOT:
+        yield Path(settings.STATIC_ROOT)
+        return
+    with tempfile.TemporaryDirectory(prefix="ipuhub-static-") as folder:
+        yield Path(folder)
 
 
 async def _serve(host: str, port: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -26,7 +27,11 @@ from usage.models import PodLifetime
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from django.test import Client
+    from pytest_django.fixtures import SettingsWrapper
+
 pytestmark = pytest.mark.django_db(transaction=True)
+KEY = "of a test alone " * 4
 ROOT = Path(__file__).parents[3]
 
 
@@ -40,7 +45,7 @@ def served(**settings: str) -> Iterator[int]:
     environment = os.environ | {
         "DATABASE_URL": f"postgresql://{known['USER']}:{quote(known['PASSWORD'], safe='')}@{place}",
         "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
-        "IPUHUB_SECRET_KEY": "of a test alone " * 4,
+        "IPUHUB_SECRET_KEY": KEY,
         "IPUHUB_HTTPS": "off",
         **settings,
     }
@@ -154,3 +159,35 @@ def test_unfinished_bodies_hold_no_thread_and_a_probe_needs_no_name_of_ours() ->
             assert status(port, path, Host="10.0.0.7:8000") == want
         assert status(port, "/login/") == 200
         assert status(port, "/login/", Host="10.0.0.7:8000") == 400
+
+
+def fetched(port: int, path: str, cookie: str = "") -> tuple[http.client.HTTPResponse, bytes]:
+    """The answer to a browser that takes gzip, and its body as it came over the line."""
+    caller = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
+    headers = {"Accept-Encoding": "gzip", "Accept": "text/html", "Cookie": cookie}
+    caller.request("GET", path, headers=headers)
+    answer = caller.getresponse()
+    body = answer.read()
+    caller.close()
+    return answer, body
+
+
+def test_a_first_visit_is_small_and_its_files_are_kept_for_ever(
+    client: Client, settings: SettingsWrapper
+) -> None:
+    settings.SECRET_KEY = KEY
+    client.force_login(get_user_model().objects.create_superuser("root"))
+    cookie = f"sessionid={client.cookies['sessionid'].value}"
+    with served() as port:
+        page, body = fetched(port, "/", cookie)
+        assert (page.status, page.headers["Cache-Control"]) == (200, "private, no-cache")
+        assert {"Cookie", "Authorization"} <= set(page.headers["Vary"].split(", "))
+        files = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', body.decode()))
+        assert len(files) >= 6
+        size = len(body)
+        for path in files:
+            answer, content = fetched(port, path)
+            size += len(content)
+            assert answer.status == 200, path
+            assert "immutable" in answer.headers["Cache-Control"], path
+        assert size <= 150_000, size
