@@ -24,6 +24,9 @@ _REACHING: Final = {
 }
 """What DATABASE_URL does not say itself of how long reaching the server may take."""
 
+NO_DATABASE: Final = "DATABASE_URL-is-not-set"
+"""The name of the database where no URL names one: no server has it."""
+
 
 def session_options(given: Mapping[str, Any], more: str = "") -> dict[str, Any]:
     """Return libpq's arguments `given` with the `options` that every session of ours has.
@@ -64,7 +67,7 @@ def database_settings(url: str) -> dict[str, Any]:
         raise SettingError(f"DATABASE_URL: {error}") from None
     return {
         "ENGINE": "ipuhub.patientpostgres",
-        "NAME": unquote(parts.path.lstrip("/")) or "DATABASE_URL-is-not-set",
+        "NAME": unquote(parts.path.lstrip("/")) or NO_DATABASE,
         "USER": unquote(parts.username or "") or query.pop("user", ""),
         "PASSWORD": unquote(parts.password or ""),
         "HOST": parts.hostname or query.pop("host", ""),

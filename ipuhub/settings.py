@@ -20,6 +20,7 @@ from ipuhub.variables.web import DATABASE_URL, HTTPS, TRUST_FORWARDED_PROTO
 DATABASES = {"default": database_settings(DATABASE_URL)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [
+    "ipuhub",  # before django.contrib.auth: its changepassword finds the demo's database
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -32,7 +33,6 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "django_filters",
     "django_prometheus",
-    "ipuhub",
     "jobs",
     "partitions",
     "usage",

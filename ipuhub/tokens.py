@@ -29,6 +29,11 @@ def make_token(
     return token, text
 
 
+def curl_line(text: str, address: str) -> str:
+    """Return how to try a token in a terminal; `address` is the dashboard's."""
+    return f'curl -H "Authorization: Bearer {text}" {address.rstrip("/")}/api/v1/jobs'
+
+
 def find_token(text: str, now: dt.datetime) -> ApiToken | None:
     """Return the live token of an active user with this text, and note (by the minute) its use."""
     living = Q(expires_at=None) | Q(expires_at__gt=now)

@@ -1,14 +1,21 @@
-"""glue: the option of commands that says which demo is meant: the folder of its state."""
+"""glue: which demo a command means, and commands that find its database."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
+
+from ipuhub.database import NO_DATABASE, database_settings
+from ipuhub.demo.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
+    from collections.abc import Mapping
 
 
 def add_folder_option(parser: ArgumentParser) -> None:
@@ -19,3 +26,47 @@ def add_folder_option(parser: ArgumentParser) -> None:
         default=settings.BASE_DIR / ".ipuhub",
         help="folder of the demo's state; default: %(default)s",
     )
+
+
+def demo_ports(directory: Path) -> dict[str, int]:
+    """Return where the parts of the demo in `directory` listen. Raises CommandError without one."""
+    ports = directory / "ports.json"
+    if not ports.exists():
+        raise CommandError(
+            f"there is no demo in {directory}: start one with make demo, name its folder with "
+            "--dir, or set DATABASE_URL"
+        )
+    found: dict[str, int] = json.loads(ports.read_text(encoding="ascii"))
+    return found
+
+
+def demo_url(directory: Path) -> str:
+    """DATABASE_URL of the demo in `directory`. Raises CommandError when there is none."""
+    return EmbeddedPostgres(directory / "postgres", demo_ports(directory)["PostgreSQL"]).url
+
+
+def use_database(url: str) -> Mapping[str, Any]:
+    """Let Django use the database at `url` from now on; return its settings."""
+    database = database_settings(url)
+    settings.DATABASES["default"].update(database)
+    connections["default"].settings_dict.update(database)
+    return database
+
+
+class DatabaseCommand(BaseCommand):
+    """A command for people: without DATABASE_URL it works on the demo of this machine."""
+
+    dashboard = ""
+    """Where that demo's dashboard is; empty: DATABASE_URL is set."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take `--dir`."""
+        add_folder_option(parser)
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Find the database, then do the work. Raises CommandError where there is none."""
+        directory = options["dir"]
+        if connections["default"].settings_dict["NAME"] == NO_DATABASE:
+            use_database(demo_url(directory))
+            self.dashboard = f"http://localhost:{demo_ports(directory)['web']}"
+        return super().execute(*args, **options)

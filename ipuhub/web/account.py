@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from ipuhub.models import ApiToken
-from ipuhub.tokens import make_token
+from ipuhub.tokens import curl_line, make_token
 from ipuhub.web.htmx import signed_in
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
         form = TokenForm()
     mine = ApiToken.objects.filter(user=_owner(request)).order_by("-created_at", "-id")
     context = {"form": form, "text": text, "tokens": mine, "now": timezone.now()}
+    context["curl"] = curl_line(text, request.build_absolute_uri("/")) if text else ""
     return render(request, "account/tokens.html", context, status=400 if form.errors else 200)
 
 

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.models import NamespaceGrant
 
 if TYPE_CHECKING:
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     help = "Lets a user who is no administrator see a namespace; --revoke takes it back."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("user", help="name of the user")
         parser.add_argument("namespace", help="name of the namespace; it need not exist yet")
         parser.add_argument("--revoke", action="store_true", help="take it back")

@@ -5,20 +5,23 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
-from ipuhub.tokens import make_token
+from ipuhub.management.demofolder import DatabaseCommand
+from ipuhub.tokens import curl_line, make_token
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     help = "Makes an API token with the rights of a user and prints it, this once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("user", help="name of the user")
         parser.add_argument(
             "--name", default="command line", help="what the token is for; default: %(default)s"
@@ -38,4 +41,14 @@ class Command(BaseCommand):
         if not 0 <= days <= 36500:
             raise CommandError(f"--days must be 0 (no end) to 36500, not {days}")
         end = now + dt.timedelta(days=days) if days else None
-        self.stdout.write(make_token(user, options["name"], now, end)[1])
+        text = make_token(user, options["name"], now, end)[1]
+        self.stdout.write(text)
+        # Not to stdout: scripts take the token from there.
+        self.stderr.write(f"Try it: {curl_line(text, self.dashboard or own_address())}")
+
+
+def own_address() -> str:
+    """Return where the dashboard is, by the settings."""
+    if settings.HTTPS:
+        return f"https://{settings.ALLOWED_HOSTS[0]}"
+    return f"http://{settings.WEB_HOST}:{settings.WEB_PORT}"

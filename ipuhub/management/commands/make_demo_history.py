@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 from django.utils import timezone
 
 from ipuhub.authors import AuthorTrust
-from ipuhub.database import database_settings
 from ipuhub.demo.history import HistoryError, HistoryWriter, Recorders, clear, longest_ended
 from ipuhub.demo.historyplan import CLUSTER, first_of_month_before
-from ipuhub.demo.postgres import EmbeddedPostgres
 from ipuhub.demo.samples import TEAMS
-from ipuhub.management.demofolder import add_folder_option
+from ipuhub.management.demofolder import add_folder_option, demo_url, use_database
 from ipuhub.recorders import owners_of, recorded_jobs
 from ipuhub.recording.store import connection_arguments
 from jobs.recorder import JobRecorder
@@ -27,8 +23,7 @@ from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
 _GROUPS = {team.namespace: team.group for team in TEAMS}
 
@@ -66,26 +61,6 @@ class Command(BaseCommand):
             raise CommandError(f"the demo's database does not answer: {error}") from error
         except HistoryError as error:
             raise CommandError(str(error)) from error
-
-
-def demo_url(directory: Path) -> str:
-    """DATABASE_URL of the demo in `directory`. Raises CommandError when there is none."""
-    ports = directory / "ports.json"
-    if not ports.exists():
-        raise CommandError(
-            f"there is no demo in {directory}: start one with make demo, name its folder with "
-            "--dir, or set DATABASE_URL"
-        )
-    port = json.loads(ports.read_text(encoding="ascii"))["PostgreSQL"]
-    return EmbeddedPostgres(directory / "postgres", port).url
-
-
-def use_database(url: str) -> Mapping[str, Any]:
-    """Let Django use the database at `url` from now on; return its settings."""
-    database = database_settings(url)
-    settings.DATABASES["default"].update(database)
-    connections["default"].settings_dict.update(database)
-    return database
 
 
 def sample_recorders() -> Recorders:

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.web.access import ACCOUNTANTS
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     help = "Makes a user, who sees what grant_namespace grants, and prints the password, once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("user", help="name of the user")
         parser.add_argument("--admin", action="store_true", help="sees everything")
         parser.add_argument(

@@ -14,7 +14,8 @@ from django.db.models import Sum
 from ipuhub.demo.history import HistoryError, HistoryWriter, clear
 from ipuhub.demo.historyplan import CLUSTER, CONTROLLER, TOTAL_IPUS, past_jobs, past_pods
 from ipuhub.demo.samples import TEAMS, Outcome
-from ipuhub.management.commands.make_demo_history import demo_url, sample_recorders
+from ipuhub.management.commands.make_demo_history import sample_recorders
+from ipuhub.management.demofolder import demo_url
 from ipuhub.models import RecordFault
 from ipuhub.recording.store import connection_arguments
 from jobs.models import JobAttempt, JobRecord, JobTransition

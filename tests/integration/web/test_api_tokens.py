@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import html
 import re
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,13 @@ def make_by_page(user: User, **data: str) -> str:
 
 
 def test_a_token_is_shown_once_and_works(alice: User) -> None:
-    text = make_by_page(alice)
+    answer = browser(alice).post(PAGE, {"name": "night-job", "days": "30"})
+    shown = html.unescape(answer.content.decode())
+    found = re.search(r'curl -H "Authorization: Bearer (\S+)" (\S+)</code>', shown)
+    assert found
+    text = found[1]
     assert call_api(text) == 200
+    assert found[2] == f"{answer.wsgi_request.build_absolute_uri('/')}api/v1/jobs"
     page = browser(alice).get(PAGE).content.decode()
     assert text not in page
     assert "night-job" in page
@@ -97,7 +103,9 @@ def test_the_command_prints_a_token_that_works(
     alice: User, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call_command("make_api_token", "alice", "--name", "cron")
-    assert call_api(capsys.readouterr().out.strip()) == 200
+    said = capsys.readouterr()
+    assert call_api(said.out.strip()) == 200
+    assert f'curl -H "Authorization: Bearer {said.out.strip()}" https://localhost/api' in said.err
     assert ApiToken.objects.get().name == "cron"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
 from ipuhub import logs
+from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.months import MonthError
 from ipuhub.usageswitch import require_usage
 from usage.reports.columns import PROFILES
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 _REFUSALS = (MonthError, WindowError, ReportRefused, NoReportError, OSError)
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     help = (
         "Makes the usage reports of this and last month, closes older ones and corrects closed "
         "ones; or makes one month's, or writes one file of any range."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--month", default="", help="only this one: YYYY-MM")
         parser.add_argument("--close", action="store_true", help="close that month, if it is over")
         parser.add_argument(

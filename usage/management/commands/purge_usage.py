@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
+from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.progress import ProgressBar
 from ipuhub.usageswitch import require_usage
 from usage.retention.purging import PurgeRefused, count, make_plan, purge
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     help = (
         "Delete lifetimes, gaps and faults that are older than USAGE_RETENTION_MONTHS and the "
         "like; sums by day and reports stay."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--dry-run", action="store_true", help="only print what would go")
 
     def handle(self, **options: Any) -> None:

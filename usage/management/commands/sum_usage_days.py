@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
+from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.progress import ProgressBar
 from ipuhub.usageswitch import require_usage
 from usage.sums.rollups import RefreshBusy, rebuild, refresh
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     help = (
         "Sum the days of usage, and the utilization of IPUs, that are over or have changed; pages "
         "are fast where it runs often."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--rebuild", action="store_true", help="sum all days anew")
 
     def handle(self, **options: Any) -> None:
