@@ -7,68 +7,85 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command, get_commands
+from django.db import connection
+
+from ipuhub.database import NO_DATABASE
+from ipuhub.demo.postgres import EmbeddedPostgres
+from ipuhub.models import ApiToken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-from ipuhub.demo.ports import choose_port
-from ipuhub.demo.postgres import EmbeddedPostgres
-from tests.fakes.waiting import wait_until
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def manage(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a command with `--dir` of a demo's folder, as a person does: nothing else is set."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("DATABASE", "DJANGO"))}
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "manage.py", *arguments, "--dir", str(tmp_path)]
-        return subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-        )
-
-    return run
+def without_url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Forget which database there is; yield its URL."""
+    known = dict(connection.settings_dict)
+    place = f"{known['HOST']}:{known['PORT']}/{known['NAME']}"
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "NAME", NO_DATABASE)
+    yield f"postgresql://{known['USER']}:{quote(known['PASSWORD'], safe='')}@{place}"
+    connection.settings_dict.update(known)
+    settings.DATABASES["default"].update(known)
 
 
 def test_users_and_tokens_are_made_in_the_demo(
-    tmp_path: Path, manage: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path,
+    without_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    port = choose_port("PostgreSQL of a demo", 25532, set()).number
-    (tmp_path / "ports.json").write_text(json.dumps({"PostgreSQL": port, "web": 8765}))
-    server = EmbeddedPostgres(tmp_path / "postgres", port, durable=False)
-    server.prepare()
-    process = subprocess.Popen(server.command(), stderr=subprocess.DEVNULL)
-    try:
-        wait_until(server.is_ready, "PostgreSQL")
-        url = urlsplit(server.url)
-        environment = os.environ | {"DATABASE_URL": server.url}
-        assert unquote(url.password or "")
-        migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-        subprocess.run(migrate, cwd=ROOT, env=environment, check=True)
-        made = manage("make_user", "ann")
-        assert made.returncode == 0, made.stderr
-        token = manage("make_api_token", "ann")
-        assert token.stdout.startswith("ipuhub_")
-        assert f'{token.stdout.strip()}" http://localhost:8765/api/v1/jobs' in token.stderr
-        assert "ann sees: team-a" in manage("grant_namespace", "ann", "team-a").stdout
-        assert manage("purge_usage").returncode == 0
-    finally:
-        process.terminate()
-        process.wait(90)
+    (tmp_path / "ports.json").write_text(json.dumps({"PostgreSQL": 1, "web": 8765}))
+    monkeypatch.setattr(EmbeddedPostgres, "url", without_url)
+    there: dict[str, Any] = {"dir": tmp_path}
+    call_command("make_user", "ann", **there)
+    connection.settings_dict["NAME"] = NO_DATABASE
+    call_command("make_api_token", "ann", **there)
+    said = capsys.readouterr()
+    token = said.out.splitlines()[-1]
+    assert f'Bearer {token}" http://localhost:8765/api/v1/jobs' in said.err
+    assert get_user_model().objects.get().username == "ann"
+    assert ApiToken.objects.count() == 1
 
 
-@pytest.mark.parametrize("command", ["make_user", "make_api_token", "changepassword"])
-def test_without_a_demo_it_says_what_to_do(
-    manage: Callable[..., subprocess.CompletedProcess[str]], command: str
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["make_user", "ann"],
+        ["make_api_token", "ann"],
+        ["grant_namespace", "ann", "team-a"],
+        ["changepassword", "ann"],
+        ["make_usage_reports"],
+        ["sum_usage_days"],
+        ["purge_usage"],
+    ],
+)
+def test_without_a_demo_each_says_what_to_do(
+    tmp_path: Path, without_url: str, command: list[str]
 ) -> None:
-    done = manage(command, "ann")
-    assert done.returncode != 0
-    assert "there is no demo in" in done.stderr
-    assert "set DATABASE_URL" in done.stderr
-    assert "Traceback" not in done.stderr
+    with pytest.raises(CommandError, match=r"there is no demo in .* or set DATABASE_URL"):
+        call_command(*command, dir=tmp_path)
+
+
+def test_changepassword_is_ours() -> None:
+    assert get_commands()["changepassword"] == "ipuhub"
+
+
+def test_a_person_reads_a_sentence(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("DATABASE", "DJANGO"))}
+    command = [sys.executable, "manage.py", "make_user", "ann", "--dir", str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("CommandError: there is no demo in ")
