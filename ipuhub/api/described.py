@@ -24,6 +24,12 @@ _ALWAYS = {
     HTTPStatus.SERVICE_UNAVAILABLE: "Something that this needs is away. Try again later.",
 }
 
+_BY_FIELD = serializers.DictField(
+    child=serializers.ListField(child=serializers.CharField()),
+    required=False,
+    help_text="Sentences by field (`a.b` for one within another); `non_field_errors`: of them all.",
+)
+
 
 class ProblemSerializer(serializers.Serializer[Any]):
     """Why something was refused (RFC 9457); `errors`: by field, where a body is refused."""
@@ -35,7 +41,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
 
     def get_fields(self) -> dict[str, Any]:
         """Return the fields, with the one that DRF has a property of the same name for."""
-        return super().get_fields() | {"errors": serializers.JSONField(required=False)}
+        return super().get_fields() | {"errors": _BY_FIELD}
 
 
 class Described(AutoSchema):

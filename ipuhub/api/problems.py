@@ -55,7 +55,7 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response |
         return None
     extra: dict[str, Any] = {}
     if isinstance(error, exceptions.ValidationError):
-        sentence, extra = _sentences(answer.data), {"errors": answer.data}
+        sentence, extra = _sentences(answer.data), {"errors": by_field(answer.data)}
     elif isinstance(error, exceptions.NotAuthenticated):
         sentence = _SIGN_IN
     elif isinstance(error, exceptions.APIException):
@@ -63,6 +63,24 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response |
     answer.data = problem(answer.status_code, sentence, **extra)
     answer.content_type = CONTENT_TYPE
     return answer
+
+
+def by_field(errors: Any, field: str = "") -> dict[str, list[str]]:
+    """Return the messages of a validation error in one shape, whatever it was raised with."""
+    parts: list[tuple[str, Any]] = []
+    if isinstance(errors, dict):
+        for name, each in errors.items():
+            is_own = name == "non_field_errors"
+            parts.append((field if is_own else f"{field}.{name}" if field else str(name), each))
+    elif isinstance(errors, list):
+        parts = [(field, each) for each in errors]
+    else:
+        return {field or "non_field_errors": [str(errors)]}
+    found: dict[str, list[str]] = {}
+    for name, each in parts:
+        for key, sentences in by_field(each, name).items():
+            found.setdefault(key, []).extend(sentences)
+    return found
 
 
 def _own_sentence(error: Exception) -> str:

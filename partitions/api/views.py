@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.exceptions import APIException
 from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
@@ -39,6 +39,7 @@ class ProxyAway(APIException):
     status_code = 503
 
 
+@extend_schema_view(get=extend_schema(summary="Partitions, newest reservation first"))
 class PartitionList(ListAPIView[PartitionLifetime]):
     """Partitions that jobs hold and held, newest reservation first."""
 
@@ -57,7 +58,7 @@ class Stats(APIView):
 
     permission_classes = (IsSignedIn,)
 
-    @extend_schema(operation_id="stats", responses=StatsSerializer)
+    @extend_schema(operation_id="stats", summary="IPUs held and free", responses=StatsSerializer)
     def get(self, request: Request) -> Response:
         """IPUs held per namespace and free in the fleet, now or as last known."""
         reading, scope = fleet_reader().stats(timezone.now()), scope_of(request.user)
@@ -77,7 +78,11 @@ class Capacity(APIView):
 
     permission_classes = (IsSignedIn, IsAdmin)
 
-    @extend_schema(operation_id="capacity", responses=CapacityListSerializer)
+    @extend_schema(
+        operation_id="capacity",
+        summary="IPUs of each V-IPU controller",
+        responses=CapacityListSerializer,
+    )
     def get(self, _request: Request) -> Response:
         """The IPUs of each V-IPU controller, as last recorded; for administrators."""
         return Response(CapacityListSerializer({"results": capacity_now()}).data)
@@ -88,7 +93,12 @@ class Query(APIView):
 
     permission_classes = (IsSignedIn,)
 
-    @extend_schema(operation_id="query", request=QuerySerializer, responses=FitSerializer)
+    @extend_schema(
+        operation_id="query",
+        summary="How many partitions of a size fit now",
+        request=QuerySerializer,
+        responses=FitSerializer,
+    )
     def post(self, request: Request) -> Response:
         """How many partitions of a size fit now; 503 while the V-IPU Proxy is away."""
         asked = QuerySerializer(data=request.data)

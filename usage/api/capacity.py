@@ -60,10 +60,10 @@ class _Amounts(serializers.Serializer[Any]):
         found: dict[str, serializers.Field[Any, Any, Any, Any]] = {
             f"{o.name}_ipu_hours": serializers.CharField() for o in OUTPUTS
         }
-        return found | {"exact": _Exact()}
+        return found | {"exact": UtilizationExactSerializer()}
 
 
-class _Exact(serializers.Serializer[Any]):
+class UtilizationExactSerializer(serializers.Serializer[Any]):
     """The sums as whole numbers."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
@@ -116,7 +116,11 @@ class CapacityView(APIView):
         summary="Utilization: capacity, reserved, held idle, idle, down, unknown",
         tags=["usage"],
         parameters=_PARAMETERS,
-        responses={(200, "application/json"): UtilizationSerializer, (200, "text/csv"): str},
+        responses={
+            (200, "application/json"): UtilizationSerializer,
+            (200, "text/csv"): str,
+            (200, "application/x-ndjson"): str,
+        },
     )
     def get(self, request: Request) -> HttpResponseBase:
         """Return the steps in order, for administrators. Raises BadFilter."""

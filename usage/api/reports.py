@@ -107,7 +107,10 @@ class ReportFile(APIView):
             OpenApiParameter("profile", str, enum=sorted(PROFILES), default="default"),
             _EXCEL,
         ],
-        responses={(200, "text/csv"): OpenApiTypes.STR},
+        responses={
+            (200, "text/csv"): OpenApiTypes.STR,
+            (200, "application/x-ndjson"): OpenApiTypes.STR,
+        },
     )
     def get(self, request: Request, month: str, kind: str, form: str) -> HttpResponseBase:
         """Return the file. Raises ValidationError and Http404."""

@@ -1,0 +1,45 @@
+"""`errors` of a problem has one shape; the document of the API is one that tools read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from ipuhub.api.document import openapi_text
+from ipuhub.api.problems import by_field
+
+
+@pytest.mark.parametrize(
+    ("raised", "want"),
+    [
+        ({"size": ["must be 1."]}, {"size": ["must be 1."]}),
+        ({"size": "must be 1."}, {"size": ["must be 1."]}),
+        (["one.", "two."], {"non_field_errors": ["one.", "two."]}),
+        ("one.", {"non_field_errors": ["one."]}),
+        ({"non_field_errors": ["one."]}, {"non_field_errors": ["one."]}),
+        ({"a": {"b": ["one."]}}, {"a.b": ["one."]}),
+        ({"a": [{}, {"b": ["two."]}]}, {"a.b": ["two."]}),
+        ({"a": {"non_field_errors": ["one."]}}, {"a": ["one."]}),
+    ],
+)
+def test_errors_are_sentences_by_field(raised: Any, want: dict[str, list[str]]) -> None:
+    assert by_field(raised) == want
+
+
+def test_the_document_names_things_as_generators_of_clients_need_it() -> None:
+    document = yaml.safe_load(openapi_text())
+    schemas = document["components"]["schemas"]
+    assert len({name.strip("_").lower() for name in schemas}) == len(schemas)
+    assert [name for name in schemas if not name[0].isupper()] == []
+    problem = schemas["Problem"]["properties"]["errors"]
+    assert problem["additionalProperties"] == {"type": "array", "items": {"type": "string"}}
+    operations = [each for path in document["paths"].values() for each in path.values()]
+    assert [each["operationId"] for each in operations if not each.get("summary")] == []
+    for each in operations:
+        asks = [p for p in each.get("parameters", ()) if p["name"] in {"format", "form"}]
+        offered = [value for p in asks for value in p["schema"].get("enum", ())]
+        kinds = {"csv": "text/csv", "jsonl": "application/x-ndjson", "json": "application/json"}
+        for value in offered:
+            assert kinds[value] in each["responses"]["200"]["content"], each["operationId"]
