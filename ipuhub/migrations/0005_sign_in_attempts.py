@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("ipuhub", "0003_task_messages"),
+        ("ipuhub", "0004_gap_shows_loss"),
     ]
 
     operations = [
