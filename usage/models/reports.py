@@ -25,9 +25,10 @@ class MonthReport(models.Model):
     until `complete_until` (none: nobody watched). `lifetimes` counts the lines of the details.
     `digests` are SHA-256 sums by file: `summary`, `summary-primehub` and, where the details are
     stored, `details`, `details-primehub`; `lines` counts their lines without the header. `tariff`
-    is what was asked for a resource then (usage/rates/tariff.py), `cost` the sum of the rows. An
-    open or provisional month keeps its newest version only; a closed one is never written again: a
-    correction (`number` 1 and up, state `correction`) is a version of its own with the differences.
+    is what was asked for a resource then (usage/rates/tariff.py), `cost` the sum of the rows,
+    null where nothing had a price. An open or provisional month keeps its newest version only; a
+    closed one is never written again: a correction (`number` 1 and up, state `correction`) is a
+    version of its own with the differences.
     """
 
     month = models.CharField(max_length=7)
@@ -45,7 +46,7 @@ class MonthReport(models.Model):
     cause = models.TextField(default="")
     made_by = models.TextField(default="")
     tariff = models.JSONField(default=dict)
-    cost = models.DecimalField(max_digits=40, decimal_places=6, default=0)
+    cost = models.DecimalField(max_digits=40, decimal_places=6, null=True)
 
     class Meta:
         constraints: ClassVar = [
@@ -67,8 +68,9 @@ class ReportRow(models.Model):
     Lines of component `partition` carry only `partition_ipu_seconds`, the others never, so that no
     column counts anything twice. `pods` and `estimated` count lifetimes (of partitions: 0 pods).
     `idle_micro_ipu_seconds`: what partitions held beyond the IPUs of their pods. `cost` is money,
-    rounded to the tariff's decimals; its sum is the report's. In a correction every number may be
-    negative.
+    rounded to the tariff's decimals; its sum is the report's. It is null where nothing at all had a
+    price in the time of these lifetimes; what had a price of 0 cost 0. In a
+    correction every number may be negative.
     """
 
     report = models.ForeignKey(
@@ -91,7 +93,7 @@ class ReportRow(models.Model):
     micro_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
     partition_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
     idle_micro_ipu_seconds = models.DecimalField(max_digits=40, decimal_places=0, default=0)
-    cost = models.DecimalField(max_digits=40, decimal_places=6, default=0)
+    cost = models.DecimalField(max_digits=40, decimal_places=6, null=True)
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["report", "id"], name="report_row_order")]

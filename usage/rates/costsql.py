@@ -23,21 +23,36 @@ from usage.rates.heldsql import (
 from usage.sums.measures import COST_UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from usage.rates.tariff import Segment
 
-_HELD: Final = Amounts("cpu_millicores", "memory_bytes", "micro_ipus", "gpus")
+_HELD_AMOUNTS: Final = ("cpu_millicores", "memory_bytes", "micro_ipus", "gpus")
+_HELD: Final = Amounts(*_HELD_AMOUNTS)
+AMOUNT_SUMS: Final = {
+    "cpu_millicores": "millicore_seconds",
+    "memory_bytes": "byte_seconds",
+    "gpus": "gpu_seconds",
+    "micro_ipus": "micro_ipu_seconds",
+    "partition_ipus": "partition_ipu_seconds",
+}
+"""What a row holds, with the name of the sum of it x seconds."""
+_RESOURCES: Final = {
+    "cpu_millicores": "cpu",
+    "memory_bytes": "memory",
+    "gpus": "gpu",
+    "micro_ipus": "ipu",
+    "partition_ipus": "partition-ipu",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class CostSql:
     """The pieces of SQL that add money to rows of lifetimes.
 
-    `counts`: columns of a pod (`acc_0`, ...: its accelerators that have a price by name).
-    `seconds`: columns of a clipped row: its seconds in each segment (`seconds_0`, ...), none where
-    there is one segment only. `sizes`: the columns on which the price of an hour depends.
+    `counts`: columns of a pod (`acc_0`, ...: its accelerators that have a price by name); `sizes`:
+    their names. `sums`: of what it held in each segment, which a price is multiplied with.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -62,13 +77,6 @@ class CostSql:
         """Names of the columns of `counts`."""
         return accelerator_columns(self.accelerators)
 
-    @property
-    def parted(self) -> list[str]:
-        """Names of the columns of seconds, one for each segment."""
-        if len(self.segments) == 1:
-            return ["seconds"]
-        return [f"seconds_{n}" for n, _ in enumerate(self.segments)]
-
     def seconds_in(self, number: int) -> str:
         """Return SQL of a row's whole seconds in one segment."""
         if len(self.segments) == 1:
@@ -79,23 +87,69 @@ class CostSql:
             f" - floor(date_part('epoch', GREATEST(start, {begin}))), 0)::bigint"
         )
 
+    def sums(self, number: int) -> dict[str, str]:
+        """Return what a price of one segment is multiplied with, of a group of rows: the names of
+        sums by amounts, `seconds` among them. Of one segment alone they are the sums that a
+        report's rows have anyway."""
+        whole = {**AMOUNT_SUMS, "seconds": "seconds"}
+        whole |= {column: f"{column}_seconds" for column in self.sizes}
+        alone = len(self.segments) == 1
+        return {amount: name if alone else f"{name}_{number}" for amount, name in whole.items()}
+
+    @property
+    def more_sums(self) -> list[tuple[str, str, str]]:
+        """Those that a report's rows do not have: amount, SQL of the seconds, name."""
+        alone = len(self.segments) == 1
+        return [
+            (amount, self.seconds_in(n), name)
+            for n, each in enumerate(self.segments)
+            for amount, name in self.sums(n).items()
+            if (amount in self.sizes or not alone) and self._is_priced(each, amount)
+        ]
+
+    def _is_priced(self, segment: Segment, amount: str) -> bool:
+        """Whether a price of the segment has to do with an amount."""
+        if amount == "seconds":
+            return bool(segment.named("instance"))
+        if amount in self.sizes:
+            return self.accelerators[self.sizes.index(amount)] in segment.named("accelerator")
+        return bool(segment.of(_RESOURCES[amount]))
+
     @property
     def cost_seconds(self) -> str:
-        """SQL of money x 3600 of a row that has its seconds in the columns of `parted`."""
-        terms = [
-            f"{column} * {_hourly(each, self.accelerators, n)}"
-            for n, (column, each) in enumerate(zip(self.parted, self.segments, strict=True))
-        ]
+        """SQL of money x 3600 of a group of rows that has the sums of each segment."""
+        terms = []
+        for n, each in enumerate(self.segments):
+            names = self.sums(n)
+            held = Amounts(*(names[amount] for amount in _HELD_AMOUNTS))
+            own = [names[column] for column in self.sizes]
+            price = price_of(each, held, self.accelerators, columns=own)
+            terms.append(_by_kind(each, n, price, names))
         return " + ".join(terms) or "0::numeric"
 
     @property
     def line_cost_seconds(self) -> str:
         """The same of a clipped row by itself."""
+        own = {"partition_ipus": "partition_ipus", "seconds": "1"}
         terms = [
-            f"{self.seconds_in(n)} * {_hourly(each, self.accelerators, n)}"
+            f"{self.seconds_in(n)} * "
+            + _by_kind(each, n, price_of(each, _HELD, self.accelerators), own)
             for n, each in enumerate(self.segments)
         ]
         return " + ".join(terms) or "0::numeric"
+
+    @property
+    def is_priced(self) -> str:
+        """SQL of whether anything has a price in the time of a clipped row."""
+        if all(each.prices for each in self.segments):
+            return "true" if self.segments else "false"
+        touched = (
+            f"start < %(ends_{n})s::timestamptz AND (start >= %(begins_{n})s::timestamptz"
+            f" OR stop > %(begins_{n})s::timestamptz)"
+            for n, each in enumerate(self.segments)
+            if each.prices
+        )
+        return f"({' OR '.join(touched)})"
 
     def lines_of_pods(self, where: str) -> str:
         """Return the SELECT of `id` and exact `cost` of pods, clipped as in usage/intervals.py."""
@@ -141,12 +195,13 @@ def _bounds(number: int, begin: datetime, end: datetime) -> dict[str, datetime]:
     return {f"begins_{number}": begin, f"ends_{number}": end}
 
 
-def _hourly(segment: Segment, accelerators: list[str], number: int) -> str:
-    """Return SQL of the price of an hour of a row, as `numeric`."""
-    partition = term("partition_ipus", segment.of("partition-ipu")) or "0::numeric"
+def _by_kind(segment: Segment, number: int, held: str, names: Mapping[str, str]) -> str:
+    """Return SQL of what a row, or a group of them, costs: a partition its IPUs, a pod whose
+    instance type has a price that, and any other what it `held`."""
+    partition = term(names["partition_ipus"], segment.of("partition-ipu")) or "0::numeric"
     cases = "".join(
-        f" WHEN instance_type = %(instance_{number}_{m})s THEN {price:f}::numeric"
+        f" WHEN instance_type = %(instance_{number}_{m})s"
+        f" THEN {names['seconds']} * {price:f}::numeric"
         for m, (_, price) in enumerate(sorted(segment.named("instance").items()))
     )
-    held = price_of(segment, _HELD, accelerators)
     return f"(CASE WHEN pod = 0 THEN {partition}{cases} ELSE {held} END)"

@@ -47,14 +47,21 @@ def accelerator_parameters(names: Sequence[str]) -> dict[str, str]:
     return {f"accelerator_{n}": name for n, name in enumerate(names)}
 
 
-def price_of(segment: Segment, amounts: Amounts, names: Sequence[str], scale: int = 1) -> str:
-    """Return SQL of price x amounts x `scale`, as `numeric`; accelerators in `names` have columns.
+def price_of(
+    segment: Segment,
+    amounts: Amounts,
+    names: Sequence[str],
+    scale: int = 1,
+    columns: Sequence[str] = (),
+) -> str:
+    """Return SQL of price x amounts x `scale`, as `numeric`.
 
-    An accelerator with a price by name costs that instead of the price of any.
+    Accelerators in `names` have `columns`, by default those of `accelerator_columns`. One with a
+    price by name costs that instead of the price of any.
     """
     named = segment.named("accelerator")
-    columns = zip(accelerator_columns(names), names, strict=True)
-    own = {column: named[name] for column, name in columns if name in named}
+    listed = zip(columns or accelerator_columns(names), names, strict=True)
+    own = {column: named[name] for column, name in listed if name in named}
     terms = [
         term(amounts.cpu, segment.of("cpu"), scale, 1000),
         term(amounts.memory, segment.of("memory"), scale, _GIB),

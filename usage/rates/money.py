@@ -24,12 +24,12 @@ class Money:
         return f"{self.amount:,f} {self.currency}"
 
 
-def money_of(amount: Decimal, tariff: Mapping[str, Any]) -> Money | None:
+def money_of(amount: Decimal | None, tariff: Mapping[str, Any]) -> Money | None:
     """Return a report's sum with the decimals of its tariff; None where nothing had a price.
 
     The sum of rounded rows has no further decimals, so nothing is rounded again.
     """
-    if not tariff.get("rates"):
+    if amount is None or not tariff.get("rates"):
         return None
     unit = Decimal(1).scaleb(-int(tariff["decimals"]))
     return Money(amount.quantize(unit, context=_EXACT), tariff["currency"])

@@ -29,6 +29,11 @@ class Profile:
         """Whether its files tell money."""
         return any(name == "cost" for name, _ in self.summary)
 
+    @property
+    def has_total(self) -> bool:
+        """Whether its summaries end with a line of totals; PrimeHub's have none."""
+        return self.has_cost
+
 
 def _hours(amount: str, unit: int) -> str:
     """Return SQL that prints `amount` (a whole number of unit-seconds) in unit-hours."""
@@ -80,7 +85,6 @@ _IPU_SUMS: Final = (
     ("partition_ipu_hours", _hours("sum(partition_ipu_seconds)", 1)),
     ("idle_ipu_hours", _hours("sum(idle_micro_ipu_seconds)", 1_000_000)),
 )
-_CURRENCY: Final = ("currency", "%(currency)s")
 _SUMMARY: Final = (
     _NAMESPACE,
     *_WHO,
@@ -94,7 +98,7 @@ _SUMMARY: Final = (
     ("estimated", "sum(estimated)"),
     ("running", _yes("running")),
     ("cost", "round(sum(cost), %(decimals)s)"),
-    _CURRENCY,
+    ("currency", "CASE WHEN count(cost) > 0 THEN %(currency)s END"),
 )
 
 DEFAULT: Final = Profile(
@@ -129,8 +133,8 @@ DEFAULT: Final = Profile(
         ("running", _GOING_ON),
         ("estimated", _yes("estimated")),
         ("uncertainty_seconds", "uncertainty_seconds"),
-        ("cost", "money"),
-        _CURRENCY,
+        ("cost", "CASE WHEN priced THEN money END"),
+        ("currency", "CASE WHEN priced THEN %(currency)s END"),
     ),
     with_partitions=True,
 )
@@ -191,6 +195,24 @@ NUMBERS: Final = frozenset(
     }
 )
 """Columns of numbers; `estimated` of the details is Y or N."""
+
+
+TOTAL: Final = "total"
+"""What stands in the first column of the line of totals, which is the last one."""
+_ADDED_UP: Final = NUMBERS - {"correction"}
+
+
+def total_of(columns: Columns) -> Columns:
+    """Return the line of totals, of lines whose cells are `cell_<name>`: the sums of what they
+    print."""
+    first, *others = (name for name, _ in columns)
+    cells = [(first, f"'{TOTAL}'")]
+    for name in others:
+        if name in _ADDED_UP:
+            cells.append((name, f"sum(cell_{name})"))
+        else:
+            cells.append((name, "max(cell_currency)" if name == "currency" else "NULL"))
+    return tuple(cells)
 
 
 def header(columns: Columns) -> str:

@@ -15,7 +15,7 @@ from usage.monthbounds import month_bounds
 from usage.rates.tariff import Tariff
 from usage.reports.columns import CORRECTION, PROFILES, header
 from usage.reports.csvreport import IN_ORDER, CsvStream, copy_csv
-from usage.reports.fileforms import for_excel, json_lines
+from usage.reports.fileforms import csv_form, json_lines
 from usage.reports.making import file_key, state_of
 from usage.reports.monthly import Range, details_sql, summary_sql
 from usage.reports.recorded import anything_recorded
@@ -49,7 +49,10 @@ class NoReportError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A file: `kind` is summary, details or correction (of that `number`)."""
+    """A file: `kind` is summary, details or correction (of that `number`).
+
+    `total`: with the line of totals, where there is one.
+    """
 
     month: Month
     kind: str
@@ -57,6 +60,12 @@ class Wanted:
     number: int = 0
     form: str = "csv"
     excel: bool = False
+    total: bool = True
+
+    @property
+    def is_as_stored(self) -> bool:
+        """Whether its bytes are those of the digest."""
+        return self.form == "csv" and self.total and not self.excel
 
     @property
     def key(self) -> str:
@@ -153,7 +162,7 @@ def own_connection() -> psycopg.Connection[Any]:
 def _form(wanted: Wanted) -> Any:
     if wanted.form == "jsonl":
         return json_lines
-    return for_excel if wanted.excel else None
+    return csv_form(excel=wanted.excel, total=wanted.total)
 
 
 def _begin(own: psycopg.Connection[Any], wanted: Wanted) -> dict[str, Any]:

@@ -8,12 +8,13 @@ import json
 from typing import TYPE_CHECKING
 
 from ipuhub.csvsafe import plain_text
-from usage.reports.columns import NUMBERS, YES_OR_NO
+from usage.reports.columns import NUMBERS, TOTAL, YES_OR_NO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 FORMATS = ("csv", "jsonl")
+_LONGEST_TOTAL = 4096
 
 
 def for_excel(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -33,8 +34,33 @@ def for_excel(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield b'"'.join(parts)
 
 
+def without_total(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a CSV file without its line of totals, where it ends with one."""
+    held = b""
+    for block in blocks:
+        held += block
+        if len(held) > _LONGEST_TOTAL:
+            yield held[:-_LONGEST_TOTAL]
+            held = held[-_LONGEST_TOTAL:]
+    rest, end, last = held.removesuffix(b"\n").rpartition(b"\n")
+    is_total = last.startswith(f"{TOTAL},".encode()) and b'"' not in last
+    yield rest + end if is_total else held
+
+
+def csv_form(*, excel: bool, total: bool) -> Callable[[Iterable[bytes]], Iterator[bytes]]:
+    """Return what changes a file into that form of it."""
+
+    def changed(blocks: Iterable[bytes]) -> Iterator[bytes]:
+        kept = blocks if total else without_total(blocks)
+        yield from for_excel(kept) if excel else kept
+
+    return changed
+
+
 def json_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield each line as a JSON object: numbers digit for digit, Y and N as truth values.
+
+    The line of totals is none: who reads objects adds them up.
 
     Names are as they were: without the apostrophe that keeps a spreadsheet from running them.
     """
@@ -44,6 +70,8 @@ def json_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
     fields = [(json.dumps(name) + ": ", _printer(name, details)) for name in names]
     held: list[str] = []
     for row in rows:
+        if row[0] == TOTAL:
+            continue
         cells = (name + shown(cell) for (name, shown), cell in zip(fields, row, strict=True))
         held.append("{" + ", ".join(cells) + "}\n")
         if len(held) == 500:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.http import parse_etags
 
 from usage.reports.downloads import NoReportError, open_file
-from usage.reports.fileforms import for_excel
+from usage.reports.fileforms import csv_form
 from usage.reports.making import ReportRefused, state_of
 from usage.reports.ranges import stored_blocks
 
@@ -45,24 +45,27 @@ def report_file(request: Any, wanted: Wanted) -> HttpResponseBase:
         answer["ETag"] = tag
         answer["X-IPUHub-Lines"] = str(download.lines)
     answer["Cache-Control"] = "private, no-cache"
-    if download.digest and wanted.form == "csv" and not wanted.excel:
+    if download.digest and wanted.is_as_stored:
         answer["Repr-Digest"] = _digest_header(download.digest)
     _describe(answer, download)
     return answer
 
 
-def range_file(run: ReportRun, *, excel: bool) -> HttpResponseBase:
-    """Return the file that a run made. Raises Http404 where there is none, and says why."""
+def range_file(run: ReportRun, *, excel: bool, total: bool = True) -> HttpResponseBase:
+    """Return the file that a run made, `total`: with its line of totals.
+
+    Raises Http404 where there is none, and says why.
+    """
     if not run.has_file:
         gone = "Its time is over: ask for it again." if run.is_expired else run.get_state_display()
         raise Http404(f"Run {run.pk} has no file: {gone.rstrip('.')}.")
     blocks = stored_blocks(run)
     name = f"ipuhub-usage-{run.kind}-{run.begin:%Y%m%dT%H%M%SZ}-{run.end:%Y%m%dT%H%M%SZ}.csv"
-    answer = _streamed(for_excel(blocks) if excel else blocks, name, "csv")
+    answer = _streamed(csv_form(excel=excel, total=total)(blocks), name, "csv")
     answer["Cache-Control"] = "private, no-cache"
     answer["X-IPUHub-Lines"] = str(run.lines)
     answer["X-IPUHub-Complete-Until"] = _instant(run.complete_until)
-    if not excel:
+    if total and not excel:
         answer["Repr-Digest"] = _digest_header(run.digest)
     return answer
 
@@ -78,6 +81,7 @@ def _tag(wanted: Wanted, download: Download) -> str:
     """Return the tag of the bytes of a version's file."""
     made = f"{download.generated_at:%Y%m%d%H%M%S}" if download.generated_at else "empty"
     form = "excel" if wanted.excel else wanted.form
+    form += "" if wanted.total else "-without-total"
     return f'"{wanted.month}.{download.version}.{made}.{wanted.key}.{form}"'
 
 

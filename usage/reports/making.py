@@ -6,6 +6,7 @@ import hashlib
 import tempfile
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 from django.conf import settings
@@ -23,6 +24,7 @@ from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
 from usage.snapshots import one_snapshot
 from usage.sums.copyrows import copy_rows
+from usage.sums.rollups import HASHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,10 +36,6 @@ if TYPE_CHECKING:
     from usage.rates.tariff import Tariff
     from usage.reports.columns import Profile
 
-HASHED = "SET LOCAL work_mem = '64MB'; SET LOCAL enable_sort = off"
-"""Lets PostgreSQL add a month up in memory. It takes the rows of a summary for a hundred times as
-many as there are, and would sort every lifetime of the month on disk for them."""
-_AS_USUAL = "SET LOCAL enable_sort TO DEFAULT"
 ROW_KEYS = ("namespace", "group", "user", "user_verified", "component", "instance_type", "running")
 ROW_SUMS = (
     *("lifetimes", "pods", "estimated", "seconds", "millicore_seconds", "byte_seconds"),
@@ -173,19 +171,19 @@ def insert_rows(report: MonthReport, select: str, parameters: dict[str, Any]) ->
         {**parameters, "report": report.pk},
         f"{ReportRow._meta.db_table} (report_id, {ROW_COLUMNS})",  # noqa: SLF001
     )
-    with connection.cursor() as cursor:
-        cursor.execute(_AS_USUAL)
 
 
 def finish_report(report: MonthReport, profiles: Iterable[Profile] = PROFILES.values()) -> None:
     """Add what its rows say: counts, money, and the digests and lines of the summary's files."""
     sums = report.rows.aggregate(Sum("lifetimes"), Sum("pods"), Sum("cost"))
     report.lifetimes = sums["lifetimes__sum"] or 0
-    report.cost = sums["cost__sum"] or 0
+    free = Decimal(0) if report.tariff.get("rates") else None
+    report.cost = free if sums["cost__sum"] is None else sums["cost__sum"]
     report.lines = {"details": report.lifetimes, "details-primehub": sums["pods__sum"] or 0}
     for profile in profiles:
         query, parameters = summary_sql(profile), summary_parameters(report)
-        report.lines[file_key("summary", profile)] = _count(query, parameters)
+        lines = summary_sql(profile, total=False)
+        report.lines[file_key("summary", profile)] = _count(lines, parameters)
         head = [header(profile.summary).encode()]
         digest = _digest(head, copy_csv(raw_connection(), query, parameters))
         report.digests[file_key("summary", profile)] = digest

@@ -24,10 +24,11 @@ from usage.rates.tariff import Tariff
 from usage.reports.columns import PROFILES, header
 from usage.reports.csvreport import CHUNK_BYTES, IN_ORDER, CsvStream, copy_csv
 from usage.reports.downloads import own_connection
-from usage.reports.fileforms import json_lines
-from usage.reports.making import HASHED, ReportRefused
+from usage.reports.fileforms import csv_form, json_lines
+from usage.reports.making import ReportRefused
 from usage.reports.monthly import Range, details_sql, range_summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
+from usage.sums.rollups import HASHED
 from usage.windows import Window, WindowError
 
 if TYPE_CHECKING:
@@ -48,6 +49,13 @@ class RangeFile:
     kind: str
     profile: str = "default"
     form: str = "csv"
+    total: bool = True
+
+    @property
+    def lines_beside(self) -> int:
+        """How many lines of a file with data are none of it: the header, and that of totals."""
+        has_total = self.kind == "summary" and PROFILES[self.profile].has_total
+        return 2 if has_total else 1
 
     @property
     def name(self) -> str:
@@ -73,7 +81,7 @@ class RangeFile:
         except BaseException:
             own.close()
             raise
-        form = json_lines if self.form == "jsonl" else None
+        form = json_lines if self.form == "jsonl" else csv_form(excel=False, total=self.total)
         return CsvStream(own, header(getattr(profile, self.kind)), blocks, form)
 
     def expected_lines(self) -> int:
@@ -163,7 +171,7 @@ def store_range(run: ReportRun, file: RangeFile) -> None:
             _store(run, number, held, written)
             number, held = number + 1, bytearray()
     _store(run, number, held, written)
-    run.digest, run.lines = digest.hexdigest(), max(0, written - 1)
+    run.digest, run.lines = digest.hexdigest(), max(0, written - file.lines_beside)
     run.done = run.lines
 
 

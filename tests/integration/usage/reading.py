@@ -25,5 +25,18 @@ def text_of(month: str, kind: str, profile: str = "default") -> str:
 
 
 def rows_of(month: str, kind: str, profile: str = "default") -> list[dict[str, str]]:
-    """One file's lines by column name."""
-    return list(csv.DictReader(io.StringIO(text_of(month, kind, profile), newline="")))
+    """One file's lines by column name, without that of totals."""
+    return lines_of(text_of(month, kind, profile))
+
+
+def lines_of(text: str) -> list[dict[str, str]]:
+    """The lines of a file by column name, without that of totals."""
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    return [row for row in rows if row["report_month"] != "total"]
+
+
+def total_of(text: str) -> dict[str, str]:
+    """The line of totals, by column name."""
+    *_, last = csv.DictReader(io.StringIO(text, newline=""))
+    assert last["report_month"] == "total"
+    return last

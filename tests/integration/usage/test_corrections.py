@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import csv
-import io
 from datetime import date
 from decimal import Decimal
 
@@ -10,7 +8,7 @@ import pytest
 from ipuhub.months import Month
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
-from tests.integration.usage.reading import UTC_ZONE, make, rows_of, text_of
+from tests.integration.usage.reading import UTC_ZONE, lines_of, make, rows_of, text_of
 from usage.models import MonthReport, PurgeState, Rate
 from usage.reports.corrections import correct_month, correctable_months
 from usage.reports.downloads import NoReportError, Wanted, open_file
@@ -30,7 +28,7 @@ def _correct(now=_LATER):
 
 def _differences(number: int) -> list[dict[str, str]]:
     text = b"".join(open_file(Wanted(_OCTOBER, "correction", number=number)).body).decode()
-    return list(csv.DictReader(io.StringIO(text, newline="")))
+    return lines_of(text)
 
 
 def test_nothing_new_makes_no_correction():

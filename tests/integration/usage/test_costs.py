@@ -10,13 +10,15 @@ from django.db import IntegrityError, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ipuhub.months import Month
 from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.exactcost import exact_cost, rounded
-from tests.integration.usage.reading import make, rows_of, text_of
+from tests.integration.usage.reading import make, rows_of, text_of, total_of
 from usage.models import MonthReport, PodLifetime, Rate, ReportChunk, ReportRow
 from usage.rates.services import end_rate
+from usage.reports.downloads import Wanted, open_file
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _LATER = "2026-11-03T00:00"
@@ -56,8 +58,8 @@ def test_each_resource_costs_its_price_by_the_hour(resource: str, name: str, wan
 
 def test_a_partition_costs_its_price_and_never_a_pods():
     rate("partition-ipu", "2")
-    rate("ipu", "5")
-    rate("instance", "100", name="ipu-4")
+    rate("cpu", "5")
+    rate("instance", "100", name="big")
     held("2026-10-01T00:00", "2026-10-01T03:00", size=4)
     make("2026-10", _LATER)
     assert _costs() == ["24.00"]
@@ -239,6 +241,66 @@ def test_costs_are_those_of_exact_fractions(pods, prices):
     make("2026-10", "2026-12-01T00:00")
     exact = {each.group: exact_cost(each, rates, FIRST, 31) for each in PodLifetime.objects.all()}
     for row in rows_of("2026-10", "summary"):
-        assert Decimal(row["cost"]) == rounded(exact[row["group"]], 2)
+        assert Decimal(row["cost"] or 0) == rounded(exact[row["group"]], 2)
     for row in rows_of("2026-10", "details"):
-        assert Decimal(row["cost"]) == rounded(exact[row["group"]], 5)
+        assert Decimal(row["cost"] or 0) == rounded(exact[row["group"]], 5)
+
+
+def test_a_line_is_without_a_price_where_nothing_had_one_and_free_where_that_was_nothing():
+    rate("cpu", "0", "2026-10-11", "2026-10-21")
+    rate("cpu", "2", "2026-10-21")
+    for group, day in (("before", 10), ("free", 15), ("paid", 25)):
+        pod(f"2026-10-{day}T00:00", f"2026-10-{day}T01:00", group=group)
+    held("2026-10-15T00:00", "2026-10-15T01:00", group="z")  # free like all that has no price then
+    make("2026-10", _LATER)
+    want = {"before": ("", ""), "free": ("0.00", "EUR"), "paid": ("2.00", "EUR")}
+    summary = {
+        row["group"]: (row["cost"], row["currency"]) for row in rows_of("2026-10", "summary")
+    }
+    assert summary == want | {"z": ("0.00", "EUR")}
+    details = {row["group"]: row["cost"] for row in rows_of("2026-10", "details")}
+    assert details == {"before": "", "free": "0.00000", "paid": "2.00000", "z": "0.00000"}
+    assert MonthReport.objects.get().cost == 2
+
+
+def test_a_month_closed_before_any_price_has_no_cost_and_one_that_was_free_has():
+    pod("2026-10-10T00:00", "2026-10-10T02:00")
+    pod("2026-09-10T00:00", "2026-09-10T02:00")
+    rate("cpu", "0", "2026-09-01", "2026-10-01")
+    for month in ("2026-09", "2026-10"):
+        make(month, "2026-12-01T00:00")
+    assert [report.cost for report in MonthReport.objects.order_by("month")] == [0, None]
+    costs = [
+        (r["cost"], r["currency"]) for m in ("2026-09", "2026-10") for r in rows_of(m, "summary")
+    ]
+    assert costs == [("0.00", "EUR"), ("", "")]
+    assert [total_of(text_of(m, "summary"))["cost"] for m in ("2026-09", "2026-10")] == ["0.00", ""]
+
+
+def test_the_line_of_totals_is_the_sum_of_the_lines_as_they_are_printed():
+    rate("cpu", "0.333333")
+    for number, group in enumerate("abcdefg"):
+        pod("2026-10-01T00:00", f"2026-10-01T00:17:0{number}", group=group, memory_gib=number)
+    report = make("2026-10", _LATER)
+    text = text_of("2026-10", "summary")
+    total, rows = total_of(text), rows_of("2026-10", "summary")
+    for name in ("cost", "cpu_core_hours", "gb_memory_hours", "usage_hours", "pods", "estimated"):
+        assert Decimal(total[name]) == sum(Decimal(row[name]) for row in rows), name
+    assert Decimal(total["cost"]) == report.cost
+    assert (total["namespace"], total["running"], total["currency"]) == ("", "", "EUR")
+    plain = b"".join(open_file(Wanted(Month(2026, 10), "summary", total=False)).body).decode()
+    assert plain == "".join(text.splitlines(keepends=True)[:-1])
+    assert (report.lines["summary"], len(rows)) == (7, 7)
+    lines = b"".join(open_file(Wanted(Month(2026, 10), "summary", form="jsonl")).body)
+    assert lines.count(b"\n") == 7
+    assert "total" not in text_of("2026-10", "summary", "primehub")
+    assert "total" not in text_of("2026-10", "details")
+
+
+def test_a_line_of_data_that_looks_like_the_totals_is_kept():
+    pod("2026-10-01T00:00", "2026-10-01T01:00", group='x\ntotal,"')
+    make("2026-10", _LATER)
+    text = text_of("2026-10", "details")
+    wanted = Wanted(Month(2026, 10), "details", total=False)
+    assert b"".join(open_file(wanted).body).decode() == text
+    assert [row["group"] for row in rows_of("2026-10", "summary")] == ['x\ntotal,"']

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from tests.builders.clients import tool
 from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
-from tests.integration.usage.reading import UTC_ZONE, make, rows_of
+from tests.integration.usage.reading import UTC_ZONE, lines_of, make, rows_of
 from usage.models import Rate
 from usage.reports.making import ReportRefused
 from usage.reports.ranges import RangeFile, range_of
@@ -37,7 +35,7 @@ def _closed() -> None:
 
 def lines(kind: str, begin: Any, end: Any, profile: str = "default") -> list[dict[str, str]]:
     file = RangeFile(range_of(begin, end, NOW, UTC_ZONE, profile), kind, profile)
-    return list(csv.DictReader(io.StringIO(b"".join(file.open()).decode(), newline="")))
+    return lines_of(b"".join(file.open()).decode())
 
 
 def test_a_closed_month_costs_in_a_range_what_it_was_closed_with(
@@ -77,7 +75,7 @@ def test_a_range_of_two_currencies_is_refused_with_where_to_cut_it(
     assert costs == [("10.00", "EUR"), ("70.000", "USD")]
 
 
-def test_a_range_in_which_nothing_has_a_price_costs_nothing() -> None:
+def test_the_cost_of_a_range_in_which_nothing_has_a_price_is_empty() -> None:
     Rate.objects.all().delete()
     (summary,) = lines("summary", OCTOBER, NOVEMBER)
-    assert (summary["cost"], summary["currency"]) == ("0.00", "EUR")
+    assert (summary["cost"], summary["currency"]) == ("", "")

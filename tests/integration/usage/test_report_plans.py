@@ -14,6 +14,7 @@ from usage.reports.columns import DEFAULT, PRIMEHUB
 from usage.reports.csvreport import IN_ORDER
 from usage.reports.downloads import own_connection
 from usage.reports.monthly import Range, details_sql, rows_sql
+from usage.sums.rollups import HASHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,3 +88,15 @@ def test_the_first_line_of_the_details_waits_for_no_sort_of_the_month(history: A
     sorts = [node for node in nodes if node["Node Type"] == "Sort"]
     assert all(node["Actual Rows"] < 1000 for node in sorts), "only what was carried in is sorted"
     assert nodes[0]["Actual Startup Time"] < nodes[0]["Actual Total Time"] / 4
+
+
+@pytest.mark.parametrize("month", ["2025-03", "2026-10"])
+def test_the_planner_knows_how_few_lines_a_summary_has_and_is_forbidden_nothing(
+    history: Any, month: str
+):
+    nodes = _nodes(history, rows_sql(_covers(month)), _covers(month).parameters)
+    sums = [node for node in nodes if node["Node Type"] == "Aggregate"]
+    largest = max(sums, key=lambda node: node["Actual Rows"])
+    assert largest["Actual Rows"] / 2 < largest["Plan Rows"] < largest["Actual Rows"] * 2
+    assert all(node["Total Cost"] < 1e8 for node in nodes), "of a plan that was switched off"
+    assert "SET" not in HASHED.replace("SET LOCAL work_mem", "")
