@@ -15,7 +15,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 from ipuhub.web.access import require_accountant
 from ipuhub.web.htmx import signed_in
 from usage.models import Rate
-from usage.rates.services import end_rate, set_rate
+from usage.rates.preview import preview
+from usage.rates.services import check_rate, doubled, end_rate, set_rate
 from usage.windows import local_day
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class RateForm(forms.Form):
     valid_from = forms.DateField()
     valid_until = forms.DateField(required=False)
 
+    @property
+    def rate(self) -> Rate:
+        """The rate that was asked for, not stored."""
+        return Rate(**self.cleaned_data)
+
 
 class EndForm(forms.Form):
     """The end of a rate."""
@@ -47,20 +53,26 @@ class EndForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def rates(request: HttpRequest) -> HttpResponse:
-    """Show all rates; a POST sets one. Raises PermissionDenied."""
+    """Show all rates; a POST shows what one would have made of last month, and with `save` sets it.
+
+    Raises PermissionDenied.
+    """
     require_accountant(request.user)
     now = timezone.now()
-    form = RateForm(request.POST or None)
+    form, by = RateForm(request.POST or None), request.user.get_username()
+    shown: dict[str, Any] = {"form": form}
     if form.is_valid():
         try:
-            rate = set_rate(Rate(**form.cleaned_data), request.user.get_username(), now)
+            if request.POST.get("save") == "yes":
+                rate = set_rate(form.rate, by, now)
+                messages.success(request, f"{rate.get_resource_display()}: the rate is set.")
+                return redirect("usage:rates")
+            rate = check_rate(form.rate, by, now)
+            shown["preview"] = preview(rate, now, settings.REPORT_ZONE)
         except ValidationError as error:
             for field, sentences in error.message_dict.items():
                 form.add_error(field, sentences)
-        else:
-            messages.success(request, f"{rate.get_resource_display()}: the rate is set.")
-            return redirect("usage:rates")
-    return _show(request, {"form": form}, 400 if form.errors else 200)
+    return _show(request, shown, 400 if form.errors else 200)
 
 
 @require_POST
@@ -87,6 +99,7 @@ def _show(request: HttpRequest, shown: dict[str, Any], status: int) -> HttpRespo
     found = Rate.objects.order_by("resource", "name", "-valid_from", "-id")
     context = {
         "rates": [(rate, _state(rate, today)) for rate in found],
+        "doubled": doubled(found),
         "currency": settings.REPORT_CURRENCY,
         "zone": settings.REPORT_ZONE.key,
         "today": today,

@@ -5,16 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
+from django.db.models import F, Q
 
 from usage.models import Rate
+from usage.rates.overlaps import overlap, sentence
+from usage.rates.tariff import Price
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import date, datetime
+
+    from django.db.models import QuerySet
 
 
 def set_rate(rate: Rate, by: str, now: datetime) -> Rate:
     """Store a new rate, as set by `by`. Raises ValidationError, by field, for what cannot be."""
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                # Who sets a rate of the same thing at the same time waits, and then sees this one.
+                cursor.execute("LOCK TABLE usage_rate IN SHARE ROW EXCLUSIVE MODE")
+            check_rate(rate, by, now)
+            rate.save(force_insert=True)
+    except IntegrityError as error:
+        if "rate_once_a_day" not in str(error):
+            raise
+        raise _once_a_day(rate) from error
+    return rate
+
+
+def check_rate(rate: Rate, by: str, now: datetime) -> Rate:
+    """Return `rate`, not stored yet, as it would be set by `by`. Raises ValidationError, by field,
+    for what cannot be."""
     rate.created_by, rate.created_at = by, now
     rate.name = rate.name.strip()
     _check_name(rate)
@@ -23,19 +46,43 @@ def set_rate(rate: Rate, by: str, now: datetime) -> Rate:
         raise ValidationError({"price": "A price is not negative."})
     if rate.valid_until and rate.valid_until <= rate.valid_from:
         raise ValidationError({"valid_until": "The first day without the rate is after its first."})
-    try:
-        with transaction.atomic():
-            rate.save(force_insert=True)
-    except IntegrityError as error:
-        if "rate_once_a_day" not in str(error):
-            raise
-        raise ValidationError(
-            {
-                "valid_from": f"Another rate of {rate} holds on one of these days: end it first, "
-                "or choose other days."
-            }
-        ) from error
+    same = _held().filter(resource=rate.resource, name=rate.name)
+    same = same.filter(Q(valid_until=None) | Q(valid_until__gt=rate.valid_from))
+    if rate.valid_until:
+        same = same.filter(valid_from__lt=rate.valid_until)
+    if same.exists():
+        raise _once_a_day(rate)
+    if found := overlap(price_of(rate), map(price_of, _held())):
+        raise ValidationError({"resource": sentence(found)})
     return rate
+
+
+def _held() -> QuerySet[Rate]:
+    """Return the rates that hold on any day."""
+    return Rate.objects.filter(Q(valid_until=None) | Q(valid_until__gt=F("valid_from")))
+
+
+def _once_a_day(rate: Rate) -> ValidationError:
+    return ValidationError(
+        {
+            "valid_from": f"Another rate of {rate} holds on one of these days: end it first, "
+            "or choose other days."
+        }
+    )
+
+
+def price_of(rate: Rate) -> Price:
+    """Return a rate as tariffs have it."""
+    return Price(rate.resource, rate.name, rate.price, rate.valid_from, rate.valid_until)
+
+
+def doubled(rates: Iterable[Rate]) -> list[tuple[Rate, str]]:
+    """Return the rates that count beside another for the same hours, each with a sentence: older
+    releases let them be set."""
+    held = [each for each in rates if not each.valid_until or each.valid_until > each.valid_from]
+    prices = [price_of(each) for each in held]
+    found = ((each, overlap(price_of(each), prices)) for each in held)
+    return [(each, sentence(other)) for each, other in found if other]
 
 
 def end_rate(rate: Rate, until: date, by: str, now: datetime) -> Rate:

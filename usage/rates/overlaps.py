@@ -1,0 +1,56 @@
+"""domain: prices that would count the same hours twice.
+
+Prices of an accelerator by name, and of an instance type, stand in for others. But the IPUs of a
+job's pods lie in its partition: IPU-hours of pods and of partitions are the same hours, and so are
+those of an instance type that the operator stamps (`ipu-4`), whose price is for all that its pods
+hold.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from usage.rates.tariff import Price
+
+_OF_JOBS: Final = re.compile(r"ipu-\d+")
+_LABELS: Final = {"ipu": "IPU-hours of pods", "partition-ipu": "IPU-hours of partitions"}
+
+
+def are_of_one_thing(one: Price, other: Price) -> bool:
+    """Whether both prices would be asked for the same hours."""
+    pair = {one.resource, other.resource}
+    if pair == {"ipu", "partition-ipu"}:
+        return True
+    named = one if one.resource == "instance" else other
+    return pair == {"instance", "partition-ipu"} and bool(_OF_JOBS.fullmatch(named.name))
+
+
+def overlap(price: Price, others: Iterable[Price]) -> Price | None:
+    """Return the first of the prices that would count with `price` on a day, for one thing."""
+    found = (each for each in others if are_of_one_thing(price, each) and _meet(price, each))
+    return next(found, None)
+
+
+def sentence(other: Price) -> str:
+    """Say what is wrong with a price beside `other`, and what to do."""
+    until = f" until before {other.valid_until}" if other.valid_until else ""
+    return (
+        f"{described(other)} have a price from {other.valid_from}{until}. These are the same IPUs,"
+        " since the pods of a job lie in its partition, and would be paid for twice. End that rate"
+        " first, or choose other days."
+    )
+
+
+def described(price: Price) -> str:
+    """Return what has the price, in words."""
+    return _LABELS.get(price.resource, f"Pods of the instance type {price.name}")
+
+
+def _meet(one: Price, other: Price) -> bool:
+    begin = max(one.valid_from, other.valid_from)
+    ends = [each.valid_until for each in (one, other) if each.valid_until is not None]
+    return all(begin < end for end in ends)
