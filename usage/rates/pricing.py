@@ -60,17 +60,19 @@ def cost_record(cost: LineCost | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A closed month [first, end) of a zone, and what it was closed with."""
+    """A closed month [first, end) of a zone, and what it was closed with; `month`: its name."""
 
     first: datetime
     end: datetime
     zone: ZoneInfo
     tariff: Tariff
+    month: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """The prices of a range: `segments` cover it in order; `currencies` are those of its prices.
+    """The prices of a range: `segments` cover it in order; `currencies` are those of its prices;
+    `closed` are the closed months that it touches.
 
     Money of two currencies cannot be added up: such a range has no cost. Nor has one with
     accelerators priced by name that reaches before `lost_before`: the lifetimes before that day are
@@ -82,6 +84,7 @@ class Pricing:
     decimals: int = 2
     lost_before: date | None = None
     unnamed_before: date | None = None
+    closed: tuple[Closed, ...] = ()
 
     @property
     def currency(self) -> str:
@@ -162,6 +165,7 @@ def pricing_of(
         tuple(segments),
         tuple(sorted({each.currency for each in used})),
         max((each.decimals for each in used), default=now.decimals),
+        closed=tuple(closed),
     )
 
 

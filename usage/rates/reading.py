@@ -26,7 +26,7 @@ WHERE valid_from <= %(last)s
 ORDER BY resource, name, valid_from
 """
 _CLOSED: Final = """
-SELECT first, "end", zone, tariff FROM usage_monthreport
+SELECT first, "end", zone, tariff, month FROM usage_monthreport
 WHERE state = 'closed' AND first < %(until)s AND "end" > %(begin)s
 """
 _BOTH: Final = f"""
@@ -61,8 +61,8 @@ def _tariff(rates: Sequence[tuple[Any, ...]]) -> Tariff:
     return Tariff(settings.REPORT_CURRENCY, settings.REPORT_COST_DECIMALS, prices)
 
 
-def _closed(first: datetime, end: datetime, zone: str, tariff: str) -> Closed:
-    return Closed(first, end, ZoneInfo(zone), Tariff.from_record(json.loads(tariff)))
+def _closed(first: datetime, end: datetime, zone: str, tariff: str, month: str) -> Closed:
+    return Closed(first, end, ZoneInfo(zone), Tariff.from_record(json.loads(tariff)), month)
 
 
 def _run(statement: str, parameters: dict[str, Any]) -> list[Any]:

@@ -14,6 +14,7 @@ from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
 from usage.monthbounds import month_bounds
 from usage.snapshots import one_snapshot
+from usage.sums.closedsql import closed_steps
 from usage.sums.coarsesql import table_of
 from usage.sums.dimensions import DIMENSIONS
 from usage.sums.measures import COST, POD_SUMS, Measures
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from ipuhub.web.access import Scope
     from usage.rates.pricing import Pricing
+    from usage.sums.closedsql import ClosedSteps
     from usage.sums.dimensions import Dimension
     from usage.sums.parts import Parts
 
@@ -125,7 +127,7 @@ def read_sums(
     rows = _run(found.having(page_sql(found.sql, shape), more))
     count, _, *totals = next(row for row in rows if row[1] is None)
     shown = [_row(row) for row in rows if row[1] is not None]
-    return Sums(shown, count, Measures(*map(int, totals)))
+    return Sums(shown, count, _total_as_closed(question, begins, Measures(*map(int, totals))))
 
 
 @one_snapshot(read_only=True)
@@ -210,7 +212,30 @@ class _Query:
 def _sums_sql(question: Question, begins: Sequence[datetime]) -> _Query | None:
     if begins[0] >= question.window.until:
         return None
-    return _both_sql(question, _cut(question, _steps(question, begins)))
+    found = _both_sql(question, _cut(question, _steps(question, begins)))
+    closed = closed_steps(question.pricing, begins, question.window.end)
+    return _as_closed(question, found, closed) if closed and question.rolled else found
+
+
+def _as_closed(question: Question, found: _Query, closed: ClosedSteps) -> _Query:
+    """Return the sums with the cost of whole closed months as their reports have it, whose lines
+    know the dimensions of the day sums."""
+    where, parameters = _conditions(question, "pods")
+    costs = closed.costs(key_sql([each.pods for each in question.by]), where)
+    return found.having(closed.in_place(found.sql, costs), parameters | closed.parameters)
+
+
+def _total_as_closed(question: Question, begins: Sequence[datetime], total: Measures) -> Measures:
+    """Return a total with the cost of a closed month as its report has it, also of dimensions that
+    the report's lines do not know."""
+    closed = closed_steps(question.pricing, begins, question.window.end)
+    whole = dataclasses.replace(question, by=())
+    if closed is None or question.rolled or not whole.rolled or len(begins) > 1:
+        return total
+    where, parameters = _conditions(whole, "pods")
+    sql = f"SELECT COALESCE(sum(cost), 0) FROM ({closed.costs(key_sql([]), where)}) AS lines"  # noqa: S608  # our own text
+    ((cost,),) = _run(_Query(sql, parameters | closed.parameters, is_dear=False))
+    return dataclasses.replace(total, cost=int(cost))
 
 
 def _steps(question: Question, begins: Sequence[datetime]) -> Steps:

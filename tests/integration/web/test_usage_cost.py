@@ -6,12 +6,14 @@ import csv
 import io
 import re
 from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
+from ipuhub.months import Month
 from ipuhub.web.access import ACCOUNTANTS, ACCOUNTANTS_ONLY
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
@@ -19,6 +21,7 @@ from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import MonthReport, Rate
 from usage.rates.services import end_rate
+from usage.reports.corrections import correct_month
 from usage.sums.rollups import refresh
 
 if TYPE_CHECKING:
@@ -196,3 +199,32 @@ def test_an_accountant_sees_cost_and_who_may_not_see_rates_sees_none(
             assert refused.status_code == 403
             assert ACCOUNTANTS_ONLY.split(".", maxsplit=1)[0] in refused.content.decode()
     assert ask(alice, "summary?by=namespace")["results"]  # she sees the hours
+
+
+def test_a_closed_month_has_one_total_everywhere_which_its_rows_add_up_to(admin: User) -> None:
+    rate("cpu", "0.333333")
+    for n, group in enumerate("aabbc"):
+        pod("2026-09-10T00:00", "2026-09-10T00:17:03", group=group, user=f"u{n}", cpu=1)
+    gone = pod("2026-09-10T00:00", "2026-09-10T02:00", group="d", cpu=1)
+    report = make("2026-09", f"{NOW:%FT%T}")
+    refresh(NOW, UTC_ZONE)
+    want = f"{report.cost:.2f}"
+    exact = Decimal("0.333333") * (5 * 1023 + 7200) / 3600
+    assert want != f"{exact:.2f}", "else this shows nothing"
+    for by in ("group", "user", "group,user", "component_name", "job"):
+        found = ask(admin, f"summary?month=2026-09&by={by}")
+        assert found["total"]["cost"] == want
+        if by not in {"component_name", "job"}:
+            assert sum(Decimal(row["cost"]) for row in found["results"]) == report.cost
+        assert f"{want} EUR" in page(admin, f"month=2026-09&by={by}")
+    by_group = ask(admin, "summary?month=2026-09&by=group&group=a")
+    assert (by_group["total"]["cost"], len(by_group["results"])) == ("0.18", 1)
+    (month,) = ask(admin, "series?month=2026-09&step=month")["results"]
+    assert month["cost"] == want
+    gone.delete()
+    refresh(NOW, UTC_ZONE)
+    correction = correct_month(Month(2026, 9), NOW)
+    assert correction is not None
+    found = ask(admin, "summary?month=2026-09&by=group")
+    assert found["total"]["cost"] == f"{report.cost + correction.cost:.2f}"
+    assert [row["key"]["group"] for row in found["results"]] == ["a", "b", "c"]
