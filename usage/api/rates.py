@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError as Refused
 from django.http import Http404
 from django.utils import timezone
@@ -15,9 +16,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ipuhub.api.permissions import IsAccountant
-from usage.api.reportserializers import RateEndSerializer, RateSerializer
+from usage.api.reportserializers import (
+    RateEndSerializer,
+    RatePreviewSerializer,
+    RateSerializer,
+)
 from usage.models import Rate
-from usage.rates.services import end_rate, set_rate
+from usage.rates.preview import preview
+from usage.rates.services import check_rate, end_rate, set_rate
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -54,6 +60,30 @@ class RateList(ListAPIView[Rate]):
         except Refused as error:
             raise ValidationError(error.message_dict) from error
         return Response(RateSerializer(rate).data, status=status.HTTP_201_CREATED)
+
+
+class RatePreview(APIView):
+    """What a rate would have made of last month, before it is set; nothing is stored."""
+
+    permission_classes = (IsAccountant,)
+
+    @extend_schema(
+        operation_id="usage_rates_preview",
+        summary="Preview a rate",
+        tags=["usage"],
+        request=RateSerializer,
+        responses=RatePreviewSerializer,
+    )
+    def post(self, request: Request) -> Response:
+        """Return the figures. Raises ValidationError."""
+        asked = RateSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        now = timezone.now()
+        try:
+            rate = check_rate(Rate(**asked.validated_data), request.user.get_username(), now)
+        except Refused as error:
+            raise ValidationError(error.message_dict) from error
+        return Response(RatePreviewSerializer(preview(rate, now, settings.REPORT_ZONE)).data)
 
 
 class RateEnd(APIView):

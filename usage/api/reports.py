@@ -15,20 +15,38 @@ from rest_framework.views import APIView
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.permissions import IsAccountant
 from ipuhub.months import Month, MonthError
-from usage.api.reportserializers import ReportSerializer
+from usage.api.reportserializers import ReportSerializer, ReviewSerializer
 from usage.models import MonthReport
 from usage.reports.columns import PROFILES
 from usage.reports.downloads import Wanted
 from usage.reports.fileforms import FORMATS
 from usage.reports.files import report_file
+from usage.reports.making import ReportRefused
+from usage.reports.review import review_month
 
 if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
+TOTAL = OpenApiParameter(
+    "total",
+    str,
+    enum=["yes", "no"],
+    default="yes",
+    description="`no` leaves out the line of totals, the last one of a summary's CSV: its first "
+    "column is `total`, and each number the sum of the column as it is printed.",
+)
 _EXCEL = OpenApiParameter(
     "excel", bool, allow_blank=True, description="With a byte-order mark and CRLF, for Excel."
 )
+
+
+def read_total(request: Request) -> bool:
+    """Return whether a file is to have its line of totals. Raises ValidationError."""
+    text = request.query_params.get("total", "yes")
+    if text not in {"yes", "no"}:
+        raise ValidationError({"total": [f"must be yes or no, not {text[:80]!r}."]})
+    return text == "yes"
 
 
 def read_month(text: str) -> Month:
@@ -85,6 +103,27 @@ class ReportList(ListAPIView[MonthReport]):
         return super().get(request, *args, **kwargs)
 
 
+class ReportReview(APIView):
+    """What to look at before a month is closed."""
+
+    permission_classes = (IsAccountant,)
+
+    @extend_schema(
+        operation_id="usage_reports_review",
+        summary="Review a month before closing it",
+        tags=["usage"],
+        parameters=[OpenApiParameter("month", str, OpenApiParameter.PATH, description="YYYY-MM")],
+        responses=ReviewSerializer,
+    )
+    def get(self, _request: Request, month: str) -> Response:
+        """Return it. Raises ValidationError for a month that cannot be closed."""
+        try:
+            review = review_month(read_month(month))
+        except ReportRefused as error:
+            raise ValidationError({"month": [str(error)]}) from error
+        return Response(ReviewSerializer(review).data)
+
+
 class ReportFile(APIView):
     """A month's summary or details, streamed; see the headers for what the report says of it."""
 
@@ -106,6 +145,7 @@ class ReportFile(APIView):
             OpenApiParameter("form", str, OpenApiParameter.PATH, enum=list(FORMATS)),
             OpenApiParameter("profile", str, enum=sorted(PROFILES), default="default"),
             _EXCEL,
+            TOTAL,
         ],
         responses={
             (200, "text/csv"): OpenApiTypes.STR,
@@ -118,10 +158,9 @@ class ReportFile(APIView):
         if profile not in PROFILES:
             known = " or ".join(sorted(PROFILES))
             raise ValidationError({"profile": [f"must be {known}, not {profile!r}."]})
-        excel = "excel" in request.query_params
-        return report_file(
-            request, Wanted(read_month(month), kind, profile, form=form, excel=excel)
-        )
+        excel, total = "excel" in request.query_params, read_total(request)
+        wanted = Wanted(read_month(month), kind, profile, form=form, excel=excel, total=total)
+        return report_file(request, wanted)
 
 
 class CorrectionFile(APIView):
@@ -139,6 +178,7 @@ class CorrectionFile(APIView):
             OpenApiParameter("month", str, OpenApiParameter.PATH, description="YYYY-MM"),
             OpenApiParameter("number", int, OpenApiParameter.PATH, description="1 and up"),
             _EXCEL,
+            TOTAL,
         ],
         responses={(200, "text/csv"): OpenApiTypes.STR},
     )
@@ -146,6 +186,6 @@ class CorrectionFile(APIView):
         """Return the file. Raises ValidationError and Http404."""
         if not number:
             raise Http404("Corrections are numbered from 1 on.")
-        excel = "excel" in request.query_params
-        wanted = Wanted(read_month(month), "correction", number=number, excel=excel)
+        excel, total = "excel" in request.query_params, read_total(request)
+        wanted = Wanted(read_month(month), "correction", number=number, excel=excel, total=total)
         return report_file(request, wanted)

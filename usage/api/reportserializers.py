@@ -12,10 +12,13 @@ from usage.models import MonthReport, Rate, ReportRun
 from usage.monthbounds import bounds_of
 from usage.rates.money import money_of
 from usage.reports.columns import PROFILES
+from usage.reports.outdated import outdated_reports, outdated_runs
 from usage.reports.ranges import KINDS
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
+
+    from usage.reports.review import Review
 
 
 class FilesSerializer(serializers.Serializer[Any]):
@@ -39,6 +42,25 @@ class TariffRateSerializer(serializers.Serializer[Any]):
         return super().get_fields() | {"from": serializers.DateField()}
 
 
+class OutdatedSerializer(serializers.Serializer[Any]):
+    """Why figures are older than what is known now: `rates` were changed, or `corrections` found.
+    `again`: the file is right once it is made again; a closed month is not made again."""
+
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    again = serializers.BooleanField()
+
+
+class ReportListSerializer(serializers.ListSerializer[Any]):
+    """Asks once what all reports of a page are older than."""
+
+    def to_representation(self, data: Any) -> list[Any]:
+        """Return the reports."""
+        found = list(data)
+        self.context["outdated"] = outdated_reports(found)
+        return super().to_representation(found)
+
+
 class ReportSerializer(serializers.ModelSerializer[MonthReport]):
     """One month's newest report, or a correction of a closed one (`number` 1 and up).
 
@@ -58,12 +80,14 @@ class ReportSerializer(serializers.ModelSerializer[MonthReport]):
     currency = serializers.SerializerMethodField()
     rates = serializers.SerializerMethodField()
     files = serializers.SerializerMethodField()
+    outdated = serializers.SerializerMethodField(help_text="Empty where it is as it would be now.")
     note = serializers.SerializerMethodField(
         help_text="Why the month is not as its zone's calendar has it; mostly empty."
     )
 
     class Meta:
         model = MonthReport
+        list_serializer_class = ReportListSerializer
         fields = (
             "month",
             "version",
@@ -83,17 +107,24 @@ class ReportSerializer(serializers.ModelSerializer[MonthReport]):
             "cost",
             "currency",
             "rates",
+            "outdated",
             "note",
         )
+
+    @extend_schema_field(OutdatedSerializer(many=True))
+    def get_outdated(self, report: MonthReport) -> list[dict[str, Any]]:
+        """Return what it is older than."""
+        found = self.context.get("outdated") or outdated_reports([report])
+        return list(OutdatedSerializer(found.get(report.pk, []), many=True).data)
 
     def get_note(self, report: MonthReport) -> str:
         """Return the sentence about its bounds."""
         return bounds_of(report).note
 
-    def get_cost(self, report: MonthReport) -> str:
-        """Return the sum of the summary's rows."""
+    def get_cost(self, report: MonthReport) -> str | None:
+        """Return the sum of the summary's rows; null where nothing had a price."""
         money = money_of(report.cost, report.tariff)
-        return str(money.amount) if money else "0"
+        return str(money.amount) if money else None
 
     def get_currency(self, report: MonthReport) -> str:
         """Return the currency of its tariff."""
@@ -119,6 +150,65 @@ class ReportSerializer(serializers.ModelSerializer[MonthReport]):
         }
 
 
+class ReviewTotalsSerializer(serializers.Serializer[Any]):
+    """Hours with five decimals."""
+
+    ipu_hours = serializers.CharField()
+    partition_ipu_hours = serializers.CharField()
+    idle_ipu_hours = serializers.CharField()
+    cpu_core_hours = serializers.CharField()
+    memory_gib_hours = serializers.CharField()
+    gpu_hours = serializers.CharField()
+    pod_hours = serializers.CharField()
+
+
+class ReviewStretchSerializer(serializers.Serializer[Any]):
+    """A part of the month; `cause` of a gap."""
+
+    begin = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    cause = serializers.CharField(required=False)
+
+
+class ReviewSerializer(serializers.Serializer[Any]):
+    """The newest report of a month that can be closed, and what is doubtful in it: gaps of the
+    watch, lifetimes with an estimated end, time without any price, and what it is older than."""
+
+    month = serializers.CharField(source="report.month")
+    version = serializers.IntegerField(source="report.version")
+    generated_at = serializers.DateTimeField(source="report.generated_at")
+    complete_until = serializers.DateTimeField(source="report.complete_until", allow_null=True)
+    is_complete = serializers.BooleanField()
+    totals = serializers.SerializerMethodField()
+    cost = serializers.CharField(source="cost.amount", allow_null=True, default=None)
+    currency = serializers.CharField(source="cost.currency", allow_null=True, default=None)
+    pods = serializers.IntegerField()
+    estimated = serializers.IntegerField()
+    gaps = serializers.SerializerMethodField()
+    unpriced = serializers.SerializerMethodField()
+    outdated = OutdatedSerializer(many=True)
+    concerns = serializers.ListField(
+        child=serializers.CharField(), help_text="All of these as sentences; none: all is well."
+    )
+
+    @extend_schema_field(ReviewTotalsSerializer)
+    def get_totals(self, review: Review) -> dict[str, str]:
+        """Return the sums by name."""
+        return {name: str(total) for name, _, total in review.totals}
+
+    @extend_schema_field(ReviewStretchSerializer(many=True))
+    def get_gaps(self, review: Review) -> Any:
+        """Return the gaps."""
+        gaps = [{"begin": a, "end": b, "cause": cause} for a, b, cause in review.gaps]
+        return ReviewStretchSerializer(gaps, many=True).data
+
+    @extend_schema_field(ReviewStretchSerializer(many=True))
+    def get_unpriced(self, review: Review) -> Any:
+        """Return the stretches."""
+        stretches = [{"begin": a, "end": b} for a, b in review.unpriced]
+        return ReviewStretchSerializer(stretches, many=True).data
+
+
 class RunSerializer(serializers.ModelSerializer[ReportRun]):
     """One run; `done` of `months` are made, or `done` of about `lines` of a range's file.
 
@@ -127,6 +217,9 @@ class RunSerializer(serializers.ModelSerializer[ReportRun]):
 
     months = serializers.ListField(child=serializers.CharField(), read_only=True)
     file = serializers.SerializerMethodField()
+    outdated = serializers.SerializerMethodField(
+        help_text="Of the file of a range; empty where it is as it would be now."
+    )
 
     class Meta:
         model = ReportRun
@@ -152,7 +245,13 @@ class RunSerializer(serializers.ModelSerializer[ReportRun]):
             "complete_until",
             "expires_at",
             "file",
+            "outdated",
         )
+
+    @extend_schema_field(OutdatedSerializer(many=True))
+    def get_outdated(self, run: ReportRun) -> list[dict[str, Any]]:
+        """Return what its file is older than."""
+        return list(OutdatedSerializer(outdated_runs([run]).get(run.pk, []), many=True).data)
 
     @extend_schema_field(serializers.URLField(allow_null=True))
     def get_file(self, run: ReportRun) -> str | None:
@@ -200,6 +299,24 @@ class RateSerializer(serializers.ModelSerializer[Rate]):
             "ended_at",
         )
         read_only_fields = ("created_by", "created_at", "ended_by", "ended_at")
+
+
+class RatePreviewSerializer(serializers.Serializer[Any]):
+    """The cost of all usage of last month: as it stands, at the prices of the rate's first day
+    without the rate, and with it; null where nothing has a price. `problem`: why there are no
+    figures; mostly empty."""
+
+    month = serializers.CharField()
+    day = serializers.DateField(help_text="Whose prices are taken: the first day of the rate.")
+    currency = serializers.CharField(source="having.currency", allow_null=True, default=None)
+    cost_now = serializers.CharField(source="now.amount", allow_null=True, default=None)
+    cost_without = serializers.CharField(source="without.amount", allow_null=True, default=None)
+    cost_with = serializers.CharField(source="having.amount", allow_null=True, default=None)
+    adds = serializers.CharField(allow_null=True)
+    hours = serializers.CharField(
+        allow_null=True, help_text="What the rate is for; null of accelerators and instance types."
+    )
+    problem = serializers.CharField()
 
 
 class RateEndSerializer(serializers.Serializer[Any]):

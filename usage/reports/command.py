@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from usage.ranges import read_instant
 from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import ReportRefused
 from usage.reports.ranges import RangeFile, range_of, write_blocks
+from usage.reports.review import review_month
 from usage.reports.runs import do_run, request_run
 
 if TYPE_CHECKING:
@@ -32,12 +35,15 @@ class Asked:
 
     month: str = ""
     close: bool = False
+    review: bool = False
+    by: str = ""
     begin: str = ""
     end: str = ""
     kind: str = "summary"
     profile: str = "default"
     form: str = "csv"
     output: str = ""
+    total: bool = True
 
 
 class Progress:
@@ -74,9 +80,14 @@ def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -
     if asked.begin or asked.end:
         _write_range(asked, now, zone, progress)
         return
+    if asked.review and (asked.close or not asked.month):
+        raise ReportRefused("--review needs --month, and closes nothing: leave --close out.")
     if asked.output and not asked.month:
         raise ReportRefused("--output needs --month, or --from and --to.")
-    run = request_run("command", "", now, zone, asked.month, close=asked.close)
+    if asked.review:
+        _say_review(Month.parse(asked.month), progress)
+        return
+    run = request_run("command", _who(asked), now, zone, asked.month, close=asked.close)
     for report in do_run(
         run, zone, on_step=lambda run: progress.show(run.done, len(run.months), run.message)
     ):
@@ -90,10 +101,32 @@ def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -
     if run.message:
         progress.say(run.message)
     if asked.output:
-        wanted = Wanted(Month.parse(asked.month), asked.kind, asked.profile, form=asked.form)
+        month, form, total = Month.parse(asked.month), asked.form, asked.total
+        wanted = Wanted(month, asked.kind, asked.profile, form=form, total=total)
         target = _target(asked, wanted.file_name)
         download = open_file(wanted)
         _write(download.body, target, download.lines, progress)
+
+
+def _say_review(month: Month, progress: Progress) -> None:
+    review = review_month(month)
+    progress.say(f"{review.report}, made {review.report.generated_at:%F %H:%M} UTC")
+    progress.say(f"cost: {review.cost or 'nothing has a price'}")
+    for _, label, total in review.totals:
+        progress.say(f"{label}: {total}")
+    progress.say(f"pods: {review.pods}")
+    for sentence in review.concerns or ["No gaps, no estimates, and everything was priced."]:
+        progress.say(sentence)
+
+
+def _who(asked: Asked) -> str:
+    """Return the name to record: the one given, else that of who runs the command."""
+    if asked.by:
+        return asked.by
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user often has a number only
+        return f"uid {os.getuid()}"
 
 
 def _write_range(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -> None:
@@ -106,7 +139,7 @@ def _write_range(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress
     begin = read_instant(asked.begin, zone)
     end = read_instant(asked.end, zone, end=True) if asked.end else now
     covers = range_of(begin, end, now, zone, asked.profile)
-    file = RangeFile(covers, asked.kind, asked.profile, asked.form)
+    file = RangeFile(covers, asked.kind, asked.profile, asked.form, asked.total)
     target = _target(asked, file.name)
     _write(file.open(), target, file.expected_lines(), progress)
 

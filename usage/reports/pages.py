@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from ipuhub.months import MonthError
+from ipuhub.months import Month, MonthError
 from ipuhub.web.access import require_accountant
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.htmx import signed_in, wants_fragment
@@ -18,11 +18,15 @@ from usage.models import MonthReport, ReportRun, ReportState
 from usage.monthbounds import bad_seams, bounds_of
 from usage.rates.money import money_of
 from usage.reports.making import ReportRefused
+from usage.reports.outdated import outdated_reports, outdated_runs
+from usage.reports.review import review_month
 from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
 from usage.windows import WindowError
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
+
+    from usage.reports.outdated import Outdated
 
 _SHOWN = 240
 _SHOWN_RANGES = 5
@@ -57,6 +61,22 @@ def make_reports(request: HttpRequest) -> HttpResponse:
     return redirect("usage:reports")
 
 
+@require_safe
+@signed_in
+def review(request: HttpRequest, month: str) -> HttpResponse:
+    """Show what somebody is about to close; back to the list where there is nothing to close.
+
+    Raises PermissionDenied.
+    """
+    require_accountant(request.user)
+    try:
+        reviewed = review_month(Month.parse(month))
+    except (MonthError, ReportRefused) as error:
+        messages.error(request, str(error))
+        return redirect("usage:reports")
+    return render(request, "usage/review.html", {"month": month, "review": reviewed})
+
+
 @require_POST
 @signed_in
 def make_range(request: HttpRequest) -> HttpResponse:
@@ -76,17 +96,19 @@ def make_range(request: HttpRequest) -> HttpResponse:
 def _content(request: HttpRequest) -> dict[str, Any]:
     """Return the context of the page and of its list, with the `etag` of the list."""
     found = list(MonthReport.objects.order_by("-month", "-version")[:_SHOWN])
+    outdated = outdated_reports(found)
     newest = ReportRun.objects.order_by("-requested_at", "-id")
     run = newest.filter(kind="").first()
     ranges = list(newest.exclude(kind="")[:_SHOWN_RANGES])
+    outdated_files = outdated_runs(ranges)
     return {
-        "reports": [_row(each) for each in found],
+        "reports": [_row(each, outdated[each.pk]) for each in found],
         # A month and its corrections have the same bounds.
         "seams": bad_seams(found),
         "notes": list(dict.fromkeys(note for each in found if (note := bounds_of(each).note))),
         "states": [(state.value, state.label, _COLOURS[state.value]) for state in ReportState],
         "run": run,
-        "ranges": ranges,
+        "ranges": [(each, outdated_files.get(each.pk, [])) for each in ranges],
         "zone": settings.REPORT_ZONE.key,
         "now": timezone.now(),
         "etag": fragment_etag(
@@ -94,6 +116,8 @@ def _content(request: HttpRequest) -> dict[str, Any]:
             [(each.pk, each.version) for each in found],
             run and _shown(run),
             [(*_shown(each), each.has_file) for each in ranges],
+            [[each.message for each in found] for found in outdated.values()],
+            [[each.message for each in found] for found in outdated_files.values()],
         ),
     }
 
@@ -106,9 +130,10 @@ def _shown(run: ReportRun) -> tuple[Any, ...]:
     return (run.pk, run.state, run.done, run.message)
 
 
-def _row(report: MonthReport) -> dict[str, Any]:
+def _row(report: MonthReport, outdated: list[Outdated]) -> dict[str, Any]:
     return {
         "report": report,
+        "outdated": outdated,
         "colour": _COLOURS[report.state],
         "money": money_of(report.cost, report.tariff),
         "digests": sorted(report.digests.items()),

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from django.urls import path, re_path
 
 from usage.api.primehub import OpenDetails, OpenMonths, OpenSummary, health
-from usage.api.rates import RateEnd, RateList
+from usage.api.rates import RateEnd, RateList, RatePreview
 from usage.api.reportruns import RunDetail, RunFile, RunList
-from usage.api.reports import CorrectionFile, ReportFile, ReportList
+from usage.api.reports import CorrectionFile, ReportFile, ReportList, ReportReview
 from usage.rates.pages import end, rates
-from usage.reports.pages import make_range, make_reports, reports
+from usage.reports.pages import make_range, make_reports, reports, review
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
@@ -20,6 +20,7 @@ PAGES: list[URLPattern | URLResolver] = [
     path("usage/reports/", reports, name="reports"),
     path("usage/reports/make/", make_reports, name="make-reports"),
     path("usage/reports/range/", make_range, name="make-range"),
+    path("usage/reports/<str:month>/close/", review, name="review"),
     path("usage/rates/", rates, name="rates"),
     path("usage/rates/<int:pk>/end/", end, name="end-rate"),
     path("report/monthly", OpenMonths.as_view(), name="primehub-months"),
@@ -36,7 +37,9 @@ API: list[URLPattern | URLResolver] = [
     path("reports/runs", RunList.as_view(), name="runs"),
     path("reports/runs/<int:pk>", RunDetail.as_view(), name="run"),
     path("reports/runs/<int:pk>/file.csv", RunFile.as_view(), name="run-file"),
+    path("reports/<str:month>/review", ReportReview.as_view(), name="review"),
     path("rates", RateList.as_view(), name="rates"),
+    path("rates/preview", RatePreview.as_view(), name="rate-preview"),
     path("rates/<int:pk>/end", RateEnd.as_view(), name="rate-end"),
     path(
         "reports/<str:month>/corrections/<int:number>.csv",

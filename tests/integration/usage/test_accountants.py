@@ -110,11 +110,12 @@ def test_an_accountant_sees_no_more_of_jobs_than_anybody(accountant, alice, addr
 
 
 _WRITES = (
-    ("/usage/rates/", {"resource": "cpu", "price": "1", "valid_from": "2030-01-01"}),
+    ("/usage/rates/", {"resource": "cpu", "price": "1", "valid_from": "2030-01-01", "save": "yes"}),
     ("/usage/rates/1/end/", {"valid_until": "2030-01-01"}),
     ("/usage/reports/make/", {"month": "2026-10", "close": "yes"}),
     ("/usage/reports/range/", {"from": "2026-10-01"}),
     ("/api/v1/usage/rates", {"resource": "gpu", "price": "1", "valid_from": "2030-01-01"}),
+    ("/api/v1/usage/rates/preview", {"resource": "gpu", "price": "1", "valid_from": "2030-01-01"}),
     ("/api/v1/usage/rates/1/end", {"valid_until": "2030-01-01"}),
     ("/api/v1/usage/reports/runs", {"from": "2026-10-01"}),
 )
@@ -149,6 +150,7 @@ def test_a_stranger_sees_nothing(alice, address: str):
 def test_a_rate_is_set_and_ended_on_the_page_with_the_names_of_who_did_it(accountant, dora):
     client = browser(accountant)
     body = {"resource": "instance", "name": "<b>", "price": "1.25", "valid_from": "2026-01-01"}
+    body["save"] = "yes"
     page = client.post("/usage/rates/", body, follow=True).content.decode()
     assert "&lt;b&gt;" in page
     assert "in force" in page

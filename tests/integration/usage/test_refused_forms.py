@@ -82,7 +82,7 @@ def test_a_rate_that_cannot_end_then_goes_on_and_says_why(
 
 
 def test_a_rate_that_is_sent_twice_is_set_once(admin: User) -> None:
-    body = {"resource": "cpu", "price": "1.5", "valid_from": "2026-01-01"}
+    body = {"resource": "cpu", "price": "1.5", "valid_from": "2026-01-01", "save": "yes"}
     assert browser(admin).post("/usage/rates/", body).status_code == 302
     page = refusal(admin, "/usage/rates/", body)
     assert "end it first, or choose other days" in page

@@ -202,5 +202,5 @@ def test_only_administrators_see_the_page(alice):
 @pytest.mark.usefixtures("_october")
 def test_the_page_costs_few_queries(admin, django_assert_max_num_queries):
     client = browser(admin)
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(7):
         client.get("/usage/reports/")

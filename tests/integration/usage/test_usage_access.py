@@ -40,6 +40,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "run": [1],
     "run-file": [1],
     "rate-end": [1],
+    "review": ["2026-10"],
 }
 
 

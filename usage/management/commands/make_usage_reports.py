@@ -57,6 +57,20 @@ class Command(DatabaseCommand):
         parser.add_argument(
             "--format", dest="form", choices=FORMATS, default="csv", help="default: %(default)s"
         )
+        parser.add_argument(
+            "--review",
+            action="store_true",
+            help="say what to look at before the month is closed, and change nothing",
+        )
+        parser.add_argument(
+            "--by", default="", help="who makes or closes it; default: the user who runs this"
+        )
+        parser.add_argument(
+            "--no-total",
+            dest="total",
+            action="store_false",
+            help="without the line of totals, the last one of a summary's CSV",
+        )
         parser.add_argument("--output", default="", help="a file, a folder, or - for stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:

@@ -1,0 +1,173 @@
+"""What is said before a month is closed, who closed it, and what is older than rates."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from ipuhub.models import WatchGap
+from ipuhub.months import Month
+from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import at, pod
+from tests.builders.rates import rate
+from tests.integration.usage.reading import UTC_ZONE, make
+from usage.models import MonthReport, Rate, ReportRun
+from usage.rates.services import end_rate
+from usage.reports.corrections import correct_month
+from usage.reports.ranges import RangeFile, range_of
+from usage.reports.runs import do_range, request_range
+
+pytestmark = pytest.mark.django_db(transaction=True)
+_LAST = Month.of(timezone.now(), UTC_ZONE).previous()
+_NOW = f"{timezone.now():%FT%T}"
+
+
+@pytest.fixture(autouse=True)
+def _plain_http(settings: Any) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+
+
+@pytest.fixture
+def admin() -> Any:
+    return get_user_model().objects.create_user("dora", is_staff=True)
+
+
+def _newest(admin: Any) -> dict[str, Any]:
+    return dict(tool(admin).get("/api/v1/usage/reports").json()["results"][0])
+
+
+def test_a_report_older_than_the_rates_says_so_and_offers_to_be_made_again(admin: Any) -> None:
+    old = rate("cpu", "1", "2026-01-01")
+    pod(f"{_LAST}-03T00:00", f"{_LAST}-03T02:00")
+    make(str(_LAST), _NOW)
+    assert _newest(admin)["outdated"] == []
+    assert "Make again" not in browser(admin).get("/usage/reports/").content.decode()
+    rate("gpu", "1", "2199-01-01")  # of no day of it
+    assert _newest(admin)["outdated"] == []
+
+    end_rate(old, old.valid_from, "ada", timezone.now())
+    rate("cpu", "2", "2026-01-01")
+    (told,) = _newest(admin)["outdated"]
+    assert (told["reason"], told["again"]) == ("rates", True)
+    page = browser(admin).get("/usage/reports/").content.decode()
+    assert told["message"] in page
+    assert "Make again" in page
+    make(str(_LAST), _NOW)
+    assert _newest(admin)["outdated"] == []
+    assert _newest(admin)["cost"] == "4.00"
+
+
+def test_a_closed_month_says_that_rates_changed_and_what_was_found_and_is_not_made_again(
+    admin: Any,
+) -> None:
+    lifetime = pod("2026-08-03T00:00", "2026-08-03T02:00")
+    make("2026-08", "2026-10-01T00:00")
+    assert _newest(admin)["cost"] is None
+    rate("cpu", "2", "2026-01-01")
+    lifetime.finished_at = at("2026-08-03T01:00")
+    lifetime.save()
+    correct_month(Month(2026, 8), at("2026-10-02T00:00"))
+    correction, closed = tool(admin).get("/api/v1/usage/reports").json()["results"]
+    assert [(each["reason"], each["again"]) for each in closed["outdated"]] == [
+        ("rates", False),
+        ("corrections", False),
+    ]
+    assert correction["outdated"] == []
+    page = browser(admin).get("/usage/reports/").content.decode()
+    assert "A correction was found after it was closed" in page
+    assert "Make again" not in page
+
+
+def test_the_file_of_a_range_says_what_it_is_older_than(admin: Any) -> None:
+    rate("cpu", "1", "2026-01-01", "2026-08-10")
+    lifetime = pod("2026-08-03T00:00", "2026-08-03T02:00")
+    make("2026-08", "2026-10-01T00:00")
+    now = timezone.now()
+    covers = range_of(at("2026-08-01T00:00"), at("2026-08-20T00:00"), now, UTC_ZONE)
+    run = do_range(request_range(RangeFile(covers, "summary"), "demand", "carol", now), UTC_ZONE)
+    address = f"/api/v1/usage/reports/runs/{run.pk}"
+    assert tool(admin).get(address).json()["outdated"] == []
+    assert (run.lines, run.done) == (1, 1)
+    plain = b"".join(tool(admin).get(f"{address}/file.csv?total=no"))
+    assert plain.count(b"\n") == 2
+    lifetime.finished_at = at("2026-08-03T01:00")
+    lifetime.save()
+    correct_month(Month(2026, 8), timezone.now() + timedelta(seconds=2))
+    late = rate("cpu", "1", "2026-08-15")
+    Rate.objects.filter(pk=late.pk).update(created_at=timezone.now())
+    told = tool(admin).get(address).json()["outdated"]
+    assert [each["reason"] for each in told] == ["rates", "corrections"]
+    page = browser(admin).get("/usage/reports/").content.decode()
+    assert "made before rates of its days" in page
+    assert page.count("Make again") == 1
+
+
+def _doubtful() -> None:
+    first = at(f"{_LAST}-01T00:00")
+    rate("cpu", "1", f"{_LAST}-03")
+    pod(f"{_LAST}-01T00:00", f"{_LAST}-05T00:00", estimated=True)
+    WatchGap.objects.create(
+        watch="pods", began_at=first, ended_at=first + timedelta(hours=1), cause="away"
+    )
+    make(str(_LAST), _NOW)
+
+
+def test_closing_begins_with_totals_gaps_estimates_and_what_had_no_price(admin: Any) -> None:
+    _doubtful()
+    told = tool(admin).get(f"/api/v1/usage/reports/{_LAST}/review").json()
+    assert (told["cost"], told["pods"], told["estimated"]) == ("48.00", 1, 1)
+    assert told["totals"]["cpu_core_hours"] == "96.00000"
+    assert [each["cause"] for each in told["gaps"]] == ["away"]
+    assert [each["end"] for each in told["unpriced"]] == [f"{_LAST}-03T00:00:00Z"]
+    page = browser(admin).get(f"/usage/reports/{_LAST}/close/").content.decode()
+    for sentence in ("48.00 EUR", "Gap in the record", "1 of its lifetimes", "Nothing has a price"):
+        assert sentence in page
+    assert MonthReport.objects.get().state == "provisional"
+    listed = browser(admin).get("/usage/reports/").content.decode()
+    assert f"/usage/reports/{_LAST}/close/" in listed
+
+
+@pytest.mark.parametrize("month", ["2026-08", f"{Month.of(timezone.now(), UTC_ZONE)}", "2026-13"])
+def test_what_cannot_be_closed_has_no_review(admin: Any, month: str) -> None:
+    pod("2026-08-03T00:00", "2026-08-03T02:00")
+    make("2026-08", "2026-10-01T00:00")
+    assert tool(admin).get(f"/api/v1/usage/reports/{month}/review").status_code in {400, 404}
+    assert browser(admin).get(f"/usage/reports/{month}/close/").status_code in {302, 404}
+
+
+def test_a_stranger_reviews_nothing() -> None:
+    alice = get_user_model().objects.create_user("alice")
+    _doubtful()
+    for client, address in (
+        (tool(alice), f"/api/v1/usage/reports/{_LAST}/review"),
+        (browser(alice), f"/usage/reports/{_LAST}/close/"),
+    ):
+        assert client.get(address).status_code == 403
+
+
+def test_the_command_says_the_same_and_who_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    _doubtful()
+    out = StringIO()
+    call_command("make_usage_reports", month=str(_LAST), review=True, stdout=out)
+    assert "Gap in the record" in out.getvalue()
+    assert "48.00 EUR" in out.getvalue()
+    assert not ReportRun.objects.filter(close=True).exists()
+    monkeypatch.setenv("LOGNAME", "erin")
+    call_command("make_usage_reports", month=str(_LAST), close=True, stdout=StringIO())
+    closed = MonthReport.objects.get()
+    assert (closed.state, closed.made_by, closed.cause) == ("closed", "erin", "command")
+    with pytest.raises(CommandError, match="is closed"):
+        call_command("make_usage_reports", month=str(_LAST), review=True, stdout=out)
+
+
+def test_the_name_of_who_closes_can_be_given() -> None:
+    _doubtful()
+    options = {"month": str(_LAST), "close": True, "by": "carol", "stdout": StringIO()}
+    call_command("make_usage_reports", **options)
+    assert MonthReport.objects.get().made_by == "carol"

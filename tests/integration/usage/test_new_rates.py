@@ -1,0 +1,130 @@
+"""What is said of a rate before it holds: that it counts twice, or what it would have made."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from ipuhub.months import Month
+from tests.builders.clients import browser, tool
+from tests.builders.lifetimes import at, held, pod
+from tests.builders.rates import rate
+from tests.integration.usage.reading import UTC_ZONE, make
+from usage.models import Rate
+from usage.rates.services import end_rate
+
+pytestmark = pytest.mark.django_db
+_LAST = Month.of(timezone.now(), UTC_ZONE).previous()
+
+
+@pytest.fixture(autouse=True)
+def _plain_http(settings: Any) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+
+
+@pytest.fixture
+def admin() -> Any:
+    return get_user_model().objects.create_user("dora", is_staff=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "name"),
+    [
+        ("ipu", "partition-ipu", ""),
+        ("partition-ipu", "ipu", ""),
+        ("partition-ipu", "instance", "ipu-4"),
+    ],
+)
+def test_ipus_of_jobs_have_one_price(first: str, second: str, name: str) -> None:
+    rate(first, "1", "2026-03-01", "2026-06-01")
+    for begins, ends in (("2026-05-31", ""), ("2026-01-01", "2026-03-02"), ("2026-04-01", "")):
+        with pytest.raises(ValidationError, match="would be paid for twice. End that rate first"):
+            rate(second, "2", begins, ends, name=name)
+    assert Rate.objects.count() == 1
+    rate(second, "2", "2026-06-01", name=name)
+    rate(second, "2", "2026-01-01", "2026-03-01", name=name)
+
+
+def test_what_stands_in_for_another_price_or_never_held_is_no_second_one() -> None:
+    never = rate("ipu", "9")
+    end_rate(never, never.valid_from, "ada", at("2026-02-01T00:00"))
+    rate("partition-ipu", "1")
+    for resource, name in (("gpu", ""), ("accelerator", "a"), ("cpu", ""), ("instance", "ipu-big")):
+        rate(resource, "1", name=name)
+    assert Rate.objects.count() == 6
+
+
+def test_a_second_price_is_refused_by_page_and_api_and_older_ones_are_told(admin: Any) -> None:
+    rate("ipu", "1", "2026-01-01")
+    body = {"resource": "partition-ipu", "price": "2", "valid_from": "2026-05-01", "save": "yes"}
+    page = browser(admin).post("/usage/rates/", body)
+    answer = tool(admin).post("/api/v1/usage/rates", body, "application/json")
+    for each in (page.content.decode(), answer.json()["detail"]):
+        assert "These are the same IPUs" in each
+    assert (page.status_code, answer.status_code, Rate.objects.count()) == (400, 400, 1)
+    Rate.objects.create(
+        resource="partition-ipu",
+        price=2,
+        valid_from=date(2026, 5, 1),
+        created_by="an older release",
+        created_at=at("2026-01-01T00:00"),
+    )
+    shown = browser(admin).get("/usage/rates/").content.decode()
+    assert shown.count("These are the same IPUs") == 2
+
+
+def _a_month() -> None:
+    first = f"{_LAST}-03T0"
+    pod(f"{first}0:00", f"{first}2:00", cpu=1, ipus=4)
+    held(f"{first}0:00", f"{first}3:00", size=4)
+
+
+def test_a_preview_tells_what_a_rate_would_have_made_of_last_month(admin: Any) -> None:
+    rate("cpu", "1", "2026-01-01")
+    _a_month()
+    body = {"resource": "partition-ipu", "price": "0.5", "valid_from": "2030-01-01"}
+    told = tool(admin).post("/api/v1/usage/rates/preview", body, "application/json").json()
+    want = {"cost_now": "2.00", "cost_without": "2.00", "cost_with": "8.00", "adds": "6.00"}
+    assert told == want | {
+        "month": str(_LAST),
+        "day": "2030-01-01",
+        "currency": "EUR",
+        "hours": "12.00000",
+        "problem": "",
+    }
+    page = browser(admin).post("/usage/rates/", body).content.decode()
+    assert "8.00 EUR" in page
+    assert "Set this rate" in page
+    assert Rate.objects.count() == 1
+    browser(admin).post("/usage/rates/", {**body, "save": "yes"})
+    assert Rate.objects.filter(resource="partition-ipu", created_by="dora").count() == 1
+
+
+def test_a_preview_is_at_the_prices_of_the_rates_first_day_and_beside_what_was_closed(
+    admin: Any,
+) -> None:
+    old = rate("cpu", "1", "2026-01-01")
+    _a_month()
+    make(str(_LAST), f"{timezone.now():%FT%T}")
+    end_rate(old, date(2029, 1, 1), "ada", timezone.now())
+    rate("ipu", "0.25", "2029-06-01")
+    body = {"resource": "cpu", "price": "3", "valid_from": "2029-07-01"}
+    told = tool(admin).post("/api/v1/usage/rates/preview", body, "application/json").json()
+    assert [told[f"cost_{name}"] for name in ("now", "without", "with")] == ["2.00", "2.00", "8.00"]
+
+
+def test_a_first_price_is_shown_beside_none(admin: Any) -> None:
+    _a_month()
+    body = {"resource": "instance", "name": "cpu", "price": "0", "valid_from": "2029-07-01"}
+    told = tool(admin).post("/api/v1/usage/rates/preview", body, "application/json").json()
+    assert [told[name] for name in ("cost_now", "cost_without", "cost_with", "hours")] == [
+        None,
+        None,
+        "0.00",
+        None,
+    ]

@@ -1,0 +1,123 @@
+"""glue: what somebody looks at before a month is closed, since it never changes afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
+
+from django.db.models import Sum
+
+from ipuhub.models import WatchGap
+from usage.completeness import POD_WATCH
+from usage.models import MonthReport, ReportState
+from usage.rates.money import money_of
+from usage.rates.pricing import pricing_of
+from usage.rates.tariff import Tariff
+from usage.reports.making import ReportRefused
+from usage.reports.outdated import outdated_reports
+from usage.sums.measures import GIB, hours
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from decimal import Decimal
+
+    from ipuhub.months import Month
+    from usage.rates.money import Money
+    from usage.reports.outdated import Outdated
+
+_TOTALS: Final = (
+    ("ipu_hours", "IPU-hours, pods", "micro_ipu_seconds", 10**6),
+    ("partition_ipu_hours", "IPU-hours, partitions", "partition_ipu_seconds", 1),
+    ("idle_ipu_hours", "IPU-hours, idle", "idle_micro_ipu_seconds", 10**6),
+    ("cpu_core_hours", "CPU core-hours", "millicore_seconds", 1000),
+    ("memory_gib_hours", "Memory GiB-hours", "byte_seconds", GIB),
+    ("gpu_hours", "GPU-hours", "gpu_seconds", 1),
+    ("pod_hours", "Pod-hours", "seconds", 1),
+)
+_MOST_GAPS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The newest report of a month, with what makes it doubtful.
+
+    `totals`: name, label and sum; `gaps`: the time in it in which the watch of pods saw nothing;
+    `estimated`: lifetimes with an estimated end; `unpriced`: the stretches without any price.
+    """
+
+    report: MonthReport
+    totals: list[tuple[str, str, Decimal]]
+    cost: Money | None
+    pods: int
+    estimated: int
+    gaps: list[tuple[datetime, datetime, str]] = field(default_factory=list)
+    unpriced: list[tuple[datetime, datetime]] = field(default_factory=list)
+    outdated: list[Outdated] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the watch of pods had seen the whole month."""
+        until = self.report.complete_until
+        return until is not None and until >= self.report.end
+
+    @property
+    def concerns(self) -> list[str]:
+        """A sentence for each thing to look at; none where all is well."""
+        found = [each.message for each in self.outdated]
+        if self.report.complete_until is None:
+            found.append("Nobody watched the pods of this month.")
+        elif not self.is_complete:
+            found.append(
+                f"The record is complete only until {self.report.complete_until:%F %H:%M} UTC."
+            )
+        found += [
+            f"Gap in the record: {begin:%F %H:%M} to {end:%F %H:%M} UTC ({cause})."
+            for begin, end, cause in self.gaps
+        ]
+        if self.estimated:
+            found.append(f"The ends of {self.estimated} of its lifetimes are estimated.")
+        found += [
+            f"Nothing has a price from {begin:%F %H:%M} to {end:%F %H:%M} UTC."
+            for begin, end in self.unpriced
+        ]
+        return found
+
+
+def review_month(month: Month) -> Review:
+    """Return the review of a month that is over and not closed. Raises ReportRefused for others,
+    and where there is no report yet."""
+    report = MonthReport.objects.filter(month=str(month)).order_by("version").last()
+    if report is None:
+        raise ReportRefused(f"There is no report of {month} yet: make it, then review it.")
+    if report.state in {ReportState.CLOSED, ReportState.CORRECTION}:
+        raise ReportRefused(f"{month} is closed: its report does not change any more.")
+    if report.state == ReportState.OPEN:
+        raise ReportRefused(f"{month} is not over: it can be closed when it is.")
+    names = [amount for _, _, amount, _ in _TOTALS] + ["pods", "estimated"]
+    sums = {
+        name.removesuffix("__sum"): int(total or 0)
+        for name, total in report.rows.aggregate(*(Sum(name) for name in names)).items()
+    }
+    return Review(
+        report,
+        [(name, label, hours(sums[amount], unit)) for name, label, amount, unit in _TOTALS],
+        money_of(report.cost, report.tariff),
+        sums["pods"],
+        sums["estimated"],
+        _gaps(report),
+        _unpriced(report),
+        outdated_reports([report])[report.pk],
+    )
+
+
+def _gaps(report: MonthReport) -> list[tuple[datetime, datetime, str]]:
+    gaps = WatchGap.objects.filter(
+        watch__startswith=POD_WATCH, began_at__lt=report.end, ended_at__gt=report.first
+    ).order_by("began_at")
+    return [(gap.began_at, gap.ended_at, gap.cause) for gap in gaps[:_MOST_GAPS]]
+
+
+def _unpriced(report: MonthReport) -> list[tuple[datetime, datetime]]:
+    tariff = Tariff.from_record(report.tariff)
+    return pricing_of(report.first, report.end, ZoneInfo(report.zone), tariff, ()).unpriced
