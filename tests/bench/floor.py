@@ -1,6 +1,6 @@
 """The floor: what the operator writes for a job, issued with no logic at all.
 
-`CONCURRENCY` workers take jobs as they are submitted and write for each, in the operator's order:
+`CONCURRENCY` workers take jobs as they are submitted and write for each, one after another:
 the PUT that reserves the partition through the running proxy (which makes it on the running
 vipu-server and writes the tracker), the launcher's four objects at the same time, the first status,
 the worker, the launcher, and the status Running, without waiting for a pod to run; the Events that
