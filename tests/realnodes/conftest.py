@@ -80,6 +80,15 @@ class Jobs:
         )
         return {pod["metadata"]["name"]: pod for pod in found["items"]}
 
+    def until_phase(self, name: str, pod: str, phase: str) -> None:
+        """Return once this pod of the job is in `phase`."""
+
+        def reached() -> bool:
+            found = self.pods(name).get(pod)
+            return found is not None and found["status"].get("phase") == phase
+
+        wait_until(reached, f"{pod} {phase}")
+
     def until(self, name: str, *states: str) -> dict[str, Any]:
         """Return the status once the job is in one of these states."""
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "localhost/ipuhub:test"
-PACKAGES = "openmpi-bin"
-LAUNCHER = ROOT / "jobs/launcher/ipuhub-launcher"
+PACKAGES = "openmpi-bin,python3"
+PROGRAM = "/usr/local/bin/ipuhub-launcher"
+LAUNCHER = ROOT / "jobs/launcher/main.py"
 
 
 def build_image(folder: Path) -> Path:
@@ -38,7 +39,7 @@ def build_image(folder: Path) -> Path:
         container = _run(*buildah, "from", "scratch")
         _run(*buildah, "add", container, base, "/")
         _run(*buildah, "copy", "--chmod", "755", container, kubectl, "/usr/local/bin/kubectl")
-        _run(*buildah, "copy", "--chmod", "755", container, LAUNCHER, "/usr/local/bin/")
+        _run(*buildah, "copy", "--chmod", "755", container, LAUNCHER, PROGRAM)
         _run(*buildah, "commit", "--quiet", container, f"oci-archive:{archive}:{NAME}")
     return archive
 

@@ -37,7 +37,7 @@ def test_the_launcher_waits_for_workers_that_are_ready_late(jobs: Jobs) -> None:
     )
     # Both workers run, and none is ready: nothing else could let the launcher begin.
     for worker in ("late-worker-0", "late-worker-1"):
-        jobs.kubectl("wait", "--for=jsonpath={.status.phase}=Running", f"pod/{worker}")
+        jobs.until_phase("late", worker, "Running")
         assert jobs.pods("late")["late-launcher"]["status"]["phase"] == "Pending"
         jobs.kubectl("exec", worker, "--", "touch", "/tmp/ready")
     jobs.until("late", "Completed")
