@@ -44,6 +44,8 @@ class Product:
 
     def start(self) -> None:
         """Install CRD, rights and webhooks, and start what needs them."""
+        # Until the end: who dies is started again with it.
+        os.environ.update(self._environment)
         self._loop.run(self._start(), _SECONDS)
 
     def kill(self, name: str) -> None:
@@ -54,26 +56,23 @@ class Product:
         """End all."""
         self._loop.run(self._supervisor.stop(), _SECONDS)
         self._loop.close()
+        for name in self._environment:
+            del os.environ[name]
 
     async def _start(self) -> None:
         made, start = self._processes, self._supervisor.start
-        os.environ.update(self._environment)
-        try:
-            authority = renew_certificate(made.pki, made.webhook_certificate)
-            async with KubeClient(load_config(str(made.kubeconfig))) as client:
-                await apply_file(client, ACCESS_FILE)
-                for account in _ACCOUNTS:
-                    await write_account_kubeconfig(
-                        client, made.kubeconfig, made.accounts, f"{NAMESPACE}/{account}"
-                    )
-                for process in (made.vipu_server(), made.webhooks(), made.proxy()):
-                    start(process)
-                await apply_configurations(
-                    client, authority, made.ports["webhooks"], ("kube-system", NAMESPACE)
+        authority = renew_certificate(made.pki, made.webhook_certificate)
+        async with KubeClient(load_config(str(made.kubeconfig))) as client:
+            await apply_file(client, ACCESS_FILE)
+            for account in _ACCOUNTS:
+                await write_account_kubeconfig(
+                    client, made.kubeconfig, made.accounts, f"{NAMESPACE}/{account}"
                 )
-                await apply_file(client, CRD_FILE)
-            start(made.operator())
-            await self._supervisor.wait_ready("vipu-server", "webhooks", "proxy", "operator")
-        finally:
-            for name in self._environment:
-                del os.environ[name]
+            for process in (made.vipu_server(), made.webhooks(), made.proxy()):
+                start(process)
+            await apply_configurations(
+                client, authority, made.ports["webhooks"], ("kube-system", NAMESPACE)
+            )
+            await apply_file(client, CRD_FILE)
+        start(made.operator())
+        await self._supervisor.wait_ready("vipu-server", "webhooks", "proxy", "operator")
