@@ -34,7 +34,7 @@ _OWN = (
     *(f"instances.{name}" for name in ("restartAt", "reason", "exitCode", "message", "log")),
     *(f"instances.lastExit.{name}" for name in ("attempt", "at", "reason", "exitCode")),
     *(f"instances.lastExit.{name}" for name in ("message", "log")),
-    *(f"partitions.{name}" for name in ("instance", "id", "controller", "state")),
+    *(f"partitions.{name}" for name in ("instance", "id", "controller", "state", "message")),
 )
 _SPEC = (
     "modelReplicas",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
 
     def get_fields(self) -> dict[str, Any]:
         """Return the fields, with the one that DRF has a property of the same name for."""
-        return super().get_fields() | {"errors": _BY_FIELD}
+        return super().get_fields() | {"errors": copy.deepcopy(_BY_FIELD)}
 
 
 class Described(AutoSchema):

@@ -12,6 +12,7 @@ from django.db import connections
 
 from ipuhub.database import NO_DATABASE, database_settings
 from ipuhub.demo.postgres import EmbeddedPostgres
+from ipuhub.usageswitch import require_usage
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -58,6 +59,8 @@ class DatabaseCommand(BaseCommand):
 
     dashboard = ""
     """Where that demo's dashboard is; empty: DATABASE_URL is set."""
+    needs_usage = False
+    """Refuse to run where usage is switched off, before a database is looked for."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Take `--dir`."""
@@ -66,6 +69,8 @@ class DatabaseCommand(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Find the database, then do the work. Raises CommandError where there is none."""
         directory = options["dir"]
+        if self.needs_usage:
+            require_usage()
         if connections["default"].settings_dict["NAME"] == NO_DATABASE:
             use_database(demo_url(directory))
             self.dashboard = f"http://localhost:{demo_ports(directory)['web']}"

@@ -11,7 +11,6 @@ from django.utils import timezone
 from ipuhub import logs
 from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.months import MonthError
-from ipuhub.usageswitch import require_usage
 from usage.reports.columns import PROFILES
 from usage.reports.command import Asked, Progress, carry_out
 from usage.reports.downloads import NoReportError
@@ -27,6 +26,7 @@ _REFUSALS = (MonthError, WindowError, ReportRefused, NoReportError, OSError)
 
 
 class Command(DatabaseCommand):
+    needs_usage = True
     help = (
         "Makes the usage reports of this and last month, closes older ones and corrects closed "
         "ones; or makes one month's, or writes one file of any range."
@@ -74,7 +74,6 @@ class Command(DatabaseCommand):
         parser.add_argument("--output", default="", help="a file, a folder, or - for stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        require_usage()
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         asked = Asked(**{name: options[name] for name in Asked.__slots__})
         out = self.stderr if asked.output == "-" else self.stdout

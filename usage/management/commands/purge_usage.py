@@ -10,7 +10,6 @@ from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.progress import ProgressBar
-from ipuhub.usageswitch import require_usage
 from usage.retention.purging import PurgeRefused, count, make_plan, purge
 from usage.retention.settings import retention
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 
 class Command(DatabaseCommand):
+    needs_usage = True
     help = (
         "Delete lifetimes, gaps and faults that are older than USAGE_RETENTION_MONTHS and the "
         "like; sums by day and reports stay."
@@ -29,7 +29,6 @@ class Command(DatabaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="only print what would go")
 
     def handle(self, **options: Any) -> None:
-        require_usage()
         now, zone = timezone.now(), settings.REPORT_ZONE
         plan = make_plan(now, zone, retention())
         for reason in plan.reasons:

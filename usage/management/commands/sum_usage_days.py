@@ -10,7 +10,6 @@ from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.progress import ProgressBar
-from ipuhub.usageswitch import require_usage
 from usage.sums.rollups import RefreshBusy, rebuild, refresh
 from usage.utilization import rollups as utilization
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 
 class Command(DatabaseCommand):
+    needs_usage = True
     help = (
         "Sum the days of usage, and the utilization of IPUs, that are over or have changed; pages "
         "are fast where it runs often."
@@ -29,7 +29,6 @@ class Command(DatabaseCommand):
         parser.add_argument("--rebuild", action="store_true", help="sum all days anew")
 
     def handle(self, **options: Any) -> None:
-        require_usage()
         now, zone = timezone.now(), settings.REPORT_ZONE
         if options["rebuild"]:
             try:
