@@ -91,8 +91,12 @@ def test_cost_agrees_wherever_it_comes_from(
         (r.namespace, r.group, r.user, r.component, r.instance_type): r.cost
         for r in report.rows.all()
     }
-    assert lines == {key: cost or 0 for key, cost in _of_the_api(KEY).items()}
-    assert report.cost == sum(lines.values())
+    # A line of the report says nothing where nothing of it has a price; the sums of a range in
+    # which something has one say 0.
+    told = {key: cost or 0 for key, cost in lines.items()}
+    assert told == {key: cost or 0 for key, cost in _of_the_api(KEY).items()}
+    assert (report.cost or 0) == sum(told.values())
+    assert (report.cost is None) == all(cost is None for cost in lines.values())
     _assert_lifetimes_add_up_to(report, exact)
 
 
