@@ -54,7 +54,8 @@ class Accountant:
         assert answer.status_code == 200
         text = answer.getvalue().decode()
         answer.close()
-        return list(csv.DictReader(io.StringIO(text, newline="")))
+        rows = csv.DictReader(io.StringIO(text, newline=""))
+        return [row for row in rows if row["report_month"] != "total"]
 
     def listed(self, what: str, **query: str) -> list[dict[str, Any]]:
         """The rows of a list of the API."""
