@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.devcluster.crds import CRDS, check_crd_update
-from ipuhub.devcluster.fielderror import forbidden, invalid
+from ipuhub.devcluster.fielderror import FieldError, forbidden, invalid
 from ipuhub.devcluster.kindrules import KIND_RULES
 from ipuhub.devcluster.pods import check_pod, check_pod_update, default_new_pod, default_pod
 from ipuhub.devcluster.webhookmatch import MUTATING, VALIDATING
@@ -15,7 +16,6 @@ from ipuhub.devcluster.webhookrules import default_mutating, default_validating,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ipuhub.devcluster.fielderror import FieldError
     from ipuhub.devcluster.kinds import Kind
 
 Body = dict[str, Any]
@@ -52,7 +52,7 @@ def check_update(kind: Kind, old: Body, new: Body) -> list[FieldError]:
     if kind.resource_name == "pods":
         return check_pod_update(old, new)
     if kind.plural in {"rolebindings", "clusterrolebindings"} and old["roleRef"] != new["roleRef"]:
-        return [invalid("roleRef", new["roleRef"], "cannot change roleRef")]
+        return [_changed_role(new["roleRef"])]
     if kind.plural == "secrets" and old.get("type") != new.get("type"):
         return [invalid("type", new.get("type"), "field is immutable")]
     if kind.storage_key == CRDS:
@@ -65,6 +65,14 @@ def check_update(kind: Kind, old: Body, new: Body) -> list[FieldError]:
             if old.get(name) != new.get(name)
         ]
     return check_new(kind, new)
+
+
+def _changed_role(reference: Body) -> FieldError:
+    """The refusal of another role, which the server shows with the names of its own fields."""
+    names = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
+    parts = {shown: reference.get(name, "") for shown, name in names.items()}
+    text = json.dumps(parts, separators=(",", ":"))
+    return FieldError("roleRef", "FieldValueInvalid", f"Invalid value: {text}: field is immutable")
 
 
 def _default_namespace(body: Body) -> None:

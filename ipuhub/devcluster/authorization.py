@@ -81,8 +81,9 @@ class Authorizer:
         bucket = f"{plural}.{RBAC_GROUP}"
         item = self._store.get(bucket, namespace if plural == "roles" else "", role)
         if item is None:
-            details = {"name": role, "group": RBAC_GROUP, "kind": plural}
-            raise StatusError(404, "NotFound", f'{bucket} "{role}" not found', details)
+            # The server names the kind that it was asked for, not the one that it missed.
+            details = {"name": role, "group": RBAC_GROUP, "kind": kind.plural}
+            raise StatusError(404, "NotFound", f'{kind.resource_name} "{role}" not found', details)
         held = list_rules(self._store, user, namespace)
         wanted = item.body.get("rules") or []
         self._check_held(user, kind, metadata.get("name", ""), held, wanted)

@@ -216,6 +216,24 @@ def _containers(name: str) -> Cell:
     return cell
 
 
+def _served_versions(obj: Mapping[str, Any], _now: dt.datetime) -> str:
+    versions = (item for item in get(obj, "spec.versions", []) if item.get("served"))
+    return ",".join(
+        sorted(item["name"] + "(storage)" * bool(item.get("storage")) for item in versions)
+    )
+
+
+def _short_names(obj: Mapping[str, Any], _now: dt.datetime) -> str:
+    return ",".join(get(obj, "spec.names.shortNames", []))
+
+
+def _is_established(obj: Mapping[str, Any], _now: dt.datetime) -> bool:
+    return any(
+        item.get("type") == "Established" and item.get("status") == "True"
+        for item in get(obj, "status.conditions", [])
+    )
+
+
 def _deployment_ready(obj: Mapping[str, Any], _now: dt.datetime) -> str:
     return f"{get(obj, 'status.readyReplicas', 0)}/{get(obj, 'spec.replicas', 0)}"
 
@@ -315,7 +333,12 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     f"clusterroles.{_RBAC}": (NAME, CREATED_AT),
     f"rolebindings.{_RBAC}": _BINDING,
     f"clusterrolebindings.{_RBAC}": _BINDING,
-    "customresourcedefinitions.apiextensions.k8s.io": (NAME, CREATED_AT),
+    "customresourcedefinitions.apiextensions.k8s.io": (
+        NAME, field("Scope", "spec.scope"), Column("Versions", _served_versions), CREATED_AT,
+        field("Group", "spec.group", priority=1), field("Kind", "spec.names.kind", priority=1),
+        Column("ShortNames", _short_names, priority=1),
+        Column("Established", _is_established, "boolean", priority=1),
+    ),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
     "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
     "deployments.apps": (

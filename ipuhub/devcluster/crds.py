@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ipuhub.devcluster.fielderror import FieldError, invalid, required, unsupported
+from ipuhub.devcluster.fielderror import FieldError, go_value, invalid, required, unsupported
 from ipuhub.devcluster.kinds import ALL_VERBS, STATUS_VERBS, Kind, Subresource
 from ipuhub.devcluster.schema import Schema, structural_errors
 
@@ -16,6 +16,15 @@ _KIND: Final = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _ESTABLISHED: Final = {
     "NamesAccepted": ("NoConflicts", "no conflicts found"),
     "Established": ("InitialNamesAccepted", "the initial names have been accepted"),
+}
+_SPEC_PATHS: Final = {"specReplicasPath": "int64"}
+_STATUS_PATHS: Final = {"statusReplicasPath": "int64", "labelSelectorPath": "string"}
+_GO_TYPES: Final[dict[type, str]] = {
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    str: "string",
+    list: "[]interface {}",
 }
 
 
@@ -32,6 +41,33 @@ class CustomKind:
     stored_as: str
     columns: list[dict[str, Any]] = field(default_factory=list)
     scale: dict[str, str] | None = None
+
+    def faults(self, body: dict[str, Any], subresource: str = "") -> list[FieldError]:
+        """What is wrong with an object by its schema and its scale; of the status just the part."""
+        if subresource == "status":
+            found, names = self.schema.validate_part(body, "status"), _STATUS_PATHS
+        else:
+            found, names = self.schema.validate(body), _SPEC_PATHS
+        for name, wanted in names.items():
+            found += _scale_faults(body, (self.scale or {}).get(name, ""), wanted)
+        return found
+
+
+def _scale_faults(body: dict[str, Any], path: str, wanted: str) -> list[FieldError]:
+    """Faults of what the scale subresource reads at `path` (int64 or string)."""
+    value: Any = body if path else None
+    for part in path.strip(".").split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None:
+        return []
+    found = _GO_TYPES.get(type(value), "map[string]interface {}")
+    if found != wanted:
+        shown = value if isinstance(value, str) else go_value(value)
+        why = f"{path} accessor error: {shown} is of the type {found}, expected {wanted}"
+        return [invalid(path, 0 if wanted == "int64" else "", why)]
+    if wanted == "int64" and value < 0:
+        return [invalid(path, value, "should be a non-negative integer")]
+    return []
 
 
 def serve(crd: dict[str, Any]) -> list[CustomKind]:
@@ -140,8 +176,7 @@ def _check_version(path: str, version: dict[str, Any]) -> list[FieldError]:
         return [required(f"{path}.name")]
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
-        message = "Required value: schemas are required"
-        return [FieldError(f"{path}.schema.openAPIV3Schema", "FieldValueRequired", message)]
+        return [required(f"{path}.schema.openAPIV3Schema")]
     errors: list[FieldError] = []
     errors += structural_errors(schema, f"{path}.schema.openAPIV3Schema")
     for number, column in enumerate(version.get("additionalPrinterColumns") or []):

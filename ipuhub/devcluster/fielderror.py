@@ -36,6 +36,12 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
     return FieldError(field, "FieldValueInvalid", f"Invalid value: {go_value(value)}: {detail}")
 
 
+def wrong_type(field: str, value: Any, detail: str) -> FieldError:
+    """A value of another type, or a text of another format."""
+    message = f"Invalid value: {go_value(value)}: {detail}"
+    return FieldError(field, "FieldValueTypeInvalid", message)
+
+
 def unsupported(field: str, value: Any, supported: Sequence[Any]) -> FieldError:
     """A value that is none of the supported ones."""
     names = ", ".join(f'"{item}"' for item in supported)

@@ -150,7 +150,7 @@ class Objects:
         is_judged = target.subresource != "binding" and self.registry.custom_kind(kind) is None
         if is_judged:
             errors += admission.check_update(kind, old.body, new)
-        self._check(kind, new, errors)
+        self._check(kind, new, errors, target.subresource)
         if kind.storage_key == CRDS and not target.subresource:
             accept_names(new, format_time(self.clock()))
         return new
@@ -206,11 +206,13 @@ class Objects:
             body["apiVersion"] = custom.stored_as
         return errors
 
-    def _check(self, kind: Kind, body: Body, errors: list[FieldError]) -> None:
+    def _check(
+        self, kind: Kind, body: Body, errors: list[FieldError], subresource: str = ""
+    ) -> None:
         found = check_metadata(kind, body) + errors
         custom = self.registry.custom_kind(kind)
         if custom is not None:
-            found += custom.schema.validate(body)
+            found += custom.faults(body, subresource)
         if kind.storage_key == CRDS:
             found += check_crd(body)
         if found:
@@ -243,7 +245,7 @@ class Objects:
         if not version and (
             kind.plural in _UPDATES_NEED_VERSION or self.registry.custom_kind(kind) is not None
         ):
-            message = "Invalid value: 0x0: must be specified for an update"
+            message = "Invalid value: 0: must be specified for an update"
             error = FieldError("metadata.resourceVersion", "FieldValueInvalid", message)
             refusal = invalid(kind, target.name, [error])
             refusal.message = f'{kind.resource_name} "{target.name}" is invalid: {error}'

@@ -104,6 +104,20 @@ class Schema:
         """Every fault of the object in the API server's words; empty when it is valid."""
         return self._validator.errors(obj, self._root)
 
+    def validate_part(self, obj: Mapping[str, Any], name: str) -> list[FieldError]:
+        """The faults of one top-level field, with the words of a server that checks just it."""
+        schema = (self._root.get("properties") or {}).get(name)
+        if name not in obj or schema is None:
+            return []
+        return [
+            FieldError(
+                name if error.field in {"<nil>", ""} else f"{name}.{error.field}",
+                error.type,
+                error.message,
+            )
+            for error in self._validator.errors(obj[name], schema)
+        ]
+
     def _resolve(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         """The schema itself, behind a reference and with what an embedded resource implies."""
         while "$ref" in schema:

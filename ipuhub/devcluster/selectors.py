@@ -218,7 +218,7 @@ class _Parser:
             return Requirement(key, "exists")
         operator = self._take()
         if operator not in _OPERATORS:
-            raise ValueError(f"found '{operator}', expected: '=', '!=', '==', 'in', notin'")
+            raise ValueError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
         return self._with_values(key, operator)
 
     def _with_values(self, key: str, operator: str) -> Requirement:

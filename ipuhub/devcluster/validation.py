@@ -14,6 +14,7 @@ from ipuhub.devcluster.fielderror import (
     invalid,
     required,
     unsupported,
+    wrong_type,
 )
 from ipuhub.devcluster.formats import is_format, is_quantity
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _JUNCTORS = frozenset({"anyOf", "oneOf", "allOf", "not"})
+_INTEGER_FORMATS = frozenset({"int32", "int64"})
 _PLAIN_TYPES = {"string": str, "integer": int, "boolean": bool}
 _TYPE_NAMES = {
     type(None): "null",
@@ -51,9 +53,7 @@ class Validator:
             return
         wanted = _wanted_types(schema)
         if wanted and not _is_a(value, wanted):
-            kind = _type_of(value)
-            detail = f'{path} in body must be of type {",".join(wanted)}: "{kind}"'
-            found.append(invalid(path, kind, detail))
+            found += _type_errors(value, wanted, schema, path)
             found += _enum_errors(value, schema, path)
             return
         found += _enum_errors(value, schema, path)
@@ -143,6 +143,22 @@ def _is_a(value: Any, wanted: tuple[str, ...]) -> bool:
     return found == "number" and "integer" in wanted and float(value).is_integer()
 
 
+def _type_errors(
+    value: Any, wanted: tuple[str, ...], schema: Mapping[str, Any], path: str
+) -> Iterator[FieldError]:
+    """Faults of a value of the wrong type; a fraction is also held against an integer's rules."""
+    kind, names, format_ = _type_of(value), ",".join(wanted), schema.get("format", "")
+    is_fraction = kind == "number" and wanted == ("integer",)
+    if is_fraction and format_ in _INTEGER_FORMATS:
+        kind, names = "float64", format_
+    yield wrong_type(path, kind, f'{path} in body must be of type {names}: "{kind}"')
+    if is_fraction:
+        how = f"with format {format_}" if format_ else "(default format)"
+        detail = f"Checked value must be of type integer {how} in {path}"
+        yield FieldError("<nil>", "FieldValueInvalid", f'Invalid value: "": {detail}')
+        yield from _number_errors(value, schema, path)
+
+
 def _type_of(value: Any) -> str:
     return _TYPE_NAMES.get(type(value), "array")
 
@@ -173,7 +189,8 @@ def _text_errors(value: str, schema: Mapping[str, Any], path: str) -> Iterator[F
         yield invalid(path, value, f"{path} in body should match '{pattern}'")
     wanted = schema.get("format")
     if wanted and not is_format(wanted, value):
-        yield invalid(path, value, f"{path} in body must be of type {wanted}: {go_value(value)}")
+        detail = f"{path} in body must be of type {wanted}: {go_value(value)}"
+        yield wrong_type(path, value, detail)
     if schema.get("x-quantity") and not is_quantity(value):
         yield invalid(
             path,

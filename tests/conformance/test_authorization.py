@@ -244,7 +244,8 @@ async def test_binding_a_role_needs_its_rights_or_bind(
             403, "Forbidden"
         )
     assert '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}' in status["message"]
-    assert gone["message"] == f'clusterroles.{RBAC_GROUP} "no-such" not found'
+    assert gone["message"] == f'rolebindings.{RBAC_GROUP} "no-such" not found'
+    assert gone["details"] == {"name": "no-such", "group": RBAC_GROUP, "kind": "rolebindings"}
 
 
 async def test_impersonation_needs_the_right_to(api: Api, namespace: str, server: Server) -> None:

@@ -211,7 +211,7 @@ BAD_CRDS: dict[str, tuple[Callable[[Json], None], str]] = {
     "scope": (_set("spec/scope", "Galaxy"), 'spec.scope: Unsupported value: "Galaxy"'),
     "no-schema": (
         _set("spec/versions/0/schema", None),
-        "spec.versions[0].schema.openAPIV3Schema: Required value: schemas are required",
+        "spec.versions[0].schema.openAPIV3Schema: Required value",
     ),
     "no-storage": (
         _set("spec/versions/0/storage", value=False),

@@ -166,7 +166,7 @@ async def test_an_update_without_a_version_of_a_custom_object_is_422(
     status = answer.refused(422, "Invalid")
     assert status["message"] == (
         f'widgets.{widgets} "a" is invalid: metadata.resourceVersion: '
-        "Invalid value: 0x0: must be specified for an update"
+        "Invalid value: 0: must be specified for an update"
     )
 
 

@@ -48,7 +48,7 @@ async def test_a_label_selector_finds_these(api: Api, namespace: str, row: str) 
 
 
 BAD_LABEL_SELECTORS = {
-    "a b": "found 'b', expected: '=', '!=', '==', 'in', notin'",
+    "a b": "found 'b', expected: in, notin, =, ==, !=, gt, lt",
     "color=red blue": "found 'blue', expected: ',' or 'end of string'",
     "color in red": "found 'red' expected: '('",
     "color in (": "found '', expected: ',', ')' or identifier",

@@ -87,8 +87,8 @@ COLUMNS: dict[str, tuple[str, list[str], list[str]]] = {
     "clusterroles": (f"{_RBAC}/clusterroles", ["Name", "Created At"], []),
     "crds": (
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        ["Name", "Created At"],
-        [],
+        ["Name", "Scope", "Versions", "Created At"],
+        ["Group", "Kind", "ShortNames", "Established"],
     ),
 }
 # Columns that came after 1.20.

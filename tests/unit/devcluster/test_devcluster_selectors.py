@@ -61,11 +61,11 @@ _BAD_LABEL_SELECTORS = {
     "!a b": "found 'b', expected: ',' or 'end of string'",
     "a=!": "unable to parse requirement: found '!', expected: identifier",
     "=b": "found '=', expected: !, identifier, or 'end of string'",
-    "a b": "unable to parse requirement: found 'b', expected: '=', '!=', '==', 'in', notin'",
+    "a b": "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
     "a,": "found '', expected: identifier after ','",
     ",a": "found ',', expected: !, identifier, or 'end of string'",
     "a=b c=d": "found 'c', expected: ',' or 'end of string'",
-    "a!b": "unable to parse requirement: found '!', expected: '=', '!=', '==', 'in', notin'",
+    "a!b": "unable to parse requirement: found '!', expected: in, notin, =, ==, !=, gt, lt",
 }
 
 
