@@ -14,7 +14,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ipuhub.devcluster.kubelet.podenv import host_name
+from ipuhub.devcluster.kubelet.podenv import field_of, host_name
 from ipuhub.devcluster.kubelet.runtime import can_isolate
 from ipuhub.devcluster.kubelet.sandbox import Place, container_command
 from jobs.builders.context import BuildContext
@@ -110,10 +110,8 @@ class MpiLab:
         volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
         for volume in (MPI_VOLUME, KUBECTL_VOLUME, ACCOUNT_VOLUME, "work", "tmp"):
             (folder / volume).mkdir(parents=True)
-        for item in volumes[MPI_VOLUME]["configMap"]["items"]:
-            path = folder / MPI_VOLUME / item["path"]
-            path.write_text(self.config[item["key"]], encoding="utf-8")
-            path.chmod(item["mode"])
+        for source in sources_of(volumes[MPI_VOLUME]):
+            self._write_files(pod, folder / MPI_VOLUME, source)
         main = pod["spec"]["containers"][0]
         mounts = [(str(folder / m["name"]), m["mountPath"]) for m in main["volumeMounts"]]
         mounts.append((str(self._hosts()), "/etc/hosts"))
@@ -133,12 +131,27 @@ class MpiLab:
         )
         entry.chmod(0o755)
 
+    def _write_files(self, pod: dict[str, Any], folder: Path, source: dict[str, Any]) -> None:
+        """Write what a volume has of the job's ConfigMap, or of the pod's own fields."""
+        for item in source.get("configMap", {}).get("items", ()):
+            path = folder / item["path"]
+            path.write_text(self.config[item["key"]], encoding="utf-8")
+            path.chmod(item["mode"])
+        for item in source.get("downwardAPI", {}).get("items", ()):
+            text = field_of(pod, item["fieldRef"]["fieldPath"], {})
+            (folder / item["path"]).write_text(text, encoding="utf-8")
+
     def _hosts(self) -> Path:
         """A name service that takes every host of the hostfile for this machine."""
         path = self.folder / "hosts"
         names = [line.split()[0] for line in self.config["hostfile"].splitlines()]
         path.write_text(f"127.0.0.1 localhost {' '.join(names)}\n", encoding="utf-8")
         return path
+
+
+def sources_of(volume: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a volume is made of: itself, unless it projects others."""
+    return volume["projected"]["sources"] if "projected" in volume else [volume]
 
 
 def lab_of(builder: IPUJobBuilder, folder: Path, *, node: str = "") -> MpiLab:
