@@ -15,6 +15,7 @@ from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from jobs.privileges import PROFILES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,14 +70,19 @@ async def test_the_configurations_follow_the_port_and_leave_some_namespaces_out(
         async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
             for port in (9443, 9444):
                 await apply_configurations(client, authority, port, ("kube-system", "own"))
-            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-                (found,) = (await client.list(resource)).items
-                (hook,) = found["webhooks"]
+            mutating, validating = [
+                configuration["webhooks"]
+                for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+                for configuration in (await client.list(resource)).items
+            ]
+            assert [len(mutating), len(validating)] == [1, 1 + len(PROFILES)]
+            for hook in (*mutating, *validating):
                 assert hook["clientConfig"]["url"].startswith("https://127.0.0.1:9444/")
                 assert base64.b64decode(hook["clientConfig"]["caBundle"]) == authority.ca_pem
                 assert hook["failurePolicy"] == "Fail"
-                (left_out,) = hook["namespaceSelector"]["matchExpressions"]
-                assert (left_out["operator"], left_out["values"]) == (
+                *_, left_out = hook["namespaceSelector"]["matchExpressions"]
+                assert (left_out["key"], left_out["operator"], left_out["values"]) == (
+                    "kubernetes.io/metadata.name",
                     "NotIn",
                     ["kube-system", "own"],
                 )
