@@ -9,6 +9,7 @@ import signal
 import threading
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,28 +41,42 @@ MORE = {**JOB, "uid": "another", "name": "another"}
 
 @dataclass
 class Watched:
-    """The calls that change something at a vipu-server, in their order, and one that is held."""
+    """The calls that change something at a vipu-server, in their order, and one that is held.
+
+    With `stop_clock` what is being created there is ACTIVE after `let_it_get_ready`, not before.
+    """
 
     server: Any
     calls: list[str] = field(default_factory=list)
     entered: threading.Event = field(default_factory=threading.Event)
     gate: threading.Event = field(default_factory=threading.Event)
     held: str = ""
+    passed: int = 0  # calls of the held name that are not held
+    elapsed: timedelta = timedelta()
 
     def __post_init__(self) -> None:
         for name in ("create", "reset", "remove", "get", "list"):
             setattr(self.server, name, self._around(name, getattr(self.server, name)))
 
-    def hold(self, name: str) -> None:
-        self.held = name
+    def hold(self, name: str, *, passed: int = 0) -> None:
+        self.held, self.passed = name, passed
+
+    def stop_clock(self) -> None:
+        stopped = self.server.clock()
+        self.server.clock = lambda: stopped + self.elapsed
+
+    def let_it_get_ready(self) -> None:
+        self.elapsed = timedelta(minutes=1)
 
     def _around(self, name: str, act: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*given: Any) -> Any:
             if name in {"create", "reset", "remove"}:
                 self.calls.append(name)
             if name == self.held:
-                self.entered.set()
-                self.gate.wait(60)
+                self.passed -= 1
+                if self.passed < 0:
+                    self.entered.set()
+                    self.gate.wait(60)
             return act(*given)
 
         return watched
@@ -129,50 +144,63 @@ async def release(operator: ProxyClient) -> Any:
     return await operator.release(JOB["uid"], JOB["instance"])
 
 
-CASES = [
-    # what is held, during which call; then: phase in the tracker, ids at V-IPU, changing calls
-    pytest.param("list", ensure, Phase.CREATING, [ID], ["create"], id="reserve"),
-    pytest.param("create", ensure, Phase.CREATING, [ID], ["create"], id="create"),
-    pytest.param("get", ensure, Phase.ACTIVE, [ID], ["create"], id="activate"),
-    pytest.param("remove", release, Phase.RELEASED, [], ["create", "remove"], id="release"),
-]
+@dataclass(frozen=True)
+class Case:
+    """What is held, and what has to be left: `passed` calls of that name are not held, and with
+    `is_ready` the partition is ACTIVE when the held one answers."""
+
+    held: str
+    phase: Phase
+    calls: tuple[str, ...] = ("create",)
+    passed: int = 0
+    is_ready: bool = False
 
 
-@pytest.mark.parametrize(("held", "act", "want_phase", "want_ids", "want_calls"), CASES)
+ENDED = {
+    "reserve": Case("list", Phase.CREATING),
+    "create": Case("create", Phase.CREATING),
+    "first look, too early": Case("get", Phase.CREATING),
+    "first look": Case("get", Phase.ACTIVE, is_ready=True),
+    "activate": Case("get", Phase.ACTIVE, passed=1, is_ready=True),
+    "release": Case("remove", Phase.RELEASED, ("create", "remove")),
+}
+
+
+@pytest.mark.parametrize("case", ENDED.values(), ids=ENDED.keys())
 async def test_what_is_under_way_at_sigterm_ends_its_phase_and_is_written_down(
-    lab: Lab,
-    vipu: Watched,
-    held: str,
-    act: Callable[[ProxyClient], Any],
-    want_phase: Phase,
-    want_ids: list[str],
-    want_calls: list[str],
+    lab: Lab, vipu: Watched, case: Case
 ) -> None:
+    is_release = case.phase is Phase.RELEASED
+    want_ids = [] if is_release else [ID]
     async with serving(patient(lab)) as proxy, lab.operator(proxy) as operator:
-        if act is release:
+        if is_release:
             await ensure(operator)
-        vipu.hold(held)
-        asked = asyncio.create_task(act(operator))
+        vipu.stop_clock()
+        vipu.hold(case.held, passed=case.passed)
+        asked = asyncio.create_task(release(operator) if is_release else ensure(operator))
         await asyncio.to_thread(vipu.entered.wait, 30)
         await proxy.asked_to_end()
         with pytest.raises(ProxyUnavailable, match=ENDS):
             await operator.ensure(**MORE)
+        if case.is_ready:
+            vipu.let_it_get_ready()
         vipu.gate.set()
         await asyncio.wait_for(proxy.task, 30)
         await asyncio.gather(asked, return_exceptions=True)
     left = await tracked(lab)
-    assert (left.phase, left.id, left.reason) == (want_phase, ID, "")
+    assert (left.phase, left.id, left.reason) == (case.phase, ID, "")
     assert await lab.exists() == want_ids
-    assert vipu.calls == want_calls
+    assert vipu.calls == [*case.calls]
 
+    vipu.let_it_get_ready()
     async with running(lab.options) as successor:
         await eventually(lambda: not successor.store.problem)
         records = successor.service.records
         await eventually(lambda: all(Phase(one.phase).is_settled for one in records()))
     after = await tracked(lab)
-    assert after.phase is (Phase.RELEASED if act is release else Phase.ACTIVE)
+    assert after.phase is (Phase.RELEASED if is_release else Phase.ACTIVE)
     assert await lab.exists() == want_ids
-    assert vipu.calls == want_calls  # nothing had to be repaired
+    assert vipu.calls == [*case.calls]  # nothing had to be repaired
 
 
 async def test_the_next_leader_begins_when_the_last_call_is_written_down(
