@@ -60,9 +60,10 @@ def pod_of(
         "labels": {"app": "train", "team": group},
         "annotations": {"primehub.io/usage": orjson.dumps(usage).decode()},
     }
-    amounts = {"cpu": "500m", "memory": "2Gi", "nvidia.com/gpu": str(number % 2)}
+    gpus = {"nvidia.com/gpu": str(number % 2)}
+    amounts = {"requests": {"cpu": "500m", "memory": "2Gi", **gpus}, "limits": gpus}
     env = [{"name": f"SEED_{n}", "value": f"{number}".ljust(60, "x")} for n in range(padding // 91)]
-    container = {"name": "main", "image": "train:1", "resources": {"requests": amounts}}
+    container = {"name": "main", "image": "train:1", "resources": amounts}
     container |= {"env": env} if env else {}  # no two pods' wishes are the same
     status: dict[str, Any] = {"phase": "Pending"}
     started = stamp(truth.scheduled_at + timedelta(seconds=1))
