@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -111,6 +112,8 @@ class Meter:
         """The API server comes back at its address without its watch history."""
         port = int(self._server.url.rpartition(":")[2])
         self.close()
+        with contextlib.closing(sqlite3.connect(self.directory / "objects.sqlite")) as file, file:
+            file.execute("DELETE FROM changes")
         self._server = DevCluster(self.directory, port=port, authorization="rbac")
         self.background.run(self._server.start())
 
