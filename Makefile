@@ -8,7 +8,7 @@ INSTALL = $(BIN)/uv pip install $${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} 
 # Each worker starts its own PostgreSQL and API server; more than eight need more memory than they save time.
 ON_ALL_CORES := -q -n auto --maxprocesses 8 --dist worksteal --durations 20
 
-SQL_SUITES := tests/integration/usage tests/integration/web tests/integration/monitor tests/integration/recorders
+SQL_SUITES = tests/integration/usage tests/integration/monitor tests/integration/recorders tests/integration/demo/test_sessions.py $(wildcard tests/integration/web/test_usage_*.py)
 
 .PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint type fmt reference proto constraints
 
