@@ -8,7 +8,9 @@ INSTALL = $(BIN)/uv pip install $${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} 
 # Each worker starts its own PostgreSQL and API server; more than eight need more memory than they save time.
 ON_ALL_CORES := -q -n auto --maxprocesses 8 --dist worksteal --durations 20
 
-SQL_SUITES = tests/integration/usage tests/integration/monitor tests/integration/recorders tests/integration/demo/test_sessions.py $(wildcard tests/integration/web/test_usage_*.py)
+# What PostgreSQL plans and computes; the rest asks little of it.
+SQL_SUITES = tests/integration/demo/test_sessions.py tests/integration/recorders tests/integration/web/test_usage_api.py \
+  $(foreach word,sum report cost range capacity closed corrections,$(wildcard tests/integration/usage/test_*$(word)*.py))
 
 .PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint type fmt reference proto constraints
 
