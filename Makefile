@@ -4,9 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 TOOLS := .venv/.tools
-INSTALL = $(BIN)/uv pip install $${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} --python $(BIN)/python -c constraints.txt
-# Each worker starts its own PostgreSQL and API server; more than eight need more memory than they save time.
-ON_ALL_CORES := -q -n auto --maxprocesses 8 --dist worksteal --durations 20
+INSTALL = $(BIN)/uv pip install $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode) --python $(BIN)/python -c constraints.txt
+# Without bytecode each of the product's many short processes would compile all it imports: a second of CPU.
+unexport PYTHONDONTWRITEBYTECODE
+# Tests wait a third of their time for processes of their own. Each worker starts its own PostgreSQL and
+# API server; more than eight need more memory than they save time.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() * 3 // 2))')
+ON_ALL_CORES = -q -n $(WORKERS) --dist worksteal --durations 20
 
 # What PostgreSQL plans and computes; the rest asks little of it.
 SQL_SUITES = tests/integration/demo/test_sessions.py tests/integration/recorders tests/integration/web/test_usage_api.py \

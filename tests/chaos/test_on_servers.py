@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
-import yaml
 
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.blocking import BlockingKubeClient
@@ -22,6 +21,7 @@ from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES
 from jobs.resources import IPUJOBS
+from tests.builders.documents import our_crd
 from tests.chaos.losses import NAMES
 from tests.chaos.stories import check_end, check_rest
 from tests.chaos.test_every_write import LATE_SECONDS, LONG
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from ipuhub.kube.cluster import ClusterConfig
     from tests.chaos.stories import Story
 
-CRD = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml")
 GIVEN = os.environ.get("IPUHUB_TEST_KUBECONFIG")
 EVERY_LIFE = tuple(name for name in NAMES if "quota" not in name)
 LIVES = (
@@ -110,7 +109,7 @@ def client(kubeconfig: str) -> Iterator[BlockingKubeClient]:
     """What users, the scheduler and the kubelet write with."""
     with BlockingKubeClient(load_config(kubeconfig)) as made:
         with contextlib.suppress(AlreadyExists):
-            made.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(CRD.read_text()))
+            made.create(CUSTOM_RESOURCE_DEFINITIONS, our_crd())
         yield made
         with contextlib.suppress(NotFound):
             made.delete(NODES, NODE)

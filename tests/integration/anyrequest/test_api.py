@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import schemathesis
-import yaml
 from django.utils import timezone
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -18,9 +17,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from ipuhub.api.document import openapi_text
 from ipuhub.tokens import make_token
 from ipuhub.wsgi import application
+from tests.builders.documents import openapi
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +37,7 @@ def read_whole(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         answer.close()
 
 
-API = schemathesis.openapi.from_dict(yaml.safe_load(openapi_text()))
+API = schemathesis.openapi.from_dict(openapi())
 API.app = read_whole
 API.config.generation.update(with_security_parameters=False)
 OPERATIONS = {found.ok().label: found.ok() for found in API.get_all_operations()}

@@ -10,19 +10,18 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ipuhub.api.document import openapi_text
 from tests.builders.clients import tool
+from tests.builders.documents import openapi
 from usage.models import Rate, ReportRun
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 pytestmark = pytest.mark.django_db
-_DOCUMENT = yaml.safe_load(openapi_text())
+_DOCUMENT = openapi()
 
 
 def _names(operation: Any) -> list[str]:

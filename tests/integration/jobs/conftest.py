@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-import yaml
 
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
@@ -19,13 +18,12 @@ from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from jobs.operator import Operator, OperatorOptions, utc_now
 from jobs.resources import IPUJOBS
+from tests.builders.documents import our_crd
 from tests.fakes.partitions import FakePartitions
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-CRD = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml")
 
 
 class HealthLog:
@@ -141,11 +139,6 @@ class Cluster:
             return await self.job(name) is None and not await self.pods()
 
         await eventually(gone)
-
-
-def our_crd() -> dict[str, Any]:
-    """The CRD that the chart installs."""
-    return dict(yaml.safe_load(CRD.read_text(encoding="utf-8")))
 
 
 async def install_crd(client: KubeClient) -> None:

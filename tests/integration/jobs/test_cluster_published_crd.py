@@ -10,10 +10,10 @@ from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from jobs.crdcheck import CRD_NAME
 from jobs.keptstatus import CARRIER, whole
 from jobs.resources import IPUJOBS
+from tests.builders.documents import our_crd
 from tests.builders.ipujobs import ipujob
 from tests.builders.publishedcrd import build_published_crd
 from tests.fakes.waiting import eventually
-from tests.integration.jobs.conftest import our_crd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

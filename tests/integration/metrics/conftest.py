@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
-import yaml
 
 from ipuhub.demo.cluster import ACCESS_FILE, apply_file, refresh_token, write_account_kubeconfig
 from ipuhub.devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS
+from tests.builders.documents import our_crd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
-CRD = Path(__file__).resolve().parents[3] / "charts/ipuhub/crds/graphcore.ai_ipujobs.yaml"
 SYSTEM = "ipuhub-system"
 MONITORING = "monitoring"
 
@@ -56,7 +55,7 @@ async def accounts(tmp_path: Path) -> AsyncIterator[Accounts]:
     await cluster.start()
     async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
         await apply_file(client, ACCESS_FILE)
-        await client.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(CRD.read_text("utf-8")))
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, our_crd())
         await client.create(NAMESPACES, {"metadata": {"name": MONITORING}})
         tokens = {}
         for name in ("reader", "stranger"):

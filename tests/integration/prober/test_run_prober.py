@@ -7,13 +7,11 @@ import os
 import re
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import psycopg
 import pytest
-import yaml
 from django.core.management import CommandError, call_command
 from psycopg.rows import dict_row
 
@@ -27,16 +25,17 @@ from ipuhub.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE
 from ipuhub.recording.metrictable import TABLE as RECORDINGS
 from ipuhub.recording.store import Fenced
 from jobs.resources import IPUJOBS
+from tests.builders.documents import our_crd
 from tests.fakes.freeport import free_port
 from tests.fakes.promtool import complaints, families
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from pytest_django.fixtures import SettingsWrapper
 
-CRD = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml")
 FAULTS = ("usage-annotation", "quantity")
 TOKEN = {"Authorization": "Bearer for-the-test"}
 USAGE = '{"component":"job","component_name":"train","group":"g","instance_type":"i","user":"ada"}'
@@ -165,7 +164,7 @@ async def test_once_commits_the_lists_there_are_and_names_the_one_that_is_not(
     assert b"could not find the requested resource" in errors  # no IPUJobs are installed
     assert names(tables) == [("only", "ada")]
     async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
-        await client.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(CRD.read_text("utf-8")))
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, our_crd())
         await eventually(lambda: _is_served(client))
     process = await prober("--once", env=given)
     assert await asyncio.wait_for(process.wait(), 120) == 0

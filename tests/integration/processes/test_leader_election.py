@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-import yaml
 
 from ipuhub.demo.cluster import ACCESS_FILE, apply_file, write_account_kubeconfig
 from ipuhub.devcluster.server import DevCluster
@@ -23,6 +22,7 @@ from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES
 from jobs.resources import IPUJOBS
+from tests.builders.documents import our_crd
 from tests.builders.ipujobs import ipujob
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
@@ -39,7 +39,6 @@ SELDOM = {
     "IPUHUB_LEASE_RENEW_SECONDS": "600",
     "IPUHUB_LEASE_RETRY_SECONDS": "300",
 }
-CRD = ROOT / "charts/ipuhub/crds/graphcore.ai_ipujobs.yaml"
 
 
 @dataclass
@@ -127,7 +126,7 @@ async def replicas(tmp_path: Path) -> AsyncIterator[Replicas]:
         await apply_file(client, ACCESS_FILE)
         account = f"{SYSTEM}/ipuhub-operator"
         await write_account_kubeconfig(client, cluster.kubeconfig, tmp_path, account)
-        await client.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(CRD.read_text("utf-8")))
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, our_crd())
         made = Replicas(cluster, client, tmp_path)
         yield made
         for process in made.running.values():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 from django.conf import settings as django_settings
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.validation import validate_schema
@@ -13,6 +12,7 @@ from drf_spectacular.validation import validate_schema
 from ipuhub.api.document import openapi_text
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
+from tests.builders.documents import openapi
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -120,7 +120,7 @@ def test_the_openapi_document_is_valid_and_made_without_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     GENERATOR_STATS.reset()
-    document = yaml.safe_load(openapi_text())
+    document = openapi()
     assert capsys.readouterr().err == ""
     validate_schema(document)
     assert "/api/v1/jobs/{uid}/usage" in document["paths"]

@@ -115,7 +115,7 @@ def check(path: str, body: Any, measures: WebhookMeasures) -> None:
 
 
 @settings(
-    max_examples=2600,
+    max_examples=1300,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
-from ipuhub.api.document import openapi_text
 from ipuhub.api.problems import by_field
+from tests.builders.documents import openapi
 
 
 @pytest.mark.parametrize(
@@ -29,7 +28,7 @@ def test_errors_are_sentences_by_field(raised: Any, want: dict[str, list[str]]) 
 
 
 def test_the_document_names_things_as_generators_of_clients_need_it() -> None:
-    document = yaml.safe_load(openapi_text())
+    document = openapi()
     schemas = document["components"]["schemas"]
     assert len({name.strip("_").lower() for name in schemas}) == len(schemas)
     assert [name for name in schemas if not name[0].isupper()] == []
