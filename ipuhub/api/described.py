@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from drf_spectacular.openapi import AutoSchema
 from rest_framework import serializers
 
+from ipuhub.api.files import FORM, describe_file, describe_json
 from ipuhub.api.forms import JSON, MEDIA_TYPES
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.problems import CONTENT_TYPE
@@ -25,6 +27,8 @@ _ALWAYS = {
     HTTPStatus.SERVICE_UNAVAILABLE: "Something that this needs is away. Try again later.",
 }
 
+_KEYS = {"uid": "UID of the job.", "id": "Number of the row, from the list."}
+_RAISES = re.compile(r"\s*\bRaises? [^.]*\.")
 _BY_FIELD = serializers.DictField(
     child=serializers.ListField(child=serializers.CharField()),
     required=False,
@@ -46,7 +50,25 @@ class ProblemSerializer(serializers.Serializer[Any]):
 
 
 class Described(AutoSchema):
-    """What DRF's views say of themselves, plus the refusals and 304."""
+    """What DRF's views say of themselves, plus the refusals and 304, and the files."""
+
+    def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        """Return the description of an address and a method; None: it has none."""
+        operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
+        if operation is None:
+            return None
+        for each in operation.get("parameters", ()):
+            each.setdefault("description", _KEYS.get(each["name"], ""))
+        if hasattr(self.view, "formats"):
+            if self.path.endswith(FORM):
+                describe_file(operation)
+            else:
+                describe_json(operation, self.path)
+        return operation
+
+    def get_description(self) -> str:  # type: ignore[override]  # not DRF's of the same name
+        """Return what the view says, but for the exceptions, which callers never see."""
+        return _RAISES.sub("", super().get_description()).strip()
 
     def _get_response_bodies(self, direction: Direction = "response") -> dict[str, Any]:
         bodies = dict(super()._get_response_bodies(direction))

@@ -21,8 +21,15 @@ _TYPES = {
 
 
 def form_of(request: Request, forms: Sequence[str] = FORMS) -> str:
-    """Return what `format` asks for, else what `Accept` likes best, else json. Raises BadFilter."""
+    """Return the form in the address, else in `format`, else what `Accept` likes best, else json.
+
+    Raises BadFilter.
+    """
     asked = [text for text in request.query_params.getlist("format") if text]
+    named = str((request.parser_context or {}).get("kwargs", {}).get("form", ""))
+    if named and asked and asked != [named]:
+        raise BadFilter([f"format: the address says {named} already. Ask without it."])
+    asked = [named] if named else asked
     if len(asked) > 1:
         raise BadFilter(["format: give it once."])
     if asked:

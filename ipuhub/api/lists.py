@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from django.db.models import Model
-from drf_spectacular.utils import OpenApiParameter
 from rest_framework.generics import ListAPIView
 
 from ipuhub.api.filtering import PageFilterBackend
@@ -24,13 +23,6 @@ if TYPE_CHECKING:
     from ipuhub.web.lists import Column
 
 _M = TypeVar("_M", bound=Model)
-FORMAT = OpenApiParameter(
-    "format",
-    str,
-    enum=list(FORMS),
-    description="json by default, in pages; csv and jsonl: everything in one file. Accept: "
-    "text/csv or application/x-ndjson does the same.",
-)
 
 
 class FileList(ListAPIView[_M], Generic[_M]):

@@ -45,7 +45,7 @@ class KeysetPagination(BasePagination):
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Describe such an answer."""
-        link = {"type": "string", "format": "uri", "nullable": True, "description": "Next page."}
+        link = {"type": ["string", "null"], "format": "uri", "description": "Next page."}
         return {
             "type": "object",
             "required": ["next", "results"],

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
+from ipuhub.api.files import with_files
 from ipuhub.web.jobapi import JobPods, JobUsageSoFar
 from ipuhub.web.partitionlist import AllPartitions
 from ipuhub.web.partitionusage import PartitionUsage
@@ -33,6 +34,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
 if settings.USAGE_ENABLED:
     urlpatterns += [
         path("jobs/<str:uid>/usage", JobUsageSoFar.as_view(), name="job-usage"),
-        path("usage/partitions", PartitionUsage.as_view(), name="usage-partitions"),
+        *with_files("usage/partitions", PartitionUsage, "usage-partitions"),
         path("usage/", include("usage.api.urls")),
     ]

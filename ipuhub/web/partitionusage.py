@@ -17,7 +17,6 @@ from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 
 from ipuhub.api.forms import FORMS, JSON, form_of
-from ipuhub.api.lists import FORMAT
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.csvsafe import Figure
@@ -159,10 +158,7 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         operation_id="usage_partitions",
         summary="Partitions held in a range, with the time nothing ran on them",
         tags=["usage"],
-        parameters=[
-            *RANGE,
-            FORMAT,
-        ],
+        parameters=list(RANGE),
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         """Return a page, or the file. Raises BadFilter and PermissionDenied."""

@@ -14,8 +14,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 from rest_framework.views import APIView
 
-from ipuhub.api.forms import JSON, form_of
-from ipuhub.api.lists import FORMAT
+from ipuhub.api.forms import FORMS, JSON, form_of
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.api.permissions import IsAdmin, IsSignedIn
@@ -48,7 +47,6 @@ _PARAMETERS = [
     OpenApiParameter("controller", str, description="Only this V-IPU controller."),
     CURSOR,
     OpenApiParameter("page_size", int, description="Rows of a page, 100 by default."),
-    FORMAT,
 ]
 
 
@@ -110,19 +108,16 @@ class CapacityView(APIView):
 
     permission_classes = (IsSignedIn, IsAdmin)
     content_negotiation_class = AnyAccept
+    formats = FORMS
 
     @extend_schema(
         operation_id="usage_capacity",
         summary="Utilization: capacity, reserved, held idle, idle, down, unknown",
         tags=["usage"],
         parameters=_PARAMETERS,
-        responses={
-            (200, "application/json"): UtilizationSerializer,
-            (200, "text/csv"): str,
-            (200, "application/x-ndjson"): str,
-        },
+        responses=UtilizationSerializer,
     )
-    def get(self, request: Request) -> HttpResponseBase:
+    def get(self, request: Request, **_form: str) -> HttpResponseBase:
         """Return the steps in order, for administrators. Raises BadFilter."""
         params = given(request.query_params)
         kind = form_of(request)

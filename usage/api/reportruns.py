@@ -16,10 +16,11 @@ from rest_framework.generics import ListAPIView, RetrieveAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from ipuhub.api.files import read_yes
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.permissions import IsAccountant
 from ipuhub.months import MonthError
-from usage.api.reports import TOTAL, read_total
+from usage.api.reports import EXCEL, TOTAL, read_total
 from usage.api.reportserializers import RunRequestSerializer, RunSerializer
 from usage.models import ReportRun
 from usage.reports.files import range_file
@@ -101,7 +102,7 @@ class RunFile(APIView):
         operation_id="usage_runs_file",
         summary="The file of a range",
         tags=["usage"],
-        parameters=[TOTAL],
+        parameters=[EXCEL, TOTAL],
         responses={(200, "text/csv"): OpenApiTypes.STR},
     )
     def get(self, request: Request, pk: int) -> HttpResponseBase:
@@ -109,7 +110,7 @@ class RunFile(APIView):
         run = ReportRun.objects.filter(pk=pk).first()
         if run is None:
             raise Http404("There is no run with this number.")
-        excel, total = "excel" in request.query_params, read_total(request)
+        excel, total = read_yes(request, "excel"), read_total(request)
         return range_file(run, excel=excel, total=total)
 
 

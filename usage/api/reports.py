@@ -12,6 +12,7 @@ from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from ipuhub.api.files import read_yes
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.permissions import IsAccountant
 from ipuhub.months import Month, MonthError
@@ -36,8 +37,34 @@ TOTAL = OpenApiParameter(
     description="`no` leaves out the line of totals, the last one of a summary's CSV: its first "
     "column is `total`, and each number the sum of the column as it is printed.",
 )
-_EXCEL = OpenApiParameter(
-    "excel", bool, allow_blank=True, description="With a byte-order mark and CRLF, for Excel."
+EXCEL = OpenApiParameter(
+    "excel",
+    bool,
+    allow_blank=True,
+    description="With a byte-order mark and CRLF, for Excel; `?excel` alone is true.",
+)
+_PATTERN = {"type": "string", "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}
+_MONTH = OpenApiParameter("month", _PATTERN, OpenApiParameter.PATH, description="YYYY-MM")
+_KIND = OpenApiParameter(
+    "kind",
+    str,
+    OpenApiParameter.PATH,
+    enum=["summary", "details"],
+    description="Sums, or a line for each pod and partition.",
+)
+_FORM = OpenApiParameter(
+    "form",
+    str,
+    OpenApiParameter.PATH,
+    enum=list(FORMATS),
+    description="CSV, or JSON lines.",
+)
+_PROFILE = OpenApiParameter(
+    "profile",
+    str,
+    enum=sorted(PROFILES),
+    default="default",
+    description="`primehub`: the columns of PrimeHub Usage.",
 )
 
 
@@ -84,7 +111,7 @@ class PrimeHubFile(APIView):
             month = Month(year, number)
         except MonthError as error:
             raise Http404(str(error)) from error
-        excel = "excel" in request.query_params
+        excel = read_yes(request, "excel")
         return report_file(request, Wanted(month, self.kind, "primehub", excel=excel))
 
 
@@ -112,7 +139,7 @@ class ReportReview(APIView):
         operation_id="usage_reports_review",
         summary="Review a month before closing it",
         tags=["usage"],
-        parameters=[OpenApiParameter("month", str, OpenApiParameter.PATH, description="YYYY-MM")],
+        parameters=[_MONTH],
         responses=ReviewSerializer,
     )
     def get(self, _request: Request, month: str) -> Response:
@@ -140,11 +167,11 @@ class ReportFile(APIView):
         "empty file of version 0.",
         tags=["usage"],
         parameters=[
-            OpenApiParameter("month", str, OpenApiParameter.PATH, description="YYYY-MM"),
-            OpenApiParameter("kind", str, OpenApiParameter.PATH, enum=["summary", "details"]),
-            OpenApiParameter("form", str, OpenApiParameter.PATH, enum=list(FORMATS)),
-            OpenApiParameter("profile", str, enum=sorted(PROFILES), default="default"),
-            _EXCEL,
+            _MONTH,
+            _KIND,
+            _FORM,
+            _PROFILE,
+            EXCEL,
             TOTAL,
         ],
         responses={
@@ -158,7 +185,7 @@ class ReportFile(APIView):
         if profile not in PROFILES:
             known = " or ".join(sorted(PROFILES))
             raise ValidationError({"profile": [f"must be {known}, not {profile!r}."]})
-        excel, total = "excel" in request.query_params, read_total(request)
+        excel, total = read_yes(request, "excel"), read_total(request)
         wanted = Wanted(read_month(month), kind, profile, form=form, excel=excel, total=total)
         return report_file(request, wanted)
 
@@ -175,9 +202,9 @@ class CorrectionFile(APIView):
         description="Lines of a summary: each number is added to the report's; it may be negative.",
         tags=["usage"],
         parameters=[
-            OpenApiParameter("month", str, OpenApiParameter.PATH, description="YYYY-MM"),
+            _MONTH,
             OpenApiParameter("number", int, OpenApiParameter.PATH, description="1 and up"),
-            _EXCEL,
+            EXCEL,
             TOTAL,
         ],
         responses={(200, "text/csv"): OpenApiTypes.STR},
@@ -186,6 +213,6 @@ class CorrectionFile(APIView):
         """Return the file. Raises ValidationError and Http404."""
         if not number:
             raise Http404("Corrections are numbered from 1 on.")
-        excel, total = "excel" in request.query_params, read_total(request)
+        excel, total = read_yes(request, "excel"), read_total(request)
         wanted = Wanted(read_month(month), "correction", number=number, excel=excel, total=total)
         return report_file(request, wanted)

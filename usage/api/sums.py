@@ -6,14 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 from rest_framework.views import APIView
 
-from ipuhub.api.forms import CSV, JSON, form_of
-from ipuhub.api.lists import FORMAT
+from ipuhub.api.forms import CSV, FORMS, JSON, form_of
 from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.paging import refuse_cursor
 from ipuhub.web.exports import export
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from usage.sums.selectors import Question, SumRow, Sums
 
 PAGE_ROWS, MOST_ROWS = 1000, 10_000
-_FILES = {(200, "text/csv"): OpenApiTypes.STR, (200, "application/x-ndjson"): OpenApiTypes.STR}
 _ROWS = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": PAGE_ROWS}
 PARAMETERS = [
     *RANGE,
@@ -57,7 +54,6 @@ PARAMETERS = [
     ),
     CURSOR,
     OpenApiParameter("page_size", _ROWS, description="Rows of a page."),
-    FORMAT,
 ]
 _STEP = OpenApiParameter("step", str, enum=list(STEPS), description="day by default.")
 _ORDER = OpenApiParameter(
@@ -72,15 +68,16 @@ class SummaryView(APIView):
     """Usage of a range, in all and by any dimensions."""
 
     content_negotiation_class = AnyAccept
+    formats = FORMS
 
     @extend_schema(
         operation_id="usage_summary",
         summary="Usage of a month or any range",
         tags=["usage"],
         parameters=[*PARAMETERS, _ORDER],
-        responses={(200, "application/json"): SummarySerializer, **_FILES},
+        responses=SummarySerializer,
     )
-    def get(self, request: Request) -> HttpResponseBase:
+    def get(self, request: Request, **_form: str) -> HttpResponseBase:
         """Return the sums, largest first. Raises BadFilter and PermissionDenied."""
         form, params = form_of(request), given(request.query_params)
         question = _question(request, "measure", "cursor", "page_size")
@@ -102,15 +99,16 @@ class SeriesView(APIView):
     """Usage of a range, step by step."""
 
     content_negotiation_class = AnyAccept
+    formats = FORMS
 
     @extend_schema(
         operation_id="usage_series",
         summary="Usage by hour, day, week or month",
         tags=["usage"],
         parameters=[*PARAMETERS, _STEP],
-        responses={(200, "application/json"): SeriesSerializer, **_FILES},
+        responses=SeriesSerializer,
     )
-    def get(self, request: Request) -> HttpResponseBase:
+    def get(self, request: Request, **_form: str) -> HttpResponseBase:
         """Return the steps in order. Raises BadFilter and PermissionDenied."""
         form, params = form_of(request), given(request.query_params)
         question = _question(request, "step", "cursor", "page_size")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django.urls import path
-
+from ipuhub.api.files import with_files
 from usage.api.capacity import CapacityView
 from usage.api.sums import SeriesView, SummaryView
 from usage.api.views import FaultList, GapList, LifetimeList
@@ -16,11 +15,11 @@ if TYPE_CHECKING:
 
 app_name = "usage-api"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("summary", SummaryView.as_view(), name="summary"),
-    path("series", SeriesView.as_view(), name="series"),
-    path("capacity", CapacityView.as_view(), name="capacity"),
-    path("lifetimes", LifetimeList.as_view(), name="lifetimes"),
-    path("faults", FaultList.as_view(), name="faults"),
-    path("gaps", GapList.as_view(), name="gaps"),
+    *with_files("summary", SummaryView, "summary"),
+    *with_files("series", SeriesView, "series"),
+    *with_files("capacity", CapacityView, "capacity"),
+    *with_files("lifetimes", LifetimeList, "lifetimes"),
+    *with_files("faults", FaultList, "faults"),
+    *with_files("gaps", GapList, "gaps"),
     *API,
 ]

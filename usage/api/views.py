@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from drf_spectacular.utils import extend_schema, extend_schema_view
 
-from ipuhub.api.lists import FORMAT, FileList
+from ipuhub.api.lists import FileList
 from ipuhub.api.permissions import IsAccountant
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.access import usage_scope_of
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         operation_id="usage_lifetimes",
         summary="Pods, newest first",
         tags=["usage"],
-        parameters=[FORMAT],
     )
 )
 class LifetimeList(FileList[PodLifetime]):
@@ -72,7 +71,6 @@ class LifetimeList(FileList[PodLifetime]):
         operation_id="usage_faults",
         summary="Faults, newest first",
         tags=["usage"],
-        parameters=[FORMAT],
     )
 )
 class FaultList(FileList[RecordFault]):
@@ -96,7 +94,6 @@ class FaultList(FileList[RecordFault]):
         operation_id="usage_gaps",
         summary="Gaps, newest first",
         tags=["usage"],
-        parameters=[FORMAT],
     )
 )
 class GapList(FileList[WatchGap]):

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import http.client
-import os
 import re
 import socket
-import subprocess
-import sys
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import connection
-from django.utils import timezone
 
-from ipuhub.tokens import make_token
 from tests.builders.lifetimes import pod
 from tests.fakes.waiting import wait_until
 from tests.integration.usage.reading import make
+from tests.integration.web.webprocess import KEY, bearer, served, status
 from usage.models import PodLifetime
 
 if TYPE_CHECKING:
@@ -31,49 +24,6 @@ if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = pytest.mark.django_db(transaction=True)
-KEY = "of a test alone " * 4
-ROOT = Path(__file__).parents[3]
-
-
-@contextmanager
-def served(**settings: str) -> Iterator[int]:
-    """Yield the port of a `run_web` on the database of the test."""
-    known = connection.settings_dict
-    place = f"{known['HOST']}:{known['PORT']}/{known['NAME']}"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    environment = os.environ | {
-        "DATABASE_URL": f"postgresql://{known['USER']}:{quote(known['PASSWORD'], safe='')}@{place}",
-        "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
-        "IPUHUB_SECRET_KEY": KEY,
-        "IPUHUB_HTTPS": "off",
-        **settings,
-    }
-    command = [sys.executable, "manage.py", "run_web", "--port", str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment)
-    try:
-        wait_until(lambda: process.poll() is not None or status(port, "/healthz") == 200)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(90)
-
-
-def status(port: int, path: str, **headers: str) -> int:
-    """The status of an answer whose body nobody reads; 0: no answer."""
-    caller = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
-    try:
-        caller.request("GET", path, headers=headers)
-        return caller.getresponse().status
-    except OSError:
-        return 0
-    finally:
-        caller.close()
-
-
-def bearer() -> dict[str, str]:
-    user = get_user_model().objects.create_user("root", password="x", is_staff=True)
-    return {"Authorization": f"Bearer {make_token(user, 'test', timezone.now())[1]}"}
 
 
 @pytest.mark.parametrize(

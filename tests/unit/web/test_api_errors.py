@@ -36,9 +36,25 @@ def test_the_document_names_things_as_generators_of_clients_need_it() -> None:
     assert problem["additionalProperties"] == {"type": "array", "items": {"type": "string"}}
     operations = [each for path in document["paths"].values() for each in path.values()]
     assert [each["operationId"] for each in operations if not each.get("summary")] == []
+    assert [each["operationId"] for each in operations if "Raises" in each["description"]] == []
     for each in operations:
         asks = [p for p in each.get("parameters", ()) if p["name"] in {"format", "form"}]
         offered = [value for p in asks for value in p["schema"].get("enum", ())]
         kinds = {"csv": "text/csv", "jsonl": "application/x-ndjson", "json": "application/json"}
         for value in offered:
             assert kinds[value] in each["responses"]["200"]["content"], each["operationId"]
+
+
+def test_a_client_never_gets_a_file_where_it_reads_json() -> None:
+    paths = openapi()["paths"]
+    for path, methods in paths.items():
+        if "get" not in methods:
+            continue
+        kinds = set(methods["get"]["responses"]["200"]["content"])
+        asked = {each["name"] for each in methods["get"].get("parameters", ())}
+        assert "format" not in asked, path
+        if "application/json" in kinds and len(kinds) > 1:
+            assert set(paths[path + ".{form}"]["get"]["responses"]["200"]["content"]) == {
+                "text/csv",
+                "application/x-ndjson",
+            }

@@ -1,0 +1,66 @@
+"""glue: lists and sums that are also files: `.csv` and `.jsonl` after the address of the JSON.
+
+Clients generated from the OpenAPI read every answer of one address as JSON, so a file needs an
+address of its own. `?format=` and `Accept` at the address of the JSON return the same files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from django.urls import path, re_path
+from rest_framework.exceptions import ValidationError
+
+from ipuhub.api.forms import CSV, LINES, MEDIA_TYPES
+
+if TYPE_CHECKING:
+    from django.urls import URLPattern
+    from rest_framework.request import Request
+    from rest_framework.views import APIView
+
+FORM: Final = ".{form}"  # how the address of a file ends in the OpenAPI document
+_FILES: Final = (CSV, LINES)
+_OF_PAGES: Final = frozenset({"cursor", "page_size", "form"})
+_YES_NO: Final = {"": True, "true": True, "false": False}
+
+
+def with_files(route: str, view: type[APIView], name: str) -> list[URLPattern]:
+    """Return the address of a view and that of its files."""
+    files = rf"^{route}\.(?P<form>{'|'.join(_FILES)})$"
+    answer = view.as_view()
+    return [path(route, answer, name=name), re_path(files, answer, name=f"{name}-file")]
+
+
+def describe_file(operation: dict[str, Any]) -> None:
+    """Make of the description of JSON that of its file."""
+    operation["operationId"] += "_file"
+    operation["summary"] += " (file)"
+    form = {"type": "string", "enum": list(_FILES)}
+    asked = [p for p in operation["parameters"] if p["name"] not in _OF_PAGES]
+    asked.append(
+        {
+            "in": "path",
+            "name": "form",
+            "schema": form,
+            "required": True,
+            "description": "CSV, or JSON lines.",
+        }
+    )
+    operation["parameters"] = sorted(asked, key=lambda each: str(each["name"]))
+    kinds = {MEDIA_TYPES[form]: {"schema": {"type": "string"}} for form in _FILES}
+    operation["responses"]["200"]["content"] = kinds
+
+
+def describe_json(operation: dict[str, Any], path: str) -> None:
+    """Say where the file is."""
+    where = f"All of it as a file: `{path}.csv` and `{path}.jsonl`."
+    said = operation.get("description", "")
+    operation["description"] = f"{said} {where}".strip()
+
+
+def read_yes(request: Request, name: str) -> bool:
+    """Return whether a parameter says yes; `?excel` alone does. Raises ValidationError."""
+    text = request.query_params.get(name, "false")
+    if text not in _YES_NO:
+        raise ValidationError({name: [f"must be true or false, not {text[:80]!r}."]})
+    return _YES_NO[text]
