@@ -83,6 +83,7 @@ class Reason(StrEnum):
     SPEC_CHANGED = "SpecChanged"
     SPEC_OVERRIDDEN = "SpecOverridden"
     PODS_STUCK = "PodsStuck"
+    NODE_NOT_READY = "NodeNotReady"
     OOM_KILLED = "OOMKilled"
     POD_DEADLINE = "PodDeadlineExceeded"
     WORKER_LOST = "WorkerLost"
@@ -138,6 +139,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.SPEC_OVERRIDDEN: "The operator does not use everything that the pod template says.",
     Reason.PODS_STUCK: "A pod of the job does not end although it was asked to; its node may be "
     "lost.",
+    Reason.NODE_NOT_READY: "A node with pods of the job has stopped reporting; the pods may run or "
+    "not.",
     Reason.OOM_KILLED: "A container of the job used more memory than it may and was killed.",
     Reason.POD_DEADLINE: "A pod ran for longer than the activeDeadlineSeconds of the template.",
     Reason.WORKER_LOST: "A pod of the job was deleted, evicted or lost while the job ran.",

@@ -21,7 +21,7 @@ from jobs.inforce import in_force, in_force_of_invalid, strays_of
 from jobs.instances import instances_of
 from jobs.manifests import is_being_deleted, metadata
 from jobs.names import FINALIZER, FINALIZERS
-from jobs.policies import blocked, deadline, name_conflict, session, stuck
+from jobs.policies import blocked, deadline, name_conflict, session, stuck, unheard
 from jobs.policies.partitioning import (
     ask_again_after,
     idle,
@@ -180,6 +180,8 @@ def _standing_verdict(
 ) -> Verdict:
     """What the job does as long as nothing has ended."""
     if observed.state() is JobState.RUNNING or any(i.has_started for i in instances):
+        for reason, message in unheard.causes(instances):
+            return Verdict(JobState.RUNNING, reason, message)
         return plain_verdict(JobState.RUNNING, observed.key.path)
     return waiting_verdict(observed, instances, now)
 

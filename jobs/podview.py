@@ -51,6 +51,7 @@ class Trouble:
 class PodView:
     """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not. `stamp`
     tells what it was made of. `gone_by`: when the grace period of its deletion is over.
+    `is_unheard`: its node has stopped reporting, so that what is known of it is of before.
     `hears_end`: it sleeps, and ends by itself when it is told; `deadline`: its
     activeDeadlineSeconds, counted from `accepted_at`."""
 
@@ -79,6 +80,7 @@ class PodView:
     hears_end: bool = False
     deadline: int | None = None
     accepted_at: datetime | None = None
+    is_unheard: bool = False
 
     @property
     def is_terminal(self) -> bool:
@@ -131,6 +133,7 @@ def from_manifest(pod: Manifest) -> PodView:
         hears_end=end is not None,
         deadline=spec.get("activeDeadlineSeconds"),
         accepted_at=parse_time(status.get("startTime")),
+        is_unheard=phase == "Running" and _is_unheard(conditions),
     )
 
 
@@ -140,6 +143,14 @@ def _number(text: str | None) -> int:
 
 def _is_true(condition: Manifest | None) -> bool:
     return condition is not None and condition.get("status") == "True"
+
+
+def _is_unheard(conditions: dict[Any, Manifest]) -> bool:
+    """Whether the node controller has written that the pod is not Ready, since its node is silent:
+    it gives no reason and leaves the containers Ready, as the kubelet never does."""
+    ready, containers = conditions.get("Ready") or {}, conditions.get("ContainersReady") or {}
+    is_false = ready.get("status") == "False" and not ready.get("reason")
+    return is_false and containers.get("status") != "False"
 
 
 def _main_started(spec: Manifest, status: Manifest) -> str | None:

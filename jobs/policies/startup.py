@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobs.conditions import LOST, JobState, Reason, Verdict, current_condition, plain_verdict
 from jobs.partitionview import Phase
-from jobs.policies import blocked, stuck
+from jobs.policies import blocked, stuck, unheard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,11 @@ def waiting_verdict(observed: Observed, instances: tuple[Instance, ...], now: da
     stands in its way.
     """
     state = _waiting_state(observed)
-    told = (*stuck.causes(instances, now), *blocked.causes(instances))
+    told = (
+        *stuck.causes(instances, now),
+        *blocked.causes(instances),
+        *unheard.causes(instances),
+    )
     for reason, message in (*told, *_causes(observed, instances)):
         return Verdict(state, reason, message)
     known = current_condition(observed.status()) if state is JobState.RESTARTING else None

@@ -191,6 +191,15 @@ class PodBuilder:
         }
         return self
 
+    def unheard(self) -> Self:
+        """Running on a node that has stopped reporting, as the node controller leaves it."""
+        self.running()
+        self.manifest["status"]["conditions"] = [
+            {"type": "Ready", "status": "False"},
+            {"type": "ContainersReady", "status": "True"},
+        ]
+        return self
+
     def exited(self, code: int = 0, reason: str = "") -> Self:
         self.scheduled()
         state = {"exitCode": code, "startedAt": "2026-03-01T12:00:01Z"}

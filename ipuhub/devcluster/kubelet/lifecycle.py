@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from ipuhub.devcluster.kubelet.affinity import taints_of
+from ipuhub.devcluster.kubelet.conditions import unheard_condition
 from ipuhub.devcluster.kubelet.instants import from_text
 from ipuhub.devcluster.kubelet.nodehealth import evict_at, judge_node
 from ipuhub.devcluster.kubelet.nodes import LEASE_NAMESPACE
 from ipuhub.devcluster.kubelet.removal import delete_pod
 from ipuhub.devcluster.kubelet.world import BY_NODE
 from ipuhub.kube.errors import ApiError, Conflict, NotFound
-from ipuhub.kube.resources import NODES
+from ipuhub.kube.resources import NODES, PODS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -81,6 +83,7 @@ class NodeLifecycle:
         try:
             if verdict.conditions:
                 log.warning("node is silent", node=name)
+                await self._mark_pods(name, now)
                 patch = {"status": {"conditions": verdict.conditions}}
                 await client.patch(NODES, name, patch, subresource="status", patch_type="strategic")
             if verdict.taints is not None:
@@ -92,6 +95,19 @@ class NodeLifecycle:
                 await client.patch(NODES, name, taints)
         except (NotFound, Conflict):
             return  # changed meanwhile: the watch brings it back
+
+    async def _mark_pods(self, node: str, now: datetime) -> None:
+        """Tell of the pods of a silent node that nobody knows whether they are Ready; before the
+        node is marked, so that what fails is tried again."""
+        for pod in self._world.pods.by_index(BY_NODE, node):
+            condition = unheard_condition(pod.get("status") or {}, now)
+            if condition is not None:
+                meta, patch = pod["metadata"], {"status": {"conditions": [condition]}}
+                where = (meta["name"], patch, meta["namespace"])
+                with contextlib.suppress(NotFound):
+                    await self._world.client.patch(
+                        PODS, *where, subresource="status", patch_type="strategic"
+                    )
 
     def _heard_at(self, node: Manifest, now: datetime) -> datetime:
         name = node["metadata"]["name"]

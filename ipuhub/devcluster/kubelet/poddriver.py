@@ -12,7 +12,7 @@ from ipuhub.devcluster.kubelet.attempts import (
     waits_for_workers,
 )
 from ipuhub.devcluster.kubelet.behaviour import Behaviour
-from ipuhub.devcluster.kubelet.conditions import TERMINAL
+from ipuhub.devcluster.kubelet.conditions import TERMINAL, is_unheard
 from ipuhub.devcluster.kubelet.containers import is_running
 from ipuhub.devcluster.kubelet.life import PodState, Situation
 from ipuhub.devcluster.kubelet.machine import advance, build_patch
@@ -126,7 +126,7 @@ class PodDriver:
         )
         step = advance(pod, run.state, situation)
         await self._operate(pod, step)
-        if step.is_changed:
+        if step.is_changed or is_unheard(pod.get("status") or {}):
             await self._write(pod, step)
         run.state = step.state
         if step.remove:

@@ -23,6 +23,13 @@ def ready_of(node: Any) -> str:
     return next((one["status"] for one in conditions if one["type"] == "Ready"), "")
 
 
+def conditions_of(pod: Any) -> dict[str, tuple[str, str]]:
+    """Status and reason by type."""
+    found = pod["status"].get("conditions") or ()
+    none = dict.fromkeys(("Ready", "ContainersReady"), ("", ""))
+    return none | {one["type"]: (one["status"], one.get("reason", "")) for one in found}
+
+
 def taints_of(node: Any) -> set[tuple[str, str]]:
     return {(one["key"], one["effect"]) for one in node["spec"].get("taints") or ()}
 
@@ -51,6 +58,20 @@ async def test_a_dead_node_is_marked_and_its_pods_are_deleted(cluster: Cluster) 
     await cluster.until_gone("job")
     back = await eventually(node, lambda one: ready_of(one) == "True" and not taints_of(one))
     assert back["metadata"]["name"] == name
+
+
+async def test_a_pod_on_a_silent_node_is_not_ready_until_its_node_is_back(cluster: Cluster) -> None:
+    """As a real node controller does it: the pod's Ready alone, and without a reason."""
+    options = await cluster.start(nodes=1, lifecycle=True, lease_seconds=0.2, dead_after_seconds=2)
+    (name,) = options.node_names()
+    await cluster.create_pod("job", command=TRAPPED)
+    before = await cluster.pod_until("job", lambda one: conditions_of(one)["Ready"] == ("True", ""))
+    await cluster.client.patch(NODES, name, DOWN)
+    pod = await cluster.pod_until("job", lambda one: conditions_of(one)["Ready"] == ("False", ""))
+    assert pod["status"]["phase"] == "Running"
+    assert conditions_of(pod)["ContainersReady"] == conditions_of(before)["ContainersReady"]
+    await cluster.client.patch(NODES, name, UP)
+    await cluster.pod_until("job", lambda one: conditions_of(one)["Ready"] == ("True", ""))
 
 
 async def test_pods_of_a_deleted_node_are_removed(cluster: Cluster) -> None:

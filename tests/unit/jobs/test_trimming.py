@@ -33,6 +33,15 @@ def full(pod: PodBuilder) -> dict[str, Any]:
         worker(JOB),
         worker(JOB).scheduled(),
         worker(JOB).running(),
+        worker(JOB).unheard(),
+        worker(JOB)
+        .running()
+        .with_status(
+            conditions=[
+                {"type": "Ready", "status": "False"},
+                {"type": "ContainersReady", "status": "False"},
+            ]
+        ),
         worker(JOB).exited(),
         worker(JOB).failed(137, "OOMKilled", "a log"),
         worker(JOB).failed(1, "Error", "a log").with_sidecar(143),

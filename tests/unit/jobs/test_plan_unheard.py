@@ -1,0 +1,67 @@
+"""A node that stops reporting under a job's pods is told at once, and when it is back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobs.actions import PatchStatus
+from jobs.plan import plan
+from jobs.podview import from_manifest
+from tests.builders.ipujobs import NOW, ipujob, launcher, worker
+from tests.builders.plans import status, steps, truth, up
+
+
+def test_a_running_job_goes_on_and_says_which_node_and_pods() -> None:
+    job = ipujob().running()
+    built = job.build()
+    seen = up(job, worker(built).unheard(), launcher(built).running())
+    planned = plan(seen, NOW)
+    assert truth(planned)[:2] == ("Running", "NodeNotReady")
+    assert truth(planned)[2].startswith("Node node-0 stopped reporting, with sample-worker-0: ")
+    (patch,) = [a for a in planned.actions if isinstance(a, PatchStatus)]
+    told = [(event.reason, event.is_warning) for event in patch.events]
+    assert ("NodeNotReady", True) in told
+    assert steps(planned) == ["status"]
+
+
+def test_the_condition_ends_with_the_silence() -> None:
+    job = ipujob().running()
+    built = job.build()
+    silent = up(job, worker(built).unheard(), launcher(built).running())
+    job.with_status(**{**silent.status(), **status(plan(silent, NOW))})
+    built = job.build()
+    back = up(job, worker(built).running(), launcher(built).running())
+    assert truth(plan(back, NOW))[1] == "IPUJobRunning"
+
+
+def test_a_job_that_waits_for_its_workers_says_it_too() -> None:
+    job = ipujob()
+    built = job.build()
+    assert truth(plan(up(job, worker(built).unheard(), launcher(built)), NOW))[:2] == (
+        "Pending",
+        "NodeNotReady",
+    )
+
+
+def test_many_pods_are_counted() -> None:
+    job = ipujob().workers(5).running()
+    built = job.build()
+    pods = [worker(built, number).unheard() for number in range(5)]
+    said = truth(plan(up(job, *pods, launcher(built).unheard()), NOW))[2]
+    assert "sample-launcher, sample-worker-0, sample-worker-1 and 3 more: " in said
+
+
+@pytest.mark.parametrize(
+    "ready",
+    [
+        {"reason": "ContainersNotReady"},
+        {"reason": "ReadinessGatesNotReady"},
+        {"status": "True"},
+    ],
+)
+def test_what_a_kubelet_says_is_no_silence(ready: dict[str, Any]) -> None:
+    pod = worker(ipujob().build()).unheard().build()
+    pod["status"]["conditions"][0] |= ready
+    assert not from_manifest(pod).is_unheard
