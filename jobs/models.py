@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class JobPast:
     """What was seen of a job, in the order of writing; `watched_at`: when its recorder last heard
-    from the cluster."""
+    from the cluster; `asking_before`: how many jobs ask for IPUs before it (None: it asks
+    for none)."""
 
     attempts: Sequence[JobAttempt]
     transitions: Sequence[JobTransition]
     watched_at: datetime | None
+    asking_before: int | None = None
 
 
 class JobRecord(models.Model):

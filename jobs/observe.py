@@ -22,10 +22,9 @@ from jobs.observed import Child, Observed
 from jobs.ownership import claimed_key, controller_of, is_pod_of
 from jobs.partitionview import Phase
 from jobs.rules import USUAL_RULES
-from jobs.waitingline import line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from jobs.builders.context import PodOptions
     from jobs.caches import Caches
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     )
     from jobs.observed import Fault
     from jobs.partitionfacts import PartitionFacts
-    from jobs.partitionview import Partition
     from jobs.rules import Rules
 
 
@@ -56,8 +54,6 @@ class Observer:
         self._facts = facts
         self._options = options
         self._rules = rules
-        self._line: dict[str, int] = {}
-        self._line_as_of = 0
         self._ignored: dict[str, int] = {}
 
     @property
@@ -94,23 +90,11 @@ class Observer:
             group=self._caches.group_of(key.namespace),
             is_namespace_ending=self._caches.is_ending(key.namespace),
             fault=fault,
-            jobs_before=self._before(uid, partitions),
             options=self._options,
             limits=self._rules.limits,
             privileges=self._rules.privileges.of_namespace(self._caches.pod_profile(key.namespace)),
             patience=self._rules.patience,
         )
-
-    def _before(self, uid: str, partitions: Mapping[int, Partition]) -> int:
-        """How many wait before a job that waits, as of the last poll: with each one placed, the
-        places of all change."""
-        if not any(p.phase == Phase.WAITING for p in partitions.values()):
-            return 0
-        if self._line_as_of != self._facts.polls:
-            self._line_as_of = self._facts.polls
-            jobs = (self._caches.job(one) for one in self._facts.waiting())
-            self._line = line_of(job for job in jobs if job is not None)
-        return self._line.get(uid, len(self._line))
 
     def _key(self, uid: str, job: Manifest | None, claims: Sequence[Manifest]) -> JobKey | None:
         if job is not None:

@@ -59,8 +59,7 @@ class Observed:
     `job` is None when no job of this UID exists any more. `pods` are all pods of the job;
     `children` the others by kind, under the names the job needs; `partitions` by instance.
     `proxy_problem` says why partitions are unknown or out of reach (empty: they are not).
-    `is_namespace_ending`: nothing can be made in the job's namespace any more. `jobs_before`: how
-    many others asked for IPUs before this one, if it waits for them.
+    `is_namespace_ending`: nothing can be made in the job's namespace any more.
     """
 
     key: JobKey
@@ -72,7 +71,6 @@ class Observed:
     group: str = ""
     is_namespace_ending: bool = False
     fault: Fault | None = None
-    jobs_before: int = 0
     options: PodOptions = field(default_factory=PodOptions)
     limits: SessionLimits = field(default_factory=SessionLimits)
     privileges: Privileges = field(default_factory=Privileges)

@@ -44,7 +44,6 @@ class PartitionFacts:
         self._sequence = 0
         self.problem = NEVER_ASKED
         self.answered_at: datetime | None = None
-        self.polls = 0
         self._woken_at: datetime | None = None
 
     def of(self, uid: str) -> Mapping[int, Partition]:
@@ -107,7 +106,6 @@ class PartitionFacts:
         says so then.
         """
         started = self._sequence
-        self.polls += 1
         try:
             records = await self._partitions.list()
         except Exception as error:

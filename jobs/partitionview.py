@@ -82,5 +82,4 @@ def from_fact(fact: PartitionFact, asked_at: datetime | None = None) -> Partitio
 def _shortage(fact: PartitionFact) -> str:
     if fact.phase != Phase.WAITING or fact.needed is None:
         return ""
-    free = "an unknown number is" if fact.free is None else f"{fact.free} are"
-    return f"{fact.needed} IPUs are needed, {free} free"
+    return f"{fact.needed} IPUs in one block are needed and not free now"

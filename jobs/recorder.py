@@ -85,11 +85,13 @@ WHERE one.job_id = job.id AND job.uid = %(uid)s AND one.instance = %(instance)s
   AND one.attempt < %(attempt)s AND one.ended_at IS NULL
 """
 # Within a state the last particular cause stays: why a job waited is known when it no longer does.
+# It keeps the words in which it was first told.
 _TRANSITION = """
 INSERT INTO jobs_jobtransition AS known (job_id, at, state, reason, message)
 SELECT id, %(at)s, %(state)s, %(reason)s, %(message)s FROM jobs_jobrecord WHERE uid = %(uid)s
 ON CONFLICT (job_id, at, state) DO UPDATE SET reason = excluded.reason, message = excluded.message
-WHERE NOT (starts_with(excluded.reason, 'IPUJob') AND NOT starts_with(known.reason, 'IPUJob'))
+WHERE known.reason <> excluded.reason
+  AND NOT (starts_with(excluded.reason, 'IPUJob') AND NOT starts_with(known.reason, 'IPUJob'))
 """
 _INFERRED_TRANSITION = """
 INSERT INTO jobs_jobtransition (job_id, at, state, reason, message)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Model, OuterRef, Subquery
-from django.db.models.functions import JSONObject
+from django.db.models import Case, Count, IntegerField, Model, OuterRef, Q, Subquery, Value, When
+from django.db.models.functions import Coalesce, JSONObject
 
 from ipuhub.models import WatchCheckpoint
 from jobs.models import JobAttempt, JobPast, JobRecord, JobTransition
+from jobs.waitingline import ASKING, BY_AGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _M = TypeVar("_M", bound=Model)
 
 WATCH = "ipujobs"  # the checkpoint of the jobs' recorder
+_ASKS = Q(reason__in=sorted(ASKING), deleted_at=None, completed_at=None)
 _LARGE = ("spec", "conditions", "labels", "partitions")  # shown for one job, not for fifty
 
 
@@ -50,14 +52,35 @@ def find_job(scope: Scope, uid: str) -> JobRecord | None:
         "told_attempts": _told(JobAttempt.objects.all()),
         "told_transitions": _told(JobTransition.objects.all()),
         "watched_at": Subquery(seen),
+        "asking_before": _asking_before(),
     }
     job = jobs_with_uid(scope, uid).annotate(**told).first()
     if job is not None:
-        attempts, transitions, watched_at = (vars(job).pop(name) for name in told)
+        attempts, transitions, watched_at, before = (vars(job).pop(name) for name in told)
         job.past = JobPast(
-            _rows(JobAttempt, attempts), _rows(JobTransition, transitions), watched_at
+            _rows(JobAttempt, attempts), _rows(JobTransition, transitions), watched_at, before
         )
     return job
+
+
+def _asking_before() -> Case:
+    """Return how many jobs of all namespaces ask for IPUs before a job, as `turn_of` orders them;
+    None for a job that asks for none."""
+    is_older = Q(created_at__lt=OuterRef("created_at")) | Q(
+        created_at=OuterRef("created_at"), uid__lt=OuterRef("uid")
+    )
+    others = JobRecord.objects.filter(_ASKS).exclude(pk=OuterRef("pk")).order_by()
+
+    def count(rows: QuerySet[JobRecord]) -> Subquery:
+        counted = rows.annotate(one=Value(1)).values("one").annotate(sum=Count("pk"))
+        return Subquery(counted.values("sum"))
+
+    first = ~Q(status=BY_AGE)
+    return Case(
+        When(_ASKS & first, then=Value(0)),
+        When(_ASKS, then=Coalesce(count(others.filter(first | is_older)), 0)),
+        output_field=IntegerField(null=True),
+    )
 
 
 def _told(rows: QuerySet[_M]) -> ArraySubquery:

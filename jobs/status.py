@@ -28,7 +28,8 @@ COALESCE = timedelta(seconds=2)  # times in a status have whole seconds: at leas
 # What a job that is not running yet has by now comes with what it reports next, in most cases that
 # it runs: told at once, it would cost each start a third write.
 ON_THE_WAY = timedelta(seconds=10)
-# How much room there is changes with every other job: it is told anew no more often than this.
+# What a job that waits for room is told depends on others, too (nodes, controllers that do not
+# answer, an older job that is served first): other words are written no more often than this.
 RECOUNT = timedelta(seconds=60)
 ABOUT_ROOM = frozenset({Reason.NO_CAPACITY.value, Reason.UNSCHEDULABLE.value})
 WORDS = frozenset({"conditions", "lastMessage", "lastReconcileTime"})

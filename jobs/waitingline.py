@@ -1,16 +1,29 @@
-"""domain: in which order jobs ask for IPUs, and how many wait before each."""
+"""domain: in which order jobs ask for IPUs.
+
+The order is no promise: whoever fits gets IPUs, so that a small job may pass older, larger ones.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from jobs.conditions import JobState
-from jobs.manifests import metadata, parse_time, uid_of
+from jobs.conditions import JobState, Reason
+from jobs.manifests import metadata, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from jobs.manifests import Manifest
+
+ASKING: Final = frozenset(
+    {
+        Reason.NO_CAPACITY,
+        Reason.NO_CONTROLLERS,
+        Reason.CONTROLLER_UNAVAILABLE,
+        Reason.NO_LABELLED_NODE,
+    }
+)
+"""The reasons of jobs that ask for IPUs again and again."""
+BY_AGE: Final = JobState.PENDING
+"""The state in which a job asks in the order of age; any other job that waits asks before."""
 
 
 def turn_of(job: Manifest | None) -> float:
@@ -18,14 +31,8 @@ def turn_of(job: Manifest | None) -> float:
     1970, and 0 for a job that has run already and for one that has gone."""
     if job is None:
         return 0.0
-    state = (job.get("status") or {}).get("launcherStatus", JobState.PENDING)
-    if state != JobState.PENDING:
+    state = (job.get("status") or {}).get("launcherStatus", BY_AGE)
+    if state != BY_AGE:
         return 0.0
     created = parse_time(metadata(job).get("creationTimestamp"))
     return created.timestamp() if created else 0.0
-
-
-def line_of(jobs: Iterable[Manifest]) -> dict[str, int]:
-    """How many of these jobs come before each, by UID."""
-    ordered = sorted(jobs, key=lambda job: (turn_of(job), uid_of(job)))
-    return {uid_of(job): before for before, job in enumerate(ordered)}

@@ -201,7 +201,7 @@ def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:
     if len(silent) == len(labelled):
         sentence = f"no V-IPU controller answers: {', '.join(silent)}"
         return Shortage(Reason.CONTROLLER_UNAVAILABLE, sentence, free)
-    return Shortage(Reason.NO_CAPACITY, _capacity_sentence(labelled, size, free, silent), free)
+    return Shortage(Reason.NO_CAPACITY, _capacity_sentence(labelled, size, silent), free)
 
 
 def never_fits(views: Sequence[ControllerView], size: int) -> str:
@@ -242,15 +242,14 @@ def unlabelled(views: Sequence[ControllerView]) -> str:
     return f"no job can use the IPUs of {addresses}: label a node with {labels}"
 
 
-def _capacity_sentence(
-    views: Sequence[ControllerView], size: int, free: int, silent: Collection[str]
-) -> str:
-    total = sum(view.total for view in views)
-    sentence = f"{size} IPUs in one block are needed, {free} of {total} are free"
+def _capacity_sentence(views: Sequence[ControllerView], size: int, silent: Collection[str]) -> str:
+    """Return only what holds until the job gets its IPUs: what is free changes all the time."""
+    sentence = f"{size} IPUs in one block are needed"
     if never := never_fits(views, size):
         sentence += f"; {never}"
-    elif free >= size:
-        sentence += ", but not as one aligned block of one V-IPU controller"
+    else:
+        largest = max(view.largest_block for view in views)
+        sentence += " and not free now" + (f"; blocks have up to {largest}" if largest else "")
     if silent:
         sentence += f"; not answering: {', '.join(silent)}"
     return sentence

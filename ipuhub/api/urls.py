@@ -9,7 +9,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
 from ipuhub.api.files import with_files
-from ipuhub.web.jobapi import JobPods, JobUsageSoFar
+from ipuhub.web.jobapi import JobPods, JobUsageSoFar, JobWaiting
 from ipuhub.web.partitionlist import AllPartitions
 from ipuhub.web.partitionusage import PartitionUsage
 from partitions.api.urls import urlpatterns as partition_api
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("jobs.api.urls")),
     path("jobs/<str:uid>/pods", JobPods.as_view(), name="job-pods"),
+    path("jobs/<str:uid>/waiting", JobWaiting.as_view(), name="job-waiting"),
     path(
         "",
         include(

@@ -1,4 +1,4 @@
-"""glue: a job's pods and usage in the API. A composition root: joins jobs, pods, partitions."""
+"""glue: a job's pods, usage and wait in the API. A composition root: joins the apps."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ipuhub.web.access import may_see_cost, scope_of
+from ipuhub.web.jobqueue import read_waiting
 from ipuhub.web.jobusage import read_held
-from jobs.selectors import jobs_with_uid
+from jobs.selectors import find_job, jobs_with_uid
 from jobs.states import NO_JOB
 from usage.models import PodLifetime
 
@@ -81,6 +82,25 @@ class JobUsageSerializer(serializers.Serializer[Any]):
     currency = serializers.CharField(source="money.currency", allow_null=True)
 
 
+class JobWaitingSerializer(serializers.Serializer[Any]):
+    """Where a job stands that waits for IPUs, computed for this answer. Smaller jobs may pass
+    larger ones, newer jobs included: `jobs_before` is no position."""
+
+    waits = serializers.BooleanField(help_text="False: it waits for no IPUs; the others are null.")
+    jobs_before = serializers.IntegerField(
+        allow_null=True, help_text="Jobs of all namespaces that ask for IPUs before this one."
+    )
+    free = serializers.IntegerField(
+        allow_null=True,
+        help_text="Free IPUs of the whole fleet, not all of one block. Null: not known.",
+    )
+    free_as_of = serializers.DateTimeField(
+        allow_null=True,
+        help_text="When `free` was read, while the V-IPU Proxy does not answer; null: just now.",
+    )
+    problem = serializers.CharField(help_text="Why `free` is old or not known; empty: it is not.")
+
+
 def _require_job(user: AbstractBaseUser | AnonymousUser, uid: str) -> JobRecord:
     job = jobs_with_uid(scope_of(user), uid).first()
     if job is None:
@@ -122,3 +142,31 @@ class JobUsageSoFar(APIView):
         costed = may_see_cost(request.user)
         usage = read_held(job, timezone.now(), limit=1, costed=costed).usage
         return Response(JobUsageSerializer(usage).data)
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="jobs_waiting",
+        summary="Where a waiting job stands",
+        tags=["jobs"],
+        responses=JobWaitingSerializer,
+    )
+)
+class JobWaiting(APIView):
+    """How many jobs ask for IPUs before this one, and how many IPUs are free."""
+
+    def get(self, request: Request, uid: str) -> Response:
+        """Return it. Raises Http404."""
+        scope = scope_of(request.user)
+        job = find_job(scope, uid)
+        if job is None:
+            raise Http404(NO_JOB)
+        found = read_waiting(job, scope, timezone.now())
+        body: dict[str, Any] = {
+            "waits": found is not None,
+            "jobs_before": found.before if found else None,
+            "free": found.free if found else None,
+            "free_as_of": found.free_as_of if found else None,
+            "problem": found.problem if found else "",
+        }
+        return Response(JobWaitingSerializer(body).data)

@@ -19,6 +19,7 @@ from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.freshness import judge
 from ipuhub.web.htmx import signed_in, wants_fragment
+from ipuhub.web.jobqueue import read_waiting
 from ipuhub.web.jobtables import job_tables
 from ipuhub.web.jobtimeline import timeline_rows
 from ipuhub.web.jobusage import read_held
@@ -62,11 +63,13 @@ def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     fresh = judge(job.past.watched_at, now)
     # What grows is not drawn anew with each second; what has ended changes with rates alone.
     grows = int(now.timestamp() // GROWS_EACH_SECONDS) if _goes_on(held) else str(held.usage.costs)
-    tag = fragment_etag(request, job.updated_at, [table.cells for table in tables], fresh, grows)
+    waiting = read_waiting(job, scope_of(request.user), now)
+    cells = [table.cells for table in tables]
+    tag = fragment_etag(request, job.updated_at, cells, fresh, grows, waiting)
     if same := not_modified(request, tag):
         return same
     context = _context(request, job, held, now)
-    context |= {"tables": tables, "freshness": fresh, "etag": tag}
+    context |= {"tables": tables, "freshness": fresh, "etag": tag, "waiting": waiting}
     template = "jobs/_detail.html" if wants_fragment(request) else "jobs/detail.html"
     return tagged(render(request, template, context), tag)
 

@@ -62,7 +62,7 @@ def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tup
         if partition is None:
             continue
         if partition.phase == Phase.WAITING:
-            yield _shortage(partition, observed.jobs_before)
+            yield partition.reason or Reason.NO_CAPACITY, partition.message
         elif partition.reason and not _has_told(instance, partition):  # it hangs on the way
             yield partition.reason, partition.message
     for instance in instances:
@@ -74,15 +74,6 @@ def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tup
 def _has_told(instance: Instance, partition: Partition) -> bool:
     """Whether the partition's fault has ended an attempt before: the job says so already."""
     return partition.phase == Phase.ERROR and partition.attempt < instance.attempt
-
-
-def _shortage(partition: Partition, jobs_before: int) -> tuple[str, str]:
-    """Why it waits, and of room the place in the line."""
-    reason = partition.reason or Reason.NO_CAPACITY
-    if reason != Reason.NO_CAPACITY or not jobs_before:
-        return reason, partition.message
-    others = "1 job waits" if jobs_before == 1 else f"{jobs_before} jobs wait"
-    return reason, f"{partition.message}; {others} before it"
 
 
 def _told_once(observed: Observed, trouble: Trouble) -> str:

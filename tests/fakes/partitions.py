@@ -132,7 +132,7 @@ class FakePartitions:
         )
         free = self.ipus - self.used + held
         if size > free:
-            message = f"{size} IPUs are needed, {free} are free"
+            message = f"{size} IPUs in one block are needed and not free now"
             return replace(
                 new, id="", phase="waiting", reason="NoCapacity", message=message, free=free
             )

@@ -105,7 +105,7 @@ async def test_a_failed_command_fails_the_job_with_its_exit_code(cluster: Cluste
 async def test_a_job_waits_for_ipus_and_can_be_deleted_while_it_waits(cluster: Cluster) -> None:
     cluster.partitions.ipus = 2
     await cluster.create(ipujob().build())
-    assert "4 IPUs are needed" in await cluster.until_reason("sample", "NoCapacity")
+    assert "4 IPUs in one block are needed" in await cluster.until_reason("sample", "NoCapacity")
     await cluster.delete("sample")
     await cluster.until_gone("sample")
 

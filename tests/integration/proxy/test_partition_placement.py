@@ -60,7 +60,9 @@ async def test_no_room_anywhere_waits_with_needed_and_free_and_stores_nothing(
     record = await proxy.service.ensure(request(size=32))
     assert (record.phase, record.reason) == ("waiting", "NoCapacity")
     assert (record.needed, record.free) == (32, 16)
-    assert record.message == "32 IPUs in one block are needed, 16 of 32 are free"
+    assert (
+        record.message == "32 IPUs in one block are needed and not free now; blocks have up to 32"
+    )
     assert world.entries() == []
     with pytest.raises(UnknownPartition):
         await proxy.service.release("uid-job", 0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.conditions import JobState, plain_verdict, with_verdict
+from jobs.conditions import JobState, Verdict, plain_verdict, with_verdict
 from jobs.jobrows import row_of
 from jobs.manifests import format_time
 from jobs.models import JobAttempt, JobRecord, JobTransition
@@ -76,6 +76,15 @@ def test_what_is_told_late_of_a_deleted_job_opens_no_attempt() -> None:
     write(row("one", 60, is_deleted=True))
     write(early)
     assert ends() == {("one", 0): at(60)}
+
+
+def test_a_line_of_the_history_keeps_its_own_words() -> None:
+    life = Life()
+    for second, words in ((1, "8 of 16 nodes fit"), (2, "9 of 16 nodes fit")):
+        verdict = Verdict(JobState.PENDING, "Unschedulable", words)
+        write(life.is_told(verdict, second))
+    assert JobRecord.objects.get().message == "9 of 16 nodes fit"
+    assert JobTransition.objects.get().message == "8 of 16 nodes fit"
 
 
 def test_the_attempts_and_transitions_of_other_jobs_stay_as_they_are() -> None:

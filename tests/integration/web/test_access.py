@@ -23,6 +23,7 @@ ENDPOINTS = [
     "/api/v1/jobs/uid-team-a-train",
     "/api/v1/jobs/uid-team-a-train/pods",
     "/api/v1/jobs/uid-team-a-train/usage",
+    "/api/v1/jobs/uid-team-a-train/waiting",
 ]
 
 

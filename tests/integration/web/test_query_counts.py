@@ -32,6 +32,7 @@ BASELINE = {
     "/api/v1/jobs/uid-team-a-job-0007": 3,
     "/api/v1/jobs/uid-team-a-job-0007/pods": 4,
     "/api/v1/jobs/uid-team-a-job-0007/usage": 5,
+    "/api/v1/jobs/uid-team-a-job-0007/waiting": 3,
 }
 # Of an accountant with grants, where there are prices: those and costs take two more.
 WITH_COST = {

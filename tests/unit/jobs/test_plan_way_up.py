@@ -119,16 +119,6 @@ def test_a_job_waits_for_the_reason_that_the_proxy_gives(said: str, want: str) -
     assert truth(planned) == ("Pending", want, "4 needed")
 
 
-@pytest.mark.parametrize(
-    ("reason", "want"),
-    [("NoCapacity", "4 needed; 2 jobs wait before it"), ("NoLabelledNode", "4 needed")],
-)
-def test_who_waits_for_room_is_told_how_many_wait_before(reason: str, want: str) -> None:
-    waits = partition(phase="waiting", id="", reason=reason, message="4 needed", asked_at=NOW)
-    seen = observed(ipujob().build(), partitions=(waits,), jobs_before=2)
-    assert truth(plan(seen, NOW)) == ("Pending", reason, want)
-
-
 def test_who_waits_for_ipus_asks_when_the_poll_wakes_all_and_not_by_a_timer_of_its_own() -> None:
     waits = partition(phase="waiting", id="", reason="NoCapacity", message="full", asked_at=NOW)
     asleep = plan(observed(ipujob().build(), partitions=(waits,)), at(60))

@@ -148,11 +148,15 @@ def test_a_deletion_that_is_refused_says_why_before_it_tries_again() -> None:
     assert (event.reason, event.is_warning) == ("WebhookUnavailable", True)
 
 
-def test_waiting_says_how_many_ipus_are_needed_and_free_whatever_the_proxy_words() -> None:
+def test_waiting_says_how_many_ipus_are_needed_where_the_proxy_says_nothing() -> None:
     silent = Record("u", "default", "sample", 0, 0, "", 16, "waiting", needed=16, free=4)
     view = from_fact(silent, NOW)
     planned = plan(observed(ipujob().build(), partitions=(view,)), NOW)
-    assert truth(planned) == ("Pending", "NoCapacity", "16 IPUs are needed, 4 are free")
+    assert truth(planned) == (
+        "Pending",
+        "NoCapacity",
+        "16 IPUs in one block are needed and not free now",
+    )
 
 
 def test_every_reason_has_its_sentence() -> None:

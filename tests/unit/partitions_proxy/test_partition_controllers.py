@@ -124,16 +124,16 @@ def test_a_controller_without_a_node_takes_nothing() -> None:
             4,
             Reason.NO_CAPACITY,
             2,
-            "4 IPUs in one block are needed, 2 of 32 are free",
+            "4 IPUs in one block are needed and not free now; blocks have up to 32",
         ),
         ([view("a", used=30), silent("b")], 4, Reason.NO_CAPACITY, 2, "; not answering: b"),
-        ([view("a", used=2)], 32, Reason.NO_CAPACITY, 30, "30 of 32 are free"),
-        ([view("a", used=4)], 16, Reason.NO_CAPACITY, 28, "28 of 32 are free"),
-        ([view("a", used=20)], 8, Reason.NO_CAPACITY, 12, "not as one aligned block"),
+        ([view("a", used=2)], 32, Reason.NO_CAPACITY, 30, "not free now; blocks have up to 32"),
+        ([view("a", used=4)], 16, Reason.NO_CAPACITY, 28, "not free now"),
+        ([view("a", used=20)], 8, Reason.NO_CAPACITY, 12, "8 IPUs in one block are needed"),
         ([view("a")], 64, Reason.NO_CAPACITY, 32, "no V-IPU controller has 64"),
     ],
 )
-def test_a_shortage_says_why_and_how_many_are_free(
+def test_a_shortage_says_why_and_counts_what_is_free(
     views: list[ControllerView], size: int, reason: Reason, free: int, says: str
 ) -> None:
     shortage = explain_shortage(views, size)
