@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from jobs.fieldpaths import Fields
 
 LATEST: Final = 37
 """The minor version of Kubernetes whose standards this table knows last."""
@@ -55,6 +56,13 @@ class Control:
     since: int = 0
     is_lifted_in_user_namespaces: bool = False
     is_for_linux: bool = False
+    judged: tuple[tuple[str, bool], ...] = field(init=False)
+    """The fields, and whether each is within the standard wherever it is not set."""
+
+    def __post_init__(self) -> None:
+        is_unset_allowed = None in self.allowed and not self.needs_member and not self.inherits
+        judged = tuple((path, is_unset_allowed or path.endswith("[*]")) for path in self.fields)
+        object.__setattr__(self, "judged", judged)
 
     def allows(self, value: object, version: int) -> bool:
         """Whether the field may have this value by the standards of a minor version."""
@@ -69,34 +77,9 @@ class Control:
         return self.allowed.get(value, LATEST + 1000) <= version
 
 
-def values(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """The values at `path` below `value` with their own paths: `[*]` stands for every entry of a
-    list; a field that is not set is None."""
-    yield from _walk(value, _steps(path), "")
-
-
-@cache
-def _steps(path: str) -> tuple[str, ...]:
-    return tuple(path.split("."))
-
-
-def _walk(value: object, steps: tuple[str, ...], path: str) -> Iterator[tuple[str, object]]:
-    if not steps:
-        yield path, value
-        return
-    name, rest = steps[0], steps[1:]
-    here = f"{path}.{name}".lstrip(".")
-    if not name.endswith("[*]"):
-        yield from _walk(value.get(name) if isinstance(value, dict) else None, rest, here)
-        return
-    entries = value.get(name[:-3]) if isinstance(value, dict) else None
-    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        yield from _walk(entry, rest, f"{here[:-3]}[{index}]")
-
-
-def template_annotations(job: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:
+def template_annotations(job: Fields, prefix: str) -> Iterator[tuple[str, object]]:
     """The annotations of the pod template whose key begins with `prefix`."""
-    (_, found), *_ = values(job, f"{TEMPLATE}.metadata.annotations")
+    found = job.first(f"{TEMPLATE}.metadata.annotations")
     for key, value in found.items() if isinstance(found, dict) else ():
         if isinstance(key, str) and key.startswith(prefix):
             yield f"{TEMPLATE}.metadata.annotations[{key}]", value

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
+from jobs.fieldpaths import Fields, FieldTree, written
 from jobs.podstandards import (
     ACCOUNTS,
+    ADDED_CAPABILITIES,
     ANNOTATIONS,
     BASELINE,
     LATEST,
@@ -26,7 +28,6 @@ from jobs.podstandards import (
     WINDOWS_EXEMPT,
     Standard,
     template_annotations,
-    values,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ _STANDARDS: Final = {
     "restricted": Standard.RESTRICTED,
 }
 _BY_JOBS: Final = (ACCOUNTS, PRIORITIES)
+_TREE: Final = FieldTree.of(
+    path
+    for control in (*BASELINE, *RESTRICTED, *_BY_JOBS, SECRETS)
+    for path, only_where_set in control.judged
+    if only_where_set
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +88,14 @@ def beyond(spec: Mapping[str, Any], privileges: Privileges) -> Iterator[Excess]:
     """What an IPUJob's `spec` asks for beyond the profile."""
     if privileges.profile not in _STANDARDS:
         return
-    job = {"spec": spec}
+    job = Fields({"spec": spec}, _TREE)
     yield from _by_standard(job, privileges)
     for control in _BY_JOBS:
         yield from _judged(job, control, privileges)
     yield from _secrets(job, privileges)
 
 
-def _by_standard(job: Mapping[str, Any], privileges: Privileges) -> Iterator[Excess]:
+def _by_standard(job: Fields, privileges: Privileges) -> Iterator[Excess]:
     found: dict[str, Excess] = {}  # one word about a field, that of the weaker standard
     for control in BASELINE:
         for excess in _judged(job, control, privileges):
@@ -104,7 +111,7 @@ def _by_standard(job: Mapping[str, Any], privileges: Privileges) -> Iterator[Exc
     yield from found.values()
 
 
-def _restricted(job: Mapping[str, Any], privileges: Privileges) -> Iterator[Excess]:
+def _restricted(job: Fields, privileges: Privileges) -> Iterator[Excess]:
     for control in RESTRICTED:
         yield from _judged(job, control, privileges)
     if _holds(NON_ROOT_USER, job, privileges.version):
@@ -118,26 +125,27 @@ def _restricted(job: Mapping[str, Any], privileges: Privileges) -> Iterator[Exce
                 yield Excess(here, source, VOLUME_TYPES.name, VOLUME_TYPES.instead)
 
 
-def _judged(job: Mapping[str, Any], control: Control, privileges: Privileges) -> Iterator[Excess]:
+def _judged(job: Fields, control: Control, privileges: Privileges) -> Iterator[Excess]:
     version = privileges.version
     if not _holds(control, job, version):
         return
-    inherited = _value(job, control.inherits) if control.inherits else None
-    for path, value in _values(job, control):
-        if value is None and control.allows(inherited, version):
-            continue
-        if control.allows(value, version) or _is_excepted(path, value, privileges):
-            continue
-        yield Excess(path, value, control.name, control.instead)
+    inherited = job.first(control.inherits) if control.inherits else None
+    is_unset_allowed = control.allows(None, version) or control.allows(inherited, version)
+    for path, only_where_set in control.judged:
+        for place, value in job.set_at(path) if only_where_set else job.at(path):
+            if is_unset_allowed if value is None else control.allows(value, version):
+                continue
+            if not _is_excepted(path, value, privileges):
+                yield Excess(written(path, place), value, control.name, control.instead)
 
 
-def _holds(control: Control, job: Mapping[str, Any], version: int) -> bool:
+def _holds(control: Control, job: Fields, version: int) -> bool:
     if version < control.since:
         return False
     if control.is_lifted_in_user_namespaces and version >= USER_NAMESPACES:
-        return _value(job, f"{POD}.hostUsers") is not False
+        return job.first(f"{POD}.hostUsers") is not False
     if control.is_for_linux and version >= WINDOWS_EXEMPT:
-        return _value(job, f"{POD}.os.name") != "windows"
+        return job.first(f"{POD}.os.name") != "windows"
     return True
 
 
@@ -149,23 +157,21 @@ def _is_excepted(path: str, value: object, privileges: Privileges) -> bool:
         return value is True and privileges.host_network
     if path == f"{POD}.hostIPC":
         return value is True
-    return value == ADDED_CAPABILITY and ".securityContext.capabilities.add[" in path
+    return value == ADDED_CAPABILITY and path in ADDED_CAPABILITIES
 
 
-def _secrets(job: Mapping[str, Any], privileges: Privileges) -> Iterator[Excess]:
+def _secrets(job: Fields, privileges: Privileges) -> Iterator[Excess]:
     patterns = privileges.secrets
     may = f"name a Secret that matches {' or '.join(patterns)}" if patterns else "leave it out"
-    for path, name in _values(job, SECRETS):
-        text = name if isinstance(name, str) else ""
-        if name is None or any(fnmatchcase(text, pattern) for pattern in patterns):
-            continue
-        yield Excess(path, name, SECRETS.name, f"{may} (IPUHUB_JOB_SECRETS)")
+    for path in SECRETS.fields:
+        for place, name in job.set_at(path):
+            text = name if isinstance(name, str) else ""
+            if any(fnmatchcase(text, pattern) for pattern in patterns):
+                continue
+            yield Excess(written(path, place), name, SECRETS.name, f"{may} (IPUHUB_JOB_SECRETS)")
 
 
-def _values(job: Mapping[str, Any], control: Control) -> Iterator[tuple[str, object]]:
+def _values(job: Fields, control: Control) -> Iterator[tuple[str, object]]:
     for path in control.fields:
-        yield from values(job, path)
-
-
-def _value(job: Mapping[str, Any], path: str) -> object:
-    return next(iter(values(job, path)))[1]
+        for place, value in job.at(path):
+            yield written(path, place), value
