@@ -145,7 +145,7 @@ def _holds(control: Control, job: Fields, version: int) -> bool:
     if control.is_lifted_in_user_namespaces and version >= USER_NAMESPACES:
         return job.first(f"{POD}.hostUsers") is not False
     if control.is_for_linux and version >= WINDOWS_EXEMPT:
-        return job.first(f"{POD}.os.name") != "windows"
+        return bool(job.first(f"{POD}.os.name") != "windows")
     return True
 
 
