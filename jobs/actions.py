@@ -21,6 +21,15 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """Something to tell about the job. `is_warning`: somebody may have to act."""
+
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CreateChild:
     """Create an object; one of ours that exists already is success."""
 
@@ -39,12 +48,13 @@ class TryPod:
 
 @dataclass(frozen=True, slots=True)
 class DeleteChild:
-    """Delete exactly this object (by UID); one that is gone is success."""
+    """Delete exactly this object (by UID); one that is gone is success. `event` is told then."""
 
     kind: Kind
     namespace: str
     name: str
     uid: str
+    event: Event | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +75,6 @@ class SetFinalizers:
     """Write the job's finalizers."""
 
     finalizers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something to tell about the job. `is_warning`: somebody may have to act."""
-
-    reason: str
-    message: str
-    is_warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ class Reason(StrEnum):
     SPEC_OVERRIDDEN = "SpecOverridden"
     PODS_STUCK = "PodsStuck"
     NODE_NOT_READY = "NodeNotReady"
+    OBJECT_RESTORED = "ObjectRestored"
     OOM_KILLED = "OOMKilled"
     POD_DEADLINE = "PodDeadlineExceeded"
     WORKER_LOST = "WorkerLost"
@@ -141,6 +142,7 @@ SENTENCES: dict[Reason, str] = {
     "lost.",
     Reason.NODE_NOT_READY: "A node with pods of the job has stopped reporting; the pods may run or "
     "not.",
+    Reason.OBJECT_RESTORED: "An object of the job was changed and is made anew.",
     Reason.OOM_KILLED: "A container of the job used more memory than it may and was killed.",
     Reason.POD_DEADLINE: "A pod ran for longer than the activeDeadlineSeconds of the template.",
     Reason.WORKER_LOST: "A pod of the job was deleted, evicted or lost while the job ran.",

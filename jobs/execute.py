@@ -184,6 +184,8 @@ class Executor:
             action.name,
             action.uid,
         )
+        if action.event is not None:
+            await self._tell(this, (action.event,))
 
     async def _delete_job(self, this: _Pass) -> None:
         key = this.observed.key

@@ -9,12 +9,15 @@ import structlog
 from jobs import podview
 from jobs.actions import Kind
 from jobs.caches import BY_JOB
+from jobs.contents import contents_of
 from jobs.keptstatus import recovered, whole
 from jobs.manifests import (
     is_being_deleted,
     labels_of,
+    metadata,
     name_of,
     namespace_of,
+    parse_time,
     uid_of,
 )
 from jobs.names import LABEL_JOB_UID, JobKey, launcher_name
@@ -151,4 +154,6 @@ def _child(kind: Kind, manifest: Manifest) -> Child:
         job_uid=claimed if controller in {"", claimed} else "",
         has_owner=bool(controller),
         is_deleting=is_being_deleted(manifest),
+        contents=manifest["contents"] if "contents" in manifest else contents_of(manifest),
+        made_at=parse_time(metadata(manifest).get("creationTimestamp")),
     )

@@ -14,6 +14,7 @@ from jobs.sessionlimits import SessionLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from jobs.actions import Kind
     from jobs.manifests import Manifest
@@ -37,7 +38,8 @@ class Fault:
 @dataclass(frozen=True, slots=True)
 class Child:
     """An object other than a pod, as found under a name that the job needs. `job_uid`: the job it
-    belongs to; empty: something else's."""
+    belongs to; empty: something else's. `contents`: a digest of what is in it, made at `made_at`;
+    None: nobody knows."""
 
     kind: Kind
     namespace: str
@@ -46,6 +48,8 @@ class Child:
     job_uid: str
     has_owner: bool
     is_deleting: bool
+    contents: str | None = None
+    made_at: datetime | None = None
 
     def is_orphan_of(self, uid: str) -> bool:
         """It is the job's, and would stay without it: nothing controls it (`--cascade=orphan`)."""

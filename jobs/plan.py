@@ -21,7 +21,7 @@ from jobs.inforce import in_force, in_force_of_invalid, strays_of
 from jobs.instances import instances_of
 from jobs.manifests import is_being_deleted, metadata
 from jobs.names import FINALIZER, FINALIZERS
-from jobs.policies import blocked, deadline, name_conflict, session, stuck, unheard
+from jobs.policies import blocked, deadline, name_conflict, restoring, session, stuck, unheard
 from jobs.policies.partitioning import (
     ask_again_after,
     idle,
@@ -43,7 +43,14 @@ from jobs.waydown import (
     release_held_step,
     surplus_steps,
 )
-from jobs.wayup import access_steps, children_step, launcher_step, workers_step
+from jobs.wayup import (
+    access_steps,
+    changed_children,
+    children_step,
+    launcher_step,
+    restore_step,
+    workers_step,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +59,7 @@ if TYPE_CHECKING:
     from jobs.inforce import InForce
     from jobs.instances import Instance
     from jobs.manifests import Manifest
-    from jobs.observed import Observed
+    from jobs.observed import Child, Observed
     from jobs.podview import PodView
     from jobs.spec import JobSpec
 
@@ -203,11 +210,15 @@ def _plan_way_up(
         _give_back_step(observed, instances, now),
     ]
     beside: tuple[Step, ...] = ()
+    changed: tuple[Child, ...] = ()
     if not observed.is_namespace_ending:
+        if not force.waiting:  # what runs goes by what it was made of
+            changed = changed_children(observed, context, instances)
         steps = [
             _finalizer_step(observed),
             *steps,
             *_partitions_steps(observed, context, instances, now),
+            restore_step(observed, changed, now),
             children_step(observed, context, instances),
             workers_step(context, instances),
             launcher_step(context, instances),
@@ -229,6 +240,7 @@ def _plan_way_up(
     )
     for seconds in _waits(observed, spec, instances, now):
         planned = planned.requeued(seconds)
+    planned = planned.requeued(restoring.seconds_left(observed, changed, now))
     return replace(planned, beside=beside)
 
 

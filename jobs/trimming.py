@@ -5,6 +5,7 @@ from __future__ import annotations
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
+from jobs.contents import contents_of
 from jobs.madeof import ANNOTATION_MADE_OF
 from jobs.names import ANNOTATION_END
 from jobs.ownership import controller_of
@@ -33,20 +34,17 @@ def trim_job(job: Manifest) -> Manifest:
 
 
 def trim_child(manifest: Manifest) -> Manifest:
-    """Who it is and whose."""
-    meta = manifest["metadata"]
-    kept = _of(meta, _META)
-    labels = meta.get("labels") or {}
-    kept["labels"] = {key: intern(text) for key, text in labels.items() if key.startswith(_OURS)}
-    controller = controller_of(manifest)
-    if controller:
-        kept["controller"] = intern(controller)
-    return {"metadata": kept}
+    """Who it is and whose, since when, and what is in it, as a digest."""
+    kept = _identity(manifest) | _of(manifest["metadata"], ("creationTimestamp",))
+    return {
+        "metadata": kept,
+        "contents": manifest["contents"] if "contents" in manifest else contents_of(manifest),
+    }
 
 
 def trim_pod(pod: Manifest) -> Manifest:
     """What `jobs.podview` reads."""
-    kept = trim_child(pod)
+    kept: Manifest = {"metadata": _identity(pod)}
     annotations = _of(pod["metadata"].get("annotations") or {}, _ANNOTATIONS)
     if annotations:
         kept["metadata"]["annotations"] = annotations
@@ -63,6 +61,17 @@ def trim_pod(pod: Manifest) -> Manifest:
     for kind in _STATUSES:
         if status.get(kind):
             kept["status"][kind] = [_of(one, ("name", "image", "state")) for one in status[kind]]
+    return kept
+
+
+def _identity(manifest: Manifest) -> Manifest:
+    meta = manifest["metadata"]
+    kept = _of(meta, _META)
+    labels = meta.get("labels") or {}
+    kept["labels"] = {key: intern(text) for key, text in labels.items() if key.startswith(_OURS)}
+    controller = controller_of(manifest)
+    if controller:
+        kept["controller"] = intern(controller)
     return kept
 
 

@@ -10,14 +10,16 @@ from jobs.builders.context import PodPlace
 from jobs.builders.launcher import build_launcher
 from jobs.builders.mpi import build_config_map
 from jobs.builders.worker import build_worker
+from jobs.policies import restoring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from jobs.builders.context import BuildContext
     from jobs.instances import Instance
     from jobs.manifests import Manifest
-    from jobs.observed import Observed
+    from jobs.observed import Child, Observed
 
 _Builders: TypeAlias = "dict[Kind, Callable[[BuildContext], Manifest]]"
 # What an API server (the account) and the kubelet (the ConfigMap) want to see before a pod starts.
@@ -48,6 +50,20 @@ def access_steps(
         _missing("binding", BINDING, observed, context, instances),
     )
     return tuple(step for step in steps if step.actions)
+
+
+def restore_step(observed: Observed, changed: tuple[Child, ...], now: datetime) -> Step:
+    """Of what somebody has `changed`, what may go now: the next pass makes it anew."""
+    return Step("restore", tuple(restoring.replaced(observed, changed, now)))
+
+
+def changed_children(
+    observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
+) -> tuple[Child, ...]:
+    """What is not as the builders make it, as long as the job needs it."""
+    if not context.spec.has_launcher or not any(instance.is_active for instance in instances):
+        return ()
+    return restoring.changed(observed, context, CHILDREN | ROLE | BINDING)
 
 
 def _missing(

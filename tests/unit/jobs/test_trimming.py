@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobs.contents import contents_of
 from jobs.podview import from_manifest
 from jobs.trimming import trim_child, trim_job, trim_pod
 from tests.builders.ipujobs import ipujob, worker
@@ -70,15 +71,20 @@ def test_a_trimmed_pod_is_seen_as_the_whole_one_is(pod: PodBuilder) -> None:
     assert "tolerations" not in trimmed["spec"]
 
 
-def test_of_a_child_it_is_kept_who_owns_it() -> None:
+def test_of_a_child_it_is_kept_who_owns_it_and_what_is_in_it_in_short() -> None:
     meta = {"name": "a", "namespace": "b", "uid": "c", "labels": {"graphcore.ai/ipujob-uid": "u"}}
+    meta |= {"creationTimestamp": "2026-03-01T12:00:00Z"}
     owners = [{"uid": "v"}, {"uid": "u", "controller": True}]
-    owned = {"metadata": meta | {"ownerReferences": owners}, "data": {"x": "y"}}
-    assert trim_child(owned) == {"metadata": meta | {"controller": "u"}}
+    data = {"data": {"x": "y"}}
+    owned = {"metadata": meta | {"ownerReferences": owners}} | data
+    assert trim_child(owned) == {
+        "metadata": meta | {"controller": "u"},
+        "contents": contents_of(data),
+    }
     assert trim_child(trim_child(owned)) == trim_child(owned)
     meant_well = {"metadata": meta | {"ownerReferences": owners[:1]}}
-    assert trim_child(meant_well) == {"metadata": meta}
-    assert trim_child({"metadata": meta, "data": {}}) == {"metadata": meta}
+    assert trim_child(meant_well) == {"metadata": meta, "contents": ""}
+    assert trim_child({"metadata": meta, "data": {}}) == {"metadata": meta, "contents": ""}
 
 
 def test_a_job_loses_what_kubectl_keeps_there_for_itself_only() -> None:

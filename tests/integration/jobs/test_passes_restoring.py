@@ -1,0 +1,123 @@
+"""What somebody changes in a job's objects is put back, and costs nothing while nobody does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobs.manifests import format_time
+from jobs.trimming import trim_child
+from tests.builders.ipujobs import ipujob
+from tests.fakes.jobworld import JobWorld
+
+NAME = "sample-launcher"
+EDITS: list[tuple[str, str, Any]] = [
+    ("configmaps", "data", {"hostfile": "elsewhere slots=9\n", "kubexec.sh": "exit 0\n"}),
+    ("configmaps", "data", {}),
+    ("configmaps", "binaryData", {"more": "AAAA"}),
+    ("roles", "rules", []),
+    ("roles", "rules", [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]),
+    ("rolebindings", "subjects", [{"kind": "User", "name": "mallory"}]),
+    ("rolebindings", "subjects", []),
+]
+ACCOUNT = {"kind": "ServiceAccount", "name": NAME, "namespace": "default"}
+
+
+def child(world: JobWorld, plural: str) -> dict[str, Any]:
+    return world.kube.objects[plural, "default", NAME]
+
+
+def edit(world: JobWorld, plural: str, field: str, value: Any) -> None:
+    found = child(world, plural)
+    found[field] = value
+    world.kube._bump(plural, found)
+
+
+async def running() -> JobWorld:
+    world = JobWorld()
+    world.kube.add_job(ipujob().workers(2).build())
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    await world.run(3, launcher_exit=None)
+    return world
+
+
+@pytest.mark.parametrize(("plural", "field", "value"), EDITS)
+async def test_what_somebody_edits_is_put_back_and_told(
+    plural: str, field: str, value: Any
+) -> None:
+    world = await running()
+    before = {key: child(world, plural).get(key) for key in ("data", "rules", "subjects")}
+    pods = {pod["metadata"]["uid"] for pod in world.kube.pods()}
+    edit(world, plural, field, value)
+    await world.run(3, launcher_exit=None)
+    assert {key: child(world, plural).get(key) for key in before} == before
+    assert "binaryData" not in child(world, plural)
+    assert world.events.reasons.count("ObjectRestored") == 1
+    assert {pod["metadata"]["uid"] for pod in world.kube.pods()} == pods
+    assert world.state() == "Running"
+
+
+async def test_an_unchanged_world_costs_no_call() -> None:
+    world = await running()
+    world.kube.calls.clear()
+    await world.run(5, launcher_exit=None)
+    assert not world.kube.calls
+
+
+async def test_where_the_cluster_itself_changes_it_it_is_made_again_now_and_then_only() -> None:
+    world = JobWorld()
+    put = world.kube.put
+
+    def altered(plural: str, body: Any) -> Any:
+        made = put(plural, body)
+        found = world.kube.objects[plural, made["metadata"].get("namespace", ""), _name(made)]
+        found["metadata"]["creationTimestamp"] = format_time(world.now)
+        if plural == "configmaps":
+            found["data"] = found["data"] | {"added": "by an admission webhook"}
+        return found
+
+    world.kube.put = altered  # type: ignore[method-assign]
+    world.kube.add_job(ipujob().build())
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    world.kube.calls.clear()
+    await world.run(20, launcher_exit=None)  # a minute
+    assert 1 <= world.kube.calls["delete", "configmaps"] <= 2
+    assert world.state() == "Running"
+
+
+async def test_a_resumed_job_with_fewer_workers_has_no_host_that_is_not_there() -> None:
+    """The sibling: not a hand's work, but an earlier spec's."""
+    world = await running()
+    fewer = ipujob().workers(1).build()["spec"]["workers"]
+    world.kube.edit_job("sample", workers=fewer, suspend=True)
+    await world.until(lambda: world.state() == "Suspended", launcher_exit=None)
+    world.kube.edit_job("sample", suspend=False)
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    await world.run(3, launcher_exit=None)
+    assert "sample-worker-1" not in child(world, "configmaps")["data"]["hostfile"]
+    assert "sample-worker-1" not in str(child(world, "roles")["rules"])
+
+
+async def test_what_runs_keeps_what_it_was_made_of() -> None:
+    world = await running()
+    before = child(world, "configmaps")["metadata"]["uid"]
+    containers = [{"name": "another", "image": "app:2"}]
+    edited = ipujob().workers(2).with_template(containers=containers).build()["spec"]["workers"]
+    world.kube.edit_job("sample", workers=edited)
+    await world.run(5, launcher_exit=None)
+    assert world.condition()["reason"] == "SpecChanged"
+    assert child(world, "configmaps")["metadata"]["uid"] == before
+
+
+async def test_of_a_finished_job_nothing_is_put_back() -> None:
+    world = await running()
+    await world.until(lambda: world.state() == "Completed")
+    edit(world, "configmaps", "data", {})
+    await world.run(3)
+    assert child(world, "configmaps")["data"] == {}
+    assert trim_child(child(world, "configmaps"))["contents"] == ""
+
+
+def _name(manifest: Any) -> str:
+    return str(manifest["metadata"]["name"])
