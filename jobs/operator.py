@@ -33,7 +33,7 @@ from jobs.telling import Teller
 from jobs.trimming import trim_child, trim_job, trim_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from ipuhub.kube.client import KubeClient
     from jobs.effects import Recorder
@@ -102,7 +102,8 @@ class Operator:
         self._options = options
         self._health = health
         self.now = options.now
-        self.informers = _informers(client)
+        self._listed_under = ""
+        self.informers = _informers(client, self._is_crd_another)
         self.caches = _caches(self.informers)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
         self.teller = Teller(recorder, measures)
@@ -171,8 +172,18 @@ class Operator:
     async def _watch_crd(self) -> None:
         while True:
             await asyncio.sleep(CRD_SECONDS)
-            if await self.effects.keeper.look(self.effects.client):
-                self.controller.enqueue_all()
+            await self._look_at_crd()
+
+    async def _look_at_crd(self) -> None:
+        if await self.effects.keeper.look(self.effects.client):
+            self.controller.enqueue_all()
+
+    async def _is_crd_another(self) -> bool:
+        """Whether the copy of the jobs was made under another CRD. An API server ends watches
+        then; until it does, they lack the new fields, and go on after what they have shown."""
+        await self._look_at_crd()
+        before, self._listed_under = self._listed_under, self.effects.keeper.schema
+        return before not in {"", self._listed_under}
 
     async def _report_health(self) -> None:
         while True:
@@ -194,9 +205,17 @@ def _problem(named: tuple[str, Informer]) -> str:
     return f"{name}: not heard of for {stale:.0f} s" if stale > STALE_SECONDS else ""
 
 
-def _informers(client: KubeClient) -> dict[str, Informer]:
+def _informers(
+    client: KubeClient, is_crd_another: Callable[[], Awaitable[bool]]
+) -> dict[str, Informer]:
     """By plural name. Of what belongs to jobs only labelled objects are followed."""
-    jobs = Informer(client, IPUJOBS, indexers={BY_UID: by_uid}, transform=trim_job)
+    jobs = Informer(
+        client,
+        IPUJOBS,
+        indexers={BY_UID: by_uid},
+        transform=trim_job,
+        shows_anew=is_crd_another,
+    )
     followed = {"ipujobs": jobs}
     for kind, resource in RESOURCE_OF.items():
         followed[resource.plural] = Informer(

@@ -10,6 +10,7 @@ from ipuhub.kube.errors import ApiError
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from jobs.crdcheck import CRD_NAME, REMEDY, CrdVerdict, Keeping, judge_crd
 from jobs.keptstatus import carried, has_kept, is_carried, keeps_own, uncarried
+from jobs.manifests import metadata
 
 if TYPE_CHECKING:
     from ipuhub.kube.client import KubeClient
@@ -34,6 +35,7 @@ class StatusKeeper:
 
     def __init__(self) -> None:
         self._verdict = CrdVerdict(Keeping.ALL)
+        self.schema = ""  # which CRD was looked at last; empty: none could be
         self._is_known = False  # as long as nothing has told, a status is kept as it is found
 
     @property
@@ -50,6 +52,8 @@ class StatusKeeper:
                 return False
             return self._turn(_CARRYING)  # one more try: another CRD may be there by now
         self._is_known = True
+        meta = metadata(crd)
+        self.schema = f"{meta.get('uid')} {meta.get('generation')}"
         return self._turn(judge_crd(crd))
 
     def to_write(self, stored: Manifest, changes: Manifest, now: str) -> Manifest:

@@ -15,7 +15,7 @@ from ipuhub.kube.store import IndexedStore, key_of
 from ipuhub.kube.watch import Pace, Scope, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from ipuhub.kube.client import KubeClient
     from ipuhub.kube.resources import Resource
@@ -36,8 +36,10 @@ class Informer:
     """The objects of one resource, namespace and selection, as of a moment ago.
 
     Objects are shared: read them, never change them. `managedFields` are dropped, `transform` may
-    drop more. Neither indexers nor `transform` may raise. `relists` counts lists, the first
-    included; `problem` says what keeps the copy from being current (empty: nothing).
+    drop more. Neither indexers nor `transform` may raise. `shows_anew` is asked before each watch:
+    True: the server shows the same versions otherwise than before, so that all are listed and
+    taken again. `relists` counts lists, the first included; `problem` says what keeps the copy from
+    being current (empty: nothing).
     """
 
     def __init__(  # noqa: PLR0913  # the scope's own parts, flat for its many callers
@@ -50,6 +52,7 @@ class Informer:
         field_selector: str = "",
         indexers: Mapping[str, Callable[[Manifest], Iterable[str]]] | None = None,
         transform: Callable[[Manifest], Manifest] | None = None,
+        shows_anew: Callable[[], Awaitable[bool]] | None = None,
         pace: Pace | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -57,6 +60,8 @@ class Informer:
         self._client = client
         self._scope = Scope(resource, namespace, label_selector, field_selector)
         self._transform = transform
+        self._shows_anew = shows_anew
+        self._is_outdated = False
         self._pace = pace or Pace()
         self._clock = clock
         self._store = IndexedStore(indexers or {})
@@ -164,7 +169,7 @@ class Informer:
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
             limit=_PAGE,
-            keep=self._known,
+            keep=self._trim if self._is_outdated else self._known,
         )
         self.relists += 1
         self._watch = None
@@ -176,6 +181,7 @@ class Informer:
                 self._emit(self._store.remove(key_of(manifest)), None)
         for manifest in found.items:
             self._take(manifest)
+        self._is_outdated = False
         if self._problem:
             log.info("following again", resource=scope.resource.plural)
             self._problem = ""
@@ -188,10 +194,17 @@ class Informer:
             self._listed_version,
             pace=self._pace,
             on_heard=self._heard,
+            before_open=self._check,
         )
         async with aclosing(self._watch.events()) as events:
             async for event in events:
                 self._apply(event)
+
+    async def _check(self) -> None:
+        """What came by the watch before may have been shown in the old way to its last moment."""
+        if self._shows_anew is not None and await self._shows_anew():
+            self._is_outdated = True
+            raise Gone(410, "Expired", "the server shows the objects otherwise than before")
 
     def _apply(self, event: WatchEvent) -> None:
         if event.type in {"ADDED", "MODIFIED"}:
@@ -211,7 +224,7 @@ class Informer:
                 # Deleted and made again unseen: two objects that share a name.
                 self._emit(self._store.remove(key), None)
                 old = None
-            elif before.get("resourceVersion") == after.get("resourceVersion"):
+            elif _version_of(old) == _version_of(new) and not (self._is_outdated and old != new):
                 return
         self._store.put(new)
         self._emit(old, new)

@@ -127,6 +127,40 @@ async def test_a_forgotten_version_leads_to_a_new_list_that_shows_what_was_misse
         assert informer.problem == ""
 
 
+async def test_where_the_server_shows_objects_otherwise_all_are_taken_again(
+    api: ScriptedApi, client: KubeClient
+) -> None:
+    """A custom resource whose schema has changed: the last that came by the old watch lacks the
+    new fields, at a version after which no watch will show it again."""
+    whole = pod("a", "101")
+    whole["spec"] = {"new": "field"}
+    api.answers += [
+        page(pod("a", "1"), pod("b", "2")),
+        page(whole, pod("b", "2"), version="101"),
+    ]
+    api.watches += [
+        events(event("MODIFIED", pod("a", "101")), then=break_off),
+        events(then=api.hang),
+    ]
+    answers = iter([False, True, False])
+
+    async def shows_anew() -> bool:
+        return next(answers)
+
+    informer = Informer(client, PODS, shows_anew=shows_anew, pace=BRISK)
+    async with following(informer) as changes:
+        assert await changes.next(4) == [
+            ("came", "a@1"),
+            ("came", "b@2"),
+            ("changed", "a@101"),
+            ("changed", "a@101"),
+        ]
+        found = informer.get("x", "a")
+        assert found is not None
+        assert found["spec"] == {"new": "field"}
+        assert informer.relists == 2
+
+
 async def test_an_object_made_again_under_its_name_goes_before_it_comes(
     api: ScriptedApi, client: KubeClient
 ) -> None:
