@@ -103,6 +103,14 @@ def _pricing(window: Window, zone: ZoneInfo) -> Pricing:
     return pricing
 
 
+def read_total(params: Params) -> bool:
+    """Return whether a CSV is to end with a line of totals. Raises BadFilter."""
+    text = one(params, "total") or "yes"
+    if text not in {"yes", "no"}:
+        raise BadFilter([f"total: must be yes or no, not {text[:80]!r}."])
+    return text == "yes"
+
+
 def read_format(params: Params) -> str:
     """Return the kind of file asked for, empty for none. Raises BadFilter."""
     return known_format(one(params, "format"))

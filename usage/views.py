@@ -20,7 +20,15 @@ from ipuhub.web.filters import BadFilter
 from ipuhub.web.htmx import signed_in
 from ipuhub.web.lists import ListPage
 from ipuhub.web.problems import not_as_asked
-from usage.asking import given, names_of, read_format, read_month, read_output, read_question
+from usage.asking import (
+    given,
+    names_of,
+    read_format,
+    read_month,
+    read_output,
+    read_question,
+    read_total,
+)
 from usage.completeness import POD_WATCH
 from usage.facts import month_facts
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
@@ -32,7 +40,7 @@ from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes
 from usage.sums.columns import sums_columns
 from usage.sums.dimensions import DIMENSIONS, LABEL, dimension
 from usage.sums.measures import COST, OUTPUTS
-from usage.sums.selectors import all_sums, chart, read_sums
+from usage.sums.selectors import all_sums, chart, read_sums, with_total
 from usage.windows import WindowError, local_day
 from usage.zones import usage_zone
 
@@ -70,10 +78,10 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
     params = {"by": ["group"], **given(request.GET)}
     try:
         month = read_month(params, now, zone)
-        question = read_question(params, request.user, now, zone, "measure")
+        question = read_question(params, request.user, now, zone, "measure", "total")
         _refuse_range(params)
         output = read_output(params, question)
-        kind = read_format(params)
+        kind, has_total = read_format(params), read_total(params)
     except MonthError as error:
         return not_as_asked(request, [f"month: {error}"])
     except BadFilter as error:
@@ -82,6 +90,8 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
     try:
         if kind:
             rows = all_sums(question, begins, output.amount)
+            if kind == "csv" and has_total:
+                rows = with_total(question, begins, rows)
             columns = sums_columns(by, question.pricing)
             return export(kind, columns, rows, f"usage-{month}-by-{_file_part(by)}")
         sums = read_sums(question, begins, output.amount, SHOWN_ROWS)
@@ -194,7 +204,7 @@ def _context(month: Month, question: Question, params: Params, sums: Sums) -> di
     output = read_output(params, question)
     pricing = question.pricing or Pricing()
     # The first row has most: rows are in the order of the measure.
-    most = getattr(sums.rows[0].measures, output.amount) if sums.rows else 0
+    most = sums.rows[0].measures.rank(output.amount) if sums.rows else 0
     everything = sums.total
     known = [*DIMENSIONS.values(), *(dimension(f"{LABEL}{k}", [k]) for k in settings.USAGE_LABELS)]
     return {
@@ -244,7 +254,7 @@ def _days(stretch: tuple[dt.datetime, dt.datetime], zone: ZoneInfo) -> tuple[dt.
 
 
 def _row(row: SumRow, amount: str, most: int, pricing: Pricing) -> dict[str, Any]:
-    share = 100 * getattr(row.measures, amount) // most if most else 0
+    share = 100 * row.measures.rank(amount) // most if most else 0
     return {
         "key": row.key,
         "measures": row.measures,

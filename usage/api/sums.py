@@ -18,12 +18,12 @@ from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
 from usage.api.parameters import CURSOR, RANGE
 from usage.api.serializers import SeriesSerializer, SummarySerializer
-from usage.asking import given, names_of, one, read_output, read_question
-from usage.sums.columns import measures_record, step_columns, step_money, step_rows, sums_columns
+from usage.asking import given, names_of, one, read_output, read_question, read_total
+from usage.sums.columns import measures_record, step_columns, step_rows, sums_columns
 from usage.sums.cursors import Cursor, read_cursor, write_cursor
 from usage.sums.dimensions import DIMENSIONS
 from usage.sums.measures import COST, OUTPUTS
-from usage.sums.selectors import Place, all_sums, read_sums, series_begins
+from usage.sums.selectors import Place, all_sums, read_sums, series_begins, with_total
 from usage.sums.sumsql import STEP
 from usage.windows import STEPS, Window, WindowError
 from usage.zones import usage_zone
@@ -64,6 +64,16 @@ _ORDER = OpenApiParameter(
 )
 
 
+_TOTAL = OpenApiParameter(
+    "total",
+    str,
+    enum=["yes", "no"],
+    default="yes",
+    description="`no` leaves out the last line of a CSV, the total of all: its first column is "
+    "`total`, its sums are exact and rounded once.",
+)
+
+
 class SummaryView(APIView):
     """Usage of a range, in all and by any dimensions."""
 
@@ -74,18 +84,22 @@ class SummaryView(APIView):
         operation_id="usage_summary",
         summary="Usage of a month or any range",
         tags=["usage"],
-        parameters=[*PARAMETERS, _ORDER],
+        parameters=[*PARAMETERS, _ORDER, _TOTAL],
         responses=SummarySerializer,
     )
     def get(self, request: Request, **_form: str) -> HttpResponseBase:
         """Return the sums, largest first. Raises BadFilter and PermissionDenied."""
         form, params = form_of(request), given(request.query_params)
-        question = _question(request, "measure", "cursor", "page_size")
+        question = _question(request, "measure", "total", "cursor", "page_size")
+        has_total = read_total(params)
         order, size = read_output(params, question).amount, _size(one(params, "page_size"))
         by = names_of(question.by)
         if form != JSON:
             refuse_cursor(one(params, "cursor"))
-            rows = all_sums(question, [question.window.begin], order)
+            begins = [question.window.begin]
+            rows = all_sums(question, begins, order)
+            if form == CSV and has_total:
+                rows = with_total(question, begins, rows)
             return export(form, sums_columns(by, question.pricing), rows, "usage")
         question, after = _later(question, one(params, "cursor"))
         sums = read_sums(question, [question.window.begin], order, size + 1, after)
@@ -128,7 +142,7 @@ class SeriesView(APIView):
         sums = read_sums(question, begins, STEP, size + 1, after)
         shown = sums.rows[:size]
         results = [
-            _record(by, row, step_money(each, question.pricing))
+            _record(by, row, _money(question, row.measures))
             | {"begin": each.begin, "end": each.end}
             for row, each in zip(shown, step_rows(shown, begins, end), strict=True)
         ]
@@ -155,7 +169,7 @@ def _next(request: Request, question: Question, sums: Sums, size: int, order: st
     if len(sums.rows) <= size:
         return None
     last = sums.rows[size - 1]
-    rank = last.step if order == STEP else getattr(last.measures, order)
+    rank = last.step if order == STEP else last.measures.rank(order)
     text = write_cursor(Cursor(question.window.until, Place(rank, last.key)))
     return replace_query_param(request.build_absolute_uri(), "cursor", text)
 

@@ -122,10 +122,6 @@ class Pricing:
                 found.append((each.begin, each.end))
         return found
 
-    def has_price(self, begin: datetime, end: datetime) -> bool:
-        """Whether anything has a price in a part of [begin, end)."""
-        return any(each.prices and each.begin < end and begin < each.end for each in self.usable)
-
     def currencies_in(self, begin: datetime, end: datetime) -> set[str]:
         """Return the currencies of the prices of [begin, end), of one instant where both meet."""
         touched = (e for e in self.segments if e.begin <= begin < e.end or begin < e.begin < end)
@@ -143,9 +139,9 @@ class Pricing:
         """Return the accelerators or instance types that have a price of their own."""
         return sorted({name for each in self.usable for name in each.named(resource)})
 
-    def money(self, cost: int) -> Money | None:
-        """Return money x 3600 x COST_UNIT rounded once, half to even; None: nothing has a price."""
-        if not self.currency:
+    def money(self, cost: int | None) -> Money | None:
+        """Return money x 3600 x COST_UNIT rounded once, half to even; None: nothing had a price."""
+        if cost is None or not self.currency:
             return None
         return Money(_rounded(cost, self.decimals), self.currency)
 

@@ -177,8 +177,9 @@ def finish_report(report: MonthReport, profiles: Iterable[Profile] = PROFILES.va
     """Add what its rows say: counts, money, and the digests and lines of the summary's files."""
     sums = report.rows.aggregate(Sum("lifetimes"), Sum("pods"), Sum("cost"))
     report.lifetimes = sums["lifetimes__sum"] or 0
-    free = Decimal(0) if report.tariff.get("rates") else None
-    report.cost = free if sums["cost__sum"] is None else sums["cost__sum"]
+    # Rows of which none has a cost add up to none; no rows at all cost nothing.
+    nothing = report.tariff.get("rates") and sums["lifetimes__sum"] is None
+    report.cost = Decimal(0) if nothing else sums["cost__sum"]
     report.lines = {"details": report.lifetimes, "details-primehub": sums["pods__sum"] or 0}
     for profile in profiles:
         query, parameters = summary_sql(profile), summary_parameters(report)

@@ -42,18 +42,19 @@ class ClosedSteps:
     def costs(self, key: str, where: str) -> str:
         """Return the SELECT of bucket, key and cost of these steps, of lines of reports."""
         return (
-            f"SELECT bucket, {key} AS key,"
+            f"SELECT bucket, {key} AS key, true AS listed,"
             f" sum(line.cost) * {HOUR} * {COST_UNIT} AS cost"
             f" {_ROWS} WHERE {where} GROUP BY 1, 2"
         )
 
     def in_place(self, sums: str, costs: str) -> str:
         """Return `sums` with these costs. A line of a report of which nothing is left has no other
-        sums."""
+        sums; what was found since costs nothing yet where it has a price."""
         cells = ", ".join(f"COALESCE({name}, 0) AS {name}" for name in NAMES if name != "cost")
         return (
-            f"SELECT bucket, key, {cells}, COALESCE(CASE WHEN bucket = ANY(%(closed_steps)s::int[])"  # noqa: S608  # likewise
-            f" THEN lines.cost ELSE sums.cost END, 0) AS cost FROM ({sums}) AS sums"
+            f"SELECT bucket, key, {cells}, CASE WHEN bucket <> ALL(%(closed_steps)s::int[])"  # noqa: S608  # likewise
+            " THEN sums.cost WHEN lines.listed THEN lines.cost ELSE sums.cost * 0 END AS cost"
+            f" FROM ({sums}) AS sums"
             f" FULL JOIN ({costs}) AS lines USING (bucket, key)"
             " WHERE sums.bucket IS NOT NULL OR lines.cost <> 0"
         )

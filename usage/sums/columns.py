@@ -38,8 +38,6 @@ def sums_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ..
     """
 
     def money(row: Any) -> Money | None:
-        if isinstance(row, StepRow):
-            return step_money(row, pricing)
         return pricing.money(row.measures.cost) if pricing else None
 
     return (
@@ -55,13 +53,6 @@ def sums_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ..
         Column("cost", "Cost", lambda row: _amount(money(row)), kind="number"),
         Column("currency", "Currency", lambda row: _currency(money(row))),
     )
-
-
-def step_money(row: StepRow, pricing: Pricing | None) -> Money | None:
-    """Return what a step cost; None where nothing in it has a price."""
-    if pricing is None or not pricing.has_price(row.begin, row.end):
-        return None
-    return pricing.money(row.measures.cost)
 
 
 def step_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ...]:

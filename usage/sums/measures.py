@@ -7,7 +7,7 @@ of both would count them twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +30,7 @@ def hours(amount: int, unit: int = 1) -> Decimal:
 @dataclass(frozen=True, slots=True)
 class Measures:
     """What some pods and partitions held, summed. `pods` and `partitions` count lifetimes; `cost`
-    is money x 3600 x COST_UNIT."""
+    is money x 3600 x COST_UNIT, None where nothing had a price while they were held."""
 
     pods: int = 0
     seconds: int = 0
@@ -42,11 +42,18 @@ class Measures:
     micro_ipu_seconds: int = 0
     partitions: int = 0
     partition_ipu_seconds: int = 0
-    cost: int = 0
+    cost: int | None = 0
 
     def __add__(self, other: Measures) -> Measures:
         """Return both together."""
-        return Measures(*(getattr(self, n) + getattr(other, n) for n in NAMES))
+        held = (getattr(self, n) + getattr(other, n) for n in NAMES[:-1])
+        costs = [each.cost for each in (self, other) if each.cost is not None]
+        return replace(Measures(*held), cost=sum(costs) if costs else None)
+
+    def rank(self, name: str) -> int:
+        """Return the sum that rows are ordered by: no cost is as little as one of 0."""
+        amount: int | None = getattr(self, name)
+        return amount or 0
 
     @property
     def estimated_percent(self) -> Decimal:
@@ -109,8 +116,8 @@ that is shown is rounded by usage/rates/pricing.py."""
 
 def total(rows: Iterable[Measures]) -> Measures:
     """Return all of them together."""
-    listed = list(rows)
-    return Measures(*(sum(getattr(row, name) for row in listed) for name in NAMES))
+    first, *others = [*rows] or [Measures()]
+    return sum(others, first)
 
 
 def _percent(part: int, whole: int) -> Decimal:

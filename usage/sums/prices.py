@@ -14,7 +14,7 @@ from usage.rates.heldsql import Amounts, accelerator_parameters, price_of, term
 from usage.sums.measures import COST_UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from usage.rates.pricing import Pricing
     from usage.sums.parts import Steps
@@ -24,7 +24,11 @@ _HELD: Final = Amounts("millicore_seconds", "byte_seconds", "micro_ipu_seconds",
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The prices of the buckets of `steps`."""
+    """The prices of the buckets of `steps`.
+
+    What was held in buckets without any price has no cost (NULL), what was free costs 0. Sums skip
+    NULL, so a sum has a cost where anything had a price in a part of its time.
+    """
 
     pricing: Pricing
     steps: Steps
@@ -59,22 +63,24 @@ class Prices:
 
     def of_pods(self, sums: str, names: Sequence[str]) -> str:
         """Return the SELECT of bucket (the step), key, `names` and cost of sums of pods."""
-        return self._priced(sums, names, [self._pod_hour(n) for n in self._numbers])
+        return self._priced(sums, names, {n: self._pod_hour(n) for n in self._numbers})
 
     def of_partitions(self, sums: str, names: Sequence[str]) -> str:
         """Return the same of sums of partitions."""
-        each = [
-            term("partition_ipu_seconds", segment.of("partition-ipu"), COST_UNIT) or "0"
-            for segment in self.pricing.usable
-        ]
+        usable = self.pricing.usable
+        each = {
+            n: term("partition_ipu_seconds", usable[n].of("partition-ipu"), COST_UNIT) or "0"
+            for n in self._numbers
+        }
         return self._priced(sums, names, each)
 
     @property
-    def _numbers(self) -> range:
-        return range(len(self.pricing.usable))
+    def _numbers(self) -> list[int]:
+        """Those of the segments with prices: there is one where cost is counted at all."""
+        return [n for n, segment in enumerate(self.pricing.usable) if segment.prices]
 
-    def _priced(self, sums: str, names: Sequence[str], amounts: Sequence[str]) -> str:
-        cases = "".join(f" WHEN {n} THEN {amount}" for n, amount in enumerate(amounts))
+    def _priced(self, sums: str, names: Sequence[str], amounts: Mapping[int, str]) -> str:
+        cases = "".join(f" WHEN {n} THEN {amount}" for n, amount in amounts.items())
         number = "(%(price_numbers)s::int[])[bucket + 1]"
         listed = "".join(f"sum({name}) AS {name}, " for name in names)
         return (

@@ -22,12 +22,12 @@ from usage.sums.parts import Coverage, Steps, split
 from usage.sums.patience import patience, rows_of
 from usage.sums.prices import Prices
 from usage.sums.rollups import read_coverage
-from usage.sums.sumsql import Shape, joined, key_sql, page_sql, rows_sql
+from usage.sums.sumsql import TOTAL_COST, Shape, joined, key_sql, page_sql, rows_sql
 from usage.sums.usagesql import Asked, fold, partition_sums, pod_sums
 from usage.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from usage.sums.dimensions import Dimension
     from usage.sums.parts import Parts
 
+TOTAL = "total"
 _CHUNK_ROWS = 2000
 _NUMBERS = itertools.count()
 
@@ -127,7 +128,7 @@ def read_sums(
     rows = _run(found.having(page_sql(found.sql, shape), more))
     count, _, *totals = next(row for row in rows if row[1] is None)
     shown = [_row(row) for row in rows if row[1] is not None]
-    return Sums(shown, count, _total_as_closed(question, begins, Measures(*map(int, totals))))
+    return Sums(shown, count, total_as_closed(question, begins, _measures(totals)))
 
 
 @one_snapshot(read_only=True)
@@ -140,6 +141,22 @@ def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iter
     rows = _fetched(*_opened(shown))
     next(rows)
     return rows  # type: ignore[return-value]  # only the first one is None
+
+
+def with_total(
+    question: Question, begins: Sequence[datetime], rows: Iterable[SumRow]
+) -> Iterator[SumRow]:
+    """Yield the rows, then their sum, which is not rounded: the total that pages show.
+
+    The key of the sum is TOTAL; there is none of nothing, nor of a sum without dimensions.
+    """
+    sums = None
+    for row in rows:
+        sums = row.measures if sums is None else sums + row.measures
+        yield row
+    if sums is not None and question.by:
+        key = (TOTAL, *[""] * (len(question.by) - 1))
+        yield SumRow(0, key, total_as_closed(question, begins, sums))
 
 
 def _opened(query: _Query) -> tuple[Any, list[Any]]:
@@ -225,7 +242,7 @@ def _as_closed(question: Question, found: _Query, closed: ClosedSteps) -> _Query
     return found.having(closed.in_place(found.sql, costs), parameters | closed.parameters)
 
 
-def _total_as_closed(question: Question, begins: Sequence[datetime], total: Measures) -> Measures:
+def total_as_closed(question: Question, begins: Sequence[datetime], total: Measures) -> Measures:
     """Return a total with the cost of a closed month as its report has it, also of dimensions that
     the report's lines do not know."""
     closed = closed_steps(question.pricing, begins, question.window.end)
@@ -233,9 +250,9 @@ def _total_as_closed(question: Question, begins: Sequence[datetime], total: Meas
     if closed is None or question.rolled or not whole.rolled or len(begins) > 1:
         return total
     where, parameters = _conditions(whole, "pods")
-    sql = f"SELECT COALESCE(sum(cost), 0) FROM ({closed.costs(key_sql([]), where)}) AS lines"  # noqa: S608  # our own text
+    sql = f"SELECT {TOTAL_COST} FROM ({closed.costs(key_sql([]), where)}) AS lines"  # noqa: S608  # our own text
     ((cost,),) = _run(_Query(sql, parameters | closed.parameters, is_dear=False))
-    return dataclasses.replace(total, cost=int(cost))
+    return dataclasses.replace(total, cost=None if cost is None else int(cost))
 
 
 def _steps(question: Question, begins: Sequence[datetime]) -> Steps:
@@ -273,7 +290,13 @@ def _after(place: Place | None) -> dict[str, Any]:
 
 def _row(row: Sequence[Any]) -> SumRow:
     step, key, *sums = row
-    return SumRow(step, tuple(key), Measures(*map(int, sums)))
+    return SumRow(step, tuple(key), _measures(sums))
+
+
+def _measures(sums: Sequence[Any]) -> Measures:
+    """Return the sums of a row; only their last, the cost, may be none."""
+    *held, cost = sums
+    return dataclasses.replace(Measures(*map(int, held)), cost=None if cost is None else int(cost))
 
 
 def _pod_sql(

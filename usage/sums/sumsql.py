@@ -7,6 +7,8 @@ from typing import Final
 
 from usage.sums.measures import NAMES
 
+TOTAL_COST: Final = "CASE WHEN count(*) > 0 THEN sum(cost) ELSE 0 END"
+"""SQL of the cost of all rows: none where there are rows and none of them has one."""
 STEP: Final = "bucket"
 """The order of a series: by step, then by value. Any other order is a sum, largest first."""
 
@@ -25,7 +27,7 @@ def joined(pods: str, partitions: str) -> str:
     """Return the SELECT of bucket, key and all sums of two SELECTs; both have a cost."""
     cells = ", ".join(f"COALESCE({name}, 0) AS {name}" for name in NAMES if name != "cost")
     return (
-        f"SELECT bucket, key, {cells}, COALESCE(p.cost, 0) + COALESCE(h.cost, 0) AS cost"  # noqa: S608  # our own SELECTs
+        f"SELECT bucket, key, {cells}, COALESCE(p.cost + h.cost, p.cost, h.cost) AS cost"  # noqa: S608  # our own SELECTs
         f" FROM ({pods}) AS p"
         f" FULL JOIN ({partitions}) AS h USING (bucket, key)"
     )
@@ -41,7 +43,8 @@ def rows_sql(sums: str, shape: Shape) -> str:
 
 def page_sql(sums: str, shape: Shape) -> str:
     """Return the same and a row without a key: how many there are (as bucket), and their sum."""
-    totals = ", ".join(f"COALESCE(sum({name}), 0)" for name in NAMES)
+    totals = ", ".join(f"COALESCE(sum({name}), 0)" for name in NAMES if name != "cost")
+    totals += f", {TOTAL_COST}"
     return (
         f"WITH sums AS MATERIALIZED ({sums})"  # noqa: S608  # likewise
         f" SELECT count(*)::int AS bucket, NULL::text[] AS key, {totals} FROM sums"
@@ -51,7 +54,7 @@ def page_sql(sums: str, shape: Shape) -> str:
 
 def _rows(shape: Shape) -> str:
     key = {0: "'{}'::text[]", 1: "ARRAY[key]"}.get(shape.dimensions, "key")
-    rank, beyond = (STEP, ">") if shape.order == STEP else (f"{shape.order}", "<")
+    rank, beyond = (STEP, ">") if shape.order == STEP else (f"COALESCE({shape.order}, 0)", "<")
     direction = "" if shape.order == STEP else " DESC"
     kind = "text[]" if shape.dimensions > 1 else "text"
     after = (

@@ -31,6 +31,8 @@ from usage.sums.measures import COST_UNIT
 from usage.sums.rollups import refresh
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = pytest.mark.django_db
@@ -76,37 +78,46 @@ def test_cost_agrees_wherever_it_comes_from(
     rates = _store(pods, holdings, prices)
     found = [*PodLifetime.objects.all(), *PartitionLifetime.objects.all()]
     exact = [(each, exact_cost(each, rates, FIRST, 31)) for each in found]
-    priced = any(r.valid_from <= date(2026, 10, 31) and _ends_in(r) for r in rates)
     report = make("2026-10", f"{NOW:%FT%T}")
     for _ in range(2):
         for by in ("group", "user", "instance_type", KEY):
-            want = _by(exact, by.split(","), priced)
+            want = _by(exact, by.split(","), rates)
             assert _of_the_api(by) == want
         assert _of_the_page(KEY) == want
-        total = rounded(sum((money for _, money in exact), Fraction(0)), 2) if priced else None
-        assert _of_the_api("") == ({(): total} if found_in_october(exact) else {})
-        assert _of_the_lines() == _want_of_lines(exact, priced)
+        assert _of_the_api("") == _by(exact, [], rates)
+        assert _total_of_the_api() == (_by(exact, [], rates) or {(): _nothing(rates)})[()]
+        assert _of_the_lines() == _want_of_lines(exact, rates)
         refresh(NOW, UTC_ZONE)
     lines = {
         (r.namespace, r.group, r.user, r.component, r.instance_type): r.cost
         for r in report.rows.all()
     }
-    # A line of the report says nothing where nothing of it has a price; the sums of a range in
-    # which something has one say 0.
-    told = {key: cost or 0 for key, cost in lines.items()}
-    assert told == {key: cost or 0 for key, cost in _of_the_api(KEY).items()}
-    assert (report.cost or 0) == sum(told.values())
-    if not priced:
-        assert {report.cost, *lines.values()} == {None}
+    assert lines == _of_the_api(KEY)
+    costs = [cost for cost in lines.values() if cost is not None]
+    assert report.cost == (sum(costs) if costs else None if lines else _nothing(rates))
     _assert_lifetimes_add_up_to(report, exact)
 
 
-def found_in_october(exact: list[Any]) -> bool:
-    return bool(_by(exact, ["group"], priced=True))
+def _nothing(rates: list[Rate]) -> Decimal | None:
+    """What no usage costs: 0 where there are prices in October."""
+    return Decimal(0) if any(_holds(each) for each in rates) else None
 
 
-def _ends_in(one: Rate) -> bool:
-    return one.valid_until is None or one.valid_until > date(2026, 10, 1)
+def _holds(one: Rate) -> bool:
+    ends = one.valid_until is None or one.valid_until > date(2026, 10, 1)
+    return ends and one.valid_from <= date(2026, 10, 31)
+
+
+def _is_priced(each: Any, rates: list[Rate]) -> bool:
+    """Whether any price holds at any time of its part of October."""
+    began, ended = _times(each)
+    start, stop = max(began, FIRST), min(ended, END)
+    for one in rates:
+        first = at(f"{one.valid_from}T00:00")
+        end = at(f"{one.valid_until}T00:00") if one.valid_until else END
+        if start < end and (start >= first or stop > first):
+            return True
+    return False
 
 
 def _store(pods: list[Any], holdings: list[Any], prices: list[Any]) -> list[Rate]:
@@ -139,38 +150,49 @@ def _store(pods: list[Any], holdings: list[Any], prices: list[Any]) -> list[Rate
     return rates
 
 
-def _by(exact: list[Any], names: list[str], priced: bool) -> dict[tuple[str, ...], Any]:
-    """Sum the exact money under each key that has anything in October, and round once."""
+def _by(exact: list[Any], names: list[str], rates: list[Rate]) -> dict[tuple[str, ...], Any]:
+    """Sum the exact money under each key that has anything in October, and round once; None where
+    nothing had a price."""
     found: dict[tuple[str, ...], Fraction] = {}
+    priced = set()
     for each, money in exact:
         if not _held_in_october(each):
             continue
         key = _key_of(each, names)
         found[key] = found.get(key, Fraction(0)) + money
-    return {key: rounded(money, 2) if priced else None for key, money in found.items()}
+        priced |= {key} if _is_priced(each, rates) else set()
+    return {key: rounded(money, 2) if key in priced else None for key, money in found.items()}
+
+
+def _times(each: Any) -> tuple[datetime, datetime]:
+    if isinstance(each, PartitionLifetime):
+        return each.reserved_at, each.released_at or END
+    return each.scheduled_at, each.finished_at
 
 
 def _held_in_october(each: Any) -> bool:
-    is_partition = isinstance(each, PartitionLifetime)
-    began = each.reserved_at if is_partition else each.scheduled_at
-    ended = each.released_at if is_partition else each.finished_at
+    began, ended = _times(each)
     return bool(began < END and (began >= FIRST or ended > FIRST))
 
 
-def _of_the_lines() -> list[tuple[Decimal, int]]:
+def _of_the_lines() -> list[tuple[Decimal, int] | None]:
     """What each pod and partition of October cost, as the API says, in order."""
     rows = [
         row
         for kind in ("lifetimes", "partitions")
         for row in _ask(f"/api/v1/usage/{kind}?from=2026-10-01&to=2026-10-31")["results"]
     ]
-    return sorted((Decimal(row["cost"] or 0), row["cost_micros"] or 0) for row in rows)
+    found = [row["cost"] and (Decimal(row["cost"]), row["cost_micros"]) for row in rows]
+    return sorted(found, key=lambda cost: (cost is not None, cost))
 
 
-def _want_of_lines(exact: list[Any], priced: bool) -> list[tuple[Decimal, int]]:
-    found = [money for each, money in exact if _held_in_october(each)]
-    assert priced or not any(found)
-    return sorted((rounded(money, 5), int(rounded(money, 6) * 10**6)) for money in found)
+def _want_of_lines(exact: list[Any], rates: list[Rate]) -> list[tuple[Decimal, int] | None]:
+    found = [
+        (rounded(money, 5), int(rounded(money, 6) * 10**6)) if _is_priced(each, rates) else None
+        for each, money in exact
+        if _held_in_october(each)
+    ]
+    return sorted(found, key=lambda cost: (cost is not None, cost))
 
 
 def _assert_lifetimes_add_up_to(report: MonthReport, exact: list[Any]) -> None:
@@ -210,6 +232,11 @@ def _of_the_api(by: str) -> dict[tuple[str, ...], Any]:
     costs = [None if row["cost"] is None else Decimal(row["cost"]) for row in rows]
     assert costs == sorted(costs, key=lambda cost: -(cost or 0))
     return {tuple(row["key"].values()): cost for row, cost in zip(rows, costs, strict=True)}
+
+
+def _total_of_the_api() -> Decimal | None:
+    cost = _ask("/api/v1/usage/summary?month=2026-10")["total"]["cost"]
+    return cost and Decimal(cost)
 
 
 def _of_the_page(by: str) -> dict[tuple[str, ...], Any]:

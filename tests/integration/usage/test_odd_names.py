@@ -99,7 +99,7 @@ def test_every_file_gives_each_name_back_to_csv_and_to_pandas(client: Client) ->
         f"{REPORT}/details.csv?profile=primehub",
         f"{REPORT}/summary.csv?total=no",
         f"{REPORT}/summary.csv?profile=primehub",
-        "/api/v1/usage/summary?month=2026-10&by=group,user,component&format=csv",
+        "/api/v1/usage/summary?month=2026-10&by=group,user,component&format=csv&total=no",
         "/usage/pods/?format=csv",
     ):
         raw = body(client, path)
@@ -119,7 +119,7 @@ def test_every_file_gives_each_name_back_to_csv_and_to_pandas(client: Client) ->
     [
         f"{REPORT}/details.csv",
         f"{REPORT}/summary.csv?total=no",
-        "/api/v1/usage/summary?month=2026-10&by=group,user,component&format=csv",
+        "/api/v1/usage/summary?month=2026-10&by=group,user,component&format=csv&total=no",
         "/usage/pods/?format=csv",
     ],
 )

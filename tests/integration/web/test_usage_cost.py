@@ -78,6 +78,72 @@ def test_what_has_no_price_costs_nothing_beside_what_has_one(admin: User) -> Non
     assert ask(admin, "summary")["total"]["cost"] == "0.00"
 
 
+def lines_of(user: User, address: str) -> list[dict[str, str]]:
+    client = tool(user) if address.startswith("/api") else browser(user)
+    return list(csv.DictReader(io.StringIO(b"".join(client.get(address)).decode())))
+
+
+@pytest.mark.parametrize("is_summed", [False, True])
+def test_a_row_without_a_price_in_its_time_has_no_cost_and_a_free_one_costs_nothing(
+    admin: User, is_summed: bool
+) -> None:
+    rate("cpu", "1", "2026-11-05", "2026-11-11")
+    pod("2026-11-01T00:00", "2026-11-05T00:00", group="before")
+    pod("2026-11-06T00:00", "2026-11-07T00:00", cpu=0, group="free")
+    pod("2026-11-10T12:00", "2026-11-12T00:00", cpu=1, group="paid")
+    held("2026-11-12T00:00", "2026-11-13T00:00", group="held")
+    if is_summed:
+        refresh(NOW, UTC_ZONE)
+    want = {"before": None, "free": "0.00", "paid": "12.00", "held": None}
+    found = ask(admin, "summary?by=group&measure=cost")
+    assert {row["key"]["group"]: row["cost"] for row in found["results"]} == want
+    assert list(want) != [row["key"]["group"] for row in found["results"]]
+    assert found["results"][0]["cost"] == found["total"]["cost"] == "12.00"
+    steps = ask(admin, "series?by=group&step=month")["results"]
+    assert {row["key"]["group"]: row["cost"] for row in steps} == want
+    for address in ("/usage/?by=group&format=csv", f"{API}/summary.csv?by=group"):
+        lines = {line["group"]: line["cost"] or None for line in lines_of(admin, address)}
+        assert lines == {**want, "total": "12.00"}
+    assert ask(admin, "summary?group=before")["total"]["cost"] is None
+    assert "Nothing that was used in this month had a price." in page(admin, "group=before")
+    pages, address = [], "summary?by=group&measure=cost&page_size=1"
+    while address:
+        found = ask(admin, address)
+        pages += [row["key"]["group"] for row in found["results"]]
+        address = (found["next"] or "").rpartition(f"{API}/")[2]
+    assert pages == ["paid", "before", "free", "held"]
+
+
+def test_files_of_sums_end_with_the_total_that_the_page_shows(admin: User) -> None:
+    rate("cpu", "0.01")
+    for n in range(3):
+        pod("2026-11-20T00:00", "2026-11-20T00:20", cpu=1, ipus=1, group=f"g{n}", user=f"u{n}")
+    held("2026-11-20T00:00", "2026-11-20T01:00", group="g0")
+    total = ask(admin, "summary")["total"]
+    for address in ("/usage/?by=group,user&format=csv", f"{API}/summary?by=group,user&format=csv"):
+        *rows, last = lines_of(admin, address)
+        assert (len(rows), last["group"], last["user"]) == (4, "total", "")
+        for name in ("pods", "partitions", "ipu_hours", "partition_ipu_hours", "cost", "currency"):
+            assert last[name] == str(total[name])
+        assert lines_of(admin, f"{address}&total=no") == rows
+        assert lines_of(admin, address.replace("format=csv", "format=csv&group=none")) == []
+    assert sum(Decimal(row["cost"]) for row in rows) == 0
+    assert total["cost"] == "0.01"  # exact, rounded once
+    assert len(lines_of(admin, f"{API}/summary.csv")) == 1  # the sum itself
+    assert tool(admin).get(f"{API}/summary.csv?total=x").status_code == 400
+
+
+def test_the_total_of_a_closed_month_is_its_reports_by_whatever_it_is_asked(admin: User) -> None:
+    rate("cpu", "0.01")
+    for n in range(3):
+        pod("2026-09-20T00:00", "2026-09-20T00:40", cpu=1, group=f"g{n}", component_name=f"j{n}")
+    make("2026-09", "2026-11-03T00:00")
+    want = f"{MonthReport.objects.get().cost:.2f}"
+    for by in ("group", "component_name"):
+        *_, last = lines_of(admin, f"{API}/summary.csv?month=2026-09&by={by}")
+        assert last["cost"] == ask(admin, f"summary?month=2026-09&by={by}")["total"]["cost"] == want
+
+
 def test_a_stretch_without_any_price_is_said(admin: User) -> None:
     rate("cpu", "1", "2026-11-05", "2026-11-11")
     pod("2026-11-01T00:00", "2026-11-21T00:00", cpu=1)

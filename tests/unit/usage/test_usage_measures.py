@@ -35,3 +35,11 @@ def test_the_total_adds_each_measure_to_itself() -> None:
     rows = [Measures(*range(1, 12)), Measures(*range(11, 0, -1))]
     assert total(rows) == Measures(*[12] * 11)
     assert total([]) == Measures()
+
+
+def test_a_total_has_a_cost_where_any_row_has_one() -> None:
+    assert [total(Measures(cost=c) for c in costs).cost for costs in ((None, None), (None, 2))] == [
+        None,
+        2,
+    ]
+    assert Measures(cost=None).rank("cost") == 0

@@ -47,8 +47,6 @@ def test_stretches_without_a_price_are_one_where_they_meet() -> None:
     pricing = pricing_of(at(1), at(20, 11), ZONE, now, closed)
     assert pricing.unpriced == [(at(1), at(5, 11))]
     assert pricing.currency == "EUR"  # a month closed without any price is in no other
-    assert not pricing.has_price(at(1), at(5, 11))
-    assert pricing.has_price(at(1), at(6, 11))
 
 
 def test_money_has_the_decimals_of_whichever_month_has_most() -> None:
@@ -59,14 +57,11 @@ def test_money_has_the_decimals_of_whichever_month_has_most() -> None:
         assert (pricing.decimals, pricing.currency) == (decimals, "EUR")
 
 
-def test_what_has_no_price_has_none_at_the_instant_where_another_stretch_begins() -> None:
+def test_no_cost_is_no_money_and_free_is_some() -> None:
     now = Tariff("EUR", 2, (Price("cpu", "", Decimal(1), date(2026, 10, 5), date(2026, 10, 7)),))
     pricing = pricing_of(at(1), at(20), ZONE, now, [])
-    assert [pricing.has_price(at(a), at(b)) for a, b in ((4, 5), (6, 7), (7, 8))] == [
-        False,
-        True,
-        False,
-    ]
+    assert pricing.money(None) is None
+    assert str(pricing.money(0)) == "0.00 EUR"
 
 
 def test_a_report_keeps_its_tariff_to_the_last_digit_and_day() -> None:
