@@ -164,8 +164,11 @@ class Controller:
         planned = plan(observed, self.effects.now())
         if not observed.proxy_problem:  # while the proxy is away nobody asks
             self.effects.facts.leave_line(uid, planned.asking)
-        self.beside.want(observed, planned.beside)
+        if not planned.beside:
+            self.beside.drop(uid)
         outcome = await self.executor.execute(observed, planned, leave)
+        if planned.beside:  # after the pods: the API server would make both at the same time slower
+            self.beside.want(observed, planned.beside)
         self._refusals.say(observed.key, outcome.refusal)
         self._schedule(uid, planned, outcome)
         return "failed" if outcome.failed else "done"

@@ -10,6 +10,7 @@ from jobs import podview
 from jobs.actions import Kind
 from jobs.caches import BY_JOB
 from jobs.contents import contents_of
+from jobs.judgements import Judgements
 from jobs.keptstatus import recovered, whole
 from jobs.manifests import (
     is_being_deleted,
@@ -58,6 +59,7 @@ class Observer:
         self._options = options
         self._rules = rules
         self._ignored: dict[str, int] = {}
+        self._judgements = Judgements()
 
     @property
     def ignored_pods(self) -> int:
@@ -67,6 +69,8 @@ class Observer:
     def observe(self, uid: str, fault: Fault | None = None) -> Observed | None:
         """The job of this UID; None: nothing is left of it."""
         job = self._caches.job(uid)
+        if job is None:
+            self._judgements.forget(uid)
         claims = self._caches.pods.by_index(BY_JOB, uid)
         key = self._key(uid, job, claims)
         pods = [pod for pod in claims if key is not None and is_pod_of(pod, key)]
@@ -83,6 +87,8 @@ class Observer:
         if job is not None and job.get("status"):
             status = recovered(whole(job["status"]), views, partitions)
             job = job if status is job["status"] else job | {"status": status}
+        limits = self._rules.limits
+        privileges = self._rules.privileges.of_namespace(self._caches.pod_profile(key.namespace))
         return Observed(
             key=key,
             job=job,
@@ -94,9 +100,10 @@ class Observer:
             is_namespace_ending=self._caches.is_ending(key.namespace),
             fault=fault,
             options=self._options,
-            limits=self._rules.limits,
-            privileges=self._rules.privileges.of_namespace(self._caches.pod_profile(key.namespace)),
+            limits=limits,
+            privileges=privileges,
             patience=self._rules.patience,
+            judged=self._judgements.of(key, job, limits, privileges) if job is not None else None,
         )
 
     def _key(self, uid: str, job: Manifest | None, claims: Sequence[Manifest]) -> JobKey | None:

@@ -11,6 +11,7 @@ from jobs.names import ROLE_LAUNCHER, ROLE_WORKER
 from jobs.patience import USUAL
 from jobs.privileges import Privileges
 from jobs.sessionlimits import SessionLimits
+from jobs.validation import problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from jobs.partitionview import Partition
     from jobs.patience import Patience
     from jobs.podview import PodView
+    from jobs.validation import Problem
 
 STATES = {state.value: state for state in JobState}
 
@@ -63,7 +65,8 @@ class Observed:
     `job` is None when no job of this UID exists any more. `pods` are all pods of the job;
     `children` the others by kind, under the names the job needs; `partitions` by instance.
     `proxy_problem` says why partitions are unknown or out of reach (empty: they are not).
-    `is_namespace_ending`: nothing can be made in the job's namespace any more.
+    `is_namespace_ending`: nothing can be made in the job's namespace any more. `judged`: what is
+    wrong with the spec, where somebody has said so already.
     """
 
     key: JobKey
@@ -79,6 +82,22 @@ class Observed:
     limits: SessionLimits = field(default_factory=SessionLimits)
     privileges: Privileges = field(default_factory=Privileges)
     patience: Patience = USUAL
+    judged: tuple[Problem, ...] | None = None
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Every rule that the job's spec breaks."""
+        if self.judged is not None:
+            return self.judged
+        spec, key = (self.job or {}).get("spec"), self.key
+        return tuple(
+            problems(
+                key.name,
+                spec,
+                self.limits,
+                namespace=key.namespace,
+                privileges=self.privileges,
+            )
+        )
 
     def status(self) -> Manifest:
         """The job's stored status."""

@@ -2,9 +2,9 @@
 
 `plan` is a straight list of questions, in this order: gone, being deleted, finished (clean-up,
 release; time to live), invalid, suspended, ended (deadline, exit, restart), and otherwise the
-way up: finalizer, partitions, ConfigMap and access, workers, launcher. A pass that decides writes
-only the status; what follows from it is planned by the next pass from that status, so that a
-crash in between loses nothing.
+way up: finalizer, partitions, ConfigMap and account, pods; the launcher's access beside. A pass
+that decides writes only the status; what follows from it is planned by the next pass from that
+status, so that a crash in between loses nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from jobs.policies.startup import waiting_verdict
 from jobs.rehearsal import try_step
 from jobs.spec import parse_spec
 from jobs.status import next_status, status_patch, waiting_status, with_status
-from jobs.validation import problems
 from jobs.waydown import (
     end_pods,
     plan_deletion,
@@ -47,9 +46,8 @@ from jobs.wayup import (
     access_steps,
     changed_children,
     children_step,
-    launcher_step,
+    pods_step,
     restore_step,
-    workers_step,
 )
 
 if TYPE_CHECKING:
@@ -76,14 +74,7 @@ def plan(observed: Observed, now: datetime) -> Plan:
 
 
 def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
-    key = observed.key
-    found = problems(
-        key.name,
-        spec,
-        observed.limits,
-        namespace=key.namespace,
-        privileges=observed.privileges,
-    )
+    found = observed.problems()
     if found or not isinstance(spec, dict):
         message = "; ".join(str(problem) for problem in found)
         return _plan_invalid(observed, spec if isinstance(spec, dict) else {}, message, now)
@@ -196,7 +187,7 @@ def _standing_verdict(
 def _plan_way_up(
     observed: Observed, force: InForce, instances: tuple[Instance, ...], now: datetime
 ) -> Plan:
-    """Finalizer, partitions, children, workers, launcher: whatever is missing."""
+    """Finalizer, partitions, children, pods: whatever is missing."""
     spec = force.spec
     context = BuildContext(observed.key, observed.job or {}, spec, observed.group, observed.options)
     conflict = name_conflict.verdict(observed, now)
@@ -220,8 +211,7 @@ def _plan_way_up(
             *_partitions_steps(observed, context, instances, now),
             restore_step(observed, changed, now),
             children_step(observed, context, instances),
-            workers_step(context, instances),
-            launcher_step(context, instances),
+            pods_step(context, instances),
         ]
         beside = access_steps(observed, context, instances)
     warning = session.warning(instances[0], spec, now)

@@ -79,30 +79,23 @@ def _missing(
     return Step(name, actions, needs_previous=True)
 
 
-def workers_step(context: BuildContext, instances: tuple[Instance, ...]) -> Step:
-    """The missing workers of every instance whose partition is ready, all at once."""
-    actions = [
-        CreateChild(Kind.POD, build_worker(context, place, number))
-        for instance in instances
-        if (place := _place(instance)) is not None
-        for number, pod in zip(
-            context.spec.workers_of(instance.index), instance.workers.values(), strict=True
-        )
-        if pod is None
-    ]
-    return Step("workers", tuple(actions), needs_previous=True)
-
-
-def launcher_step(context: BuildContext, instances: tuple[Instance, ...]) -> Step:
-    """The missing launcher."""
-    actions = [
-        CreateChild(Kind.POD, build_launcher(context, place))
-        for instance in instances
-        if context.spec.has_launcher
-        and instance.launcher is None
-        and (place := _place(instance)) is not None
-    ]
-    return Step("launcher", tuple(actions), needs_previous=True)
+def pods_step(context: BuildContext, instances: tuple[Instance, ...]) -> Step:
+    """The missing pods of every instance whose partition is ready, all at once: the launcher waits
+    for its workers by itself, whichever is made first."""
+    actions = []
+    for instance in instances:
+        place = _place(instance)
+        if place is None:
+            continue
+        numbers = context.spec.workers_of(instance.index)
+        actions += [
+            CreateChild(Kind.POD, build_worker(context, place, number))
+            for number, pod in zip(numbers, instance.workers.values(), strict=True)
+            if pod is None
+        ]
+        if context.spec.has_launcher and instance.launcher is None:
+            actions.append(CreateChild(Kind.POD, build_launcher(context, place)))
+    return Step("pods", tuple(actions), needs_previous=True)
 
 
 def _place(instance: Instance) -> PodPlace | None:

@@ -60,6 +60,30 @@ def made(world: JobWorld) -> set[str]:
     return {plural for plural, _, _ in world.kube.objects}
 
 
+async def test_pods_are_asked_for_together_and_before_the_launchers_access() -> None:
+    world = JobWorld()
+    asked, may_answer = slow_access(world)
+    pods: list[str] = []
+    create, may_make = world.kube.create, asyncio.Event()
+
+    async def slow(resource: Any, body: Any) -> Any:
+        if resource.plural == "pods":
+            pods.append(body["metadata"]["name"])
+            await may_make.wait()
+        return await create(resource, body)
+
+    world.kube.create = slow  # type: ignore[method-assign]
+    async with at_work(world, 2):
+        world.controller.enqueue(world.kube.add_job(ipujob().workers(2).build()))
+        await eventually(lambda: len(pods) == 3)
+        assert asked == []
+        may_make.set()
+        await eventually(lambda: asked == ["roles"])
+        assert len(world.kube.pods()) == 3
+        may_answer.set()
+        await eventually(lambda: made(world) >= {*ACCESS})
+
+
 async def test_a_job_runs_while_its_launchers_access_is_still_being_made() -> None:
     world = JobWorld()
     asked, may_answer = slow_access(world)

@@ -8,7 +8,7 @@ import pytest
 import structlog.testing
 
 from ipuhub.kube.errors import AlreadyExists, Conflict, Forbidden, ServerError, Unreachable
-from jobs.names import FINALIZER
+from jobs.names import FINALIZER, launcher_name
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld
@@ -112,7 +112,11 @@ async def test_somebody_elses_pod_under_a_workers_name_is_left_alone() -> None:
             await world.controller.reconcile(job["metadata"]["uid"])
     assert world.condition()["reason"] == "NameConflict"
     assert "sample-worker-0" in world.condition()["message"]
-    assert len(world.kube.pods()) == 1
+    assert [
+        pod["spec"]
+        for pod in world.kube.pods()
+        if pod["metadata"]["name"] != launcher_name("sample")
+    ] == [foreign["spec"]]
 
 
 async def test_what_a_job_without_finalizer_leaves_behind_is_freed() -> None:
@@ -245,7 +249,7 @@ async def test_an_api_server_that_cannot_say_whether_a_job_is_there_takes_nothin
 async def test_a_refusal_is_logged_once_and_again_only_when_it_changes() -> None:
     world = JobWorld()
     quota, policy = (Forbidden(403, "Forbidden", f"no {why}") for why in ("quota", "policy"))
-    world.kube.faults["create", "pods"] = [quota] * 8 + [policy]
+    world.kube.faults["create", "pods"] = [quota] * 9 + [policy]
     world.kube.add_job(ipujob().workers(2).build())
     with structlog.testing.capture_logs() as logged:
         await world.run(8)

@@ -161,10 +161,10 @@ def test_the_next_attempt_begins_when_its_pause_is_over() -> None:
     clean = (partition(attempt=1),)
     seen = observed(built, partitions=clean, with_children=True)
     early = plan(seen, at(4))
-    assert "workers" not in steps(early)
+    assert "pods" not in steps(early)
     assert early.requeue_after == 6
-    assert "workers" in steps(plan(seen, at(10)))
-    made = next(s for s in plan(seen, at(10)).steps if s.name == "workers").actions
+    assert "pods" in steps(plan(seen, at(10)))
+    made = next(s for s in plan(seen, at(10)).steps if s.name == "pods").actions
     assert made[0].manifest["metadata"]["labels"]["graphcore.ai/attempt"] == "1"
 
 
@@ -269,7 +269,7 @@ def test_an_instance_that_has_ended_stays_ended_while_another_is_started_again()
     )
     built = job.build()
     seen = observed(built, partitions=(partition(0), partition(1, attempt=1)))
-    made = next(s for s in plan(seen, NOW).steps if s.name == "workers").actions
+    made = next(s for s in plan(seen, NOW).steps if s.name == "pods").actions
     assert [a.manifest["metadata"]["name"] for a in made] == ["sample-worker-1"]
 
 

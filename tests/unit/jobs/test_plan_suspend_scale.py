@@ -99,7 +99,7 @@ def test_resuming_starts_the_next_attempt_and_the_clock_anew() -> None:
     built = suspended(spec=False).build()
     seen = observed(built, partitions=(partition(attempt=1),), with_children=True)
     planned = plan(seen, NOW)
-    assert "workers" in steps(planned)
+    assert "pods" in steps(planned)
     assert status(planned)["startTime"] == "2026-03-01T12:00:00Z"
     assert status(planned)["launcherStatus"] == "Pending"
     assert [entry["state"] for entry in status(planned)["instances"]] == ["Pending"]
@@ -170,9 +170,9 @@ def test_scaling_up_again_starts_the_next_attempt_of_the_instance() -> None:
     built = after_scaling_down(2).build()
     pods = (worker(built, 0, 0).running(), worker(built, 1, 1).running().deleting())
     seen = observed(built, *pods, partitions=(partition(0), partition(1, attempt=1)))
-    assert "workers" not in steps(plan(seen, NOW)), "the old pod has the name"
+    assert "pods" not in steps(plan(seen, NOW)), "the old pod has the name"
     seen = observed(built, pods[0], partitions=(partition(0), partition(1, attempt=1)))
-    (made,) = next(s for s in plan(seen, NOW).steps if s.name == "workers").actions
+    (made,) = next(s for s in plan(seen, NOW).steps if s.name == "pods").actions
     assert made.manifest["metadata"]["labels"]["graphcore.ai/attempt"] == "1"
 
 

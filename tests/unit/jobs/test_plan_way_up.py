@@ -49,9 +49,9 @@ def test_the_finalizer_of_the_original_is_as_good() -> None:
     assert not any(isinstance(a, SetFinalizers) for a in plan(observed(job), NOW).actions)
 
 
-def test_the_way_up_after_the_partition_is_children_workers_launcher() -> None:
+def test_the_way_up_after_the_partition_is_children_and_pods() -> None:
     planned = plan(observed(ipujob().workers(2).build(), partitions=(partition(),)), NOW)
-    assert steps(planned) == ["children", "workers", "launcher"]
+    assert steps(planned) == ["children", "pods"]
     assert [step.name for step in planned.beside] == ["role", "binding"]
     assert created(planned) == [
         "ConfigMap sample-launcher",

@@ -1,0 +1,67 @@
+"""What was said of a spec is said again until something that it depends on changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs import judgements
+from jobs.judgements import Judgements
+from jobs.names import JobKey
+from jobs.privileges import NOBODYS
+from jobs.sessionlimits import UNLIMITED
+from tests.builders.ipujobs import ipujob
+from tests.fakes.jobworld import JobWorld
+from tests.fakes.jsoncopy import copied
+
+if TYPE_CHECKING:
+    from typing import Any
+
+KEY = JobKey("default", "sample", "uid-1")
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The specs that the rules were asked about."""
+    asked: list[object] = []
+    problems = judgements.problems
+
+    def counting(name: str, spec: object, *rest: Any, **options: Any) -> Any:
+        asked.append(spec)
+        return problems(name, spec, *rest, **options)
+
+    monkeypatch.setattr(judgements, "problems", counting)
+    return asked
+
+
+def test_an_equal_spec_is_judged_once(judged: list[object]) -> None:
+    job, known = ipujob().build(), Judgements()
+    for _ in range(3):
+        assert known.of(KEY, copied(job), UNLIMITED, NOBODYS) == ()
+    assert len(judged) == 1
+
+
+def test_a_change_of_spec_or_rules_is_judged_anew() -> None:
+    job, known = ipujob().build(), Judgements()
+    assert known.of(KEY, job, UNLIMITED, NOBODYS) == ()
+    other = copied(job)
+    other["spec"]["workers"]["template"]["spec"]["hostPID"] = True
+    assert len(known.of(KEY, other, UNLIMITED, NOBODYS)) == 1
+    assert known.of(KEY, other, UNLIMITED, replace(NOBODYS, profile="privileged")) == ()
+    assert known.of(KEY, job, UNLIMITED, NOBODYS) == ()
+
+
+async def test_a_job_is_judged_once_on_its_way_and_forgotten_when_it_has_gone(
+    judged: list[object],
+) -> None:
+    world = JobWorld()
+    uid = world.kube.add_job(ipujob().build())
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    assert len(judged) == 1
+    world.kube.delete_job("sample")
+    await world.run(6)
+    assert world.kube.job("sample") is None
+    known = world.controller.observer._judgements._known
+    assert uid not in known
