@@ -104,7 +104,9 @@ async def refuse_too_few_nodes(client: KubeClient, pods: int) -> None:
 
 
 async def compare(client: KubeClient, kubeconfig: Path, load: Load, rounds: int) -> None:
-    """Alternate rounds of the operator and of both floors, and print them."""
+    """Alternate rounds of the operator and of both floors, and print them; none: print nothing."""
+    if not rounds:
+        return
     ours, floors, bare = [], [], []
     for number in range(rounds):
         name = f"burst-{os.getpid()}-{load.jobs}-{'l' if load.launcher else 'p'}-{number}"

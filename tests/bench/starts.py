@@ -53,7 +53,7 @@ async def run(options: argparse.Namespace) -> None:
             await refuse_too_few_nodes(client, 2 * max(options.jobs, options.singles))
         await single_ours(client, kubeconfig, options.singles)
         await single_floor(client, kubeconfig, options.singles)
-        for create_seconds in options.create_seconds:
+        for create_seconds in options.create_seconds if options.rounds else ():
             print(f"V-IPU takes {create_seconds:g} s for a partition")
             load = Load(options.jobs, launcher=True, create_seconds=create_seconds)
             await compare(client, kubeconfig, load, options.rounds)
