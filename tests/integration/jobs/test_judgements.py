@@ -12,6 +12,7 @@ from jobs.judgements import Judgements
 from jobs.names import JobKey
 from jobs.privileges import NOBODYS
 from jobs.sessionlimits import UNLIMITED
+from jobs.validation import problems
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.jsoncopy import copied
@@ -26,7 +27,6 @@ KEY = JobKey("default", "sample", "uid-1")
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The specs that the rules were asked about."""
     asked: list[object] = []
-    problems = judgements.problems
 
     def counting(name: str, spec: object, *rest: Any, **options: Any) -> Any:
         asked.append(spec)

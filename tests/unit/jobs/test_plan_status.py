@@ -49,6 +49,20 @@ def test_an_invalid_spec_is_pending_and_says_what_to_write() -> None:
     }
 
 
+def test_counts_wait_on_the_way_up_and_that_it_runs_is_written_in_the_same_second() -> None:
+    job = ipujob()
+    made = (worker(job.build()), launcher(job.build()))
+    stored = status(plan(up(job, *made), NOW))
+    assert stored["launcherStatus"] == "Pending"
+    job = job.with_status(**stored)
+    first = worker(job.build()).running()
+    counted = plan(up(job, first, launcher(job.build())), NOW)
+    assert (counted.actions, counted.requeue_after) == ((), 10)
+    runs = plan(up(job, first, launcher(job.build()).running()), NOW)
+    assert status(runs)["launcherStatus"] == "Running"
+    assert status(runs)["workersStatus"] == {"active": 1}
+
+
 def test_an_invalid_edit_leaves_in_the_status_what_was_counted() -> None:
     counted = {
         "restartCount": 2,
