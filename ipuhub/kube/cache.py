@@ -148,8 +148,9 @@ class Informer:
                 # Time spent waiting for an answer is no sign of health.
                 healthy = listed_at is not None and now() - listed_at >= self._pace.healthy_seconds
                 failures = 0 if healthy else failures + 1
-                if isinstance(error, Gone) and healthy:
-                    log.info("watch expired", resource=self._scope.resource.plural)
+                is_due = listed_at is not None and self._is_outdated
+                if isinstance(error, Gone) and (healthy or is_due):
+                    log.info("watch expired", resource=self._scope.resource.plural, why=str(error))
                     continue
                 await self._pause(failures, error)
 
