@@ -53,27 +53,17 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
         if view.is_reachable
     }
     entries = list(entries)
+    denied = contradicted(entries, listed)
     live = [entry for entry in entries if entry.phase is not Phase.RELEASED]
     known = {(entry.controller, entry.id) for entry in live}
-    active = [
-        (entry, listed[entry.controller].get(entry.id))
-        for entry in live
-        if entry.phase is Phase.ACTIVE and entry.controller in listed
-    ]
-    present = [(entry, found) for entry, found in active if found is not None]
-    odd = [(entry, why) for entry, found in present if (why := strangeness(entry, found))]
-    replaced = {entry.key for entry, _ in odd}
+    active = [e for e in live if e.phase is Phase.ACTIVE and e.controller in listed]
     late = tuple(_late(entries, known, listed))
     known |= {(entry.controller, entry.id) for entry in late}
     return Drift(
         unfinished=tuple(entry for entry in live if not entry.phase.is_settled),
-        lost=tuple(entry for entry, found in active if found is None),
-        faulty=tuple(
-            entry
-            for entry, found in present
-            if found.ready_state is ReadyState.ERROR and entry.key not in replaced
-        ),
-        replaced=tuple(odd),
+        lost=tuple(entry for entry in active if entry.id not in listed[entry.controller]),
+        faulty=denied.faulty,
+        replaced=denied.replaced,
         late=late,
         untracked=tuple(
             sorted(
@@ -84,6 +74,27 @@ def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) ->
             )
         ),
     )
+
+
+def contradicted(
+    entries: Iterable[TrackerEntry], listed: Mapping[str, Mapping[str, VipuPartition]]
+) -> Drift:
+    """Return what lists, by controller and id, deny of the entries: the `faulty` and `replaced`
+    ones alone. What a list shows is certain; what it lacks may be a controller that begins.
+
+    The lists must be younger than the entries.
+    """
+    active = [entry for entry in entries if entry.phase is Phase.ACTIVE]
+    present = [(entry, listed.get(entry.controller, {}).get(entry.id)) for entry in active]
+    faulty, replaced = [], []
+    for entry, found in present:
+        if found is None:
+            continue
+        if why := strangeness(entry, found):
+            replaced.append((entry, why))
+        elif found.ready_state is ReadyState.ERROR:
+            faulty.append(entry)
+    return Drift(faulty=tuple(faulty), replaced=tuple(replaced))
 
 
 def _late(

@@ -102,6 +102,7 @@ class _Member:
     listed: frozenset[str] = frozenset()
     answer: tuple[ControllerView, float] | None = None
     refusals: dict[int, _Refusal] = field(default_factory=dict)
+    listing: tuple[int, list[VipuPartition]] | None = None
     running: asyncio.Task[list[VipuPartition]] | None = None
     following: asyncio.Task[list[VipuPartition]] | None = field(default=None)
 
@@ -111,7 +112,7 @@ class Fleet:
 
     `connect` opens an address, `read_list` gives the list as text (raises OSError), `has_node`
     says whether some node carries "label=value", `clock` is in seconds and never goes back.
-    `last_views`: what `run` saw a few seconds ago.
+    `last_views`: what `run` saw a few seconds ago. `calls` counts the lists that were asked for.
     """
 
     def __init__(  # the outside world it stands between
@@ -124,6 +125,8 @@ class Fleet:
         defaults: PartitionSettings = _NO_SETTINGS,
     ) -> None:
         self.last_views: tuple[ControllerView, ...] = ()
+        self.calls = 0
+        self._heard = asyncio.Event()
         self._connect = connect
         self._read_list = read_list
         self._has_node = has_node
@@ -241,6 +244,17 @@ class Fleet:
         found = await self._list(self._member(address), address)
         return {partition.id: partition for partition in found}
 
+    async def overhear(self, since: int) -> dict[str, dict[str, VipuPartition]]:
+        """The partitions by controller and id, of lists that anybody asks for after the first
+        `since` calls; waits for the first of them, and asks for none itself."""
+        while True:
+            self._heard.clear()
+            answers = {at: one.listing for at, one in self._members.items()}
+            found = {at: one[1] for at, one in answers.items() if one and one[0] > since}
+            if found:
+                return {at: {one.id: one for one in listed} for at, listed in found.items()}
+            await self._heard.wait()
+
     async def run(self) -> None:
         """Watch the list, and find controllers again that were away; until cancelled."""
         while True:
@@ -309,8 +323,12 @@ class Fleet:
             except ValueError as error:
                 raise VipuError(f"its fleet makes no sense: {error}") from error
             member.topology_at = self._clock() + self._options.topology_seconds
+        self.calls += 1
+        number = self.calls
         partitions = await member.api.list_partitions()
         member.listed = frozenset(partition.id for partition in partitions)
+        member.listing = number, partitions
+        self._heard.set()
         return partitions
 
     def _failed(self, member: _Member, address: str, error: VipuError) -> None:

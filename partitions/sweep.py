@@ -10,7 +10,7 @@ import structlog
 
 from partitions import lifecycle
 from partitions.controllers import ControllerSpec
-from partitions.drift import Drift, compare
+from partitions.drift import Drift, compare, contradicted
 from partitions.errors import PartitionsError
 from partitions.lifecycle import Phase
 from partitions.steps import fault_of, replace_entry
@@ -31,15 +31,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
-    """How often to compare, and how long tombstones stay (with a recorder: at least)."""
+    """How often to compare, how long to collect lists that others ask for, and how long tombstones
+    stay (with a recorder: at least)."""
 
     every_seconds: float = 60.0
+    overhear_seconds: float = 0.5
     tombstone_seconds: float = 900.0
     needs_recorder: bool = False
 
 
 class Sweep:
-    """Compares once a minute; `drift` is what the last comparison found.
+    """Compares once a minute; `drift` is what the last comparison found. In between it marks what
+    the lists show that are asked for anyway, for placements and every few seconds.
 
     It touches only what the tracker has, tombstones of unanswered requests among it: any other
     partition may be a person's or another cluster's.
@@ -70,6 +73,23 @@ class Sweep:
                 await asyncio.sleep(min(self._options.every_seconds, 1.0))
                 continue
             await asyncio.sleep(self._options.every_seconds)
+
+    async def watch(self) -> None:
+        """Mark what lists of partitions show, whoever asked for them, until cancelled."""
+        while True:
+            try:
+                await self.overhear()
+            except PartitionsError:  # a tracker that is away: the sweep says so
+                await asyncio.sleep(self._options.overhear_seconds)
+
+    async def overhear(self) -> None:
+        """Wait for lists that somebody asks for from now on, and mark what they deny; raises
+        TrackerUnavailable."""
+        entries, since = list(self._store.tracker.entries.values()), self._fleet.calls
+        await asyncio.sleep(self._options.overhear_seconds)
+        drift = contradicted(entries, await self._fleet.overhear(since))
+        await self._mark(drift)
+        _warn(drift)
 
     async def once(self) -> Drift:
         """Compare, mark, finish and clean up once; raises TrackerUnavailable."""
@@ -160,12 +180,7 @@ class Sweep:
 
     def _report(self, drift: Drift) -> None:
         before, self.drift = self.drift, drift
-        for entry in drift.lost:
-            log.warning("partition lost", id=entry.id, controller=entry.controller)
-        for entry in drift.faulty:
-            log.warning("partition in ERROR", id=entry.id, controller=entry.controller)
-        for entry, why in drift.replaced:
-            log.warning("partition replaced", controller=entry.controller, problem=why)
+        _warn(drift)
         if drift.untracked != before.untracked:
             counts = dict(drift.untracked_by_controller)
             log.info("partitions that are not ours, left alone", controllers=counts)
@@ -173,3 +188,12 @@ class Sweep:
     def _lost(self, entry: TrackerEntry) -> TrackerEntry:
         sentence = f"{entry.controller} no longer knows partition {entry.id}"
         return lifecycle.lose(entry, self._now(), sentence)
+
+
+def _warn(drift: Drift) -> None:
+    for entry in drift.lost:
+        log.warning("partition lost", id=entry.id, controller=entry.controller)
+    for entry in drift.faulty:
+        log.warning("partition in ERROR", id=entry.id, controller=entry.controller)
+    for entry, why in drift.replaced:
+        log.warning("partition replaced", controller=entry.controller, problem=why)

@@ -155,7 +155,8 @@ class ProxyProcess:
 
     async def _lead(self) -> None:
         """Write the tracker and sweep. Nothing of it goes on once the Lease may be another's."""
-        loops = [asyncio.create_task(run()) for run in (self.store.run, self.sweep.run)]
+        runs = (self.store.run, self.sweep.run, self.sweep.watch)
+        loops = [asyncio.create_task(run()) for run in runs]
         try:
             await asyncio.gather(*loops)
         finally:

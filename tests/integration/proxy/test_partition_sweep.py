@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,11 @@ from partitions.lifecycle import Phase
 from partitions.sweep import SweepOptions
 from partitions.tracker import encode_entry
 from partitions.vipu.errors import NoCapacity, Unavailable
+from partitions.vipu.types import ReadyState
 from tests.builders.trackerentries import entry
 from tests.fakes.configmaps import away
 from tests.fakes.waiting import eventually
-from tests.integration.proxy.conftest import START, TWO, request
+from tests.integration.proxy.conftest import START, TWO, request, turns
 
 if TYPE_CHECKING:
     from tests.integration.proxy.conftest import World
@@ -84,6 +86,90 @@ async def test_a_partition_that_a_stranger_replaced_is_lost_and_left_alone(world
     assert (record.phase, record.id != found.id) == ("active", True)
     assert record.active_at == world.now
     assert world.vipu.removes == 0
+
+
+async def test_a_list_that_somebody_else_asks_for_shows_what_was_replaced_or_broke(
+    world: World,
+) -> None:
+    world.sweep_options = SweepOptions(overhear_seconds=0)
+    proxy = await world.start()
+    for name in ("sound", "replaced", "broken", "gone"):
+        await proxy.service.ensure(request(name, size=2))
+    del world.vipu.partitions["p-replaced-default-0"]
+    del world.vipu.partitions["p-gone-default-0"]
+    world.vipu.by_hand("p-replaced-default-0", 4)
+    world.vipu.partitions["p-broken-default-0"].ready = ReadyState.ERROR
+    before = world.vipu.lists
+    heard = asyncio.create_task(proxy.sweep.overhear())
+    await turns()
+    assert world.vipu.lists == before  # it asks nobody itself
+    await proxy.service.ensure(request("new", size=2))
+    await heard
+    assert world.vipu.lists == before + 1
+    reasons = {entry.name: entry.reason for entry in world.entries()}
+    assert reasons == {
+        "sound": "",
+        "replaced": "PartitionLost",
+        "broken": "PartitionError",
+        "gone": "",  # what a list lacks is the sweep's to judge
+        "new": "",
+    }
+
+
+async def test_a_list_older_than_the_entry_denies_nothing(world: World) -> None:
+    world.sweep_options = SweepOptions(overhear_seconds=0)
+    proxy = await world.start()
+    world.vipu.by_hand("p-job-default-0", 8)
+    await proxy.fleet.views()  # it shows the id while it is a stranger's
+    world.vipu.partitions.clear()
+    await proxy.service.ensure(request())
+    heard = asyncio.create_task(proxy.sweep.overhear())
+    await turns()
+    assert not heard.done()
+    await proxy.fleet.views()
+    await heard
+    assert world.entry().phase is Phase.ACTIVE
+
+
+async def test_what_is_seen_while_the_tracker_is_away_is_marked_later(world: World) -> None:
+    world.sweep_options = SweepOptions(overhear_seconds=0)
+    world.patience_seconds = 0.01
+    proxy = await world.start()
+    await proxy.service.ensure(request())
+    world.vipu.partitions.clear()
+    world.vipu.by_hand("p-job-default-0", 8)
+    watch = asyncio.create_task(proxy.sweep.watch())
+    world.maps.down = away()
+    for _ in range(3):
+        await proxy.fleet.views()
+        await turns()
+    assert world.entry().phase is Phase.ACTIVE
+    world.maps.down = None
+
+    async def is_lost() -> bool:
+        await proxy.fleet.views()
+        return world.entry().reason == "PartitionLost"
+
+    await eventually(is_lost)
+    watch.cancel()
+
+
+async def test_a_tracker_that_was_never_read_is_waited_for(world: World) -> None:
+    world.sweep_options = SweepOptions(overhear_seconds=0)
+    proxy = world.build()
+    world.running.append(proxy)
+    watch = asyncio.create_task(proxy.sweep.watch())
+    await turns()  # the others go on
+    await proxy.store.refresh()
+    await proxy.service.ensure(request())
+    world.vipu.partitions["p-job-default-0"].ready = ReadyState.ERROR
+
+    async def is_broken() -> bool:
+        await proxy.fleet.views()
+        return world.entry().reason == "PartitionError"
+
+    await eventually(is_broken)
+    watch.cancel()
 
 
 async def test_what_comes_after_its_release_is_removed(world: World) -> None:

@@ -13,6 +13,7 @@ import aiohttp
 from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.kube.token import TokenSource
 from partitions.proxy.run import running, sweep_once
+from partitions.sweep import SweepOptions
 from partitions.vipu.client import CreateRequest, VipuClient
 from tests.fakes.proxylab import JOB, LABEL, SYSTEM, get, ready
 from tests.fakes.waiting import eventually
@@ -110,6 +111,22 @@ async def test_two_proxies_at_once_lose_no_update(lab: Lab) -> None:
         for n, client in enumerate([first, second] * 4):
             await client.release(f"uid-{n}", 0)
     assert await lab.exists() == []
+
+
+async def test_a_partition_that_a_stranger_replaced_is_lost_before_the_next_sweep(lab: Lab) -> None:
+    options = replace(lab.options, sweep=SweepOptions(every_seconds=3600))
+    async with running(options) as proxy, lab.operator(proxy) as operator:
+        await eventually(lambda: ready(proxy))
+        record = await operator.ensure(**JOB)
+        async with VipuClient(f"127.0.0.1:{lab.vipu_port}") as vipu:
+            await vipu.remove_partition(record.id, force=True)
+            await vipu.create_partition(CreateRequest(record.id, 2 * record.size))
+
+        async def reason() -> str:
+            return (await operator.list())[0].reason
+
+        assert await eventually(reason) == "PartitionLost"
+        assert await lab.exists() == [record.id]
 
 
 async def test_a_person_partition_is_left_alone_by_a_single_sweep(lab: Lab) -> None:
