@@ -12,7 +12,7 @@ from aiohttp import web
 from ipuhub.httpserver import build_runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class _Beat:
 class Health:
     """What a process says of itself. `clock` gives seconds that never go back.
 
-    Readiness: each named check must be ok; a failing one takes the process out of service.
+    Readiness: each named check must be ok; a failing one takes the process out of service. A note
+    stands beside them and fails nothing.
     Liveness: each loop that promised to beat must have; a silent one gets the process restarted.
     """
 
@@ -32,11 +33,16 @@ class Health:
         self._clock = clock
         self._ready: dict[str, tuple[bool, str]] = {}
         self._asked: dict[str, Callable[[], str]] = {}
+        self._notes: dict[str, str] = {}
         self._beats: dict[str, _Beat] = {}
 
     def set(self, name: str, ok: bool, detail: str = "") -> None:
         """State a readiness check; `detail` says what is wrong, for a person."""
         self._ready[name] = (ok, detail)
+
+    def note(self, name: str, sentence: str) -> None:
+        """Show what a person should know though the process does its work; empty: nothing."""
+        self._notes[name] = sentence
 
     def ask(self, name: str, problem: Callable[[], str]) -> None:
         """Add a readiness check that is asked each time; it returns what is wrong, or nothing."""
@@ -56,7 +62,7 @@ class Health:
     def term(self) -> Iterator[None]:
         """Forget at the end what was stated, asked for or promised within: a replica that no
         longer leads is not to be restarted because its loops have ended."""
-        kept: tuple[dict[str, Any], ...] = (self._ready, self._asked, self._beats)
+        kept: tuple[dict[str, Any], ...] = (self._ready, self._asked, self._notes, self._beats)
         known = [set(checks) for checks in kept]
         try:
             yield
@@ -73,6 +79,10 @@ class Health:
     def not_ready(self) -> list[str]:
         """One line per failing readiness check."""
         return [f"{name}: {detail}" for name, detail in self._readiness().items() if detail]
+
+    def notes(self) -> list[str]:
+        """One line per note."""
+        return [f"{name}: {sentence}" for name, sentence in self._notes.items() if sentence]
 
     def not_alive(self) -> list[str]:
         """One line per loop that has not moved for too long."""
@@ -97,7 +107,7 @@ class Health:
             return _answer(self.not_alive())
 
         async def readyz(_: web.Request) -> web.Response:
-            return _answer([*self.not_alive(), *self.not_ready()])
+            return _answer([*self.not_alive(), *self.not_ready()], self.notes())
 
         return [web.get("/healthz", healthz), web.get("/readyz", readyz)]
 
@@ -114,7 +124,7 @@ class Health:
         return runner
 
 
-def _answer(failing: list[str]) -> web.Response:
-    if not failing:
-        return web.Response(text="ok")
-    return web.Response(status=503, text="\n".join(failing) + "\n")
+def _answer(failing: Sequence[str], notes: Sequence[str] = ()) -> web.Response:
+    if failing:
+        return web.Response(status=503, text="\n".join([*failing, *notes]) + "\n")
+    return web.Response(text="\n".join(["ok", *notes, ""]) if notes else "ok")

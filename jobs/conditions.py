@@ -93,6 +93,7 @@ class Reason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     SESSION_ENDING = "SessionEnding"
     STATUS_NOT_KEPT = "StatusNotKept"
+    OTHER_CRD = "OtherCrd"
 
 
 # Why an attempt was taken from a job: not the job's fault.
@@ -153,6 +154,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.DEADLINE_EXCEEDED: "The job has run for longer than its activeDeadlineSeconds.",
     Reason.STATUS_NOT_KEPT: "The IPUJob CRD in the cluster drops what the operator decides; an "
     "administrator must apply IPUHub's. The job is left as it is.",
+    Reason.OTHER_CRD: "The IPUJob CRD in the cluster is not IPUHub's and drops the fields that the "
+    "message names; an Event of the CRD, not of a job.",
     Reason.SESSION_ENDING: "The interactive job reaches the end of its ttl in a few minutes.",
 }
 

@@ -16,6 +16,7 @@ from ipuhub.kube.workqueue import WorkQueue
 from jobs.actions import Kind
 from jobs.builders.context import PodOptions
 from jobs.caches import BY_JOB, BY_UID, Caches, by_job, by_uid, only_metadata
+from jobs.conditions import Reason
 from jobs.controller import Controller
 from jobs.effects import Effects
 from jobs.execute import Executor
@@ -57,6 +58,10 @@ class HealthSink(Protocol):
 
     def set(self, name: str, ok: bool, detail: str = "") -> None:
         """One readiness check."""
+        ...
+
+    def note(self, name: str, sentence: str) -> None:
+        """What to know though the process is ready; empty: nothing."""
         ...
 
     def beat(self, name: str) -> None:
@@ -186,13 +191,25 @@ class Operator:
         return before not in {"", self._listed_under}
 
     async def _report_health(self) -> None:
+        said = ""
         while True:
             self._health.beat("loop")
             self._health.set("proxy", not self.facts.problem, self.facts.problem)
-            self._health.set("crd", not self.effects.keeper.problem, self.effects.keeper.problem)
+            said = await self._report_crd(said)
             problems = [text for text in map(_problem, self.informers.items()) if text]
             self._health.set("api-server", not problems, "; ".join(problems))
             await asyncio.sleep(HEALTH_SECONDS)
+
+    async def _report_crd(self, said: str) -> str:
+        """Tell what the CRD drops, by an event where it is not what was `said` before."""
+        keeper = self.effects.keeper
+        self._health.set("crd", not keeper.problem, keeper.problem)
+        self._health.note("crd", keeper.note)
+        sentence = keeper.problem or keeper.note
+        if sentence and sentence != said:
+            reason = Reason.OTHER_CRD.value
+            await self.teller.record(keeper.crd, type="Warning", reason=reason, message=sentence)
+        return sentence
 
 
 def _problem(named: tuple[str, Informer]) -> str:

@@ -30,10 +30,15 @@ class StatusKeeper:
     """How statuses are to be written so that they are kept.
 
     The CRD is looked at before the first pass and from time to time; an answer that lacks what
-    was written tells at once, and needs no right to read the CRD.
+    was written tells at once, and needs no right to read the CRD. `crd` refers to the CRD.
     """
 
     def __init__(self) -> None:
+        self.crd: Manifest = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": CRD_NAME},
+        }
         self._verdict = CrdVerdict(Keeping.ALL)
         self.schema = ""  # which CRD was looked at last; empty: none could be
         self._is_known = False  # as long as nothing has told, a status is kept as it is found
@@ -42,6 +47,11 @@ class StatusKeeper:
     def problem(self) -> str:
         """Why no job is touched; empty: statuses are kept."""
         return self._verdict.sentence if self._verdict.keeping is Keeping.NOTHING else ""
+
+    @property
+    def note(self) -> str:
+        """What the CRD drops though jobs run; empty: nothing, or no job is touched."""
+        return "" if self.problem else self._verdict.sentence
 
     async def look(self, client: KubeClient) -> bool:
         """Look at the CRD; whether something has changed. One that cannot be read says nothing."""
@@ -54,6 +64,7 @@ class StatusKeeper:
         self._is_known = True
         meta = metadata(crd)
         self.schema = f"{meta.get('uid')} {meta.get('generation')}"
+        self.crd["metadata"]["uid"] = meta.get("uid", "")
         return self._turn(judge_crd(crd))
 
     def to_write(self, stored: Manifest, changes: Manifest, now: str) -> Manifest:

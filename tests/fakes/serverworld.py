@@ -88,6 +88,9 @@ class _Health:
     def set(self, name: str, ok: bool, detail: str = "") -> None:
         """One check."""
 
+    def note(self, name: str, sentence: str) -> None:
+        """One sentence to know."""
+
     def beat(self, name: str) -> None:
         """A sign of life."""
 

@@ -31,9 +31,13 @@ class HealthLog:
 
     def __init__(self) -> None:
         self.checks: dict[str, tuple[bool, str]] = {}
+        self.notes: dict[str, str] = {}
 
     def set(self, name: str, ok: bool, detail: str = "") -> None:
         self.checks[name] = (ok, detail)
+
+    def note(self, name: str, sentence: str) -> None:
+        self.notes[name] = sentence
 
     def beat(self, name: str) -> None:
         assert name

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import pytest
 
-from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from ipuhub.health import Health
+from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS
 from jobs.crdcheck import CRD_NAME
 from jobs.keptstatus import CARRIER, whole
 from jobs.resources import IPUJOBS
@@ -53,6 +55,35 @@ async def published(cluster: Cluster) -> AsyncIterator[Cluster]:
     await cluster.stop_operator()
     await install(cluster, our_crd())
     await cluster.start_operator()
+
+
+async def test_what_the_crd_drops_is_a_sentence_on_readyz_and_an_event_of_the_crd(
+    published: Cluster,
+) -> None:
+    await published.stop_operator()
+    published.health = health = Health()  # type: ignore[assignment]  # the real one, with its pages
+    runner = await health.serve("127.0.0.1", 0)
+    await published.start_operator()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/readyz"
+
+    async def readyz() -> tuple[int, str]:
+        async with aiohttp.ClientSession() as http, http.get(url) as answer:
+            return answer.status, await answer.text()
+
+    async def events() -> list[dict[str, Any]]:
+        crd = await published.client.get(CUSTOM_RESOURCE_DEFINITIONS, CRD_NAME)
+        about = f"involvedObject.uid={crd['metadata']['uid']}"
+        return list((await published.client.list(EVENTS, "default", field_selector=about)).items)
+
+    _, text = await eventually(readyz, lambda found: "crd: " in found[1] and found[0] == 200)
+    assert text.startswith(
+        f"ok\ncrd: The CRD {CRD_NAME} in this cluster is not IPUHub's: it drops "
+    )
+    assert "apply IPUHub's (charts/ipuhub/crds" in text
+    found = await eventually(events)
+    assert {(one["type"], one["reason"]) for one in found} == {("Warning", "OtherCrd")}
+    assert found[-1]["message"] in text
+    await runner.cleanup()
 
 
 async def test_a_failing_job_is_restarted_once_and_the_operator_that_follows_knows_it(

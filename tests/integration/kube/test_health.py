@@ -67,6 +67,22 @@ async def test_readiness_names_each_failing_check_and_liveness_does_not_care(
     assert health.not_ready() == ["watch: pods: no answer"]
 
 
+async def test_a_note_is_shown_on_readyz_and_fails_nothing(clock: Clock) -> None:
+    health = Health(clock)
+    health.note("crd", "apply ours")
+    health.note("other", "")
+    assert await pages(health) == {"healthz": (200, "ok"), "readyz": (200, "ok\ncrd: apply ours\n")}
+    assert not any(health.checks().values())
+    health.set("proxy", False, "away")
+    assert (await pages(health))["readyz"] == (503, "proxy: away\ncrd: apply ours\n")
+    health.set("proxy", True)
+    health.note("crd", "")
+    assert (await pages(health))["readyz"] == (200, "ok")
+    with health.term():
+        health.note("term", "of this leader")
+    assert health.notes() == []
+
+
 async def test_a_loop_that_stands_still_makes_the_process_unhealthy_until_it_moves(
     clock: Clock,
 ) -> None:
