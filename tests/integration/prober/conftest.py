@@ -21,6 +21,7 @@ from ipuhub.kube.watch import Pace
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.podstream import PodStream
+from tests.fakes.waiting import eventually
 from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
@@ -97,6 +98,17 @@ class Lab:
     def is_at(self, revision: int) -> bool:
         """Whether all up to `revision` is committed."""
         return self.checkpoint().get("resource_version") == str(revision)
+
+    def emit(self, numbers: range, *steps: str) -> None:
+        """Let each of these pods take these steps."""
+        for number in numbers:
+            for step in steps:
+                self.server.step(number, step)
+
+    async def all_recorded(self) -> None:
+        """Wait until everything that was emitted is committed."""
+        await self.server.tell()
+        await eventually(lambda: self.is_at(self.server.revision))
 
     def faults(self) -> dict[str, dict[str, Any]]:
         return {row["name"]: row for row in self.query("SELECT * FROM ipuhub_recordfault")}

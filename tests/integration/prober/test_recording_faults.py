@@ -1,13 +1,12 @@
-"""Absences and bad input: nothing lost, nothing doubled, nothing that stops the recording."""
+"""Absences: nothing lost, nothing doubled, nothing that stops the recording."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import orjson
 import psycopg
 import pytest
 
@@ -20,27 +19,15 @@ if TYPE_CHECKING:
     from tests.integration.prober.conftest import Lab
 
 
-async def recorded(lab: Lab) -> None:
-    """Wait until everything that was emitted is committed."""
-    await lab.server.tell()
-    await eventually(lambda: lab.is_at(lab.server.revision))
-
-
-def emit(lab: Lab, numbers: range, *steps: str) -> None:
-    for number in numbers:
-        for step in steps:
-            lab.server.step(number, step)
-
-
 async def test_a_restart_goes_on_from_the_checkpoint_without_a_list(lab: Lab) -> None:
-    emit(lab, range(3), "ADDED", "RUNNING")
+    lab.emit(range(3), "ADDED", "RUNNING")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     assert lab.server.lists == 1
     await lab.stop()
-    emit(lab, range(2), "ENDED", "DELETED")  # while nobody looks
+    lab.emit(range(2), "ENDED", "DELETED")  # while nobody looks
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     rows = lab.rows()
     assert lab.server.lists == 1
     assert not lab.gaps()
@@ -54,11 +41,11 @@ async def test_a_restart_goes_on_from_the_checkpoint_without_a_list(lab: Lab) ->
 async def test_pods_that_vanish_while_history_is_cut_end_at_the_last_position(lab: Lab) -> None:
     seen = datetime(2026, 11, 1, tzinfo=UTC)
     lab.now = lambda: seen
-    emit(lab, range(3), "ADDED", "RUNNING")
+    lab.emit(range(3), "ADDED", "RUNNING")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     await lab.stop()
-    emit(lab, range(1), "ENDED", "DELETED")
+    lab.emit(range(1), "ENDED", "DELETED")
     lab.server.forget()
     back = seen + timedelta(hours=2)
     lab.now = lambda: back
@@ -75,14 +62,14 @@ async def test_pods_that_vanish_while_history_is_cut_end_at_the_last_position(la
 
 
 async def test_a_history_cut_off_under_a_running_watch_is_listed_anew(lab: Lab) -> None:
-    emit(lab, range(2), "ADDED", "RUNNING")
+    lab.emit(range(2), "ADDED", "RUNNING")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     await lab.server.stop()
-    emit(lab, range(1), "ENDED")
+    lab.emit(range(1), "ENDED")
     lab.server.forget()
     await lab.server.start()
-    await recorded(lab)
+    await lab.all_recorded()
     assert lab.server.lists == 2
     assert lab.rows()[uid_of(0)]["finished_at"] == truth_of(0).finished_at
     assert not lab.rows()[uid_of(0)]["estimated"]
@@ -101,17 +88,17 @@ async def test_a_history_cut_off_under_a_running_watch_is_listed_anew(lab: Lab) 
 async def test_the_list_after_a_cut_history_says_whether_anything_was_missed(
     lab: Lab, happens: tuple[tuple[int, str], ...], want_loss: bool
 ) -> None:
-    emit(lab, range(3), "ADDED", "RUNNING")
-    emit(lab, range(2, 3), "ENDED")
+    lab.emit(range(3), "ADDED", "RUNNING")
+    lab.emit(range(2, 3), "ENDED")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     await lab.stop()
     for number, step in happens:
         lab.server.step(number, step)
     lab.server.revision += 5  # of other objects
     lab.server.forget()
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     assert lab.server.lists == 2
     (gap,) = lab.gaps()
     assert gap["shows_loss"] is want_loss
@@ -124,27 +111,27 @@ async def test_the_list_after_a_cut_history_says_whether_anything_was_missed(
 
 
 async def test_an_object_that_cannot_be_read_keeps_the_gap(lab: Lab) -> None:
-    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.emit(range(1), "ADDED", "RUNNING")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     await lab.stop()
     broken = pod_of(1, "RUNNING")
     broken["status"] = "none"
     lab.server.put("ADDED", broken)
     lab.server.forget()
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     assert lab.gaps()[0]["shows_loss"]
 
 
 async def test_a_pod_removed_by_force_is_uncertain_since_the_watch_last_told(lab: Lab) -> None:
     """Its last state has neither an end nor a time of deletion; the watch heard it live."""
-    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.emit(range(1), "ADDED", "RUNNING")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     lab.server.put("DELETED", pod_of(0, "RUNNING"))
     await lab.server.tell()
-    await recorded(lab)
+    await lab.all_recorded()
     row = lab.rows()[uid_of(0)]
     assert (row["end_source"], row["estimated"]) == ("deleted", True)
     assert (row["finished_at"] - row["scheduled_at"]).total_seconds() > 3600
@@ -152,15 +139,15 @@ async def test_a_pod_removed_by_force_is_uncertain_since_the_watch_last_told(lab
 
 
 async def test_another_cluster_ends_the_rows_of_the_first_estimated(lab: Lab) -> None:
-    emit(lab, range(2), "ADDED", "RUNNING")
+    lab.emit(range(2), "ADDED", "RUNNING")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     await lab.server.stop()
     lab.server.cluster_uid = "cluster-2"
     lab.server.objects.clear()
     lab.server.forget()
     lab.server.oldest = 0
-    emit(lab, range(5, 6), "ADDED", "RUNNING")
+    lab.emit(range(5, 6), "ADDED", "RUNNING")
     await lab.server.start()
     await eventually(lambda: lab.checkpoint()["cluster_uid"] == "cluster-2")
     rows = lab.rows()
@@ -170,24 +157,24 @@ async def test_another_cluster_ends_the_rows_of_the_first_estimated(lab: Lab) ->
 
 
 async def test_a_server_set_back_below_the_checkpoint_is_listed_anew(lab: Lab) -> None:
-    emit(lab, range(2), "ADDED", "RUNNING")
+    lab.emit(range(2), "ADDED", "RUNNING")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     await lab.server.stop()
     lab.server.revision = 50  # a watch from 104 would stay silent
     lab.server.log.clear()
     await lab.server.start()
     await eventually(lambda: lab.checkpoint()["resource_version"] == "50")
     assert "behind" in lab.gaps()[0]["cause"]
-    emit(lab, range(2), "ENDED")
-    await recorded(lab)
+    lab.emit(range(2), "ENDED")
+    await lab.all_recorded()
     assert not any(row["estimated"] for row in lab.rows().values())
 
 
 async def test_a_vanished_pod_that_is_there_after_all_goes_on(lab: Lab) -> None:
-    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.emit(range(1), "ADDED", "RUNNING")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     await lab.server.stop()
     kept = dict(lab.server.objects)
     lab.server.objects.clear()  # a server restored from a backup before the pod
@@ -196,12 +183,12 @@ async def test_a_vanished_pod_that_is_there_after_all_goes_on(lab: Lab) -> None:
     await lab.server.start()
     await eventually(lambda: lab.rows()[uid_of(0)]["finished_at"])
     lab.server.objects.update(kept)
-    emit(lab, range(1), "RUNNING")
-    await recorded(lab)
+    lab.emit(range(1), "RUNNING")
+    await lab.all_recorded()
     row = lab.rows()[uid_of(0)]
     assert (row["finished_at"], row["estimated"], row["end_source"]) == (None, False, "")
-    emit(lab, range(1), "ENDED")
-    await recorded(lab)
+    lab.emit(range(1), "ENDED")
+    await lab.all_recorded()
     assert lab.rows()[uid_of(0)]["finished_at"] == truth_of(0).finished_at
 
 
@@ -209,19 +196,19 @@ async def test_bookmarks_move_the_position(lab: Lab) -> None:
     lab.start()
     await eventually(lambda: lab.is_at(lab.server.revision))
     await lab.server.bookmark()
-    await recorded(lab)
+    await lab.all_recorded()
     assert lab.checkpoint()["position_at"] > lab.checkpoint()["listed_at"]
 
 
 async def test_the_second_prober_stops_the_first(lab: Lab) -> None:
-    emit(lab, range(1), "ADDED")
+    lab.emit(range(1), "ADDED")
     first = lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     lab.start()
     await eventually(lambda: lab.checkpoint()["epoch"] == 2)
-    emit(lab, range(1), "RUNNING", "ENDED", "DELETED")
-    emit(lab, range(1, 3), *STEPS)
-    await recorded(lab)
+    lab.emit(range(1), "RUNNING", "ENDED", "DELETED")
+    lab.emit(range(1, 3), *STEPS)
+    await lab.all_recorded()
     await asyncio.wait_for(first, 90)
     assert "another prober" in lab.health[0].not_ready()[0]
     await eventually(lambda: not lab.health[1].not_ready())
@@ -234,7 +221,7 @@ async def test_the_api_server_away_is_said_and_waited_out(lab: Lab) -> None:
     await lab.server.stop()
     lab.start()
     await eventually(lambda: "cannot be reached" in " ".join(lab.health[0].not_ready()))
-    emit(lab, range(1), *STEPS)
+    lab.emit(range(1), *STEPS)
     await lab.server.start()
     await eventually(lambda: not lab.health[0].not_ready())
 
@@ -244,7 +231,7 @@ async def test_a_changed_selection_lists_anew(lab: Lab) -> None:
     bare["metadata"]["annotations"] = {}
     lab.server.put("ADDED", bare)
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     assert not lab.rows()
     await lab.stop()
     lab.start(PodRecorder(PodSelection(all_pods=True)))
@@ -254,101 +241,11 @@ async def test_a_changed_selection_lists_anew(lab: Lab) -> None:
     assert "selection" in lab.gaps()[0]["cause"]
 
 
-def poisoned(number: int, annotation: Any = None, **meta: Any) -> dict[str, Any]:
-    pod = pod_of(number, "ENDED")
-    pod["metadata"] |= meta
-    if annotation is not None:
-        pod["metadata"]["annotations"] = {"ipuhub.io/usage": annotation}
-    return pod
-
-
-async def test_broken_annotations_count_for_their_namespace_and_are_kept(lab: Lab) -> None:
-    lab.start()
-    await recorded(lab)
-    usage = {"component": "c", "component_name": "n", "group": "g", "instance_type": "i"}
-    broken = {
-        "text": "{not json",
-        "list": "[]",
-        "lacking": orjson.dumps({"component": "c"}).decode(),
-        "number": orjson.dumps({**usage, "group": 7}).decode(),
-        "nul": orjson.dumps({**usage, "group": "a\0b"}).decode(),
-        "long": orjson.dumps({**usage, "user": "x" * 254}).decode(),
-    }
-    for number, (name, annotation) in enumerate(broken.items()):
-        lab.server.put("ADDED", poisoned(number, annotation, name=name))
-    long_name = "n" * 253
-    good = orjson.dumps({**usage, "component_name": long_name, "group": '=1+1,"\n'}).decode()
-    lab.server.put("ADDED", poisoned(100, good, name=long_name))
-    await recorded(lab)
-    rows = {row["pod_name"]: row for row in lab.rows().values()}
-    assert {rows[name]["claim"] for name in broken} == {"namespace"}
-    assert {name: rows[name]["group"] for name in broken} == {
-        name: f"team-{number % 3}" for number, name in enumerate(broken)
-    }
-    assert set(lab.faults()) == set(broken)
-    assert lab.faults()["text"]["excerpt"] == "{not json"
-    assert (rows[long_name]["claim"], rows[long_name]["group"]) == ("annotation", '=1+1,"\n')
-
-
-async def test_what_postgres_or_the_decoder_refuses_is_a_fault_beside_all_others(lab: Lab) -> None:
-    lab.start()
-    await recorded(lab)
-    odd = {
-        "nul-name": poisoned(1, name="nul-name", namespace="a\0b"),
-        "no-text": poisoned(2, name="no-text", labels={"app": 7}),
-        "no-time": poisoned(3, name="no-time", creationTimestamp="yesterday"),
-    }
-    for manifest in odd.values():
-        lab.server.put("ADDED", manifest)
-    wrong = poisoned(4, name="amounts")
-    requests = {"cpu": "many", "memory": "1e99", "nvidia.com/gpu": "-1"}
-    wrong["spec"]["containers"][0]["resources"]["requests"] = requests
-    lab.server.put("ADDED", wrong)
-    emit(lab, range(10, 20), *STEPS)
-    await recorded(lab)
-    rows = lab.rows()
-    assert set(rows) == {uid_of(number) for number in (4, *range(10, 20))}
-    assert rows[uid_of(4)]["cpu_millicores"] == 0
-    faults = lab.faults()
-    assert {name: faults[name]["code"] for name in faults} == {
-        "nul-name": "refused",
-        "no-text": "unreadable",
-        "no-time": "unreadable",
-        "amounts": "quantity",
-    }
-    assert faults["nul-name"]["namespace"] == "a\ufffdb"
-
-
-async def test_an_annotation_taken_away_does_not_keep_a_pod_running(lab: Lab) -> None:
-    emit(lab, range(1), "ADDED", "RUNNING")
-    lab.start()
-    await recorded(lab)
-    for kind, step in (("MODIFIED", "ENDED"), ("DELETED", "DELETED")):
-        pod = pod_of(0, step)
-        del pod["metadata"]["annotations"]
-        await lab.server.emit(kind, pod)
-    await recorded(lab)
-    (row,) = lab.rows().values()
-    assert (row["finished_at"], row["claim"]) == (truth_of(0).finished_at, "annotation")
-
-
-async def test_the_same_fault_is_stored_once(lab: Lab) -> None:
-    for _ in range(3):
-        lab.server.put("MODIFIED", poisoned(1, "{", name="bad"))
-    lab.start()
-    await recorded(lab)
-    await lab.stop()
-    lab.server.put("MODIFIED", poisoned(1, "{", name="bad"))
-    lab.start()
-    await recorded(lab)
-    assert lab.faults()["bad"]["count"] == 1
-
-
 async def test_only_chosen_namespaces_are_recorded(lab: Lab) -> None:
-    emit(lab, range(6), "ADDED", "RUNNING")
+    lab.emit(range(6), "ADDED", "RUNNING")
     chosen = PodSelection(frozenset({"team-0", "team-1"}))
     lab.start(PodRecorder(chosen))
-    await recorded(lab)
+    await lab.all_recorded()
     assert {row["namespace"] for row in lab.rows().values()} == {"team-0", "team-1"}
 
 
@@ -362,14 +259,14 @@ async def test_postgres_away_at_the_start_is_said(lab: Lab) -> None:
 
 async def test_tables_older_than_the_program_are_said_with_what_to_do(lab: Lab) -> None:
     lab.execute("ALTER TABLE usage_podlifetime RENAME COLUMN micro_ipus TO of_another_release")
-    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.emit(range(1), "ADDED", "RUNNING")
     try:
         lab.start()
         await eventually(lambda: "manage.py migrate" in " ".join(lab.health[0].not_ready()))
         assert "micro_ipus" in lab.health[0].not_ready()[0]
     finally:
         lab.execute("ALTER TABLE usage_podlifetime RENAME COLUMN of_another_release TO micro_ipus")
-    await recorded(lab)
+    await lab.all_recorded()
     assert len(lab.rows()) == 1
     await eventually(lambda: not lab.health[0].not_ready())
 
@@ -377,11 +274,11 @@ async def test_tables_older_than_the_program_are_said_with_what_to_do(lab: Lab) 
 async def test_a_position_read_late_is_dated_by_what_the_server_said(lab: Lab) -> None:
     begin = truth_of(0).scheduled_at
     lab.now = lambda: begin
-    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.emit(range(1), "ADDED", "RUNNING")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     await lab.stop()
-    emit(lab, range(1), "RUNNING", "ENDED", "DELETED")
+    lab.emit(range(1), "RUNNING", "ENDED", "DELETED")
     del lab.server.log[-2:]  # the server is slow to send them
     back = begin + timedelta(hours=1)
     lab.now = lambda: back
@@ -401,27 +298,27 @@ async def test_a_position_read_late_is_dated_by_what_the_server_said(lab: Lab) -
 async def test_the_time_of_a_position_follows_once_all_of_the_past_is_read(lab: Lab) -> None:
     begin = truth_of(0).scheduled_at
     lab.now = lambda: begin
-    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.emit(range(1), "ADDED", "RUNNING")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     await lab.stop()
-    emit(lab, range(1), "ENDED", "DELETED")
+    lab.emit(range(1), "ENDED", "DELETED")
     back = begin + timedelta(hours=1)
     lab.now = lambda: back
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     assert lab.checkpoint()["position_at"] == back
 
 
 async def test_what_goes_while_it_is_listed_is_within_the_uncertainty(lab: Lab) -> None:
-    emit(lab, range(1), "ADDED", "RUNNING")
+    lab.emit(range(1), "ADDED", "RUNNING")
     lab.start()
-    await recorded(lab)
+    await lab.all_recorded()
     await lab.stop()
     begin = lab.checkpoint()["position_at"]
     ticks = itertools.count(60, 60)  # a minute for each look at the clock
     lab.now = lambda: begin + timedelta(seconds=next(ticks))
-    emit(lab, range(1), "ENDED", "DELETED")
+    lab.emit(range(1), "ENDED", "DELETED")
     lab.server.forget()
     lab.start()
     await eventually(lab.gaps, seconds=20)
