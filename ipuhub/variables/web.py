@@ -31,6 +31,13 @@ WEB_PORT = ENV.integer("IPUHUB_WEB_PORT", 8000, minimum=0, doc="Port the dashboa
 WEB_THREADS = ENV.integer(
     "IPUHUB_WEB_THREADS", 8, minimum=1, doc="Requests the web process serves at the same time."
 )
+WEB_CONNECTIONS = ENV.integer(
+    "IPUHUB_WEB_CONNECTIONS",
+    400,
+    minimum=1,
+    doc="Connections with a request at the same time; beyond that only probes are answered, others "
+    "are refused (503, Retry-After). A new connection takes the place of a silent one.",
+)
 WEB_HEAD_SECONDS = ENV.integer(
     "IPUHUB_WEB_HEAD_SECONDS",
     20,

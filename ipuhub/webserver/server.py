@@ -18,6 +18,7 @@ import structlog
 from aiohttp import web
 
 from ipuhub.httpserver import log_bad_requests_in_one_line
+from ipuhub.webserver.connections import CountedServer
 from ipuhub.webserver.exchange import Head, answer, environ_of
 from ipuhub.webserver.outflow import Budget, Outflow
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _LOG = structlog.get_logger(__name__)
 _BODY_IN_MEMORY_BYTES: Final = 64 * 1024
 _TIMEOUT_OPTION: Final = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
+_FULL: Final = "This server has as many connections as it may. Try again in a few seconds.\n"
 _PLAIN: Final = {"Server": "ipuhub", "Cache-Control": "no-store"}
 
 
@@ -36,6 +38,7 @@ class Limits:
     """How much of the server one request may take."""
 
     threads: int = 8
+    connections: int = 400
     head_seconds: float = 20.0
     body_seconds: float = 20.0
     body_bytes: int = 4 * 1024 * 1024
@@ -94,14 +97,15 @@ class WebServer:
             for path, one in self.asides.items()
         }
         log_bad_requests_in_one_line()
-        server = web.Server(
+        self._server = CountedServer(
+            limits.connections,
             self._handle,
             keepalive_timeout=limits.head_seconds,
             lingering_time=2.0,
             access_log=None,
             auto_decompress=False,
         )
-        self._runner = web.ServerRunner(server, shutdown_timeout=20.0)
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=20.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, backlog=1024)
         await site.start()
@@ -115,11 +119,23 @@ class WebServer:
             pool.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._server.asks(request.protocol)
+        try:
+            return await self._answer(request)
+        finally:
+            self._server.asked(request.protocol)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         said = self.constants.get(request.path)
         if said is not None:
             return web.Response(text=said, headers=_PLAIN)
         self._limit_silence(request)
         pool = self._asides.get(request.path, self._pool)
+        if self._server.is_full and pool is self._pool:
+            headers = {**_PLAIN, "Retry-After": "5"}
+            full = web.Response(status=503, text=_FULL, headers=headers)
+            full.force_close()
+            return full
         body = SpooledTemporaryFile(max_size=_BODY_IN_MEMORY_BYTES)  # noqa: SIM115  # see `_run`
         try:
             try:

@@ -97,6 +97,7 @@ def limits() -> Limits:
     """How much of the server one request may take, by the settings."""
     return Limits(
         threads=settings.WEB_THREADS,
+        connections=settings.WEB_CONNECTIONS,
         head_seconds=settings.WEB_HEAD_SECONDS,
         body_seconds=settings.WEB_BODY_SECONDS,
         body_bytes=settings.WEB_BODY_BYTES,

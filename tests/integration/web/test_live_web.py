@@ -141,3 +141,13 @@ def test_a_first_visit_is_small_and_its_files_are_kept_for_ever(
             assert answer.status == 200, path
             assert "immutable" in answer.headers["Cache-Control"], path
         assert size <= 150_000, size
+
+
+def test_a_crowd_of_silent_connections_keeps_nobody_out() -> None:
+    with served(IPUHUB_WEB_CONNECTIONS="4") as port, ExitStack() as opened:
+        crowd = [
+            opened.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(100)
+        ]
+        assert [status(port, path) for path in ("/healthz", "/readyz", "/login/")] == [200] * 3
+        crowd[0].settimeout(90)
+        assert crowd[0].recv(1) == b""

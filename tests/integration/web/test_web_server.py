@@ -133,6 +133,53 @@ async def test_probes_answer_while_every_thread_is_busy_and_others_are_told_to_c
         assert {answer[:12] for answer in await asyncio.gather(*busy)} == {"HTTP/1.1 200"}
 
 
+async def open_ones(port: int, count: int, said_first: bytes = b"") -> list[Any]:
+    """Connections, each of which has said something."""
+    found = []
+    for _ in range(count):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said_first)
+        found.append((reader, writer))
+    return found
+
+
+async def test_a_crowd_of_silent_connections_gives_way_to_who_asks() -> None:
+    async with serving(Site(), connections=4, head_seconds=600) as port:
+        crowd = await open_ones(port, 100)
+        assert (await said(port, "GET / HTTP/1.1")).startswith("HTTP/1.1 200")
+        gone = [asyncio.create_task(_is_ended(reader)) for reader, _ in crowd[: 100 - 4 - 16]]
+        assert all(await asyncio.wait_for(asyncio.gather(*gone), 60))
+        crowd[-1][1].write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await asyncio.wait_for(crowd[-1][0].read(12), 60)) == b"HTTP/1.1 200"
+        for _, writer in crowd:
+            writer.close()
+
+
+async def _is_ended(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read() == b""
+    except ConnectionError:
+        return True
+
+
+async def test_beyond_the_connections_with_a_request_only_probes_are_answered() -> None:
+    half = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+    async with serving(Site(), connections=4, body_seconds=600) as port:
+        busy = await open_ones(port, 4, half)
+        for reader, _ in busy:  # the server waits for their bodies
+            assert (await asyncio.wait_for(reader.read(12), 60)) == b"HTTP/1.1 100"
+        refused = await said(port, "GET / HTTP/1.1")
+        assert refused.startswith("HTTP/1.1 503")
+        assert "Retry-After: 5" in refused
+        silent = await open_ones(port, 60)
+        assert (await said(port, "GET /healthz HTTP/1.1")).endswith("ok")
+        busy[0][1].write(b"x" * 9)
+        assert (await asyncio.wait_for(busy[0][0].readuntil(b"POST 9 "), 60)).endswith(b"POST 9 ")
+        assert (await said(port, "GET / HTTP/1.1")).startswith("HTTP/1.1 200")
+        for _, writer in [*busy, *silent]:
+            writer.close()
+
+
 async def reader_of(port: int) -> socket.socket:
     """The connection of somebody who asked for the file and has read its first line."""
 
