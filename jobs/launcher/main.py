@@ -3,19 +3,17 @@
 
 It ends with 0 when the launcher's command may start, else with 1 and a sentence, which Kubernetes
 shows as the container's message. It runs under a tenth of a CPU before each job, so that it is one
-file which imports nothing but what starts fast: run it as `python3 -IS main.py`. The compiled parts
-of `json`, `signal`, `socket` and `ssl` are used without those modules, whose own imports (`enum`,
-`re` ...) take 30 ms.
+file which imports nothing but the few modules of the standard library that start fast: run it as
+`python3 -IS main.py`.
 """
 
 from __future__ import annotations
 
-import _json
-import _signal  # type: ignore[import-not-found]
-import _socket
-import _ssl
-import io
+import json
 import os
+import signal
+import socket
+import ssl
 import sys
 import time
 
@@ -77,56 +75,6 @@ class Task:
         return [f"{self.job}-worker-{number}" for number in range(self.workers)]
 
 
-class Plain(_socket.socket):
-    """What TLS is laid over."""
-
-    __slots__ = ("__weakref__",)
-
-
-class Connection(io.RawIOBase):
-    """TLS to a server whose certificate and name are checked; raises OSError. `seconds` is the
-    longest silence."""
-
-    def __init__(self, address: tuple[str, int], context: Any, seconds: float) -> None:
-        self._plain = _connected(address, seconds)
-        self._tls = context._wrap_socket(self._plain, False, address[0])  # noqa: SLF001
-        self._tls.do_handshake()
-
-    def readable(self) -> bool:
-        """It is read by a BufferedReader."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read what there is; 0 at the end."""
-        try:
-            return int(self._tls.read(len(buffer), buffer))
-        except _ssl.SSLError as error:
-            if error.args[0] == _ssl.SSL_ERROR_EOF:
-                return 0
-            raise
-
-    def send(self, text: bytes) -> None:
-        """Send all of it."""
-        while text:
-            text = text[self._tls.write(text) :]
-
-
-def _connected(address: tuple[str, int], seconds: float) -> Plain:
-    host, port = address
-    problem = OSError(f"{host} has no address")
-    # As bytes, or the codec for names beyond ASCII is loaded.
-    for *kind, _, place in _socket.getaddrinfo(host.encode(), port, 0, _socket.SOCK_STREAM):
-        try:
-            plain = Plain(*kind)
-            plain.settimeout(seconds)
-            plain.connect(place)
-        except OSError as error:
-            problem = error
-        else:
-            return plain
-    raise problem
-
-
 class Api:
     """The API server, asked as the pod's service account; a connection for each question."""
 
@@ -137,7 +85,7 @@ class Api:
             raise LauncherError("KUBERNETES_SERVICE_HOST: set in every pod, but missing here")
         folder = environment.get("IPUHUB_POD_ROOT", "") + ACCOUNT
         self._account = folder if os.path.isdir(folder) else ACCOUNT  # noqa: PTH112  # 20 ms
-        self._context = _ssl._SSLContext(_ssl.PROTOCOL_TLS_CLIENT)  # noqa: SLF001
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             self._context.load_verify_locations(f"{self._account}/ca.crt")
         except OSError as error:
@@ -163,14 +111,17 @@ class Api:
             with open(f"{self._account}/token", encoding="ascii") as file:  # noqa: PTH123
                 token = file.read().strip()
             address = (self._host, int(self._port))
-            connection = Connection(address, self._context, seconds)
-            head = (
-                f"GET {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
-                f"Authorization: Bearer {token}\r\nAccept: application/json\r\n"
-                "User-Agent: ipuhub-launcher\r\nConnection: close\r\n\r\n"
-            )
-            connection.send(head.encode())
-            yield from _body_of(io.BufferedReader(connection))
+            with (
+                socket.create_connection(address, seconds) as plain,
+                self._context.wrap_socket(plain, server_hostname=self._host) as connection,
+            ):
+                head = (
+                    f"GET {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
+                    f"Authorization: Bearer {token}\r\nAccept: application/json\r\n"
+                    "User-Agent: ipuhub-launcher\r\nConnection: close\r\n\r\n"
+                )
+                connection.sendall(head.encode())
+                yield from _body_of(connection.makefile("rb"))
         except (OSError, ValueError) as error:
             raise NoAnswerError(str(error) or type(error).__name__) from error
 
@@ -187,7 +138,7 @@ def _body_of(answer: Any) -> Iterator[bytes]:
         return
     said = b"".join(parts)
     try:
-        message = _loaded(said).get("message")
+        message = json.loads(said).get("message")
     except (ValueError, AttributeError):
         message = ""
     raise NoAnswerError(message or f"the API server answered {status}", status)
@@ -199,30 +150,9 @@ def _chunks(answer: Any) -> Iterator[bytes]:
         answer.readline()
 
 
-class _Json:
-    """How JSON becomes what it is in Python: what the compiled scanner wants to know."""
-
-    strict = True
-    object_hook = object_pairs_hook = None
-    parse_float = float
-    parse_int = int
-    parse_constant = float
-
-
-_scan = _json.make_scanner(_Json())  # type: ignore[arg-type]
-
-
-def _loaded(text: bytes) -> Any:
-    """Return the JSON value in `text`; raises ValueError."""
-    try:
-        return _scan(text.decode().strip(), 0)[0]
-    except StopIteration:
-        raise ValueError("nothing to read") from None
-
-
 def _decoded(text: bytes) -> Any:
     try:
-        return _loaded(text)
+        return json.loads(text)
     except ValueError as error:
         raise NoAnswerError(f"the API server's answer is no JSON: {error}") from error
 
@@ -277,7 +207,7 @@ def _instances(status: Mapping[str, Any]) -> list[Manifest]:
     for condition in () if found else status.get("conditions") or ():
         if condition.get("type") == CARRIER:
             try:
-                found = _loaded((condition.get("message") or "{}").encode()).get("instances")
+                found = json.loads(condition.get("message") or "{}").get("instances")
             except ValueError:
                 found = None
     return found or []
@@ -412,7 +342,7 @@ class Launcher:
 
 def main() -> int:
     """The program; returns the exit code."""
-    _signal.signal(_signal.SIGTERM, lambda *_: os._exit(143))  # process 1 has no default of it
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))  # process 1 has no default of it
     try:
         task = Task(os.environ)
         deliver_kubectl(task)
