@@ -58,6 +58,7 @@ bench: $(TOOLS)           ## prints figures and ratios; see docs/developer/bench
 	$(BIN)/python -m tests.bench $(ARGS)
 
 lint: $(TOOLS)
+	! git grep -nE '^(<{7}|>{7}) ' # what a merge leaves
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
