@@ -29,7 +29,6 @@ _OF_RESOURCES = (
     ("cpu", ""),
     ("memory", ""),
     ("gpu", ""),
-    ("ipu", ""),
     ("partition-ipu", ""),
     ("instance", "type-1"),
 )
