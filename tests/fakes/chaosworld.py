@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.kube.workqueue import WorkQueue
 from jobs.actions import Kind
 from jobs.builders.context import PodOptions
-from jobs.caches import Caches, only_metadata
+from jobs.caches import Caches
 from jobs.controller import Controller
 from jobs.effects import Effects
 from jobs.execute import Executor
@@ -20,6 +20,7 @@ from jobs.partitionfacts import PartitionFacts
 from jobs.patience import USUAL
 from jobs.resources import RESOURCE_OF
 from jobs.rules import Rules
+from jobs.trimming import trim_child
 from tests.fakes.announcements import Announcements
 from tests.fakes.invariants import Invariants
 from tests.fakes.jobworld import Events, WatchfulPartitions, carry_out_beside
@@ -90,7 +91,7 @@ class Replica:
         plurals = ["ipujobs", "namespaces", *(r.plural for r in RESOURCE_OF.values())]
         trimmed = {r.plural for kind, r in RESOURCE_OF.items() if kind is not Kind.POD}
         self.caches = {
-            plural: LogCache(kube, plural, only_metadata if plural in trimmed else None)
+            plural: LogCache(kube, plural, trim_child if plural in trimmed else None)
             for plural in plurals
         }
         caches = Caches(
