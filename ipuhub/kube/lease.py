@@ -280,10 +280,18 @@ class LeaderElection:
     async def _release(self) -> None:
         """Give the Lease back, so that a successor need not wait; best effort."""
         with contextlib.suppress(ApiError, TimeoutError):
-            async with asyncio.timeout(self._timing.retry_seconds):
-                lease = await self._client.get(LEASES, self._name, self._namespace)
-                if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
-                    await self._write(lease, {"holderIdentity": ""})
+            async with asyncio.timeout(self._timing.renew_deadline_seconds / 5):
+                while not await self._try_release():
+                    pass
+
+    async def _try_release(self) -> bool:
+        lease = await self._client.get(LEASES, self._name, self._namespace)
+        if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
+            try:
+                await self._write(lease, {"holderIdentity": ""})
+            except Conflict:  # a renewal that was under way has landed only now
+                return False
+        return True
 
 
 async def _ended(task: asyncio.Future[None]) -> None:

@@ -59,7 +59,7 @@ async def test_newer_jobs_are_held_back_for_an_old_large_one_until_it_is_served(
     assert await put(site, "small", 1) == ("waiting", HELD)
     assert (await put(site, "large", 64))[0] == "active"
     phase, message = await put(site, "small", 1)
-    assert (phase, "0 of 64 are free" in message) == ("waiting", True)
+    assert (phase, "IPUs in one block are needed" in message) == ("waiting", True)
     assert site.proxy.service.waiting.held_back(site.world.now) == 0
     await remove(site, "large")
     assert (await put(site, "small", 1))[0] == "active"

@@ -97,7 +97,7 @@ async def test_a_proxy_that_is_away_is_told_later_and_recording_goes_on(site: Si
         await eventually(lambda: held(released_at=gone.released_at))
         await eventually(lambda: prober.parts.acknowledger.problem)
         await eventually(lambda: prober.parts.capacity.problem)
-        assert all(not one.problem for one in prober.recordings)
+        await eventually(lambda: all(not one.problem for one in prober.recordings))
     assert "recorded" not in (await tracked(site))[gone.key]
     async with proxy_on(site), site.probing():
 
