@@ -251,6 +251,12 @@ async def test_an_absent_proxy_is_said_on_readyz_and_waited_for(cluster: Cluster
 async def test_describe_shows_what_seed_001_shows(cluster: Cluster) -> None:
     await cluster.create(example("single-gcd-sample"))
     await cluster.until_state("ipujob-sample", "Running")
+
+    async def is_counted() -> bool:  # a stand-in launcher may run before its worker
+        job = await cluster.job("ipujob-sample")
+        return bool(job and job["status"].get("workersStatus", {}).get("active"))
+
+    await eventually(is_counted)
     shown = await kubectl(cluster, "describe", "ipujob", "ipujob-sample")
     shown = shown.replace(f"{cluster.namespace}/ipujob-sample", "default/ipujob-sample")
     lines = iter(map(normal, shown.splitlines()))
