@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.builders.badpods import bad_specs, good_spec
-from tests.conformance.api import unique
+from tests.conformance.api import eventually, unique
 from tests.conformance.kinds import pods
 
 if TYPE_CHECKING:
@@ -53,6 +53,13 @@ async def test_a_pod_gets_the_priority_of_its_class(api: Api, pod_namespace: str
     body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7}
     extra = {"metadata": {"name": name}, "preemptionPolicy": "Never"}
     (await api.create(CLASSES, body | extra)).ok(201)
+
+    async def is_known() -> bool:
+        # Admission asks a cache of its own, which may hear of a class later than its writer.
+        spec = good_spec() | {"priorityClassName": name}
+        return (await api.create(pods(pod_namespace), pod(spec), dryRun="All")).status == 201
+
+    await eventually(is_known)
     for chosen, want in ((name, (7, "Never")), ("", (0, "PreemptLowerPriority"))):
         spec = good_spec() | ({"priorityClassName": chosen} if chosen else {})
         made = (await api.create(pods(pod_namespace), pod(spec), dryRun="All")).ok(201)
