@@ -40,6 +40,8 @@ def main() -> None:
     begin.add_argument("--jobs", type=int, default=100, help="of a burst")
     begin.add_argument("--create-seconds", type=float, nargs="+", default=[0.0, 0.5])
     begin.add_argument("--rounds", type=int, default=3)
+    gate = commands.add_parser("launcher", help="CPU of the launcher's init container")
+    gate.add_argument("--rounds", type=int, default=31)
     heap = commands.add_parser("memory", help="memory of the operator with thousands of jobs")
     heap.add_argument("--jobs", type=int, default=5_000, help="of four pods each")
     heap.add_argument("--relists", type=int, default=3)
@@ -109,9 +111,11 @@ def main() -> None:
 
         operator_memory.run(options)
     else:
-        from tests.bench import burst, starts, stream
+        from tests.bench import burst, launcher, starts, stream
 
-        module = {"burst": burst, "starts": starts, "stream": stream}[options.command]
+        module = {"burst": burst, "launcher": launcher, "starts": starts, "stream": stream}[
+            options.command
+        ]
         asyncio.run(module.run(options))
 
 

@@ -30,9 +30,11 @@ def build_image(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     base = folder / f"test-base-{hashlib.sha256(PACKAGES.encode()).hexdigest()[:16]}.tar"
     if not base.exists():
-        _run(
-            "mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "bookworm", base
-        )
+        part = base.with_suffix(".part")
+        options = ("--quiet", "--variant=minbase", "--format=tar", f"--include={PACKAGES}")
+        _run("mmdebstrap", *options, "bookworm", part)
+        # Only what is whole gets the name that a later run takes for it.
+        part.rename(base)
     with tempfile.TemporaryDirectory() as storage:
         buildah = ("buildah", "--root", f"{storage}/root", "--runroot", f"{storage}/run")
         buildah += ("--storage-driver", "vfs")
@@ -40,7 +42,9 @@ def build_image(folder: Path) -> Path:
         _run(*buildah, "add", container, base, "/")
         _run(*buildah, "copy", "--chmod", "755", container, kubectl, "/usr/local/bin/kubectl")
         _run(*buildah, "copy", "--chmod", "755", container, LAUNCHER, PROGRAM)
-        _run(*buildah, "commit", "--quiet", container, f"oci-archive:{archive}:{NAME}")
+        part = archive.with_suffix(".part")
+        _run(*buildah, "commit", "--quiet", container, f"oci-archive:{part}:{NAME}")
+        part.rename(archive)
     return archive
 
 

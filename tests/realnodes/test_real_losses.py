@@ -31,14 +31,19 @@ def begin(jobs: Jobs, name: str) -> str:
 
 def let_go(jobs: Jobs, name: str) -> None:
     """End its command; the node's kubelet may be on its way back."""
+    said: list[str] = []
 
     def told() -> bool:
         done = jobs.cluster.try_kubectl(
             "-n", jobs.namespace, "exec", f"{name}-launcher", "--", "touch", "/tmp/go"
         )
+        said.append(done.stderr)
         return done.returncode == 0
 
-    wait_until(told, "exec into the launcher")
+    try:
+        wait_until(told, "exec into the launcher")
+    except AssertionError as error:
+        raise AssertionError(f"{error}; {len(said)} attempts, the last: {said[-1]}") from None
     jobs.until(name, "Completed")
 
 
