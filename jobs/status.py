@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COALESCE = timedelta(seconds=2)  # times in a status have whole seconds: at least one second
 # What a job that is not running yet has by now comes with what it reports next, in most cases that
 # it runs: told at once, it would cost each start a third write.
-ON_THE_WAY = timedelta(seconds=10)
+ON_THE_WAY = timedelta(seconds=30)
 # What a job that waits for room is told depends on others, too (nodes, controllers that do not
 # answer, an older job that is served first): other words are written no more often than this.
 RECOUNT = timedelta(seconds=60)

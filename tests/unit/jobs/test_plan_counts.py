@@ -231,9 +231,9 @@ def test_a_slow_start_takes_two_writes_and_one_that_gets_stuck_tells_what_it_has
     first = observed(built, partitions=(creating,))
     assert status(plan(first, NOW))["launcherStatus"] == "Pending"
     has_place = told(observed(built, partitions=(partition(),)), first)
-    assert not any(isinstance(a, PatchStatus) for a in plan(has_place, at(8)).actions)
+    assert not any(isinstance(a, PatchStatus) for a in plan(has_place, at(28)).actions)
     comes_up = told(up(job, worker(built).running(), launcher(built)), first)
-    assert plan(comes_up, at(8)) == Plan((), 2.0)
+    assert plan(comes_up, at(28)) == Plan((), 2.0)
     runs = told(up(job, worker(built).running(), launcher(built).running()), first)
-    assert status(plan(runs, at(8)))["iPUPartitionCreated"] is True
-    assert status(plan(comes_up, at(10)))["workersStatus"] == {"active": 1}
+    assert status(plan(runs, at(28)))["iPUPartitionCreated"] is True
+    assert status(plan(comes_up, at(30)))["workersStatus"] == {"active": 1}

@@ -57,7 +57,7 @@ def test_counts_wait_on_the_way_up_and_that_it_runs_is_written_in_the_same_secon
     job = job.with_status(**stored)
     first = worker(job.build()).running()
     counted = plan(up(job, first, launcher(job.build())), NOW)
-    assert (counted.actions, counted.requeue_after) == ((), 10)
+    assert (counted.actions, counted.requeue_after) == ((), 30)
     runs = plan(up(job, first, launcher(job.build()).running()), NOW)
     assert status(runs)["launcherStatus"] == "Running"
     assert status(runs)["workersStatus"] == {"active": 1}
