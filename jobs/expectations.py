@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # A watch that has lost something is made anew within 90 s: a plan made from a copy that is known
 # to be wrong could start a command twice, so that waiting for it is better.
 TIMEOUT_SECONDS = 120.0
+MOST_GONE = 4096  # objects seen to go of late; an answer comes within seconds of its event
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,12 @@ class Expectations:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._waiting: dict[str, list[_Expectation]] = {}
+        self._gone: dict[str, None] = {}  # UIDs, oldest first
 
     def written(self, key: str, cache: Cache, manifest: Manifest, *, is_new: bool = False) -> None:
         """We changed an object, or created it (`is_new`); `manifest` is the server's answer."""
         meta = metadata(manifest)
-        if meta.get("resourceVersion"):
+        if meta.get("resourceVersion") and uid_of(manifest) not in self._gone:
             self._add(key, cache, manifest, str(meta["resourceVersion"]), is_new=is_new)
 
     def deleted(self, key: str, cache: Cache, namespace: str, name: str, uid: str) -> None:
@@ -51,7 +53,11 @@ class Expectations:
         self._add(key, cache, gone, "")
 
     def gone(self, key: str, uid: str) -> None:
-        """A copy has seen an object go: it will not show it any more."""
+        """A copy has seen an object go: it will not show it any more, even where the answer to its
+        creation is still on the way."""
+        self._gone[uid] = None
+        if len(self._gone) > MOST_GONE:
+            del self._gone[next(iter(self._gone))]
         if key in self._waiting:
             self._waiting[key] = [e for e in self._waiting[key] if e.uid != uid]
 

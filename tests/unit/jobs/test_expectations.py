@@ -58,6 +58,14 @@ def test_what_is_made_is_waited_for_until_it_has_been_seen_to_come_or_go() -> No
     assert made.seconds_left("key") == 0
 
 
+def test_what_has_gone_before_its_creation_was_answered_is_not_waited_for() -> None:
+    copy = Copy()
+    made = Expectations(lambda: 0.0)
+    made.gone("key", "u")
+    made.written("key", copy, pod(5), is_new=True)  # type: ignore[arg-type]
+    assert made.seconds_left("key") == 0
+
+
 def test_an_object_at_an_older_version_shows_that_an_event_was_lost() -> None:
     copy = Copy()
     made = waiting(copy)
