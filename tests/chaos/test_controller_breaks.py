@@ -9,14 +9,14 @@ import pytest
 
 from jobs.patience import Patience
 from tests.chaos.losses import STORIES
+from tests.chaos.samples import LONG, turn_of
 from tests.chaos.stories import check_end, check_rest, new
-from tests.chaos.test_every_write import LONG
 from tests.fakes.chaosworld import Breakage, ChaosWorld, Faults
 
 if TYPE_CHECKING:
     from tests.chaos.stories import Story
 
-SINCE = (0.0, 6.0, 12.0, 20.0, 30.0, 50.0) if LONG else (0.0, 12.0)
+SINCE = (0.0, 6.0, 12.0, 20.0, 30.0, 50.0)
 SECONDS = (20.0, 130.0, 700.0) if LONG else (130.0,)
 # Never but for what is taken from the job: no exit code of a story is among these.
 OF_LOSSES_ONLY = {"type": "ExitCode", "exitCodes": "250"}
@@ -49,7 +49,7 @@ async def told(story: Story, breakage: Breakage, **faults: Any) -> None:
 async def test_the_controller_may_be_out_of_order_for_a_while(story: Story) -> None:
     """A life that ends with the first loss, as it must under Never, breaks once it runs."""
     is_never = story.name.endswith("_under_never")
-    for since in SINCE:
+    for since in SINCE if LONG else (SINCE[turn_of(story) % len(SINCE)],):
         for seconds in SECONDS:
             for breaks in (False, True):
                 await told(story, Breakage(since, seconds, breaks, waits_for_start=is_never))
@@ -58,7 +58,7 @@ async def test_the_controller_may_be_out_of_order_for_a_while(story: Story) -> N
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_and_the_operator_dies_on_top(story: Story) -> None:
     is_never = story.name.endswith("_under_never")
-    for write in range(2, 30, 3 if LONG else 9):
+    for write in range(2, 30, 3) if LONG else range(2 + turn_of(story) % 14, 30, 14):
         breakage = Breakage(4.0, 60.0, breaks=True, waits_for_start=is_never)
         await told(story, breakage, kill_at=write, downtime=20.0)
 

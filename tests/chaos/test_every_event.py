@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.losses import STORIES
-from tests.chaos.test_every_write import LONG, told
+from tests.chaos.samples import LONG, events_of, told, turn_of, writes_of
 from tests.fakes.chaosworld import Faults
 from tests.fakes.logcache import Feed
 
@@ -17,27 +17,26 @@ if TYPE_CHECKING:
 
     from tests.chaos.stories import Story
 
-STRIDE = 1 if LONG else 3  # of the quick form each story loses and delays every third event
+AGES = (6.0, 20.0, 60.0)
+SHARE = 8  # in the quick form about every eighth event is lost, and delayed
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_every_event_may_be_lost(story: Story) -> None:
-    calm = await told(story, Faults())
-    for number in range(0, len(calm.kube.changes), STRIDE):
+    for number in await events_of(story, SHARE):
         await told(story, Faults(feed=Feed(drop=number)))
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_every_event_may_be_late(story: Story) -> None:
-    calm = await told(story, Faults())
-    for number in range(1, len(calm.kube.changes), STRIDE):
+    for number in await events_of(story, SHARE):
         await told(story, Faults(feed=Feed(stall=number)))
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_caches_may_lag(story: Story) -> None:
     """Each resource by its own time, which changes every half minute."""
-    for seed in range(12 if LONG else 3):
+    for seed in range(12 if LONG else 2):
         salt = random.Random(seed).random()
 
         def lag(plural: str, now: datetime, salt: float = salt) -> float:
@@ -50,8 +49,7 @@ async def test_caches_may_lag(story: Story) -> None:
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 async def test_a_new_operator_may_read_an_older_version(story: Story) -> None:
     """Its first lists are some time old, and stay so for as long again."""
-    calm = await told(story, Faults())
-    for write in range(1, calm.writes + 1, 1 if LONG else 2):
-        for age in (6.0, 20.0, 60.0) if LONG else ((6.0, 20.0)[write // 2 % 2],):
+    for number in await writes_of(story, 4):
+        for age in AGES if LONG else (AGES[(number + turn_of(story)) % 2],):
             past = Feed(from_past=age)
-            await told(story, Faults(kill_at=write, feed_after=past))
+            await told(story, Faults(kill_at=number + 1, feed_after=past))

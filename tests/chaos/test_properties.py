@@ -15,8 +15,8 @@ from jobs.privileges import Privileges
 from jobs.webhooks.judging import judge
 from jobs.webhooks.review import Review
 from tests.builders.ipujobs import ipujob
+from tests.chaos.samples import LONG
 from tests.chaos.stories import check_rest
-from tests.chaos.test_every_write import LONG
 from tests.fakes.chaosworld import ChaosWorld, Faults
 from tests.fakes.wire import Mischief
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.losses import STORIES
+from tests.chaos.samples import LONG
 from tests.chaos.stories import check_end, check_rest
-from tests.chaos.test_every_write import LONG
 from tests.fakes.chaosworld import ChaosWorld, Faults
 from tests.fakes.wire import Mischief
 
 if TYPE_CHECKING:
     from tests.chaos.stories import Story
 
-SEEDS = 40 if LONG else 5
+SEEDS = 40 if LONG else 3
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)

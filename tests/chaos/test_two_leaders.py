@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.losses import STORIES
-from tests.chaos.test_every_write import LONG, told
+from tests.chaos.samples import LONG, told
 from tests.fakes.chaosworld import Faults, Rival
 from tests.fakes.logcache import Feed
 
 if TYPE_CHECKING:
     from tests.chaos.stories import Story
 
-SEEDS = 40 if LONG else 6
+SEEDS = 40 if LONG else 3
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)

@@ -181,6 +181,7 @@ class ChaosWorld:
         self.announcements = Announcements(self.kube, self.partitions) if is_ours else None
         self._breaks_at: datetime | None = None
         self.writes = 0
+        self.kinds: list[str] = []  # of each write what it did
         self.steps = 0
         self._starts_at: datetime | None = None
         self.replicas: list[Any] = [self.make_replica(self.faults.feed)]
@@ -201,9 +202,10 @@ class ChaosWorld:
     def clock(self) -> float:
         return self.now.timestamp()
 
-    def count_write(self) -> bool:
+    def count_write(self, kind: str) -> bool:
         """One more write; whether its writer dies of it."""
         self.writes += 1
+        self.kinds.append(kind)
         return self.writes == self.faults.kill_at
 
     async def step(self, **pods: Any) -> None:

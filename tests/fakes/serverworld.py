@@ -52,7 +52,7 @@ class WiredClient(KubeClient):
                 kube.wrote(resource.plural, answer)
             return answer
 
-        return await self._replica.wire.call(verb, act, is_proxy=False)
+        return await self._replica.wire.call(verb, act, is_proxy=False, what=resource.plural)
 
     async def get(self, resource: Any, *args: Any, **options: Any) -> Any:
         return await self._on_wire("get", resource, *args, **options)

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import Conflict, ServerError, TooManyRequests, Unreachable
+from jobs.names import LABEL_ROLE
 from tests.fakes.kube import Killed
 from tests.fakes.partitions import ProxyAwayError
 
@@ -61,7 +62,7 @@ class Wire:
     def __init__(
         self,
         *,
-        on_write: Callable[[], bool],
+        on_write: Callable[[str], bool],
         mischief: Mischief | None,
         turns: Callable[[], int] | None,
     ) -> None:
@@ -70,14 +71,16 @@ class Wire:
         self._turns = turns
         self.is_dead = False
 
-    async def call(self, verb: str, act: Callable[[], Awaitable[Any]], *, is_proxy: bool) -> Any:
+    async def call(
+        self, verb: str, act: Callable[[], Awaitable[Any]], *, is_proxy: bool, what: str = ""
+    ) -> Any:
         await self._travel()
         if self._mischief is not None:
             error = self._mischief.before(verb, is_proxy=is_proxy)
             if error is not None:
                 raise error
         answer = await act()
-        if verb not in READS and self._on_write():
+        if verb not in READS and self._on_write(f"{verb} {what}"):
             self.is_dead = True
             raise Killed
         await self._travel()
@@ -94,6 +97,23 @@ class Wire:
             raise Killed
 
 
+def _written(resource: Any, *args: Any) -> str:
+    """What kind of object a call is about: of pods the role, of a status the state as well."""
+    manifests = (arg for arg in args if isinstance(arg, dict))
+    return f"{resource.plural} {' '.join(map(kind_of, manifests))}"
+
+
+def kind_of(manifest: Manifest) -> str:
+    """What tells this state of an object, or a patch of it, from others."""
+    meta, status = manifest.get("metadata") or {}, manifest.get("status") or {}
+    facts = (
+        (meta.get("labels") or {}).get(LABEL_ROLE),
+        status.get("launcherStatus") or status.get("phase"),
+        "ends" if meta.get("deletionTimestamp") else "",
+    )
+    return " ".join(filter(None, facts))
+
+
 class WiredKube:
     """The API server, as one operator reaches it."""
 
@@ -103,7 +123,9 @@ class WiredKube:
 
     async def _call(self, verb: str, *args: Any, **options: Any) -> Any:
         method = getattr(self._kube, verb)
-        return await self._wire.call(verb, lambda: method(*args, **options), is_proxy=False)
+        return await self._wire.call(
+            verb, lambda: method(*args, **options), is_proxy=False, what=_written(*args)
+        )
 
     async def get(self, *args: Any, **options: Any) -> Manifest:
         return await self._call("get", *args, **options)

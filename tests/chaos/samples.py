@@ -1,0 +1,89 @@
+"""Which of a life's writes and events a fault comes to: in the long form each of them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from tests.chaos.losses import STORIES
+from tests.chaos.stories import check_end, check_rest
+from tests.fakes.chaosworld import ChaosWorld, Faults
+from tests.fakes.wire import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.chaos.stories import Story
+
+LONG = bool(os.environ.get("CHAOS_LONG"))
+
+
+async def told(story: Story, faults: Faults) -> ChaosWorld:
+    """A life under faults, to the end that it must come to."""
+    world = ChaosWorld(faults)
+    await story.tell(world)
+    check_end(world, story)
+    await check_rest(world)
+    return world
+
+
+@dataclass(frozen=True)
+class Calm:
+    """Of each write and each watch event of a life without faults: what it did."""
+
+    writes: list[str]
+    events: list[str]
+
+
+_calm: dict[str, Calm] = {}
+
+
+async def calm(story: Story) -> Calm:
+    """What happens in a life that is left alone."""
+    if story.name not in _calm:
+        world = await told(story, Faults())
+        events = [
+            f"{change.plural} {kind_of(change.manifest)}{' gone' * change.is_gone}"
+            for change in world.kube.changes
+        ]
+        _calm[story.name] = Calm(world.kinds, events)
+    return _calm[story.name]
+
+
+async def writes_of(story: Story, share: int) -> list[int]:
+    """Numbers from 0 of the writes that a fault comes to, about one of so many."""
+    lives = {one.name: (await calm(one)).writes for one in STORIES}
+    return chosen(lives, share)[story.name]
+
+
+async def events_of(story: Story, share: int) -> list[int]:
+    """The same of watch events."""
+    lives = {one.name: (await calm(one)).events for one in STORIES}
+    return chosen(lives, share)[story.name]
+
+
+def chosen(lives: Mapping[str, Sequence[str]], share: int) -> dict[str, list[int]]:
+    """By life, the numbers of what is struck: at least one of each life and, over all lives, each
+    kind four times, if it is there so often."""
+    if LONG:
+        return {name: list(range(len(kinds))) for name, kinds in lives.items()}
+    total = Counter(kind for kinds in lives.values() for kind in kinds)
+    stride = {kind: max(1, min(share, count // 4)) for kind, count in total.items()}
+    seen = Counter({kind: crc32(kind.encode()) for kind in total})  # each kind in other lives
+    found: dict[str, list[int]] = {}
+    for name, kinds in lives.items():
+        found[name] = []
+        for number, kind in enumerate(kinds):
+            seen[kind] += 1
+            if seen[kind] % stride[kind] == 0:
+                found[name].append(number)
+        found[name] = found[name] or [len(kinds) // 2]
+    return found
+
+
+def turn_of(story: Story) -> int:
+    """Where a life begins to count, so that lives differ in what they leave out."""
+    return STORIES.index(story)
