@@ -1,0 +1,85 @@
+"""docs/admin/csv-columns.md has the columns of every CSV file, in the order of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ipuhub.web import jobtables
+from ipuhub.web.partitionusage import PartitionUsageSerializer
+from ipuhub.web.system import WATCH_COLUMNS
+from jobs.views import COLUMNS as JOBS
+from partitions.views import PARTITIONS, STAT_COLUMNS
+from usage.listcolumns import (
+    COST,
+    COST_EXPORTS,
+    FAULT_COLUMNS,
+    GAP_COLUMNS,
+    LIFETIME_COLUMNS,
+)
+from usage.reports.columns import CORRECTION, DEFAULT, PRIMEHUB
+from usage.sums.columns import step_columns, sums_columns
+from usage.utilization.asking import capacity_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ipuhub.web.lists import Column
+    from usage.reports.columns import Columns
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "admin" / "csv-columns.md"
+
+
+def names(columns: Columns) -> list[str]:
+    return [name for name, _ in columns]
+
+
+def keys(columns: Iterable[Column]) -> list[str]:
+    return [column.key for column in columns]
+
+
+FILES = {
+    "Summary of a month or range": names(DEFAULT.summary),
+    "Details of a month or range": names(DEFAULT.details),
+    "Correction": names(CORRECTION.summary),
+    "PrimeHub summary": names(PRIMEHUB.summary),
+    "PrimeHub details": names(PRIMEHUB.details),
+    "Usage by dimension": keys(sums_columns((), None)),
+    "Usage by step": keys(step_columns((), None)),
+    "Pods": keys(LIFETIME_COLUMNS),
+    "Partition usage": list(PartitionUsageSerializer.Meta.fields),
+    "Partitions": keys((*PARTITIONS.columns, COST, *COST_EXPORTS)),
+    "Utilization": keys(capacity_columns()),
+    "Gaps": keys(GAP_COLUMNS),
+    "Faults": keys(FAULT_COLUMNS),
+    "Jobs": keys(JOBS),
+    "IPUs by namespace": keys(STAT_COLUMNS),
+    "Watches": keys(WATCH_COLUMNS),
+    "Conditions of a job": keys(jobtables.CONDITIONS),
+    "Attempts of a job": keys(jobtables.ATTEMPTS),
+    "History of a job": keys(jobtables.TRANSITIONS),
+    "Pods of a job": keys(jobtables.PODS),
+    "Partitions of a job": keys(jobtables.PARTITIONS),
+}
+
+
+def documented() -> dict[str, list[str]]:
+    """Return the columns of each section's table."""
+    sections = re.split(r"^## ", PAGE.read_text("utf-8"), flags=re.MULTILINE)[1:]
+    tables = {
+        section.partition("\n")[0]: re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+        for section in sections
+    }
+    return {title: columns for title, columns in tables.items() if columns}
+
+
+@pytest.mark.parametrize("title", FILES)
+def test_the_page_has_the_columns_of_the_file(title: str) -> None:
+    assert documented().get(title) == FILES[title]
+
+
+def test_every_table_of_the_page_is_of_a_file() -> None:
+    assert set(documented()) == set(FILES)
