@@ -33,6 +33,7 @@ class Declared:
     kind: str
     default: str
     doc: str
+    readers: str = ""
 
 
 _T = TypeVar("_T")
@@ -46,6 +47,11 @@ class Env:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self.declared: dict[str, Declared] = {}
+        self._readers = ""
+
+    def read_by(self, readers: str) -> None:
+        """Name the processes that read the settings declared from here on."""
+        self._readers = readers
 
     def is_set(self, name: str) -> bool:
         """Whether the environment gives `name` a value, be it an empty one."""
@@ -182,7 +188,7 @@ class Env:
 
     def _read(self, name: str, default: _T, doc: str, kind: str, parse: Callable[[str], _T]) -> _T:
         shown = ",".join(default) if isinstance(default, list) else str(default)
-        self.declared[name] = Declared(name, kind, shown, doc)
+        self.declared[name] = Declared(name, kind, shown, doc, self._readers)
         text = self._text(name)
         if text is None:
             return default

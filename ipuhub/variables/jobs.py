@@ -7,6 +7,7 @@ from ipuhub.variables.environment import ENV
 
 LONGEST_WEBHOOK_TIMEOUT_SECONDS = 30
 
+ENV.read_by("Operator, prober and dashboard")
 PROXY_URL = ENV.text(
     "IPUHUB_PROXY_URL", "http://127.0.0.1:8080", doc="Where the V-IPU Proxy answers."
 )
@@ -15,6 +16,7 @@ PROXY_TOKEN = ENV.text(
     "",
     doc="Token for the proxy (audience ipuhub-proxy), usually IPUHUB_PROXY_TOKEN_FILE.",
 )
+ENV.read_by("Operator")
 OPERATOR_CONCURRENCY = ENV.integer(
     "IPUHUB_OPERATOR_CONCURRENCY",
     32,
@@ -26,6 +28,7 @@ PARTITION_POLL_SECONDS = ENV.number(
     2.0,
     doc="How often the operator asks the proxy for all partitions.",
 )
+ENV.read_by("Operator and webhooks")
 HOST_NETWORK = ENV.switch(
     "IPUHUB_HOST_NETWORK",
     True,
@@ -52,6 +55,7 @@ JOB_SECRETS = ENV.words(
     doc="Secrets that jobs may read, by volume or environment: names, * stands for any text. Not "
     "asked about where the pod profile is privileged. Same for operator and webhooks.",
 )
+ENV.read_by("Operator")
 MPI_INTERFACES = ENV.text(
     "IPUHUB_MPI_INTERFACES",
     "",
@@ -95,6 +99,7 @@ START_HOLD_SECONDS = ENV.number(
     doc="How long a job whose pods cannot start keeps its partition before it gives it back for "
     "five minutes; 0: without end.",
 )
+ENV.read_by("Operator and webhooks")
 SESSION_DEFAULT_SECONDS = ENV.integer(
     "IPUHUB_SESSION_DEFAULT_SECONDS",
     0,
@@ -113,6 +118,7 @@ if 0 < SESSION_MAXIMUM_SECONDS < SESSION_DEFAULT_SECONDS:
         f"IPUHUB_SESSION_MAXIMUM_SECONDS: make it {SESSION_MAXIMUM_SECONDS} or less"
     )
 
+ENV.read_by("Webhooks")
 WEBHOOK_HOST = ENV.text("IPUHUB_WEBHOOK_HOST", "127.0.0.1", doc="Address of the webhooks.")
 WEBHOOK_PORT = ENV.integer("IPUHUB_WEBHOOK_PORT", 9443, minimum=0, doc="Port of the webhooks.")
 WEBHOOK_CERTIFICATE_PATH = ENV.text(

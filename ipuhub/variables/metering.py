@@ -5,12 +5,14 @@ from __future__ import annotations
 from ipuhub.variables.environment import ENV
 from ipuhub.variables.primehub import PRIMEHUB_NAMESPACE
 
+ENV.read_by("Prober, monitor, worker and dashboard")
 USAGE_ENABLED = ENV.switch(
     "USAGE_ENABLED",
     True,
     doc="Off: neither prober nor monitor run, and there are no pages, addresses or nightly reports "
     "of usage. Set it for every process alike.",
 )
+ENV.read_by("Prober")
 CAPACITY_POLL_SECONDS = ENV.number(
     "IPUHUB_CAPACITY_POLL_SECONDS",
     10.0,
@@ -36,16 +38,19 @@ USAGE_GPU_RESOURCES = ENV.words(
     doc="Resources counted as accelerators, each by its name and all together as GPUs (a MIG slice "
     "as one); a * at the end stands for anything. `graphcore.ai/ipu` counts as IPUs, always.",
 )
+ENV.read_by("Prober, monitor, worker and dashboard")
 USAGE_LABELS = ENV.label_keys(
     "USAGE_LABELS",
     doc="Keys of pod labels to record, such as app.kubernetes.io/part-of; usage can be grouped by "
     "them (label:<key>) from then on.",
 )
+ENV.read_by("Prober")
 TRUST_CREATED_BY = ENV.switch(
     "IPUHUB_TRUST_CREATED_BY",
     False,
     doc="Usage counts as verified: on only where the admission webhooks stamp who makes a job.",
 )
+ENV.read_by("Monitor")
 MONITOR_STALE_SECONDS = ENV.number(
     "MONITOR_STALE_SECONDS",
     300.0,
@@ -56,6 +61,7 @@ MONITOR_STALE_SECONDS = ENV.number(
 MONITOR_ROUND_SECONDS = ENV.number(
     "MONITOR_ROUND_SECONDS", 60.0, minimum=1.0, doc="Time between two rounds of the monitor."
 )
+ENV.read_by("Prober")
 PROBER_BATCH_SECONDS = ENV.number(
     "IPUHUB_PROBER_BATCH_SECONDS", 0.2, doc="How old a change gets before it is committed."
 )
@@ -64,11 +70,13 @@ PROBER_BATCH_EVENTS = ENV.integer(
 )
 
 
+ENV.read_by("Dashboard")
 USAGE_OPEN_PRIMEHUB_PATHS = ENV.networks(
     "USAGE_OPEN_PRIMEHUB_PATHS",
     doc="Networks that may read /report/monthly* without a token, by plain HTTP too: those of "
     "PrimeHub's console, which sends none. Everybody there sees every namespace.",
 )
+ENV.read_by("Worker, dashboard and report commands")
 USAGE_RETENTION_MONTHS = ENV.integer(
     "USAGE_RETENTION_MONTHS",
     0,

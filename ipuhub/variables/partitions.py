@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipuhub.variables.environment import ENV
 
+ENV.read_by("V-IPU Proxy")
 PROXY_HOST = ENV.text("PROXY_HOST", "127.0.0.1", doc="Address the V-IPU Proxy listens on.")
 PROXY_PORT = ENV.integer("PROXY_PORT", 8080, minimum=0, doc="Port the V-IPU Proxy listens on.")
 PROXY_FINISH_SECONDS = ENV.number(

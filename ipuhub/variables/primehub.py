@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipuhub.database import primehub_database_url
 from ipuhub.variables.environment import ENV
 
+ENV.read_by("Compatible with PrimeHub Usage")
 PRIMEHUB_DATABASE_URL = primehub_database_url(
     ENV.text(
         "PRIMEHUB_USAGE_DB_HOST",

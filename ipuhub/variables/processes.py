@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipuhub.variables.environment import ENV
 
+ENV.read_by("Every process")
 KUBECONFIG = ENV.text(
     "KUBECONFIG", "", doc="Kubeconfig file; empty: in-cluster credentials, else ~/.kube/config."
 )
@@ -33,6 +34,7 @@ LOG_LEVEL = ENV.choice(
 LOG_FORMAT = ENV.choice("IPUHUB_LOG_FORMAT", "text", ("text", "json"), doc="Form of log lines.")
 
 
+ENV.read_by("Operator, V-IPU Proxy and prober")
 LEADER_ELECTION = ENV.switch(
     "IPUHUB_LEADER_ELECTION",
     True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipuhub.variables.environment import ENV
 from ipuhub.variables.primehub import PRIMEHUB_DATABASE_URL
 
+ENV.read_by("Dashboard")
 DEBUG = ENV.switch("IPUHUB_DEBUG", False, doc="Django's debug mode; never in production.")
 SECRET_KEY = ENV.text(
     "IPUHUB_SECRET_KEY",
@@ -16,6 +17,7 @@ ALLOWED_HOSTS = ENV.words(
     ["localhost", "127.0.0.1", "[::1]"],
     doc="Host names the web process answers to.",
 )
+ENV.read_by("Prober, monitor, worker and dashboard")
 DATABASE_URL = (
     ENV.text(
         "DATABASE_URL",
@@ -26,6 +28,7 @@ DATABASE_URL = (
     or PRIMEHUB_DATABASE_URL
 )
 
+ENV.read_by("Dashboard")
 WEB_HOST = ENV.text("IPUHUB_WEB_HOST", "127.0.0.1", doc="Address the dashboard listens on.")
 WEB_PORT = ENV.integer("IPUHUB_WEB_PORT", 8000, minimum=0, doc="Port the dashboard listens on.")
 WEB_THREADS = ENV.integer(
@@ -127,6 +130,7 @@ LOGIN_LOCKOUT_SECONDS = ENV.integer(
 ADMIN_PASSWORD = ENV.text(
     "IPUHUB_ADMIN_PASSWORD", "", doc="Creates the user admin with this password if there is none."
 )
+ENV.read_by("Every process")
 METRICS_TOKEN = ENV.text(
     "IPUHUB_METRICS_TOKEN",
     "",
