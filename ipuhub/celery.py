@@ -14,6 +14,8 @@ from celery.schedules import crontab
 from celery.signals import setup_logging
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ipuhub.settings")
+# Django's checks import every page: half of a worker's start. The web process makes them.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 from django.conf import settings
 

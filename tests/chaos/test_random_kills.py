@@ -1,4 +1,4 @@
-"""kill -9 of every process at random moments of 50 jobs: all finish, nothing leaks."""
+"""kill -9 of every process at random moments of many jobs: all finish, nothing leaks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 import os
 import random
 import signal
-import time
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from tests.chaos.samples import LONG
 from tests.e2e.running_demo import EXAMPLES, start_demo, stop_demo
 from tests.fakes.waiting import wait_until
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
     from tests.e2e.running_demo import RunningDemo
 
-JOBS = int(os.environ.get("CHAOS_JOBS", "50"))
-KILLS = int(os.environ.get("CHAOS_KILLS", "24"))
+JOBS = int(os.environ.get("CHAOS_JOBS", "50" if LONG else "16"))
+KILLS = int(os.environ.get("CHAOS_KILLS", "24" if LONG else "8"))
+LATE_KILLS = KILLS // 4  # while the last ones run and end
 SEED = int(os.environ.get("CHAOS_SEED", "20261121"))
 VICTIMS = ("run_operator", "run_vipu_proxy", "partitions.vipu.server", "run_devcluster")
 
@@ -73,24 +75,20 @@ def listing(demo: RunningDemo, *what: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(900)
-def test_fifty_jobs_finish_whatever_is_killed(demo: RunningDemo) -> None:
+def test_jobs_finish_whatever_is_killed(demo: RunningDemo) -> None:
     chance = random.Random(SEED)
     manifests = [job(number, chance) for number in range(JOBS)]
     kills = sorted(chance.choices(range(JOBS), k=KILLS))
+    victims = cycle(chance.sample(VICTIMS, len(VICTIMS)))
     for number, manifest in enumerate(manifests):
         submit(demo, manifest)
         for _ in range(kills.count(number)):
-            kill(demo, chance.choice(VICTIMS))
-    for _ in range(6):  # and while they run and end
-        time.sleep(chance.uniform(0.2, 2.0))
-        kill(demo, chance.choice(VICTIMS))
-
-    def all_finished() -> bool:
-        jobs = listing(demo, "ipujobs")
-        phases = [j.get("status", {}).get("launcherStatus") for j in jobs]
-        return len(jobs) == JOBS and set(phases) <= {"Completed", "Failed"}
-
-    wait_until(all_finished, f"all {JOBS} jobs finished (seed {SEED})", 300)
+            kill(demo, next(victims))
+    for late in range(LATE_KILLS, 0, -1):
+        most = JOBS - 2 - 2 * late
+        wait_until(lambda: finished(demo) >= most, "all but some finished", 300)  # noqa: B023
+        kill(demo, next(victims))
+    wait_until(lambda: finished(demo) == JOBS, f"all {JOBS} jobs finished (seed {SEED})", 300)
     wanted = {
         m["metadata"]["name"]: "Completed"
         if m["metadata"]["annotations"]["sim/exit-code"] == "0"
@@ -99,7 +97,7 @@ def test_fifty_jobs_finish_whatever_is_killed(demo: RunningDemo) -> None:
     }
     found = {j["metadata"]["name"]: j["status"]["launcherStatus"] for j in listing(demo, "ipujobs")}
     assert found == wanted
-    wait_until(lambda: demo.stats()["total"]["used"] == 0, "no IPU is held")
+    wait_until(lambda: ipus_held(demo) == 0, "no IPU is held")
     assert vipu_partitions(demo) == []
 
     demo.kubectl("delete", "ipujobs", "--all", "--timeout=120s")
@@ -115,6 +113,20 @@ def test_fifty_jobs_finish_whatever_is_killed(demo: RunningDemo) -> None:
         "the jobs' ConfigMaps, accounts and roles are collected",
         60,
     )
+
+
+def finished(demo: RunningDemo) -> int:
+    jobs = listing(demo, "ipujobs")
+    phases = [job.get("status", {}).get("launcherStatus") for job in jobs]
+    return sum(phase in {"Completed", "Failed"} for phase in phases)
+
+
+def ipus_held(demo: RunningDemo) -> int | None:
+    try:
+        total: dict[str, int] = demo.stats()["total"]
+    except (OSError, KeyError):
+        return None  # the proxy is starting again just now, or does not lead yet
+    return total["used"]
 
 
 def vipu_partitions(demo: RunningDemo) -> list[str]:

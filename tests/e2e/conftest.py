@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,21 +20,45 @@ if TYPE_CHECKING:
     from tests.e2e.running_demo import RunningDemo
 
 
+HERE = Path(__file__).parent
+
+
 @pytest.fixture(scope="session")
 def needs_kubectl() -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed: the end-to-end suite drives the product with it")
 
 
-@pytest.fixture(scope="session")
-def demo(needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
-    running = start_demo(tmp_path_factory.mktemp("demo"))
-    try:
-        yield running
-    finally:
-        stop_demo(running)
-    # Whatever the tests made them do: no process lacked a right.
-    assert [line for line in running.lines if "is forbidden" in line] == []
+_running: list[RunningDemo] = []
+
+
+@pytest.fixture
+def demo(needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory) -> RunningDemo:
+    if not _running:
+        _running.append(start_demo(tmp_path_factory.mktemp("demo")))
+    return _running[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """End the demo with the last of these tests: its dozen processes would go on beside all others
+    to the end of the session."""
+    yield
+    if nextitem is None or HERE not in nextitem.path.parents:
+        end_demo()
+
+
+def pytest_sessionfinish() -> None:
+    """The session may end before its last test."""
+    end_demo()
+
+
+def end_demo() -> None:
+    while _running:
+        ended = _running.pop()
+        stop_demo(ended)
+        # Whatever the tests made them do: no process lacked a right.
+        assert [line for line in ended.lines if "is forbidden" in line] == []
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +74,8 @@ def browser() -> Iterator[Browser]:
 def no_jobs_are_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """Each test leaves the demo empty: no job, no pod, no IPU held."""
     yield
-    if "demo" not in request.fixturenames:
+    if "demo" not in request.fixturenames or not _running:
         return
-    running: RunningDemo = request.getfixturevalue("demo")
+    running = _running[0]
     running.kubectl("delete", "ipujobs", "--all", "-A", "--timeout=120s")
     wait_until(lambda: running.stats()["total"]["used"] == 0, "all IPUs free")

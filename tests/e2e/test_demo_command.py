@@ -8,10 +8,19 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.e2e.running_demo import EXAMPLES, ROOT, start_demo, stop_demo
 from tests.fakes.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.running_demo import RunningDemo
 
 PROCESSES = (
     "run_devcluster",
@@ -41,10 +50,48 @@ def children_of(pid: int) -> set[int]:
     return found
 
 
-def test_a_second_start_resumes_where_the_first_was_stopped(
-    needs_kubectl: None, tmp_path: Path
-) -> None:
-    first = start_demo(tmp_path / "state")
+@dataclass
+class Folder:
+    """A folder and the demo on it; each test leaves it one that runs, without jobs."""
+
+    path: Path
+    demo: RunningDemo
+
+    def start_again(self) -> None:
+        self.demo = start_demo(self.path)
+
+
+@pytest.fixture(scope="module")
+def folder(needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
+    """Started while somebody else has the web's first port."""
+    path = tmp_path_factory.mktemp("demo") / "state"
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", 8000))
+            taken.listen()
+        except OSError:
+            pass  # another program has it already, which is the case that is tested
+        started = Folder(path, start_demo(path))
+    try:
+        yield started
+    finally:
+        stop_demo(started.demo)
+
+
+def test_a_taken_port_is_named_and_the_next_one_used(folder: Folder) -> None:
+    assert folder.demo.dashboard != "http://localhost:8000"
+    assert any("port 8000 is taken: web uses" in line for line in folder.demo.lines)
+
+
+def test_the_state_is_closed_to_other_users(folder: Folder) -> None:
+    assert folder.path.stat().st_mode & 0o077 == 0
+    for name in ("kubeconfig", "admin-password", "secret-key"):
+        assert (folder.path / name).stat().st_mode & 0o077 == 0
+
+
+def test_a_second_start_resumes_where_the_first_was_stopped(folder: Folder) -> None:
+    first = folder.demo
     try:
         first.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
         wait_until(lambda: first.status("ipujob-sample") == "Running", "Running")
@@ -57,55 +104,30 @@ def test_a_second_start_resumes_where_the_first_was_stopped(
     assert ended == 0
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 
-    second = start_demo(tmp_path / "state")
-    try:
-        assert second.job("ipujob-sample")["metadata"]["uid"] == uid
-        wait_until(lambda: second.status("ipujob-sample") == "Running", "still Running")
-        assert second.stats()["total"]["used"] == 4
-        assert second.password == password
-        second.kubectl("delete", "ipujob", "ipujob-sample", "--timeout=120s")
-        assert second.stats()["total"]["used"] == 0
-    finally:
-        stop_demo(second)
+    folder.start_again()
+    second = folder.demo
+    assert second.job("ipujob-sample")["metadata"]["uid"] == uid
+    wait_until(lambda: second.status("ipujob-sample") == "Running", "still Running")
+    assert second.stats()["total"]["used"] == 4
+    assert second.password == password
+    second.kubectl("delete", "ipujob", "ipujob-sample", "--timeout=120s")
+    assert second.stats()["total"]["used"] == 0
 
 
-def test_every_process_that_is_killed_comes_back_and_jobs_run_again(
-    needs_kubectl: None, tmp_path: Path
-) -> None:
-    demo = start_demo(tmp_path / "state")
-    try:
-        demo.wait_until_recording()
-        victims = {marker: demo.pid_of(marker) for marker in PROCESSES}
-        for pid in victims.values():
-            with contextlib.suppress(ProcessLookupError):  # it went with one killed before it
-                os.kill(pid, signal.SIGKILL)
-        for marker, pid in victims.items():
-            wait_until(lambda: demo.find_pid(marker) not in {None, pid}, f"{marker} again", 120)  # noqa: B023
-        apply = ("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
-        wait_until(
-            lambda: demo.try_kubectl(*apply).returncode == 0, "the API and its webhooks", 120
-        )
-        wait_until(lambda: demo.status("ipujob-sample") == "Running", "Running", 120)
-        assert demo.process.poll() is None
-    finally:
-        stop_demo(demo)
-
-
-def test_a_taken_port_is_named_and_the_next_one_used(needs_kubectl: None, tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        port = 8000
-        try:
-            taken.bind(("127.0.0.1", port))
-            taken.listen()
-        except OSError:
-            pass  # another program has it already, which is the case that is tested
-        demo = start_demo(tmp_path / "state")
-        try:
-            assert demo.dashboard != "http://localhost:8000"
-            assert any("port 8000 is taken: web uses" in line for line in demo.lines)
-        finally:
-            stop_demo(demo)
+def test_every_process_that_is_killed_comes_back_and_jobs_run_again(folder: Folder) -> None:
+    demo = folder.demo
+    demo.wait_until_recording()
+    victims = {marker: demo.pid_of(marker) for marker in PROCESSES}
+    for pid in victims.values():
+        with contextlib.suppress(ProcessLookupError):  # it went with one killed before it
+            os.kill(pid, signal.SIGKILL)
+    for marker, pid in victims.items():
+        wait_until(lambda: demo.find_pid(marker) not in {None, pid}, f"{marker} again", 120)  # noqa: B023
+    apply = ("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+    wait_until(lambda: demo.try_kubectl(*apply).returncode == 0, "the API and its webhooks", 120)
+    wait_until(lambda: demo.status("ipujob-sample") == "Running", "Running", 120)
+    assert demo.process.poll() is None
+    demo.kubectl("delete", "ipujob", "ipujob-sample", "--timeout=120s")
 
 
 def test_a_second_demo_on_one_folder_is_refused_in_words(tmp_path: Path) -> None:
@@ -125,13 +147,3 @@ def test_a_second_demo_on_one_folder_is_refused_in_words(tmp_path: Path) -> None
     assert done.returncode == 1
     assert "a demo already runs on" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_the_state_is_closed_to_other_users(needs_kubectl: None, tmp_path: Path) -> None:
-    demo = start_demo(tmp_path / "state")
-    try:
-        assert demo.directory.stat().st_mode & 0o077 == 0
-        for name in ("kubeconfig", "admin-password", "secret-key"):
-            assert (demo.directory / name).stat().st_mode & 0o077 == 0
-    finally:
-        stop_demo(demo)

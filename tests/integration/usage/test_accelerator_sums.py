@@ -70,9 +70,10 @@ def by_hand(asked: Question, step: str) -> dict[tuple[int, tuple[str, ...]], int
     """What the accelerators called `g` cost, at 3 an hour and from the 16th on at 5."""
     begins = step_begins(asked.window, step, ZONE)
     found: dict[tuple[int, tuple[str, ...]], int] = {}
+    lifetimes = list(PodLifetime.objects.all())
     for n, begin in enumerate(begins):
         until = min([*begins[n + 1 : n + 2], asked.window.until])
-        for one in PodLifetime.objects.all() if begin < until else ():
+        for one in lifetimes if begin < until else ():
             if clip(one.scheduled_at, one.finished_at, begin, until) is None:
                 continue
             key = (n, tuple(getattr(one, each.name) for each in asked.by))

@@ -94,11 +94,12 @@ def oracle(question: Question, begins: list[datetime]) -> dict[tuple[int, str], 
     """The same by a loop: slow and plain."""
     found: dict[tuple[int, str], Measures] = {}
     ends = [*begins[1:], question.window.end]
+    pods, holdings = list(PodLifetime.objects.all()), list(PartitionLifetime.objects.all())
     for n, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         until = min(end, question.window.until)
         if until <= begin:
             continue
-        for row in PodLifetime.objects.all():
+        for row in pods:
             piece = clip(row.scheduled_at, row.finished_at, begin, until)
             if piece is None:
                 continue
@@ -115,7 +116,7 @@ def oracle(question: Question, begins: list[datetime]) -> dict[tuple[int, str], 
             )
             key = key_of(question, row)
             found[n, key] = found.get((n, key), Measures()) + more
-        for held_one in PartitionLifetime.objects.all():
+        for held_one in holdings:
             piece = clip(held_one.reserved_at, held_one.released_at, begin, until)
             if piece is not None:
                 more = Measures(partitions=1, partition_ipu_seconds=piece.seconds * held_one.size)
