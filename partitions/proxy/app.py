@@ -12,7 +12,7 @@ from partitions import capacity
 from partitions.errors import UnknownPartition
 from partitions.lifecycle import Phase
 from partitions.proxy import bodies
-from partitions.proxy.controllers import controllers_to_json
+from partitions.proxy.controllerlist import controllers_to_json
 from partitions.proxy.problems import answer_problems, unavailable
 from partitions.records import record_to_json
 
