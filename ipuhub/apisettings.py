@@ -4,7 +4,7 @@ from __future__ import annotations
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "ipuhub.api.authentication.BearerAuthentication",
+        "ipuhub.api.auth.BearerAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["ipuhub.api.permissions.IsSignedIn"],
@@ -12,7 +12,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["ipuhub.api.parsing.JsonBody"],
     "DEFAULT_FILTER_BACKENDS": ["ipuhub.api.filtering.PageFilterBackend"],
     "DEFAULT_PAGINATION_CLASS": "ipuhub.api.paging.KeysetPagination",
-    "DEFAULT_SCHEMA_CLASS": "ipuhub.api.described.Described",
+    "DEFAULT_SCHEMA_CLASS": "ipuhub.api.schema.Described",
     "EXCEPTION_HANDLER": "ipuhub.api.problems.handle_exception",
     "URL_FORMAT_OVERRIDE": None,
 }

@@ -19,7 +19,8 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 from django.conf import settings
 
-from ipuhub import logs, taskqueue
+from ipuhub import taskqueue
+from ipuhub.process import logs
 
 SUM_DAYS_SECONDS = 300.0
 """How often changed days are summed anew; until then pages add them up from their pods."""

@@ -36,6 +36,8 @@ INSTALLED_APPS = [
     "jobs",
     "partitions",
     "usage",
+    "dashboard",
+    "devcluster",  # for its commands
 ]
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
@@ -67,7 +69,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "ipuhub.web.nav.navigation",
+                "dashboard.nav.navigation",
             ],
         },
     },
@@ -85,7 +87,7 @@ LOGOUT_REDIRECT_URL = "login"
 MESSAGE_TAGS = {40: "danger"}  # Tabler has no alert-error
 USE_TZ = True
 TIME_ZONE = "UTC"
-LOGGING_CONFIG = None  # ipuhub.logs, called by each command
+LOGGING_CONFIG = None  # ipuhub.process.logs, called by each command
 STATIC_URL = "static/"
 STATIC_ROOT = (
     ENV.text(

@@ -8,14 +8,14 @@ from django.conf import settings
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from ipuhub.web.account import PasswordPage, revoke_token, tokens
-from ipuhub.web.jobpage import job_page
-from ipuhub.web.metrics import metrics
-from ipuhub.web.overview import overview
-from ipuhub.web.partitionlist import partition_list
+from dashboard.account import PasswordPage, revoke_token, tokens
+from dashboard.job import job_page
+from dashboard.metrics import metrics
+from dashboard.overview import overview
+from dashboard.partitionlist import partition_list
+from dashboard.system import system
 from ipuhub.web.probes import healthz, readyz
 from ipuhub.web.signin import SignInPage
-from ipuhub.web.system import system
 from jobs.urls import urlpatterns as job_pages
 from partitions.urls import urlpatterns as partition_pages
 from usage.utilization.pages import utilization_chart, utilization_page
@@ -30,7 +30,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         "partitions/",
         include(([path("", partition_list, name="list"), *partition_pages], "partitions")),
     ),
-    path("api/v1/", include("ipuhub.api.urls")),
+    path("api/v1/", include("dashboard.apiurls")),
     path("system/", system, name="system"),
     path("account/tokens/", tokens, name="account-tokens"),
     path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),

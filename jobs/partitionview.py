@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from jobs.conditions import Reason
+from jobs.ipujob.conditions import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from django.db.models.functions import Coalesce, JSONObject
 
 from ipuhub.models import WatchCheckpoint
 from jobs.models import JobAttempt, JobPast, JobRecord, JobTransition
-from jobs.waitingline import ASKING, BY_AGE
+from jobs.operator.waitingline import ASKING, BY_AGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

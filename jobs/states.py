@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from jobs.conditions import FINISHED, JobState
+from jobs.ipujob.conditions import FINISHED, JobState
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -1,4 +1,4 @@
-"""glue: the list of jobs. A job's own page joins pods and partitions: `ipuhub.web.jobpage`."""
+"""glue: the list of jobs. A job's own page joins pods and partitions: `dashboard.job`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from ipuhub.web.freshness import freshness
 from ipuhub.web.lists import Column, ListPage
-from jobs.conditions import brief_message
 from jobs.filters import JobFilters
+from jobs.ipujob.conditions import brief_message
 from jobs.selectors import WATCH, listed_jobs
 from jobs.states import message_of, state_of
 

@@ -6,14 +6,14 @@ from typing import Final
 
 from django.conf import settings
 
-from ipuhub import processes
+from ipuhub import composition
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
-from partitions.controllers import PartitionSettings, PlacementRule
-from partitions.proxy.run import ProxyOptions
-from partitions.service import ServiceOptions
-from partitions.sweep import SweepOptions
-from partitions.waitinglist import TurnOptions
+from partitions.proxy.controllers import PartitionSettings, PlacementRule
+from partitions.proxy.process import ProxyOptions
+from partitions.proxy.queue import TurnOptions
+from partitions.proxy.service import ServiceOptions
+from partitions.proxy.sweep import SweepOptions
 
 # With HTTP, the tracker's last write and the Lease it has to fit into 30 s.
 _MOST_FINISH_SECONDS: Final = 20.0
@@ -29,7 +29,7 @@ def configured(host: str, port: int) -> ProxyOptions:
     return ProxyOptions(
         cluster=load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT),
         namespace=settings.NAMESPACE,
-        election=processes.leadership_options("ipuhub-proxy"),
+        election=composition.leadership_options("ipuhub-proxy"),
         metrics_token=settings.METRICS_TOKEN,
         host=host,
         port=port,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import django_filters
 
 from ipuhub.web.filters import Filters, InstantFilter
-from partitions.lifecycle import Phase
 from partitions.models import PartitionLifetime
+from partitions.proxy.lifecycle import Phase
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet

@@ -8,15 +8,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.kube.errors import ConfigError
-from ipuhub.web.connections import sources
 from ipuhub.web.readings import NO_CONFIG, Latest, Reading, attempt
+from partitions.connections import sources
 from partitions.errors import PartitionsError, ProxyUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from ipuhub.web.connections import Sources
+    from partitions.connections import Sources
 
 PROXY_AWAY: Final = "The V-IPU Proxy does not answer"
 Stats = Reading[Mapping[str, Any]]

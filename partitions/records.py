@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from partitions.lifecycle import Phase, Reason
-from partitions.tracker import format_time, parse_time
+from partitions.proxy.lifecycle import Phase, Reason
+from partitions.proxy.tracker import format_time, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from partitions.controllers import Shortage
-    from partitions.lifecycle import Request
-    from partitions.tracker import TrackerEntry
+    from partitions.proxy.controllers import Shortage
+    from partitions.proxy.lifecycle import Request
+    from partitions.proxy.tracker import TrackerEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,17 @@ from ipuhub.web.access import scope_of
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.htmx import signed_in, wants_fragment
 from ipuhub.web.lists import Column, ListPage
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import say
+from ipuhub.web.requests import signed_in, wants_fragment
 from partitions.errors import PartitionsError
 from partitions.filters import PartitionFilters
 from partitions.forms import SizeForm
 from partitions.live import PROXY_AWAY, fleet_reader
 from partitions.selectors import capacity_now, visible_partitions
-from partitions.statrows import bar_segments, stat_table, sum_amounts
-from partitions.topology import PARTITION_SIZES
+from partitions.stats import bar_segments, stat_table, sum_amounts
+from partitions.vipu.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
     from partitions.live import Fit
     from partitions.models import PartitionLifetime
-    from partitions.statrows import StatTable
+    from partitions.stats import StatTable
 
 STAT_COLUMNS = (
     Column("namespace", "Namespace", lambda row: row.namespace),
@@ -83,7 +83,7 @@ PARTITIONS = ListPage(
     empty="A job's partition appears here once it is reserved, and stays after its release.",
     template="partitions/list.html",
 )
-"""The list; ipuhub/web/partitionlist.py also says how fresh it is and what was purged of it."""
+"""The list; dashboard/partitionlist.py also says how fresh it is and what was purged of it."""
 
 
 @require_safe

@@ -16,8 +16,8 @@ from django.db import connections
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
 
+from devcluster.demo.postgres import EmbeddedPostgres
 from ipuhub.database import database_settings
-from ipuhub.demo.postgres import EmbeddedPostgres
 from tests.fakes.emptytables import empty_tables
 from tests.fakes.freeport import free_port
 from tests.fakes.postgresbinaries import chosen_binaries

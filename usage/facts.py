@@ -12,7 +12,7 @@ from ipuhub.months import Month
 from ipuhub.web.freshness import judge
 from usage.completeness import COMPLETE_UNTIL_SQL, GAPS_SQL, POD_WATCH, SEEN_SQL
 from usage.rates.money import money_of
-from usage.windows import day_begin
+from usage.time.windows import day_begin
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ipuhub.web.freshness import Freshness
     from usage.rates.money import Money
-    from usage.windows import Window
+    from usage.time.windows import Window
 
 _FACTS = f"""
 SELECT

@@ -12,7 +12,7 @@ from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.filters import AnyOfFilter, Filters, InstantFilter, YesNoFilter
 from usage.models import PodLifetime
 from usage.sums.dimensions import LABEL
-from usage.zones import usage_zone
+from usage.time.zones import usage_zone
 
 if TYPE_CHECKING:
     from datetime import datetime

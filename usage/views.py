@@ -17,10 +17,13 @@ from ipuhub.months import MonthError
 from ipuhub.web.access import require_accountant, usage_scope_of
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.htmx import signed_in
 from ipuhub.web.lists import ListPage
 from ipuhub.web.problems import not_as_asked
-from usage.asking import (
+from ipuhub.web.requests import signed_in
+from usage.completeness import POD_WATCH
+from usage.facts import month_facts
+from usage.filters import FaultFilters, GapFilters, LifetimeFilters
+from usage.query import (
     given,
     names_of,
     read_format,
@@ -29,20 +32,17 @@ from usage.asking import (
     read_question,
     read_total,
 )
-from usage.completeness import POD_WATCH
-from usage.facts import month_facts
-from usage.filters import FaultFilters, GapFilters, LifetimeFilters
-from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
-from usage.monthbounds import MonthBounds
 from usage.rates.pricing import Pricing
 from usage.retention.purged import list_notes
 from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes
 from usage.sums.columns import sums_columns
 from usage.sums.dimensions import DIMENSIONS, LABEL, dimension
 from usage.sums.measures import COST, OUTPUTS
-from usage.sums.selectors import all_sums, chart, read_sums, with_total
-from usage.windows import WindowError, local_day
-from usage.zones import usage_zone
+from usage.sums.queries import all_sums, chart, read_sums, with_total
+from usage.tables import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
+from usage.time.monthbounds import MonthBounds
+from usage.time.windows import WindowError, local_day
+from usage.time.zones import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
     from ipuhub.months import Month
     from ipuhub.web.filters import Filters
-    from usage.asking import Params
     from usage.models import PodLifetime
+    from usage.query import Params
     from usage.sums.measures import Output
-    from usage.sums.selectors import Question, SumRow, Sums
+    from usage.sums.queries import Question, SumRow, Sums
 
 SHOWN_ROWS = 50  # the files have all
 CHART_KEYS = 8

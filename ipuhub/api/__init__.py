@@ -1,6 +1,6 @@
 """The API's foundation: authentication, permissions, filtering, paging, problems.
 
-An app's list endpoint is this and nothing more (`jobs/api/views.py` is one)::
+An app's list endpoint is this and nothing more (`jobs/api.py` is one)::
 
     class JobList(ListAPIView[JobRecord]):
         serializer_class = JobSerializer            # shape only

@@ -9,7 +9,7 @@ from rest_framework.pagination import BasePagination
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from ipuhub.keyset import CursorError, read_page
+from ipuhub.web.keyset import CursorError, read_page
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet

@@ -10,9 +10,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
+from devcluster.demo.postgres import EmbeddedPostgres
 from ipuhub.database import NO_DATABASE, database_settings
-from ipuhub.demo.postgres import EmbeddedPostgres
-from ipuhub.usageswitch import require_usage
+from ipuhub.management.usageswitch import require_usage
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

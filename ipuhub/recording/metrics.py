@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from ipuhub.metrics import Meters
+from ipuhub.process.metrics import Meters
 from ipuhub.recording import metrictable
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from ipuhub.health import Health
-    from ipuhub.kube.chosennamespaces import ChosenNamespaces
     from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.namespaces import ChosenNamespaces
+    from ipuhub.process.health import Health
     from ipuhub.recording.recorder import Recorder
 
 Row = TypeVar("Row")

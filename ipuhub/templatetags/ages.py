@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from django import template
 
-from ipuhub.ages import human_duration
+from ipuhub.text import human_duration
 
 if TYPE_CHECKING:
     from datetime import datetime

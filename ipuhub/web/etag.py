@@ -20,7 +20,7 @@ from django.http import HttpResponseNotModified
 from django.utils.cache import patch_vary_headers
 from django.utils.http import parse_etags
 
-from ipuhub.web.htmx import wants_fragment
+from ipuhub.web.requests import wants_fragment
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse

@@ -37,13 +37,13 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from ipuhub.keyset import CursorError, read_page
 from ipuhub.web.access import scope_of, usage_scope_of
 from ipuhub.web.colours import colour_of
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, bind_filters
-from ipuhub.web.htmx import signed_in, wants_fragment
+from ipuhub.web.keyset import CursorError, read_page
+from ipuhub.web.requests import signed_in, wants_fragment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
 
-    from ipuhub.keyset import Page
     from ipuhub.web.access import Scope
     from ipuhub.web.filters import Filters
+    from ipuhub.web.keyset import Page
 
 PAGE_SIZE = 50
 CHUNK_ROWS = 2000  # of a file

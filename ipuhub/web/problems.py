@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.template import loader
 
 from ipuhub.api.problems import problem_answer
-from ipuhub.web.htmx import wants_fragment
+from ipuhub.web.requests import wants_fragment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.builders.context import child_metadata
-from jobs.names import GROUP, launcher_name, worker_name
+from jobs.ipujob.names import GROUP, launcher_name, worker_name
 
 if TYPE_CHECKING:
     from jobs.builders.context import BuildContext
-    from jobs.manifests import Manifest
+    from jobs.ipujob.manifests import Manifest
 
 RBAC = "rbac.authorization.k8s.io"
 

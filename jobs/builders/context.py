@@ -6,23 +6,23 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jobs.manifests import annotations_of, metadata
-from jobs.names import (
+from jobs.ipujob.manifests import annotations_of, metadata
+from jobs.ipujob.names import (
     ANNOTATION_CREATED_BY,
     ANNOTATION_USAGE,
     API_VERSION,
     KIND,
     common_labels,
 )
-from jobs.podstandards import ANNOTATIONS
+from jobs.ipujob.podstandards import ANNOTATIONS
 
 if TYPE_CHECKING:
-    from jobs.manifests import Manifest
-    from jobs.names import (
+    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import (
         JobKey,
     )
+    from jobs.ipujob.spec import JobSpec
     from jobs.partitionview import Partition
-    from jobs.spec import JobSpec
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MICRO_IPUS = 1_000_000

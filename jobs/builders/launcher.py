@@ -18,11 +18,11 @@ from jobs.builders.pod import (
     pod_spec,
     sleep_command,
 )
-from jobs.names import LONGEST_HOST, ROLE_LAUNCHER, launcher_name
+from jobs.ipujob.names import LONGEST_HOST, ROLE_LAUNCHER, launcher_name
 
 if TYPE_CHECKING:
     from jobs.builders.context import BuildContext, PodPlace
-    from jobs.manifests import Manifest
+    from jobs.ipujob.manifests import Manifest
 
 INIT_CONTAINER = "ipuhub-launcher"
 DROPPED_FROM_POD = ("initContainers", "ephemeralContainers", "resources")

@@ -6,11 +6,11 @@ import shlex
 from typing import TYPE_CHECKING
 
 from jobs.builders.context import child_metadata
-from jobs.names import SHORT_HOST, host_names, launcher_name, needs_short_hosts, worker_name
+from jobs.ipujob.names import SHORT_HOST, host_names, launcher_name, needs_short_hosts, worker_name
 
 if TYPE_CHECKING:
     from jobs.builders.context import BuildContext
-    from jobs.manifests import Manifest
+    from jobs.ipujob.manifests import Manifest
 
 KUBECTL_FOLDER = "/opt/kube"
 SCRIPT = "kubexec.sh"

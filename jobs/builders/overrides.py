@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.builders.launcher import DROPPED_FROM_CONTAINER, DROPPED_FROM_POD
-from jobs.names import ANNOTATION_USAGE, ROLE_WORKER, JobKey, pod_labels
+from jobs.ipujob.names import ANNOTATION_USAGE, ROLE_WORKER, JobKey, pod_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.manifests import Manifest
-    from jobs.spec import JobSpec
+    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.spec import JobSpec
 
 OWN_LABELS = frozenset(pod_labels(JobKey("", "", ""), ROLE_WORKER, 0, 0))
 _CONTAINERS = ("initContainers", "ephemeralContainers")

@@ -10,9 +10,9 @@ from jobs.builders.context import (
     owner_reference,
     usage_annotation,
 )
-from jobs.madeof import ANNOTATION_MADE_OF, made_of
-from jobs.names import ANNOTATION_END, pod_labels
-from jobs.privileges import ADDED_CAPABILITY
+from jobs.ipujob.fingerprint import ANNOTATION_MADE_OF, made_of
+from jobs.ipujob.names import ANNOTATION_END, pod_labels
+from jobs.ipujob.privileges import ADDED_CAPABILITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         BuildContext,
         PodPlace,
     )
-    from jobs.manifests import Manifest
+    from jobs.ipujob.manifests import Manifest
 
 MPI_VOLUME = "ipuhub-mpi"
 MPI_FOLDER = "/etc/mpi"

@@ -18,11 +18,11 @@ from jobs.builders.pod import (
     pod_spec,
     sleep_command,
 )
-from jobs.names import ROLE_WORKER, launcher_name, worker_name
+from jobs.ipujob.names import ROLE_WORKER, launcher_name, worker_name
 
 if TYPE_CHECKING:
     from jobs.builders.context import BuildContext, PodPlace
-    from jobs.manifests import Manifest
+    from jobs.ipujob.manifests import Manifest
 
 
 def build_worker(context: BuildContext, place: PodPlace, worker: int) -> Manifest:

@@ -202,7 +202,7 @@ def _trouble(pod: Manifest) -> str:
 
 def _instances(status: Mapping[str, Any]) -> list[Manifest]:
     """What the status says of each instance; a CRD that does not know the field keeps it in a
-    condition (`jobs.keptstatus`)."""
+    condition (`jobs.operator.keptstatus`)."""
     found = status.get("instances")
     for condition in () if found else status.get("conditions") or ():
         if condition.get("type") == CARRIER:

@@ -6,8 +6,8 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.names import GROUP, VERSION
-from jobs.privileges import LABEL_POD_PROFILE, PROFILES
+from jobs.ipujob.names import GROUP, VERSION
+from jobs.ipujob.privileges import LABEL_POD_PROFILE, PROFILES
 
 MUTATE = "mutate.ipujobs.graphcore.ai"
 VALIDATE = "validate.ipujobs.graphcore.ai"

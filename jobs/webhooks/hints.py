@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from jobs.sessionlimits import UNLIMITED
-from jobs.spec import parse_spec
+from jobs.ipujob.sessionlimits import UNLIMITED
+from jobs.ipujob.spec import parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from jobs.sessionlimits import SessionLimits
-    from jobs.spec import JobSpec
+    from jobs.ipujob.sessionlimits import SessionLimits
+    from jobs.ipujob.spec import JobSpec
 
 _PROCESSES = re.compile(r"(?:^|\s)(?:-np|--np|-n|-c)\s+(\d{1,6})(?=\s|$)")
 _MOST_FIELDS = 10

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ipuhub.boundedmetrics import OTHER
-from jobs import metrictable as table
-from jobs.specfields import known_field
+from ipuhub.process.boundedmetrics import OTHER
+from jobs.ipujob.specfields import known_field
+from jobs.operator import metrictable as table
 from jobs.webhooks.review import INTERNAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipuhub.metrics import Meters
+    from ipuhub.process.metrics import Meters
     from jobs.webhooks.server import Certificate
 
 _OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.manifests import Manifest
-    from jobs.validation import Problem
+    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.validation import Problem
 
 API_VERSION = "admission.k8s.io/v1"
 _UID = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([A-Za-z0-9-]{1,100})"')

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
-from ipuhub.httpbodies import Bodies, BodyTooLargeError, BodyTooSlowError
-from ipuhub.httpserver import is_departure
-from jobs.privileges import PROFILES, Privileges
-from jobs.sessionlimits import UNLIMITED
-from jobs.webhooks.defaulting import operations
+from ipuhub.process.httpbodies import Bodies, BodyTooLargeError, BodyTooSlowError
+from ipuhub.process.httpserver import is_departure
+from jobs.ipujob.privileges import PROFILES, Privileges
+from jobs.ipujob.sessionlimits import UNLIMITED
 from jobs.webhooks.hints import hints
-from jobs.webhooks.judging import judge
+from jobs.webhooks.mutating import operations
 from jobs.webhooks.review import (
     BadReviewError,
     allowed,
@@ -29,13 +28,14 @@ from jobs.webhooks.review import (
     uid_in,
     unreadable,
 )
+from jobs.webhooks.validating import judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
     from pathlib import Path
 
-    from jobs.sessionlimits import SessionLimits
+    from jobs.ipujob.sessionlimits import SessionLimits
     from jobs.webhooks.metrics import WebhookMeasures
     from jobs.webhooks.review import Review
 

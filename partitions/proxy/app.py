@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from partitions import capacity
 from partitions.errors import UnknownPartition
-from partitions.lifecycle import Phase
-from partitions.proxy import bodies
+from partitions.proxy import capacity, requests
 from partitions.proxy.controllerlist import controllers_to_json
+from partitions.proxy.lifecycle import Phase
 from partitions.proxy.problems import answer_problems, unavailable
 from partitions.records import record_to_json
 
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Middleware
 
-    from ipuhub.health import Health
-    from partitions.controllers import ControllerView
-    from partitions.fleet import Fleet
+    from ipuhub.process.health import Health
     from partitions.proxy.access import Access
+    from partitions.proxy.controllers import ControllerView
+    from partitions.proxy.fleet import Fleet
     from partitions.proxy.problems import Handler
+    from partitions.proxy.service import PartitionService
+    from partitions.proxy.store import TrackerStore
+    from partitions.proxy.sweep import Sweep
     from partitions.records import PartitionRecord
-    from partitions.service import PartitionService
-    from partitions.store import TrackerStore
-    from partitions.sweep import Sweep
 
 _HOLDER: Final = "/v1/partitions/{uid}/{instance}"
 # Recording is a right of its own: who has it may not reserve or reset partitions.
@@ -68,7 +67,7 @@ def build_app(
         return await handler(request)
 
     middlewares = (*around, answer_problems, refuse_on_standby)
-    app = web.Application(middlewares=middlewares, client_max_size=bodies.MAX_BODY_BYTES)
+    app = web.Application(middlewares=middlewares, client_max_size=requests.MAX_BODY_BYTES)
     routes = Routes(parts)
     app.add_routes(
         [
@@ -108,7 +107,7 @@ class Routes:
 
     async def query(self, request: web.Request) -> web.Response:
         """`POST /query`: how many partitions of a size fit now."""
-        size = await bodies.read_query_size(request)
+        size = await requests.read_query_size(request)
         views = await self._parts.fleet.last_known_views()
         return _with_age(_json(capacity.query(views, size)), views)
 
@@ -140,7 +139,7 @@ class Routes:
     async def acknowledge(self, request: web.Request) -> web.Response:
         """`POST /v1/recorded`: a recorder has stored these tombstones."""
         await self._require(request, _ACKNOWLEDGE)
-        names = await bodies.read_names(request)
+        names = await requests.read_names(request)
         return _json({"acknowledged": await self._parts.service.acknowledge(names)})
 
     async def get_partition(self, request: web.Request) -> web.Response:
@@ -151,14 +150,14 @@ class Routes:
     async def ensure(self, request: web.Request) -> web.Response:
         """`PUT`: 200 when the partition is as it will be, 202 while it waits or is made."""
         user = await self._parts.access.user(request)
-        asked = await bodies.read_request(request)
+        asked = await requests.read_request(request)
         await self._parts.access.require(user, "update", asked.namespace)
         return _record(await self._parts.service.ensure(asked), done=_DONE)
 
     async def reset(self, request: web.Request) -> web.Response:
         """`POST .../reset`: a clean partition for another attempt."""
         uid, instance = await self._require_holder(request, "update")
-        attempt = await bodies.read_attempt(request)
+        attempt = await requests.read_attempt(request)
         return _record(await self._parts.service.reset(uid, instance, attempt), done=_DONE)
 
     async def release(self, request: web.Request) -> web.Response:
@@ -177,7 +176,7 @@ class Routes:
         Else the difference between 403 and 404 would tell strangers which jobs exist.
         """
         user = await self._parts.access.user(request)
-        uid, instance = bodies.read_holder(request)
+        uid, instance = requests.read_holder(request)
         try:
             namespace = self._parts.service.find(uid, instance).namespace
         except UnknownPartition:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from partitions.lifecycle import Phase
+from partitions.proxy.lifecycle import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from partitions.controllers import ControllerView
-    from partitions.drift import Drift
-    from partitions.tracker import TrackerEntry
+    from partitions.proxy.controllers import ControllerView
+    from partitions.proxy.drift import Drift
+    from partitions.proxy.tracker import TrackerEntry
 
 
 def controllers_to_json(

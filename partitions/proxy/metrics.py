@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from partitions import metrictable as table
 from partitions.errors import TrackerUnavailable
-from partitions.lifecycle import Phase
-from partitions.measures import StoreMeasures
-from partitions.topology import PARTITION_SIZES
+from partitions.proxy import metrictable as table
+from partitions.proxy.lifecycle import Phase
+from partitions.proxy.measures import StoreMeasures
+from partitions.vipu.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Middleware
 
-    from ipuhub.metrics import Meters
-    from partitions.controllers import ControllerView
-    from partitions.fleet import Fleet
+    from ipuhub.process.metrics import Meters
+    from partitions.proxy.controllers import ControllerView
+    from partitions.proxy.fleet import Fleet
     from partitions.proxy.problems import Handler
-    from partitions.store import TrackerStore
-    from partitions.sweep import Sweep
-    from partitions.tracker import TrackerEntry
-    from partitions.waitinglist import WaitingList
+    from partitions.proxy.queue import WaitingList
+    from partitions.proxy.store import TrackerStore
+    from partitions.proxy.sweep import Sweep
+    from partitions.proxy.tracker import TrackerEntry
 
 _OTHER: Final = "other"
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import web
 
-from ipuhub.httpserver import is_departure
 from ipuhub.kube.errors import ApiError
+from ipuhub.process.httpserver import is_departure
 from partitions.errors import (
     Contradiction,
     NotLeading,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from partitions.topology import topology_from_attributes
 from partitions.vipu import wire
 from partitions.vipu.codes import error_of
 from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.protos import vipu_version_pb2 as version_pb
 from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceStub
 from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceStub
+from partitions.vipu.topology import topology_from_attributes
 from partitions.vipu.types import (
     CreateRequest,
     IpuofConfig,
@@ -27,9 +27,9 @@ from partitions.vipu.types import (
 if TYPE_CHECKING:
     from grpc import aio
 
-    from partitions.topology import Topology
     from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceAsyncStub
     from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceAsyncStub
+    from partitions.vipu.topology import Topology
 
 __all__ = [
     "CreateRequest",

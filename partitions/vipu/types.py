@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from partitions.topology import IpuId
+    from partitions.vipu.topology import IpuId
 
 
 class ReadyState(StrEnum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from partitions.topology import IpuId
 from partitions.vipu.errors import InvalidRequest
 from partitions.vipu.protos import vipu_user_pb2 as pb
+from partitions.vipu.topology import IpuId
 from partitions.vipu.types import (
     CreateRequest,
     Gcd,

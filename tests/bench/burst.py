@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from ipuhub.demo.cluster import ACCESS_FILE, CRD_FILE, apply_file
+from devcluster.demo.cluster import ACCESS_FILE, CRD_FILE, apply_file
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NODES
 from ipuhub.kube.token import TokenSource
-from partitions.proxyclient import ProxyClient
+from partitions.client import ProxyClient
 from tests.bench.demo_figures import proportional_set_sizes, spread
 from tests.bench.floor import Floor, Template
 from tests.bench.jobtimes import job_manifest, submit, watched

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ipuhub.kube import resources
-from jobs.actions import CreateChild, EnsurePartition, Kind, PatchStatus
-from jobs.plan import plan
-from jobs.resources import IPUJOBS, RESOURCE_OF
+from jobs.ipujob.resources import IPUJOBS, RESOURCE_OF
+from jobs.operator.actions import CreateChild, EnsurePartition, Kind, PatchStatus
+from jobs.operator.plan import plan
 from tests.bench.jobtimes import job_manifest
 from tests.bench.surroundings import CONCURRENCY
 from tests.builders.ipujobs import NOW, launcher, observed, partition, worker
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.client import KubeClient
     from ipuhub.kube.types import Manifest
-    from jobs.actions import Action, Event
-    from partitions.proxyclient import ProxyClient
+    from jobs.operator.actions import Action, Event
+    from partitions.client import ProxyClient
 
 EVENT_WRITERS = 4
 _NAME, _UID = "job-template", "00000000-1111-2222-3333-444444444444"

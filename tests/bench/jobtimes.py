@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from ipuhub.kube import resources
-from ipuhub.kube.cache import Informer
-from jobs.names import FINALIZER
-from jobs.resources import IPUJOBS
+from ipuhub.kube.informer import Informer
+from jobs.ipujob.names import FINALIZER
+from jobs.ipujob.resources import IPUJOBS
 from tests.bench.surroundings import CONCURRENCY
 from tests.e2e.running_demo import EXAMPLES
 

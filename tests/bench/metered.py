@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ipuhub.demo.postgres import EmbeddedPostgres
+from devcluster.demo.postgres import EmbeddedPostgres
 from tests.fakes.freeport import free_port
 from tests.fakes.postgresbinaries import chosen_binaries
 
@@ -64,7 +64,7 @@ def admin_token() -> str:
     from django.contrib.auth import get_user_model
     from django.utils import timezone
 
-    from ipuhub.tokens import make_token
+    from ipuhub.api.tokens import make_token
 
     user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)
     return make_token(user, "bench", timezone.now())[1]

@@ -20,10 +20,10 @@ import aiohttp
 import orjson
 from aiohttp import web
 
-from ipuhub.demo.supervisor import Process, Supervisor
-from jobs.actions import CreateChild, Kind, PatchStatus
-from jobs.plan import plan
-from jobs.resources import RESOURCE_OF
+from devcluster.demo.supervisor import Process, Supervisor
+from jobs.ipujob.resources import RESOURCE_OF
+from jobs.operator.actions import CreateChild, Kind, PatchStatus
+from jobs.operator.plan import plan
 from tests.bench.jobtimes import job_manifest
 from tests.bench.surroundings import METRICS_TOKEN
 from tests.builders.ipujobs import NOW, launcher, observed, partition, worker

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ipuhub.demo.postgres import EmbeddedPostgres
+from devcluster.demo.postgres import EmbeddedPostgres
 from tests.fakes.freeport import free_port
 from tests.fakes.postgresbinaries import chosen_binaries
 
@@ -76,8 +76,8 @@ def _prepare(options: argparse.Namespace, filled: Path) -> None:
 
     from tests.bench.pagesdata import fill
     from usage.sums.rollups import refresh
+    from usage.time.zones import usage_zone
     from usage.utilization import rollups as utilization
-    from usage.zones import usage_zone
 
     call_command("migrate", verbosity=0)
     began = time.perf_counter()
@@ -106,7 +106,7 @@ def _measure(options: argparse.Namespace) -> None:
 
     from ipuhub.months import Month
     from tests.bench.pageparts import PARTS, priced
-    from usage.zones import usage_zone
+    from usage.time.zones import usage_zone
 
     user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)
     client = Client(headers={"Host": "localhost"})

@@ -6,12 +6,12 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from jobs.actions import PatchStatus
-from jobs.plan import plan
+from jobs.operator.actions import PatchStatus
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 
 if TYPE_CHECKING:
-    from jobs.observed import Observed
+    from jobs.operator.observed import Observed
 
 _WORKERS = 16
 _ROUNDS = 2000

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ipuhub.kube.token import TokenSource
-from partitions.proxyclient import ProxyClient
+from partitions.client import ProxyClient
 from tests.bench.burst import (
     Load,
     api_calls,

@@ -10,15 +10,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipuhub.demo.cluster import write_account_kubeconfig
-from ipuhub.demo.processes import answers
-from ipuhub.demo.supervisor import Process, Supervisor
-from ipuhub.devcluster.server import DevCluster
+from devcluster.demo.cluster import write_account_kubeconfig
+from devcluster.demo.processes import answers
+from devcluster.demo.supervisor import Process, Supervisor
+from devcluster.server import DevCluster
 from ipuhub.kube import resources
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
-from jobs.resources import IPUJOBS
-from partitions.store import LABEL as TRACKER_LABEL
+from jobs.ipujob.resources import IPUJOBS
+from partitions.proxy.store import LABEL as TRACKER_LABEL
 from tests.e2e.running_demo import ROOT
 from tests.fakes.freeport import free_port
 

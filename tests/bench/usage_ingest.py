@@ -23,19 +23,19 @@ import msgspec
 import psycopg
 import structlog
 
-from ipuhub.demo.postgres import EmbeddedPostgres
-from ipuhub.health import Health
+from devcluster.demo.postgres import EmbeddedPostgres
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.cluster import ClusterConfig
 from ipuhub.kube.watch import split_batches
-from ipuhub.recorders import recorded_jobs
+from ipuhub.process.health import Health
 from ipuhub.recording.recording import Recording
-from jobs.recorder import JobRecorder
+from jobs.history.recorder import JobRecorder
 from tests.bench.ingest_generator import job_of
 from tests.fakes.freeport import free_port
 from tests.fakes.podstream import EPOCH
 from tests.fakes.postgresbinaries import chosen_binaries
 from usage.pods.recorder import PodRecorder
+from usage.recorders import recorded_jobs
 
 if TYPE_CHECKING:
     from argparse import Namespace

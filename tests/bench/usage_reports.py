@@ -16,7 +16,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from ipuhub.demo.postgres import find_binaries
+from devcluster.demo.postgres import find_binaries
 from tests.bench.metered import NOW, admin_token, history, peak_mib, web
 from tests.fakes.postgresbinaries import chosen_binaries
 
@@ -67,7 +67,7 @@ def _details(
 ) -> None:
     from ipuhub.months import Month
     from usage.reports.columns import DEFAULT, PRIMEHUB
-    from usage.reports.csvreport import IN_ORDER
+    from usage.reports.csv import IN_ORDER
     from usage.reports.monthly import details_sql
 
     headers = {"Authorization": f"Bearer {admin_token()}"}

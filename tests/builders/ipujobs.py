@@ -6,16 +6,16 @@ import copy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-from jobs.actions import Kind
 from jobs.builders.context import owner_reference
-from jobs.names import FINALIZER, JobKey, launcher_name, pod_labels, worker_name
-from jobs.observed import Child, Observed
+from jobs.ipujob.names import FINALIZER, JobKey, launcher_name, pod_labels, worker_name
+from jobs.operator.actions import Kind
+from jobs.operator.observed import Child, Observed
+from jobs.operator.pods import from_manifest
+from jobs.operator.trimming import trim_pod
 from jobs.partitionview import Partition
-from jobs.podview import from_manifest
-from jobs.trimming import trim_pod
 
 if TYPE_CHECKING:
-    from jobs.observed import Fault
+    from jobs.operator.observed import Fault
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

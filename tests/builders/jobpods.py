@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.builders.context import BuildContext, PodOptions, PodPlace
 from jobs.builders.launcher import build_launcher
 from jobs.builders.worker import build_worker
-from jobs.spec import parse_spec
+from jobs.ipujob.spec import parse_spec
 from tests.builders.ipujobs import key_of, partition
 
 if TYPE_CHECKING:

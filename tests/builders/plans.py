@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.actions import (
+from jobs.operator.actions import (
     CreateChild,
     EnsurePartition,
     PatchStatus,
 )
-from jobs.plan import plan
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import (
     NOW,
     observed,
@@ -18,10 +18,10 @@ from tests.builders.ipujobs import (
 )
 
 if TYPE_CHECKING:
-    from jobs.actions import (
+    from jobs.operator.actions import (
         Plan,
     )
-    from jobs.observed import Observed
+    from jobs.operator.observed import Observed
     from tests.builders.ipujobs import (
         IPUJobBuilder,
     )

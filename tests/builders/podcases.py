@@ -1,6 +1,7 @@
 """Pods of each control of the Pod Security Standards: what it refuses, and what it allows.
 
-The same table is judged by `jobs.privileges` and by the PodSecurity admission of a real server.
+The same table is judged by `jobs.ipujob.privileges` and by the PodSecurity admission of a real
+server.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.crd.document import PRINTER_COLUMNS
-from jobs.crd.schema import PRESERVE, schema_of
-from jobs.names import GROUP, KIND, VERSION
+from jobs.ipujob.crd import PRINTER_COLUMNS
+from jobs.ipujob.names import GROUP, KIND, VERSION
+from jobs.ipujob.podschema import PRESERVE, schema_of
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from ipuhub.devcluster.kinds import BY_KIND
-from ipuhub.devcluster.tables import as_table
+from devcluster.printing.tables import as_table
+from devcluster.schemas.kinds import BY_KIND
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, 0, tzinfo=dt.UTC)
 MADE = "2026-11-21T08:59:48Z"  # 12 s ago

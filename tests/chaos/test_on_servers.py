@@ -14,19 +14,19 @@ from uuid import uuid4
 
 import pytest
 
-from ipuhub.devcluster.server import DevCluster
+from devcluster.server import DevCluster
 from ipuhub.kube.blocking import BlockingKubeClient
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES
-from jobs.resources import IPUJOBS
+from jobs.ipujob.resources import IPUJOBS
 from tests.builders.documents import our_crd
 from tests.chaos.losses import NAMES
 from tests.chaos.samples import LONG
 from tests.chaos.stories import check_end, check_rest
 from tests.chaos.test_every_write import LATE_SECONDS
-from tests.conformance.servers import LoopThread
+from tests.devcluster.conformance.servers import LoopThread
 from tests.fakes.chaosworld import Faults, Rival
 from tests.fakes.freeport import free_port
 from tests.fakes.logcache import Feed
@@ -211,7 +211,7 @@ async def guarded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """A stage on which a whole proxy finds its node and its account."""
     await prepare(stage.watching)
     # A dead proxy answers nobody: its calls that hang are not waited for.
-    monkeypatch.setattr("partitions.proxy.run._SHUTDOWN_SECONDS", 0.01)
+    monkeypatch.setattr("partitions.proxy.process._SHUTDOWN_SECONDS", 0.01)
     return stage
 
 

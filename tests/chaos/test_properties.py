@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.privileges import Privileges
-from jobs.webhooks.judging import judge
+from jobs.ipujob.privileges import Privileges
 from jobs.webhooks.review import Review
+from jobs.webhooks.validating import judge
 from tests.builders.ipujobs import ipujob
 from tests.chaos.samples import LONG
 from tests.chaos.stories import check_rest

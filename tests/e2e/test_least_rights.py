@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ipuhub.demo.processes import ACCOUNTS
+from devcluster.demo.processes import ACCOUNTS
 
 if TYPE_CHECKING:
     from tests.e2e.running_demo import RunningDemo

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from ipuhub.demo.samples import TEAMS
+from devcluster.demo.samples import TEAMS
 from tests.e2e.running_demo import EXAMPLES
 from tests.fakes.waiting import wait_until
 

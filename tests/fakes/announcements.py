@@ -6,9 +6,9 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from jobs.conditions import OF_PARTITION
-from jobs.names import LABEL_INSTANCE, LABEL_JOB_UID
-from jobs.patience import USUAL
+from jobs.ipujob.conditions import OF_PARTITION
+from jobs.ipujob.names import LABEL_INSTANCE, LABEL_JOB_UID
+from jobs.ipujob.patience import USUAL
 
 if TYPE_CHECKING:
     from tests.fakes.kube import FakeKube

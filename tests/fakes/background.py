@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from ipuhub.demo.cluster import CRD_FILE, apply_file
-from ipuhub.devcluster.server import DevCluster
-from ipuhub.health import Health
+from devcluster.demo.cluster import CRD_FILE, apply_file
+from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES
-from jobs.resources import IPUJOBS
+from ipuhub.process.health import Health
+from jobs.ipujob.resources import IPUJOBS
 from partitions.proxy.access import Access
 from partitions.proxy.app import Parts, build_app
 from tests.builders.ipujobs import IPUJobBuilder

@@ -8,19 +8,19 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.workqueue import WorkQueue
-from jobs.actions import Kind
 from jobs.builders.context import PodOptions
-from jobs.caches import Caches
-from jobs.controller import Controller
-from jobs.effects import Effects
-from jobs.execute import Executor
-from jobs.expectations import Expectations
-from jobs.observe import Observer
-from jobs.partitionfacts import PartitionFacts
-from jobs.patience import USUAL
-from jobs.resources import RESOURCE_OF
-from jobs.rules import Rules
-from jobs.trimming import trim_child
+from jobs.ipujob.patience import USUAL
+from jobs.ipujob.resources import RESOURCE_OF
+from jobs.ipujob.rules import Rules
+from jobs.operator.actions import Kind
+from jobs.operator.caches import Caches
+from jobs.operator.controller import Controller
+from jobs.operator.effects import Effects
+from jobs.operator.execute import Executor
+from jobs.operator.expectations import Expectations
+from jobs.operator.observer import Observer
+from jobs.operator.partitions import PartitionFacts
+from jobs.operator.trimming import trim_child
 from tests.fakes.announcements import Announcements
 from tests.fakes.invariants import Invariants
 from tests.fakes.jobworld import Events, WatchfulPartitions, carry_out_beside
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from jobs.patience import Patience
+    from jobs.ipujob.patience import Patience
     from tests.fakes.wire import Mischief
 
 STEP_SECONDS = 2.0

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from jobs.names import ANNOTATION_END, LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_JOB_UID, LABEL_ROLE
+from jobs.ipujob.names import (
+    ANNOTATION_END,
+    LABEL_ATTEMPT,
+    LABEL_INSTANCE,
+    LABEL_JOB_UID,
+    LABEL_ROLE,
+)
 
 if TYPE_CHECKING:
     from tests.fakes.kube import Change, FakeKube

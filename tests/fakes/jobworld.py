@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
-from jobs.controller import Controller
-from jobs.effects import Effects
-from jobs.execute import Executor
-from jobs.expectations import Expectations
-from jobs.manifests import uid_of
-from jobs.names import LABEL_JOB_UID
-from jobs.observe import Observer
-from jobs.partitionfacts import PartitionFacts
-from jobs.patience import USUAL
-from jobs.privileges import NOBODYS
-from jobs.rules import Rules
-from jobs.sessionlimits import UNLIMITED
+from jobs.ipujob.manifests import uid_of
+from jobs.ipujob.names import LABEL_JOB_UID
+from jobs.ipujob.patience import USUAL
+from jobs.ipujob.privileges import NOBODYS
+from jobs.ipujob.rules import Rules
+from jobs.ipujob.sessionlimits import UNLIMITED
+from jobs.operator.controller import Controller
+from jobs.operator.effects import Effects
+from jobs.operator.execute import Executor
+from jobs.operator.expectations import Expectations
+from jobs.operator.observer import Observer
+from jobs.operator.partitions import PartitionFacts
 from tests.fakes.kube import FakeKube
 from tests.fakes.partitions import FakePartitions
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ipuhub.devcluster.server import DevCluster
+from devcluster.server import DevCluster
 from ipuhub.kube import resources
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
-from jobs.crd.document import build_crd
+from jobs.ipujob.crd import build_crd
+from jobs.ipujob.resources import IPUJOBS
 from jobs.launcher.main import ACCOUNT
-from jobs.resources import IPUJOBS
 from tests.builders.ipujobs import ipujob, worker
 from tests.fakes.waiting import eventually
 

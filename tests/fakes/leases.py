@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ipuhub.demo.cluster import write_account_kubeconfig
+from devcluster.demo.cluster import write_account_kubeconfig
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.errors import Unreachable
-from ipuhub.kube.lease import LeaderElection, LeaseTiming
+from ipuhub.kube.leaderelection import LeaderElection, LeaseTiming
 from ipuhub.kube.resources import LEASES
 from tests.fakes.waiting import eventually
 

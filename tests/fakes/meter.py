@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from django.conf import settings
 
-from ipuhub import metrics
+from devcluster.demo.cluster import write_account_kubeconfig
+from devcluster.server import DevCluster
 from ipuhub.backoff import Backoff
-from ipuhub.demo.cluster import write_account_kubeconfig
-from ipuhub.devcluster.server import DevCluster
-from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import NAMESPACES, PODS
 from ipuhub.kube.watch import Pace
 from ipuhub.models import WatchCheckpoint
+from ipuhub.process import metrics
+from ipuhub.process.health import Health
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.waiting import eventually

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from django.db import connection as django_connection
 
-from ipuhub.demo.postgres import EmbeddedPostgres
+from devcluster.demo.postgres import EmbeddedPostgres
 from tests.fakes.heldport import HeldPort
 from tests.fakes.postgresbinaries import chosen_binaries
 from tests.fakes.waiting import eventually

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import aiohttp
 
-from ipuhub.demo.cluster import ACCESS_FILE, apply_file
-from ipuhub.devcluster.server import DevCluster
+from devcluster.demo.cluster import ACCESS_FILE, apply_file
+from devcluster.server import DevCluster
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import AlreadyExists
 from ipuhub.kube.resources import NODES
 from ipuhub.kube.token import TokenSource
+from partitions.client import ProxyClient
 from partitions.errors import ProxyUnavailable
-from partitions.fleet import FleetOptions
-from partitions.proxy.run import ProxyOptions
-from partitions.proxyclient import ProxyClient
-from partitions.sweep import SweepOptions
+from partitions.proxy.fleet import FleetOptions
+from partitions.proxy.process import ProxyOptions
+from partitions.proxy.sweep import SweepOptions
 from partitions.vipu.client import VipuClient
 from partitions.vipu.server.options import ServerOptions
 from partitions.vipu.server.server import VipuServer

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.resources import EVENTS
-from jobs.measures import Measures
-from jobs.operator import Operator, OperatorOptions
+from jobs.operator.measures import Measures
+from jobs.operator.operator import Operator, OperatorOptions
 from tests.fakes.chaosworld import STEP_SECONDS, ChaosWorld
 from tests.fakes.kube import Killed
 from tests.fakes.tap import News, Tap

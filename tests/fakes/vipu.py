@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from partitions.allocator import place
-from partitions.topology import fleet_of_parts, topology_from_attributes
+from partitions.vipu.allocator import place
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, NotReady
-from partitions.vipu.server.fleet import ipu_attributes
+from partitions.vipu.server.machines import ipu_attributes
+from partitions.vipu.topology import fleet_of_parts, topology_from_attributes
 from partitions.vipu.types import (
     CreateRequest,
     OperationState,
@@ -21,8 +21,8 @@ from partitions.vipu.types import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from partitions.topology import IpuId, Topology
     from partitions.vipu.errors import VipuError
+    from partitions.vipu.topology import IpuId, Topology
 
 
 @dataclass

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.resources import CONFIG_MAPS
 from partitions.errors import ProxyUnavailable
-from partitions.lifecycle import Phase
-from partitions.proxy.run import ProxyProcess
-from partitions.store import LABEL
-from partitions.tracker import decode_entry
+from partitions.proxy.lifecycle import Phase
+from partitions.proxy.process import ProxyProcess
+from partitions.proxy.store import LABEL
+from partitions.proxy.tracker import decode_entry
 from tests.fakes.proxylab import SYSTEM
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from partitions.proxyclient import ProxyClient
+    from partitions.client import ProxyClient
+    from partitions.proxy.tracker import TrackerEntry
     from partitions.records import PartitionRecord
-    from partitions.tracker import TrackerEntry
     from tests.fakes.proxylab import Lab
     from tests.fakes.serverkube import ServerKube
 

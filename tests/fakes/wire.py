@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import Conflict, ServerError, TooManyRequests, Unreachable
-from jobs.names import LABEL_ROLE
+from jobs.ipujob.names import LABEL_ROLE
 from tests.fakes.kube import Killed
 from tests.fakes.partitions import ProxyAwayError
 

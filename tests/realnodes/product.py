@@ -7,13 +7,13 @@ import shutil
 import signal
 from typing import TYPE_CHECKING
 
-from ipuhub.demo.cluster import ACCESS_FILE, CRD_FILE, apply_file, write_account_kubeconfig
-from ipuhub.demo.processes import NAMESPACE, PORTS, Processes
-from ipuhub.demo.supervisor import Supervisor
-from ipuhub.demo.webhooks import apply_configurations, renew_certificate
+from devcluster.demo.cluster import ACCESS_FILE, CRD_FILE, apply_file, write_account_kubeconfig
+from devcluster.demo.processes import NAMESPACE, PORTS, Processes
+from devcluster.demo.supervisor import Supervisor
+from devcluster.demo.webhooks import apply_configurations, renew_certificate
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
-from tests.conformance.servers import LoopThread
+from tests.devcluster.conformance.servers import LoopThread
 from tests.fakes.freeport import free_port
 from tests.realnodes.image import NAME
 

@@ -20,7 +20,9 @@ from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.api.permissions import IsAdmin, IsSignedIn
 from ipuhub.web.exports import export
 from usage.api.parameters import CURSOR, RANGE
-from usage.asking import given, one
+from usage.query import given, one
+from usage.time.windows import STEPS
+from usage.time.zones import usage_zone
 from usage.utilization.asking import (
     OUTPUTS,
     WHOLE,
@@ -29,8 +31,6 @@ from usage.utilization.asking import (
     capacity_columns,
     exact_name,
 )
-from usage.windows import STEPS
-from usage.zones import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from typing import Final
 
 from drf_spectacular.utils import OpenApiParameter
 
-from usage.ranges import NAMED
+from usage.time.ranges import NAMED
 
 RANGE: Final = (
     OpenApiParameter("month", str, description="YYYY-MM; this month by default."),

@@ -18,8 +18,8 @@ from prometheus_client import Counter
 from rest_framework.views import APIView
 
 from ipuhub.web.clients import client_address, lies_in
-from ipuhub.web.metrictable import OPEN_READS
 from ipuhub.web.probes import database_answer
+from usage.api.metrictable import OPEN_READS
 from usage.api.reports import PrimeHubFile, PrimeHubMonths
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from usage.models import ReportRun
 from usage.reports.files import range_file
 from usage.reports.making import ReportRefused
 from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
-from usage.windows import WindowError
+from usage.time.windows import WindowError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,15 +18,15 @@ from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
 from usage.api.parameters import CURSOR, RANGE
 from usage.api.serializers import SeriesSerializer, SummarySerializer
-from usage.asking import given, names_of, one, read_output, read_question, read_total
+from usage.query import given, names_of, one, read_output, read_question, read_total
 from usage.sums.columns import measures_record, step_columns, step_rows, sums_columns
 from usage.sums.cursors import Cursor, read_cursor, write_cursor
 from usage.sums.dimensions import DIMENSIONS
 from usage.sums.measures import COST, OUTPUTS
-from usage.sums.selectors import Place, all_sums, read_sums, series_begins, with_total
+from usage.sums.queries import Place, all_sums, read_sums, series_begins, with_total
 from usage.sums.sumsql import STEP
-from usage.windows import STEPS, Window, WindowError
-from usage.zones import usage_zone
+from usage.time.windows import STEPS, Window, WindowError
+from usage.time.zones import usage_zone
 
 if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from usage.rates.money import Money
     from usage.rates.pricing import Pricing
     from usage.sums.measures import Measures
-    from usage.sums.selectors import Question, SumRow, Sums
+    from usage.sums.queries import Question, SumRow, Sums
 
 PAGE_ROWS, MOST_ROWS = 1000, 10_000
 _ROWS = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": PAGE_ROWS}

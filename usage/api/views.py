@@ -8,16 +8,16 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from drf_spectacular.utils import extend_schema, extend_schema_view
 
-from ipuhub.api.lists import FileList
 from ipuhub.api.permissions import IsAccountant
+from ipuhub.api.views import FileList
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.access import usage_scope_of
 from usage.api.serializers import FaultSerializer, GapSerializer, LifetimeSerializer
 from usage.filters import FaultFilters, GapFilters, LifetimeFilters
-from usage.listcolumns import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 from usage.models import PodLifetime
 from usage.retention.purged import say_purged
 from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes
+from usage.tables import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

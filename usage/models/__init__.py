@@ -25,7 +25,8 @@ from usage.models.reports import (
     ReportState,
     RunChunk,
 )
-from usage.models.rollups import (
+from usage.models.spans import KindSpan, PartitionSpan, UsageSpan, UserSpan
+from usage.models.sums import (
     KindDay,
     KindHour,
     PartitionDay,
@@ -37,7 +38,6 @@ from usage.models.rollups import (
     UserDay,
     UserHour,
 )
-from usage.models.spans import KindSpan, PartitionSpan, UsageSpan, UserSpan
 from usage.models.utilization import UtilizationDirt, UtilizationQuarter, UtilizationState
 
 __all__ = [

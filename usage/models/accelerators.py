@@ -1,4 +1,4 @@
-"""glue: what pods held of each accelerator, by its name, beside the sums of `usage.models.rollups`.
+"""glue: what pods held of each accelerator, by its name, beside the sums of `usage.models.sums`.
 
 Those count accelerators together; a price may be of one by its name.
 """
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from django.db import models
 
-from usage.models.rollups import KIND_KEY, POD_KEY, USER_KEY
+from usage.models.sums import KIND_KEY, POD_KEY, USER_KEY
 
 
 class AcceleratorSums(models.Model):

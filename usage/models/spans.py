@@ -1,4 +1,4 @@
-"""glue: lifetimes summed by span: sums of `usage.models.rollups` of the days of a third of a month.
+"""glue: lifetimes summed by span: sums of `usage.models.sums` of the days of a third of a month.
 
 `span` is the first of these days. Made from the sums of days, in the same transaction.
 """
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from django.db import models
 
-from usage.models.rollups import (
+from usage.models.sums import (
     KIND_KEY,
     PARTITION_KEY,
     POD_KEY,

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.db import models
 
-from usage.models.rollups import HourDirt
+from usage.models.sums import HourDirt
 
 
 class UtilizationQuarter(models.Model):

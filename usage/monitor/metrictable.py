@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipuhub.metrictable import Kind, Metric
+from ipuhub.process.metrictable import Kind, Metric
 
 CHECKED = Metric(
     "ipuhub_monitor_checked_total",

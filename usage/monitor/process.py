@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from ipuhub import metrics, metrictable
-from ipuhub.health import Health
+from ipuhub.composition import metrics_guard, until_stopped
 from ipuhub.kube.client import KubeClient
-from ipuhub.metricspage import metrics_route
-from ipuhub.processes import metrics_guard, until_stopped
+from ipuhub.process import metrics, metrictable
+from ipuhub.process.health import Health
+from ipuhub.process.metricspage import metrics_route
 from ipuhub.recording.store import connection_arguments
 from usage.monitor.api import PodCensus
 from usage.monitor.metrictable import MONITOR

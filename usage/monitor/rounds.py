@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from ipuhub.health import Health
-    from ipuhub.metrics import Meters
+    from ipuhub.process.health import Health
+    from ipuhub.process.metrics import Meters
     from usage.monitor.api import PodCensus
     from usage.monitor.plan import Answer, Question
     from usage.monitor.store import MonitorStore

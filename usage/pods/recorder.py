@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from psycopg import Cursor
 
-    from ipuhub.kube.chosennamespaces import ChosenNamespaces
+    from ipuhub.kube.namespaces import ChosenNamespaces
     from ipuhub.recording.recorder import Absence
     from usage.pods.annotations import Claim
     from usage.pods.rows import PodRow

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.db import connection
 
-from usage.intervals import bounds, clip
-from usage.rates.costsql import CostSql
 from usage.rates.pricing import LineCost
 from usage.rates.reading import pricing_at
+from usage.rates.sql import CostSql
+from usage.time.intervals import bounds, clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,11 +13,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from ipuhub.web.access import require_accountant
-from ipuhub.web.htmx import signed_in
+from ipuhub.web.requests import signed_in
 from usage.models import Rate
 from usage.rates.preview import preview
 from usage.rates.services import check_rate, doubled, end_rate, set_rate
-from usage.windows import local_day
+from usage.time.windows import local_day
 
 if TYPE_CHECKING:
     from datetime import date

@@ -11,13 +11,13 @@ from django.conf import settings
 from ipuhub.months import Month
 from ipuhub.web.access import Scope
 from ipuhub.web.filters import BadFilter
-from usage.monthbounds import month_bounds
 from usage.rates.pricing import Pricing
 from usage.rates.reading import pricing_at, tariff_of
 from usage.rates.tariff import Segment
 from usage.sums.measures import OUTPUTS
-from usage.sums.selectors import Question, read_sums
-from usage.windows import Window
+from usage.sums.queries import Question, read_sums
+from usage.time.monthbounds import month_bounds
+from usage.time.windows import Window
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -13,7 +13,7 @@ from django.db import connection
 
 from usage.rates.pricing import Closed, Pricing, pricing_of
 from usage.rates.tariff import Price, Tariff
-from usage.windows import local_day
+from usage.time.windows import local_day
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,13 +13,13 @@ from django.utils import timezone
 
 from ipuhub.months import Month
 from usage.models import MonthReport, ReportRun
-from usage.monthbounds import bad_seams, bounds_of
-from usage.ranges import read_instant
 from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import ReportRefused
 from usage.reports.ranges import RangeFile, range_of, write_blocks
 from usage.reports.review import review_month
 from usage.reports.runs import do_run, request_run
+from usage.time.monthbounds import bad_seams, bounds_of
+from usage.time.ranges import read_instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

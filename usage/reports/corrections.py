@@ -21,7 +21,7 @@ from usage.reports.making import (
 )
 from usage.reports.monthly import rows_sql
 from usage.retention.purged import PurgedError, refuse_purged
-from usage.snapshots import one_snapshot
+from usage.time.snapshots import one_snapshot
 
 if TYPE_CHECKING:
     from datetime import datetime

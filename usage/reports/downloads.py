@@ -11,15 +11,15 @@ from django.db import connection
 from psycopg.rows import dict_row
 
 from ipuhub.patientpostgres.connection import PatientConnection
-from usage.monthbounds import month_bounds
 from usage.rates.tariff import Tariff
 from usage.reports.columns import CORRECTION, PROFILES, header
-from usage.reports.csvreport import IN_ORDER, CsvStream, copy_csv
+from usage.reports.csv import IN_ORDER, CsvStream, copy_csv
 from usage.reports.fileforms import csv_form, json_lines
 from usage.reports.making import file_key, state_of
 from usage.reports.monthly import Range, details_sql, summary_sql
 from usage.reports.recorded import anything_recorded
 from usage.retention.purged import PurgedError, refuse_purged
+from usage.time.monthbounds import month_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,15 +16,15 @@ from django.db.models import Min, Sum
 from ipuhub.months import Month
 from usage.completeness import complete_until
 from usage.models import MonthReport, PodLifetime, ReportChunk, ReportRow, ReportState
-from usage.monthbounds import month_bounds
 from usage.rates.reading import tariff_of
 from usage.reports.columns import PROFILES, header
-from usage.reports.csvreport import CHUNK_BYTES, copy_csv
+from usage.reports.csv import CHUNK_BYTES, copy_csv
 from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
-from usage.snapshots import one_snapshot
 from usage.sums.copyrows import copy_rows
 from usage.sums.rollups import HASHED
+from usage.time.monthbounds import month_bounds
+from usage.time.snapshots import one_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,16 +14,16 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
-from usage.intervals import (
+from usage.rates.sql import AMOUNT_SUMS, CostSql, rounded_money
+from usage.rates.tariff import DETAIL_DECIMALS, Tariff
+from usage.reports.columns import total_of
+from usage.time.intervals import (
     IDLE_PIECES,
     PARTITION_PARTS,
     POD_PARTS,
     bounds,
     idle_sql,
 )
-from usage.rates.costsql import AMOUNT_SUMS, CostSql, rounded_money
-from usage.rates.tariff import DETAIL_DECIMALS, Tariff
-from usage.reports.columns import total_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from django.conf import settings
 from usage.models import MonthReport, Rate, ReportState
 from usage.rates.services import price_of
 from usage.rates.tariff import Tariff
-from usage.windows import local_day
+from usage.time.windows import local_day
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,15 +13,15 @@ from django.views.decorators.http import require_POST, require_safe
 from ipuhub.months import Month, MonthError
 from ipuhub.web.access import require_accountant
 from ipuhub.web.etag import fragment_etag, not_modified, tagged
-from ipuhub.web.htmx import signed_in, wants_fragment
+from ipuhub.web.requests import signed_in, wants_fragment
 from usage.models import MonthReport, ReportRun, ReportState
-from usage.monthbounds import bad_seams, bounds_of
 from usage.rates.money import money_of
 from usage.reports.making import ReportRefused
 from usage.reports.outdated import outdated_reports, outdated_runs
 from usage.reports.review import review_month
 from usage.reports.runs import BrokerAway, ask_for_range, ask_for_run, read_range
-from usage.windows import WindowError
+from usage.time.monthbounds import bad_seams, bounds_of
+from usage.time.windows import WindowError
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse

@@ -16,20 +16,20 @@ from django.db import connection
 from django.db.models import Max
 from django.utils import timezone
 
-from usage.intervals import PARTITION_PIECES, POD_PIECES
 from usage.models import RunChunk
 from usage.rates.pricing import Pricing
 from usage.rates.reading import pricing_at
 from usage.rates.tariff import Tariff
 from usage.reports.columns import PROFILES, header
-from usage.reports.csvreport import CHUNK_BYTES, IN_ORDER, CsvStream, copy_csv
+from usage.reports.csv import CHUNK_BYTES, IN_ORDER, CsvStream, copy_csv
 from usage.reports.downloads import own_connection
 from usage.reports.fileforms import csv_form, json_lines
 from usage.reports.making import ReportRefused
 from usage.reports.monthly import Range, details_sql, range_summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
 from usage.sums.rollups import HASHED
-from usage.windows import Window, WindowError
+from usage.time.intervals import PARTITION_PIECES, POD_PIECES
+from usage.time.windows import Window, WindowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

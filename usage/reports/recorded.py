@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.db import connection
 
-from usage.intervals import PARTITION_PIECES, POD_PIECES, bounds
+from usage.time.intervals import PARTITION_PIECES, POD_PIECES, bounds
 
 if TYPE_CHECKING:
     from datetime import datetime

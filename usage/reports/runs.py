@@ -16,7 +16,6 @@ from django.utils import timezone
 from ipuhub.months import Month
 from usage.completeness import complete_until
 from usage.models import ReportRun, ReportState
-from usage.ranges import read_instant
 from usage.reports.columns import PROFILES
 from usage.reports.corrections import correct_month, correctable_months
 from usage.reports.making import (
@@ -28,6 +27,7 @@ from usage.reports.making import (
     state_of,
 )
 from usage.reports.ranges import KINDS, RangeFile, delete_expired, range_of, store_range
+from usage.time.ranges import read_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -10,7 +10,7 @@ from django.db.models import Max
 
 from ipuhub.web.freshness import judge
 from usage.models import PurgeState
-from usage.windows import day_begin
+from usage.time.windows import day_begin
 
 if TYPE_CHECKING:
     from datetime import date, datetime

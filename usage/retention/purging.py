@@ -20,8 +20,8 @@ from usage.retention.rules import (
     first_unclosed,
 )
 from usage.sums.rollups import read_coverage, refresh
+from usage.time.windows import day_begin
 from usage.utilization import rollups as utilization
-from usage.windows import day_begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

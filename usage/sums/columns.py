@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from usage.rates.money import Money
     from usage.rates.pricing import Pricing
     from usage.sums.measures import Measures, Output
-    from usage.sums.selectors import SumRow
+    from usage.sums.queries import SumRow
 
 EXACT = ("pods", "partitions")
 

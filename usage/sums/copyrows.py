@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from usage.reports.csvreport import BLOCK_BYTES, copy_csv
+from usage.reports.csv import BLOCK_BYTES, copy_csv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ipuhub.web.filters import BadFilter
-from usage.sums.selectors import Place
+from usage.sums.queries import Place
 
 _MOST = 10**100  # no sum of this database comes near
 

@@ -14,7 +14,7 @@ from datetime import UTC, date, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from usage.windows import day_begin, local_day
+from usage.time.windows import day_begin, local_day
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

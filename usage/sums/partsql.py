@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from usage.intervals import POD_ENDS, POD_PARTS
-from usage.sums.piecesql import pieces, stretch_parameters
+from usage.sums.pieces import pieces, stretch_parameters
+from usage.time.intervals import POD_ENDS, POD_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -24,9 +24,9 @@ from usage.sums.parts import (
     runs,
     spans_to_sum,
 )
-from usage.sums.piecesql import stretch_parameters
-from usage.sums.refillsql import REFILL, REFILL_SPANS, TABLES
-from usage.windows import day_begin, local_day
+from usage.sums.pieces import stretch_parameters
+from usage.sums.refill import REFILL, REFILL_SPANS, TABLES
+from usage.time.windows import day_begin, local_day
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

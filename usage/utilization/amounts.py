@@ -3,8 +3,8 @@
 capacity = reserved + idle + down + unknown, at every instant and so in every sum. What jobs hold
 is known exactly, by the tracker; all else only as often as the controller was asked. So where the
 two disagree for a moment the jobs' partitions count, and the rest shares what is left. Instants
-are cut to whole seconds, as in usage/intervals.py, so that sums are integers and pieces of a range
-add up to the whole.
+are cut to whole seconds, as in usage/time/intervals.py, so that sums are integers and pieces of a
+range add up to the whole.
 """
 
 from __future__ import annotations

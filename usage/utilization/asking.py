@@ -9,19 +9,19 @@ from ipuhub.csvsafe import Figure
 from ipuhub.months import MonthError
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import Column
-from usage.asking import one, read_range, refuse_unknown
+from usage.query import one, read_range, refuse_unknown
 from usage.sums.measures import hours
+from usage.time.windows import WindowError, step_begins
 from usage.utilization.amounts import Utilization, total_by_step
 from usage.utilization.selectors import read_capacity
-from usage.windows import WindowError, step_begins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    from usage.asking import Params
-    from usage.windows import Window
+    from usage.query import Params
+    from usage.time.windows import Window
 
 WHOLE: Final = "all"  # the step of one sum over the range
 _BY: Final = ("controller", "total")

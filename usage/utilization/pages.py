@@ -16,19 +16,19 @@ from ipuhub.months import Month
 from ipuhub.web.access import require_admin
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.htmx import signed_in
 from ipuhub.web.problems import not_as_asked
-from usage.asking import given, read_format, read_month
+from ipuhub.web.requests import signed_in
+from usage.query import given, read_format, read_month
 from usage.sums.measures import hours
+from usage.time.windows import STEPS
+from usage.time.zones import usage_zone
 from usage.utilization.asking import OUTPUTS, answer_capacity, capacity_columns
-from usage.windows import STEPS
-from usage.zones import usage_zone
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
-    from usage.asking import Params
+    from usage.query import Params
     from usage.utilization.amounts import Utilization
     from usage.utilization.asking import CapacityAnswer
 

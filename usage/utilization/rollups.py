@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 from django.db import connection, transaction
 
 from usage.sums.rollups import HASHED, PURGED, RefreshBusy
+from usage.time.windows import day_begin
 from usage.utilization.amounts import NAMES, Utilization
 from usage.utilization.quarters import EVER, QUARTER, Standing, floor
 from usage.utilization.rows import read_asked, read_rows
 from usage.utilization.sql import CAPACITY_WATCH, KNOWN
-from usage.windows import day_begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

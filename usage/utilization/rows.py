@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from usage.intervals import bounds
+from usage.time.intervals import bounds
 from usage.utilization.amounts import Holding, State, Story, sweep
 from usage.utilization.sql import ASKED, CAPACITY_WATCH, HOLDINGS, RUNS, STATES
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from django.db import connection
 
 from ipuhub.web.filters import BadFilter
-from usage.intervals import bounds
-from usage.snapshots import one_snapshot
 from usage.sums.patience import patience
+from usage.time.intervals import bounds
+from usage.time.snapshots import one_snapshot
 from usage.utilization.amounts import Utilization
 from usage.utilization.quarters import plan
 from usage.utilization.rollups import read_quarters, read_standing

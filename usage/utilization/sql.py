@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from usage.intervals import PARTITION_PIECES
+from usage.time.intervals import PARTITION_PIECES
 
 CAPACITY_WATCH: Final = "capacity"
 """Name of the checkpoint and of the gaps of whoever asks controllers for their IPUs."""

@@ -1,4 +1,4 @@
-// Lets the ages grow between two answers, in the words of ipuhub/ages.py.
+// Lets the ages grow between two answers, in the words of ipuhub/text.py.
 (() => {
   const two = (high, unit, low, lowUnit) => (low ? `${high}${unit}${low}${lowUnit}` : `${high}${unit}`);
   const words = (s) => {

@@ -9,9 +9,9 @@ import yaml
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from jobs.crd.document import build_crd, template_schema
-from jobs.crd.podtemplate import FILE as POD_TEMPLATE
-from jobs.crd.podtemplate import pod_template_text
+from jobs.ipujob.crd import build_crd, template_schema
+from jobs.ipujob.podtemplate import FILE as POD_TEMPLATE
+from jobs.ipujob.podtemplate import pod_template_text
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -8,27 +8,28 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import eventloop, logs, metrics, metrictable, processes
-from ipuhub.health import Health
+from ipuhub import composition
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.token import TokenSource
-from ipuhub.leading import Leadership
-from ipuhub.metricspage import metrics_route
-from jobs import rulesettings
+from ipuhub.process import logs, metrics, metrictable, runtime
+from ipuhub.process.health import Health
+from ipuhub.process.leadership import Leadership
+from ipuhub.process.metricspage import metrics_route
 from jobs.builders.context import PodOptions
-from jobs.fence import FencedPartitions
-from jobs.metrics import OperatorMeasures, tell_events, tell_operator
-from jobs.metrictable import OPERATOR
-from jobs.operator import Operator, OperatorOptions, utc_now
-from partitions.proxyclient import ProxyClient
+from jobs.management import rulesettings
+from jobs.operator.fence import FencedPartitions
+from jobs.operator.metrics import OperatorMeasures, tell_events, tell_operator
+from jobs.operator.metrictable import OPERATOR
+from jobs.operator.operator import Operator, OperatorOptions, utc_now
+from partitions.client import ProxyClient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ipuhub.metrics import Meters
+    from ipuhub.process.metrics import Meters
 
 COMPONENT = "ipu-operator"
 AUDIENCE = "ipuhub-proxy"
@@ -41,7 +42,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **_options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
-            eventloop.run(run_operator())
+            runtime.run(run_operator())
         except ConfigError as error:
             raise CommandError(str(error)) from error
 
@@ -53,7 +54,7 @@ async def run_operator() -> None:
     """
     health = Health()
     config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
-    election = processes.leadership_options(COMPONENT)
+    election = composition.leadership_options(COMPONENT)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(KubeClient(config, user_agent=COMPONENT))
         meters = metrics.of_process(
@@ -63,8 +64,8 @@ async def run_operator() -> None:
             OPERATOR,
             health=health,
         )
-        page = metrics_route(meters, processes.metrics_guard(client))
-        stack.push_async_callback((await processes.serve_health(health, page)).cleanup)
+        page = metrics_route(meters, composition.metrics_guard(client))
+        stack.push_async_callback((await composition.serve_health(health, page)).cleanup)
         proxy = ProxyClient(settings.PROXY_URL, proxy_token(client))
         stack.push_async_callback(proxy.close)
         recorder = EventRecorder(client, COMPONENT, utc_now)
@@ -76,7 +77,7 @@ async def run_operator() -> None:
         terms = Terms(lambda: Operator(*working), health)
         tell(meters, client, leadership, terms, recorder)
         health.ask("leader election", lambda: leadership.problem)
-        await processes.until_stopped(leadership.lead(terms.run))
+        await composition.until_stopped(leadership.lead(terms.run))
 
 
 class Terms:

@@ -11,15 +11,15 @@ from aiohttp import web
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import logs
-from ipuhub.health import Health
-from ipuhub.httpserver import Limits, build_runner
-from ipuhub.metrics import of_process
-from ipuhub.metricspage import metrics_route
-from ipuhub.processes import lonely_metrics_guard, serve_health, until_stopped
-from jobs import rulesettings
-from jobs.crd.podtemplate import read_pod_template
-from jobs.metrictable import WEBHOOKS
+from ipuhub.composition import lonely_metrics_guard, serve_health, until_stopped
+from ipuhub.process import logs
+from ipuhub.process.health import Health
+from ipuhub.process.httpserver import Limits, build_runner
+from ipuhub.process.metrics import of_process
+from ipuhub.process.metricspage import metrics_route
+from jobs.ipujob.podtemplate import read_pod_template
+from jobs.management import rulesettings
+from jobs.operator.metrictable import WEBHOOKS
 from jobs.webhooks.metrics import WebhookMeasures, tell_certificate
 from jobs.webhooks.server import Certificate, WebhookRules, build_app
 

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import logs
 from ipuhub.kube.errors import ApiError, ConfigError
+from ipuhub.process import logs
 from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable, UnknownPartition
-from partitions.proxy.run import beside
+from partitions.proxy.process import beside
+from partitions.proxy.repair import Repair, read_claims, strangers
 from partitions.records import release_error
-from partitions.repair import Repair, read_claims, strangers
 from partitions.vipu.errors import VipuError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Iterator
 
-    from partitions.controllers import ControllerView
-    from partitions.drift import Drift
-    from partitions.proxy.run import ProxyProcess
-    from partitions.repair import Claim, Stranger
-    from partitions.tracker import Tracker, TrackerEntry
+    from partitions.proxy.controllers import ControllerView
+    from partitions.proxy.drift import Drift
+    from partitions.proxy.process import ProxyProcess
+    from partitions.proxy.repair import Claim, Stranger
+    from partitions.proxy.tracker import Tracker, TrackerEntry
 
 
 class Command(BaseCommand):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import eventloop, logs
 from ipuhub.kube.errors import ApiError, ConfigError
-from ipuhub.kube.lease import LeadershipLost, LeaseHeld
+from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
+from ipuhub.process import logs, runtime
 from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable
-from partitions.proxy.run import ListenError, serve, sweep_once
+from partitions.proxy.process import ListenError, serve, sweep_once
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -40,7 +40,7 @@ class Command(BaseCommand):
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         try:
             proxy = configured(options["host"], options["port"])
-            eventloop.run(sweep_once(proxy) if options["once"] else serve(proxy))
+            runtime.run(sweep_once(proxy) if options["once"] else serve(proxy))
         except (
             ApiError,
             ConfigError,

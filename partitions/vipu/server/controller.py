@@ -16,7 +16,7 @@ from partitions.vipu.errors import (
     NotReady,
     Unavailable,
 )
-from partitions.vipu.server.fleet import ipu_attributes, ipuof_config
+from partitions.vipu.server.machines import ipu_attributes, ipuof_config
 from partitions.vipu.server.records import PartitionRecord, fail_record, reset_record
 from partitions.vipu.server.requirements import choose_ipus, settle
 from partitions.vipu.server.statefile import StateFileError
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import TypeAlias
 
-    from partitions.topology import IpuId, Topology
     from partitions.vipu.server.statefile import StateFile
+    from partitions.vipu.topology import IpuId, Topology
     from partitions.vipu.types import CreateRequest, IpuofConfig
 
     # Puts a new record, or takes one away; raises VipuError before it does either.

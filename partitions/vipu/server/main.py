@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 
-from ipuhub import logs
+from ipuhub.process import logs
 from partitions.vipu.server.options import parse_options
 from partitions.vipu.server.server import ListenError, VipuServer
 from partitions.vipu.server.statefile import StateFileError

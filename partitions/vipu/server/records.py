@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from partitions.topology import IpuId
+from partitions.vipu.topology import IpuId
 from partitions.vipu.types import IpuLinkRouting, OperationState, ReadyState, SyncType
 
 if TYPE_CHECKING:

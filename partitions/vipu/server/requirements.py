@@ -6,15 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from partitions.allocator import free_blocks, is_buddy_block, place
-from partitions.topology import MAX_PARTITION_SIZE, size_problem
+from partitions.vipu.allocator import free_blocks, is_buddy_block, place
 from partitions.vipu.errors import InvalidRequest, NoCapacity
+from partitions.vipu.topology import MAX_PARTITION_SIZE, size_problem
 from partitions.vipu.types import IpuLinkRouting, SyncType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from partitions.topology import IpuId, Topology
+    from partitions.vipu.topology import IpuId, Topology
     from partitions.vipu.types import CreateRequest
 
 _ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

@@ -13,13 +13,13 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from partitions.topology import fleet_of_parts
 from partitions.vipu.protos import vipu_user_pb2, vipu_version_pb2
 from partitions.vipu.protos.vipu_user_pb2_grpc import add_UserServiceServicer_to_server
 from partitions.vipu.protos.vipu_version_pb2_grpc import add_VersionServiceServicer_to_server
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.service import UserService, VersionService
 from partitions.vipu.server.statefile import StateFile
+from partitions.vipu.topology import fleet_of_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.protos import vipu_version_pb2 as version_pb
 from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceServicer
 from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceServicer
-from partitions.vipu.server.fleet import IPUOF_VERSION
+from partitions.vipu.server.machines import IPUOF_VERSION
 from partitions.vipu.server.records import MAX_AUTO_RESETS, PartitionRecord
 from partitions.vipu.types import ReadyState, VipuStatus
 

@@ -16,11 +16,11 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict
 
 from ipuhub.backoff import Backoff
-from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.cluster import ClusterConfig
 from ipuhub.kube.watch import Pace
-from ipuhub.metrics import Meters
+from ipuhub.process.health import Health
+from ipuhub.process.metrics import Meters
 from ipuhub.recording.recording import Recording, RecordingOptions
 from usage.monitor.api import PodCensus
 from usage.monitor.metrictable import MONITOR

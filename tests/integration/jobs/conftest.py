@@ -16,8 +16,8 @@ from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, SERVICE_ACCOUNTS
-from jobs.operator import Operator, OperatorOptions, utc_now
-from jobs.resources import IPUJOBS
+from jobs.ipujob.resources import IPUJOBS
+from jobs.operator.operator import Operator, OperatorOptions, utc_now
 from tests.builders.documents import our_crd
 from tests.fakes.partitions import FakePartitions
 from tests.fakes.waiting import eventually
@@ -49,9 +49,9 @@ async def kubeconfig(tmp_path: Path, given_cluster: str) -> AsyncIterator[Path]:
     if given_cluster:
         yield Path(given_cluster)
         return
-    from ipuhub.devcluster.kubelet.options import StandInOptions
-    from ipuhub.devcluster.kubelet.standin import StandInNodes
-    from ipuhub.devcluster.server import DevCluster
+    from devcluster.kubelet.options import StandInOptions
+    from devcluster.kubelet.standin import StandInNodes
+    from devcluster.server import DevCluster
 
     cluster = DevCluster(tmp_path / "cluster")
     await cluster.start()

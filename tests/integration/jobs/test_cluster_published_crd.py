@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from ipuhub.health import Health
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS
-from jobs.crdcheck import CRD_NAME
-from jobs.keptstatus import CARRIER, whole
-from jobs.resources import IPUJOBS
+from ipuhub.process.health import Health
+from jobs.ipujob.resources import IPUJOBS
+from jobs.operator.crdcheck import CRD_NAME
+from jobs.operator.keptstatus import CARRIER, whole
 from tests.builders.documents import our_crd
 from tests.builders.ipujobs import ipujob
 from tests.builders.publishedcrd import build_published_crd

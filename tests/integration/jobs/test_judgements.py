@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs import judgements
-from jobs.judgements import Judgements
-from jobs.names import JobKey
-from jobs.privileges import NOBODYS
-from jobs.sessionlimits import UNLIMITED
-from jobs.validation import problems
+from jobs.ipujob.names import JobKey
+from jobs.ipujob.privileges import NOBODYS
+from jobs.ipujob.sessionlimits import UNLIMITED
+from jobs.ipujob.validation import problems
+from jobs.operator import judgements
+from jobs.operator.judgements import Judgements
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.jsoncopy import copied

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from ipuhub.health import Health
-from jobs.operator import Operator, OperatorOptions
+from ipuhub.process.health import Health
+from jobs.operator.operator import Operator, OperatorOptions
 from tests.fakes.jobworld import Events
 from tests.fakes.kube import FakeKube
 from tests.fakes.partitions import FakePartitions

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ipuhub.kube.errors import ServerError
-from jobs.actions import (
+from jobs.ipujob.conditions import Reason
+from jobs.ipujob.names import FINALIZER, LABEL_JOB_UID
+from jobs.operator.actions import (
     CreateChild,
     DeleteChild,
     DeleteJob,
@@ -21,16 +23,14 @@ from jobs.actions import (
     SetFinalizers,
     Step,
 )
-from jobs.conditions import Reason
-from jobs.names import FINALIZER, LABEL_JOB_UID
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld
 
 if TYPE_CHECKING:
-    from jobs.actions import Action
-    from jobs.execute import Outcome
-    from jobs.observed import Observed
+    from jobs.operator.actions import Action
+    from jobs.operator.execute import Outcome
+    from jobs.operator.observed import Observed
 
 FAILED = PatchStatus({"launcherStatus": "Failed"}, ())
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.manifests import uid_of
-from jobs.partitionfacts import PartitionFacts
+from jobs.ipujob.manifests import uid_of
+from jobs.operator.partitions import PartitionFacts
 from tests.builders.ipujobs import NOW, at, ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from jobs.privileges import LABEL_POD_PROFILE, NOBODYS, Privileges
+from jobs.ipujob.privileges import LABEL_POD_PROFILE, NOBODYS, Privileges
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
 

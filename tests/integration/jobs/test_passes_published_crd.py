@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.keptstatus import CARRIER, whole
+from jobs.operator.keptstatus import CARRIER, whole
 from tests.builders.ipujobs import ipujob
 from tests.builders.publishedcrd import STATUS_FIELDS
 from tests.fakes.jobworld import JobWorld

@@ -8,7 +8,7 @@ import pytest
 import structlog.testing
 
 from ipuhub.kube.errors import AlreadyExists, Conflict, Forbidden, ServerError, Unreachable
-from jobs.names import FINALIZER, launcher_name
+from jobs.ipujob.names import FINALIZER, launcher_name
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld

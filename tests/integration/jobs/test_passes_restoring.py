@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobs.manifests import format_time
-from jobs.trimming import trim_child
+from jobs.ipujob.manifests import format_time
+from jobs.operator.trimming import trim_child
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
 

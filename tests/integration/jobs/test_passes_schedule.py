@@ -10,10 +10,10 @@ import structlog.testing
 from ipuhub.kube.errors import Forbidden, ServerError, TooManyRequests
 from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
-from jobs.names import LABEL_GROUP, LABEL_JOB_UID
-from jobs.observe import Observer
-from jobs.rules import Rules
-from jobs.sessionlimits import SessionLimits
+from jobs.ipujob.names import LABEL_GROUP, LABEL_JOB_UID
+from jobs.ipujob.rules import Rules
+from jobs.ipujob.sessionlimits import SessionLimits
+from jobs.operator.observer import Observer
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog.testing
 
-from ipuhub.metrics import Meters
-from jobs.metrics import tell_operator
-from jobs.metrictable import OPERATOR
-from jobs.names import JobKey, pod_labels
+from ipuhub.process.metrics import Meters
+from jobs.ipujob.names import JobKey, pod_labels
+from jobs.operator.metrics import tell_operator
+from jobs.operator.metrictable import OPERATOR
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld
 
 if TYPE_CHECKING:
-    from jobs.manifests import Manifest
+    from jobs.ipujob.manifests import Manifest
 
 NOT_OURS = [
     pytest.param("other-tenant", "sample-launcher", "", id="in another namespace"),

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from ipuhub.fence import LeaseOverdue
+from ipuhub.process.fence import LeaseOverdue
 from jobs.management.commands import run_operator
-from jobs.operator import Operator
+from jobs.operator.operator import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command must not set up logging for the other tests."""
-    monkeypatch.setattr("ipuhub.logs.configure", lambda *_: None)
+    monkeypatch.setattr("ipuhub.process.logs.configure", lambda *_: None)
 
 
 def test_without_credentials_it_says_which_file_is_missing(

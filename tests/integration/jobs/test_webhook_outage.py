@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from ipuhub.kube.blocking import BlockingKubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES
-from ipuhub.metrics import Meters
-from jobs.metrics import tell_operator
-from jobs.metrictable import OPERATOR
+from ipuhub.process.metrics import Meters
+from jobs.operator.metrics import tell_operator
+from jobs.operator.metrictable import OPERATOR
 from tests.builders.ipujobs import ipujob
 from tests.fakes.serverkube import ServerKube
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
-    from jobs.operator import Operator
+    from jobs.operator.operator import Operator
     from tests.integration.jobs.conftest import Cluster
 
 LINE = 'ipuhub_jobs_refused{reason="WebhookUnavailable"} '

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ipuhub.kube.resources import EVENTS
-from jobs.names import FINALIZER
+from jobs.ipujob.names import FINALIZER
 from tests.builders.ipujobs import ipujob
 from tests.fakes.waiting import eventually
 

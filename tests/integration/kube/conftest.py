@@ -37,7 +37,7 @@ def cluster_kubeconfig(
     if given_cluster:
         yield Path(given_cluster)
         return
-    from ipuhub.devcluster.server import DevCluster
+    from devcluster.server import DevCluster
 
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 import aiohttp
 import pytest
 
-from ipuhub.health import Health
 from ipuhub.kube.access import Reviewer
-from ipuhub.metrics import Meters
-from ipuhub.metricspage import Guard, metrics_route
+from ipuhub.process.health import Health
+from ipuhub.process.metrics import Meters
+from ipuhub.process.metricspage import Guard, metrics_route
 
 if TYPE_CHECKING:
     from ipuhub.kube.client import KubeClient

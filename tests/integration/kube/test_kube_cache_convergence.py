@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from ipuhub.kube.cache import Informer
+from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import PODS
 
 from .conftest import BRISK, break_off, event, events, gone_event, page, pod, status

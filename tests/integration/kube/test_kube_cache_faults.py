@@ -11,9 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from ipuhub.backoff import Backoff
-from ipuhub.kube.cache import Informer
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import ClusterConfig
+from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import PODS
 
 from .conftest import BRISK, break_off, event, events, gone_event, page, pod, reply, status

@@ -11,10 +11,10 @@ import pytest
 
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.blocking import BlockingKubeClient
-from ipuhub.kube.cache import Informer
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound
 from ipuhub.kube.events import EventRecorder
+from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import (
     CLUSTER_ROLES,
     CONFIG_MAPS,

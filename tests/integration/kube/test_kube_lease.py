@@ -11,14 +11,14 @@ from uuid import uuid4
 import pytest
 import structlog.testing
 
-from ipuhub.devcluster.server import DevCluster
-from ipuhub.kube import lease as lease_module
+from devcluster.server import DevCluster
+from ipuhub.kube import leaderelection as lease_module
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import Unreachable
-from ipuhub.kube.lease import LeadershipLost, LeaseHeld
+from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
 from ipuhub.kube.resources import LEASES, NAMESPACES
-from ipuhub.leading import Leadership, LeadershipOptions
+from ipuhub.process.leadership import Leadership, LeadershipOptions
 from tests.fakes.leases import (
     LEASE,
     QUICK,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipuhub.devcluster.server import DevCluster
-from ipuhub.kube.cache import Informer
+from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import Unreachable
+from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import CONFIG_MAPS
 
 from .conftest import BRISK

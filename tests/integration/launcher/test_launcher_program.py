@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.ipujob.resources import IPUJOBS
 from jobs.launcher.main import ACCOUNT
-from jobs.resources import IPUJOBS
 from tests.fakes.launcherlab import ALONE, PROGRAM, stored_job
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from ipuhub.demo.cluster import ACCESS_FILE, apply_file, refresh_token, write_account_kubeconfig
-from ipuhub.devcluster.server import DevCluster
+from devcluster.demo.cluster import ACCESS_FILE, apply_file, refresh_token, write_account_kubeconfig
+from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS

@@ -16,9 +16,9 @@ import aiohttp
 import pytest
 import yaml
 
-from ipuhub import metrictable
-from jobs.metrictable import OPERATOR
-from jobs.resources import IPUJOBS
+from ipuhub.process import metrictable
+from jobs.ipujob.resources import IPUJOBS
+from jobs.operator.metrictable import OPERATOR
 from tests.builders.ipujobs import ipujob
 from tests.fakes.freeport import free_port
 from tests.fakes.promtool import complaints, families

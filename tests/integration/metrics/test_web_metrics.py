@@ -11,8 +11,8 @@ import pytest
 import yaml
 from django.test import Client
 
-from ipuhub.web import metrics
-from ipuhub.web.connections import opened, sources
+from dashboard import metrics
+from partitions.connections import opened, sources
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.cluster import ClusterConfig
-from ipuhub.metrics import Meters
+from ipuhub.process.metrics import Meters
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.podstream import PodStream, pod_of, truth_of, uid_of
 from usage.monitor.api import PodCensus

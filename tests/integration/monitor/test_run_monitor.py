@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from ipuhub.devcluster.server import DevCluster
+from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES, PODS
-from ipuhub.metrictable import EVERY_PROCESS, WITH_API
+from ipuhub.process.metrictable import EVERY_PROCESS, WITH_API
 from tests.fakes.freeport import free_port
 from tests.fakes.podstream import uid_of
 from tests.fakes.promtool import complaints, families

@@ -14,15 +14,15 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ipuhub.devcluster.kubelet.podenv import field_of, host_name
-from ipuhub.devcluster.kubelet.runtime import can_isolate
-from ipuhub.devcluster.kubelet.sandbox import Place, container_command
+from devcluster.processes.podenv import field_of, host_name
+from devcluster.processes.runtime import can_isolate
+from devcluster.processes.sandbox import Place, container_command
 from jobs.builders.context import BuildContext
 from jobs.builders.launcher import ACCOUNT_VOLUME, build_launcher
 from jobs.builders.mpi import build_config_map
 from jobs.builders.pod import KUBECTL_VOLUME, MPI_VOLUME
 from jobs.builders.worker import build_worker
-from jobs.spec import parse_spec
+from jobs.ipujob.spec import parse_spec
 from tests.builders.ipujobs import key_of
 from tests.builders.jobpods import PLACE
 

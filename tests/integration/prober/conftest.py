@@ -14,10 +14,10 @@ from django.conf import settings
 from psycopg.rows import dict_row
 
 from ipuhub.backoff import Backoff
-from ipuhub.health import Health
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.cluster import ClusterConfig
 from ipuhub.kube.watch import Pace
+from ipuhub.process.health import Health
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.podstream import PodStream

@@ -12,22 +12,22 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from devcluster.server import DevCluster
 from ipuhub.backoff import Backoff
-from ipuhub.devcluster.server import DevCluster
-from ipuhub.health import Health
-from ipuhub.kube.chosennamespaces import ChosenNamespaces
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.cluster import ClusterConfig
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
+from ipuhub.kube.namespaces import ChosenNamespaces
 from ipuhub.kube.resources import NAMESPACES, PODS
 from ipuhub.kube.watch import Pace
-from ipuhub.prober import run_prober
+from ipuhub.process.health import Health
 from ipuhub.recording.recording import Recording
 from tests.fakes.podstream import pod_of
 from tests.fakes.waiting import eventually
 from tests.integration.prober.conftest import QUICK
 from usage.pods.recorder import PodRecorder, PodSelection
+from usage.prober import run_prober
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.rows import scalar_row
 
-from ipuhub.devcluster.server import DevCluster
+from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import LEASES, PODS

@@ -15,16 +15,16 @@ import pytest
 from django.core.management import CommandError, call_command
 from psycopg.rows import dict_row
 
-from ipuhub.devcluster.server import DevCluster
+from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
-from ipuhub.kube.lease import LeadershipLost, LeaseHeld
+from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
-from ipuhub.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE
+from ipuhub.process.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE
 from ipuhub.recording.metrictable import TABLE as RECORDINGS
 from ipuhub.recording.store import Fenced
-from jobs.resources import IPUJOBS
+from jobs.ipujob.resources import IPUJOBS
 from tests.builders.documents import our_crd
 from tests.fakes.freeport import free_port
 from tests.fakes.promtool import complaints, families
@@ -181,7 +181,7 @@ async def _is_served(client: KubeClient) -> bool:
 def test_without_credentials_it_says_which_file_is_missing(
     tmp_path: Path, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ipuhub.logs.configure", lambda *_: None)
+    monkeypatch.setattr("ipuhub.process.logs.configure", lambda *_: None)
     settings.KUBECONFIG = str(tmp_path / "nowhere")
     with pytest.raises(CommandError, match="nowhere does not exist"):
         call_command("run_prober")
@@ -205,8 +205,8 @@ def test_once_says_in_words_that_another_prober_works(
     async def fails(*_args: Any, **_more: Any) -> None:
         raise raised
 
-    monkeypatch.setattr("ipuhub.logs.configure", lambda *_: None)
-    monkeypatch.setattr("ipuhub.management.commands.run_prober.run_prober", fails)
+    monkeypatch.setattr("ipuhub.process.logs.configure", lambda *_: None)
+    monkeypatch.setattr("usage.management.commands.run_prober.run_prober", fails)
     settings.KUBECONFIG = str(cluster.kubeconfig)
     with pytest.raises(CommandError, match=said):
         call_command("run_prober", "--once")

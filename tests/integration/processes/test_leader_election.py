@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from ipuhub.demo.cluster import ACCESS_FILE, apply_file, write_account_kubeconfig
-from ipuhub.devcluster.server import DevCluster
+from devcluster.demo.cluster import ACCESS_FILE, apply_file, write_account_kubeconfig
+from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES
-from jobs.resources import IPUJOBS
+from jobs.ipujob.resources import IPUJOBS
 from tests.builders.documents import our_crd
 from tests.builders.ipujobs import ipujob
 from tests.fakes.freeport import free_port

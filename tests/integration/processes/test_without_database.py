@@ -49,7 +49,8 @@ def test_the_webhooks_know_the_fields_of_a_pod_without_the_kubernetes_package() 
         "import sys, django; django.setup(); "
         "from jobs.management.commands.run_webhooks import webhook_rules; "
         "fields = webhook_rules().template_schema['properties']['spec']['properties']; "
-        "print('containers' in fields, {'kubernetes', 'yaml', 'jobs.plan'} & set(sys.modules))"
+        "print('containers' in fields, {'kubernetes', 'yaml', 'jobs.operator.plan'} & "
+        "set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

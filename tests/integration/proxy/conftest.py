@@ -14,25 +14,25 @@ import pytest
 from aiohttp import web
 
 from ipuhub.backoff import Backoff
-from ipuhub.health import Health
-from ipuhub.httpserver import build_runner
 from ipuhub.kube.access import User
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import CONFIG_MAPS
-from partitions.controllers import PlacementRule
-from partitions.driver import Pace
-from partitions.fence import FencedVipu
-from partitions.fleet import Fleet, FleetOptions
-from partitions.lifecycle import Request
+from ipuhub.process.health import Health
+from ipuhub.process.httpserver import build_runner
 from partitions.proxy.access import Access
 from partitions.proxy.app import Parts, build_app
-from partitions.service import PartitionService, ServiceOptions
-from partitions.store import StoreOptions, TrackerStore
-from partitions.sweep import Sweep, SweepOptions
-from partitions.tracker import decode_entry
-from partitions.waitinglist import TurnOptions
+from partitions.proxy.controllers import PlacementRule
+from partitions.proxy.driver import Pace
+from partitions.proxy.fence import FencedVipu
+from partitions.proxy.fleet import Fleet, FleetOptions
+from partitions.proxy.lifecycle import Request
+from partitions.proxy.queue import TurnOptions
+from partitions.proxy.service import PartitionService, ServiceOptions
+from partitions.proxy.store import StoreOptions, TrackerStore
+from partitions.proxy.sweep import Sweep, SweepOptions
+from partitions.proxy.tracker import decode_entry
 from tests.fakes.configmaps import FakeConfigMaps
 from tests.fakes.freeport import free_port
 from tests.fakes.proxylab import SYSTEM, Lab, prepare, some_cluster
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ipuhub.kube.errors import ApiError
-    from partitions.tracker import TrackerEntry
+    from partitions.proxy.tracker import TrackerEntry
 
 FAST = Backoff(first_seconds=0.001, max_seconds=0.004)
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from ipuhub.demo.cluster import CRD_FILE, apply_file
+from devcluster.demo.cluster import CRD_FILE, apply_file
 from ipuhub.kube.resources import CONFIG_MAPS
-from jobs.resources import IPUJOBS
+from jobs.ipujob.resources import IPUJOBS
 from partitions.errors import UnknownPartition
-from partitions.lifecycle import Phase, Reason
-from partitions.proxy.run import sweep_once
-from partitions.repair import Claim, Repair, Stranger, strangers
-from partitions.tracker import decode_entry, encode_entry
+from partitions.proxy.lifecycle import Phase, Reason
+from partitions.proxy.process import sweep_once
+from partitions.proxy.repair import Claim, Repair, Stranger, strangers
+from partitions.proxy.tracker import decode_entry, encode_entry
 from partitions.vipu.client import CreateRequest, VipuClient
 from tests.builders.ipujobs import ipujob
 from tests.builders.trackerentries import entry
@@ -27,7 +27,7 @@ from tests.integration.proxy.conftest import request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from partitions.tracker import TrackerEntry
+    from partitions.proxy.tracker import TrackerEntry
     from tests.fakes.proxylab import Lab
     from tests.integration.proxy.conftest import World
 

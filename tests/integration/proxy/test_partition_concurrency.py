@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ipuhub.backoff import Backoff
-from partitions.driver import Pace
 from partitions.errors import TrackerUnavailable
-from partitions.lifecycle import Phase, begin_release
-from partitions.tracker import encode_entry
+from partitions.proxy.driver import Pace
+from partitions.proxy.lifecycle import Phase, begin_release
+from partitions.proxy.tracker import encode_entry
 from partitions.vipu.errors import Unavailable
 from tests.fakes.configmaps import away
 from tests.fakes.waiting import eventually

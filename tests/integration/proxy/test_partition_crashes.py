@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from partitions.errors import UnknownPartition
-from partitions.lifecycle import Phase
+from partitions.proxy.lifecycle import Phase
 from tests.integration.proxy.conftest import TWO, World, request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from partitions.service import PartitionService
+    from partitions.proxy.service import PartitionService
 
 
 @dataclass

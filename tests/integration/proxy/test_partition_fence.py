@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from partitions.errors import NotLeading
-from partitions.fence import FencedVipu
-from partitions.lifecycle import Phase
+from partitions.proxy.fence import FencedVipu
+from partitions.proxy.lifecycle import Phase
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.types import CreateRequest
 from tests.fakes.vipu import FakeVipu

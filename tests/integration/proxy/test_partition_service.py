@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from partitions.errors import Contradiction, StaleAttempt, UnknownPartition
-from partitions.lifecycle import Phase
+from partitions.proxy.lifecycle import Phase
 from partitions.vipu.errors import InvalidRequest
 from partitions.vipu.types import ReadyState
 from tests.integration.proxy.conftest import START, request

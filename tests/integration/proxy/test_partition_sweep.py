@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from partitions.lifecycle import Phase
-from partitions.sweep import SweepOptions
-from partitions.tracker import encode_entry
+from partitions.proxy.lifecycle import Phase
+from partitions.proxy.sweep import SweepOptions
+from partitions.proxy.tracker import encode_entry
 from partitions.vipu.errors import NoCapacity, Unavailable
 from partitions.vipu.types import ReadyState
 from tests.builders.trackerentries import entry

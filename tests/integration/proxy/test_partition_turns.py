@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from partitions.waitinglist import TurnOptions
+from partitions.proxy.queue import TurnOptions
 from tests.integration.proxy.conftest import TWO, World, request
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from ipuhub.devcluster.server import DevCluster
+from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
-from partitions.proxy.run import running
+from partitions.proxy.process import running
 from tests.fakes.freeport import free_port
 from tests.fakes.proxylab import JOB, Lab, get, prepare, ready, try_ensure
 from tests.fakes.waiting import eventually
@@ -18,8 +18,8 @@ from tests.fakes.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from partitions.proxy.run import ProxyProcess
-    from partitions.proxyclient import ProxyClient
+    from partitions.client import ProxyClient
+    from partitions.proxy.process import ProxyProcess
 
 
 async def test_without_vipu_the_proxy_says_so_and_goes_on_when_it_comes(lab: Lab) -> None:

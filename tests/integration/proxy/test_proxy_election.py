@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from ipuhub.kube.lease import LeaseHeld, LeaseTiming
+from ipuhub.kube.leaderelection import LeaseHeld, LeaseTiming
 from ipuhub.kube.resources import LEASES
-from ipuhub.leading import LeadershipOptions
+from ipuhub.process.leadership import LeadershipOptions
 from partitions.errors import NotLeading
-from partitions.proxy.run import running, sweep_once
+from partitions.proxy.process import running, sweep_once
 from tests.fakes.proxylab import JOB, SYSTEM, get, ready
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
-    from partitions.proxy.run import ProxyOptions
+    from partitions.proxy.process import ProxyOptions
     from tests.fakes.proxylab import Lab
 
 # Nobody loses this one because the machine is slow.

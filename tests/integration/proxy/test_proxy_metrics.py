@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ipuhub.kube.resources import CONFIG_MAPS
-from ipuhub.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE, WITH_WATCHES
-from partitions.metrictable import PROXY
-from partitions.proxy.run import running
+from ipuhub.process.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE, WITH_WATCHES
+from partitions.proxy.metrictable import PROXY
+from partitions.proxy.process import running
 from tests.fakes.promtool import complaints, families
 from tests.fakes.proxylab import JOB, SYSTEM, get, ready
 from tests.fakes.waiting import eventually

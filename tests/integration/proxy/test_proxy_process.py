@@ -12,8 +12,8 @@ import aiohttp
 
 from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.kube.token import TokenSource
-from partitions.proxy.run import running, sweep_once
-from partitions.sweep import SweepOptions
+from partitions.proxy.process import running, sweep_once
+from partitions.proxy.sweep import SweepOptions
 from partitions.vipu.client import CreateRequest, VipuClient
 from tests.fakes.proxylab import JOB, LABEL, SYSTEM, get, ready
 from tests.fakes.waiting import eventually

@@ -18,10 +18,10 @@ from ipuhub.kube.errors import ConfigError
 from ipuhub.kube.resources import CONFIG_MAPS
 from partitions.configured import configured
 from partitions.errors import ProxyUnavailable
-from partitions.fleet import FleetOptions
-from partitions.lifecycle import Phase
-from partitions.proxy.run import running, serve
-from partitions.tracker import decode_entry
+from partitions.proxy.fleet import FleetOptions
+from partitions.proxy.lifecycle import Phase
+from partitions.proxy.process import running, serve
+from partitions.proxy.tracker import decode_entry
 from tests.fakes.freeport import free_port
 from tests.fakes.proxylab import JOB, SYSTEM, get, ready
 from tests.fakes.waiting import eventually
@@ -30,9 +30,9 @@ from tests.integration.proxy.test_proxy_election import as_replica
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from partitions.proxy.run import ProxyOptions
-    from partitions.proxyclient import ProxyClient
-    from partitions.tracker import TrackerEntry
+    from partitions.client import ProxyClient
+    from partitions.proxy.process import ProxyOptions
+    from partitions.proxy.tracker import TrackerEntry
     from tests.fakes.proxylab import Lab
 
 ENDS = "this replica ends"

@@ -13,7 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from partitions.errors import InvalidControllers
-from partitions.proxy.run import ListenError, running, serve
+from partitions.proxy.process import ListenError, running, serve
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
@@ -68,6 +68,6 @@ async def test_a_loop_that_dies_ends_the_process_with_its_error(
     async def die(_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("partitions.sweep.Sweep.run", die)
+    monkeypatch.setattr("partitions.proxy.sweep.Sweep.run", die)
     with pytest.raises(RuntimeError, match="a bug"):
         await asyncio.wait_for(serve(lab.options), 90)

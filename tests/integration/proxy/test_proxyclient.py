@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from ipuhub.kube.errors import Unreachable
+from partitions.client import ProxyClient
 from partitions.errors import ProxyRefused, ProxyUnavailable
-from partitions.proxyclient import ProxyClient
 from tests.fakes.configmaps import away
 from tests.integration.proxy.conftest import START
 

@@ -11,14 +11,14 @@ import pytest
 
 from ipuhub.kube.errors import TooManyRequests
 from partitions.errors import Contradiction, TrackerUnavailable
-from partitions.lifecycle import Phase
-from partitions.store import LABEL
-from partitions.tracker import MAX_SHARD_BYTES, TrackerEntry, encode_entry
+from partitions.proxy.lifecycle import Phase
+from partitions.proxy.store import LABEL
+from partitions.proxy.tracker import MAX_SHARD_BYTES, TrackerEntry, encode_entry
 from tests.fakes.configmaps import away
 from tests.integration.proxy.conftest import START
 
 if TYPE_CHECKING:
-    from partitions.tracker import Draft
+    from partitions.proxy.tracker import Draft
     from tests.integration.proxy.conftest import World
 
 NAME = "ipu-partitions-tracker"
@@ -252,7 +252,7 @@ async def test_the_writer_waits_as_long_as_the_api_server_asks(
         await wait(0)
 
     world.maps.down = TooManyRequests(429, "TooManyRequests", "slow down", retry_after=77.0)
-    monkeypatch.setattr("partitions.store.asyncio.sleep", pause)
+    monkeypatch.setattr("partitions.proxy.store.asyncio.sleep", pause)
     proxy = await world.start()
     assert max(pauses) == 77.0
     assert proxy.store.problem == ""

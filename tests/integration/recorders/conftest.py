@@ -14,20 +14,20 @@ import pytest
 from django.db import connection
 from django.db.backends.signals import connection_created
 
-from ipuhub.demo.cluster import write_account_kubeconfig
-from ipuhub.health import Health
+from devcluster.demo.cluster import write_account_kubeconfig
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.token import TokenSource
-from ipuhub.recorders import JobsAndPartitions, TrackerPlace
+from ipuhub.process.health import Health
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
-from jobs.resources import IPUJOBS
-from partitions.proxyclient import ProxyClient
+from jobs.ipujob.resources import IPUJOBS
+from partitions.client import ProxyClient
 from tests.fakes.proxylab import SYSTEM
 from tests.integration.jobs.conftest import install_crd
 from tests.integration.proxy.conftest import lab  # noqa: F401  # a fixture
+from usage.recorders import JobsAndPartitions, TrackerPlace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from ipuhub.models import WatchCheckpoint, WatchGap
-from partitions.recorder import note_capacity_seen
+from partitions.history.recorder import note_capacity_seen
 from tests.builders.lifetimes import at
 
 pytestmark = pytest.mark.django_db

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.conditions import JobState, Verdict, plain_verdict, with_verdict
-from jobs.jobrows import row_of
-from jobs.manifests import format_time
+from jobs.history.rows import row_of
+from jobs.ipujob.conditions import JobState, Verdict, plain_verdict, with_verdict
+from jobs.ipujob.manifests import format_time
 from jobs.models import JobAttempt, JobRecord, JobTransition
 from tests.builders.ipujobs import at, ipujob
 from tests.integration.recorders.test_job_records import Life, instance, vanish, write
 
 if TYPE_CHECKING:
-    from jobs.jobrows import JobRow
+    from jobs.history.rows import JobRow
 
 pytestmark = pytest.mark.django_db
 

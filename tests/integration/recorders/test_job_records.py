@@ -10,17 +10,17 @@ from django.db import connection
 
 from ipuhub.authors import AuthorTrust
 from ipuhub.recording.recorder import Absence
-from jobs.conditions import JobState, Verdict, plain_verdict, with_verdict
-from jobs.jobrows import row_of
-from jobs.manifests import format_time
+from jobs.history.recorder import JobRecorder, close_vanished, store
+from jobs.history.rows import row_of
+from jobs.ipujob.conditions import JobState, Verdict, plain_verdict, with_verdict
+from jobs.ipujob.manifests import format_time
 from jobs.models import JobAttempt, JobRecord, JobTransition
-from jobs.recorder import JobRecorder, close_vanished, store
 from tests.builders.ipujobs import at, ipujob
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from jobs.jobrows import JobRow
+    from jobs.history.rows import JobRow
 
 pytestmark = pytest.mark.django_db
 CLUSTER = "cluster-1"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.resources import NAMESPACES
 from ipuhub.models import WatchCheckpoint, WatchGap
-from jobs.conditions import JobState, plain_verdict, with_verdict
-from jobs.manifests import format_time
+from jobs.ipujob.conditions import JobState, plain_verdict, with_verdict
+from jobs.ipujob.manifests import format_time
+from jobs.ipujob.resources import IPUJOBS
 from jobs.models import JobAttempt, JobRecord, JobTransition
-from jobs.resources import IPUJOBS
 from tests.builders.ipujobs import at, ipujob
 from tests.fakes.waiting import eventually
 

@@ -10,22 +10,22 @@ import pytest
 from django.db import connection
 
 from ipuhub.recording.recorder import Absence
-from partitions.lifecycle import Phase
-from partitions.lifetimerows import ShardRow
-from partitions.models import PartitionLifetime
-from partitions.recorder import (
+from partitions.history.lifetimerows import ShardRow
+from partitions.history.recorder import (
     Owner,
     close_lost_shards,
     note_capacity_seen,
     recorded_of,
     store_shards,
 )
+from partitions.models import PartitionLifetime
+from partitions.proxy.lifecycle import Phase
 from tests.builders.trackerentries import NOW, entry
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from partitions.tracker import TrackerEntry
+    from partitions.proxy.tracker import TrackerEntry
 
 pytestmark = pytest.mark.django_db
 CLUSTER = "cluster-1"

@@ -12,12 +12,12 @@ import pytest
 from ipuhub.kube.resources import CONFIG_MAPS, NAMESPACES
 from ipuhub.kube.token import TokenSource
 from ipuhub.models import RecordFault, WatchCheckpoint
+from partitions.client import ProxyClient
 from partitions.errors import ProxyRefused
 from partitions.models import CapacityChange, PartitionLifetime
-from partitions.proxy.run import running
-from partitions.proxyclient import ProxyClient
-from partitions.sweep import SweepOptions
-from partitions.tracker import decode_entry
+from partitions.proxy.process import running
+from partitions.proxy.sweep import SweepOptions
+from partitions.proxy.tracker import decode_entry
 from partitions.vipu.client import CreateRequest, VipuClient
 from tests.builders.ipujobs import ipujob
 from tests.fakes.proxylab import JOB, SYSTEM, ready
@@ -26,7 +26,7 @@ from tests.fakes.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from partitions.proxy.run import ProxyProcess
+    from partitions.proxy.process import ProxyProcess
     from tests.integration.recorders.conftest import Site
 
 

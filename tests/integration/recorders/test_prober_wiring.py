@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 from django.utils import timezone
 
-from ipuhub.demo.cluster import write_account_kubeconfig
-from ipuhub.health import Health
+from devcluster.demo.cluster import write_account_kubeconfig
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import PODS
-from ipuhub.leading import Leadership
 from ipuhub.models import WatchCheckpoint, WatchGap
-from ipuhub.prober import Prober, build_proxy, keep_recording, run_prober
+from ipuhub.process.health import Health
+from ipuhub.process.leadership import Leadership
 from jobs.models import JobRecord
 from partitions.models import CapacityChange, PartitionLifetime
-from partitions.proxy.run import running
+from partitions.proxy.process import running
 from tests.builders.ipujobs import ipujob
 from tests.fakes.proxylab import JOB, SYSTEM, ready
 from tests.fakes.waiting import eventually
 from usage.models import PodLifetime
 from usage.pods.rows import STAMPED
+from usage.prober import Prober, build_proxy, keep_recording, run_prober
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper

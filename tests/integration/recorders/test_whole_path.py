@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipuhub.devcluster.kubelet.options import StandInOptions
-from ipuhub.devcluster.kubelet.standin import StandInNodes
-from ipuhub.health import Health
+from devcluster.kubelet.options import StandInOptions
+from devcluster.kubelet.standin import StandInNodes
 from ipuhub.kube.events import EventRecorder
+from ipuhub.process.health import Health
+from jobs.ipujob.resources import IPUJOBS
 from jobs.models import JobAttempt, JobRecord, JobTransition
-from jobs.operator import Operator, OperatorOptions, utc_now
-from jobs.resources import IPUJOBS
+from jobs.operator.operator import Operator, OperatorOptions, utc_now
 from partitions.models import PartitionLifetime
-from partitions.proxy.run import running
+from partitions.proxy.process import running
 from tests.builders.ipujobs import ipujob
 from tests.fakes.proxylab import LABEL, ready
 from tests.fakes.waiting import eventually

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from ipuhub.web.access import Scope
 from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
-from usage.intervals import clip
 from usage.models import (
     KindAcceleratorDay,
     KindAcceleratorHour,
@@ -33,10 +32,11 @@ from usage.models import (
 from usage.rates.reading import pricing_at
 from usage.sums.dimensions import dimensions
 from usage.sums.measures import COST_UNIT
+from usage.sums.queries import Question, all_sums, chart
 from usage.sums.rollups import refresh
-from usage.sums.selectors import Question, all_sums, chart
 from usage.sums.sumsql import STEP
-from usage.windows import Window, step_begins
+from usage.time.intervals import clip
+from usage.time.windows import Window, step_begins
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -18,10 +18,10 @@ from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.reading import UTC_ZONE, make, rows_of
 from usage.models import MonthReport
-from usage.monthbounds import bad_seams, bounds_of, month_bounds
 from usage.reports.corrections import correct_month
 from usage.reports.making import make_month
-from usage.sums.selectors import month_to_date
+from usage.sums.queries import month_to_date
+from usage.time.monthbounds import bad_seams, bounds_of, month_bounds
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipuhub.devcluster.server import DevCluster
+from devcluster.server import DevCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

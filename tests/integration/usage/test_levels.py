@@ -16,9 +16,9 @@ from tests.integration.usage.test_usage_sums import oracle, series, summary
 from usage.models import KindHour, PodLifetime, RollupDirt, RollupState, UsageHour, UserHour
 from usage.sums.dimensions import dimensions
 from usage.sums.parts import Steps, split
+from usage.sums.queries import Question
 from usage.sums.rollups import read_coverage, refresh
-from usage.sums.selectors import Question
-from usage.windows import Window, step_begins
+from usage.time.windows import Window, step_begins
 
 if TYPE_CHECKING:
     from datetime import datetime

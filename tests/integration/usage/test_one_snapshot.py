@@ -11,15 +11,15 @@ from django.db import connection
 from ipuhub.web.access import Scope
 from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
-from usage.sums import selectors
+from usage.sums import queries
 from usage.sums.dimensions import dimensions
+from usage.sums.queries import Question, all_sums, chart, read_sums
 from usage.sums.rollups import read_coverage, refresh
-from usage.sums.selectors import Question, all_sums, chart, read_sums
+from usage.time.windows import Window
+from usage.time.zones import usage_zone
 from usage.utilization import selectors as capacities
 from usage.utilization.rollups import read_standing
 from usage.utilization.selectors import read_capacity
-from usage.windows import Window
-from usage.zones import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ def test_days_summed_anew_while_somebody_reads_take_nothing_from_him(
         _elsewhere(lambda: refresh(MIDNIGHT, usage_zone()))
         return cover
 
-    monkeypatch.setattr(selectors, "read_coverage", covered)
+    monkeypatch.setattr(queries, "read_coverage", covered)
     assert read(_question()) == HELD
     monkeypatch.undo()
     assert read(_question()) == HELD

@@ -6,7 +6,7 @@ from io import StringIO
 
 from django.core.management.base import OutputWrapper
 
-from ipuhub.progress import ProgressBar
+from ipuhub.management.progress import ProgressBar
 
 
 class Terminal(StringIO):

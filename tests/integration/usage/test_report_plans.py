@@ -9,12 +9,12 @@ import pytest
 
 from tests.builders.lifetimes import at
 from tests.builders.manylifetimes import store_many
-from usage.intervals import POD_PIECES, bounds
 from usage.reports.columns import DEFAULT, PRIMEHUB
-from usage.reports.csvreport import IN_ORDER
+from usage.reports.csv import IN_ORDER
 from usage.reports.downloads import own_connection
 from usage.reports.monthly import Range, details_sql, rows_sql
 from usage.sums.rollups import HASHED
+from usage.time.intervals import POD_PIECES, bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

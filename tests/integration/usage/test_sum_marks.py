@@ -22,10 +22,10 @@ from tests.builders.rowwrites import adds_to, writes_to
 from usage.models import PodLifetime
 from usage.sums.dimensions import dimensions
 from usage.sums.measures import Measures
+from usage.sums.queries import Question, all_sums, series_begins
 from usage.sums.rollups import read_coverage, rebuild, refresh
-from usage.sums.selectors import Question, all_sums, series_begins
 from usage.sums.sumsql import STEP
-from usage.windows import Window
+from usage.time.windows import Window
 
 if TYPE_CHECKING:
     from datetime import datetime

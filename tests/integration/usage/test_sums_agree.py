@@ -22,10 +22,10 @@ from ipuhub.months import Month
 from partitions.models import PartitionLifetime
 from tests.builders.clients import tool
 from tests.builders.lifetimes import at, held, pod
-from usage.intervals import clip
 from usage.models import MonthReport, PodLifetime, RollupDirt, RollupState
 from usage.reports.making import make_month
 from usage.sums.rollups import rebuild, refresh
+from usage.time.intervals import clip
 
 if TYPE_CHECKING:
     from datetime import datetime

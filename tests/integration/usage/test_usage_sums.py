@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from ipuhub.web.access import Scope
 from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
-from usage.intervals import clip
 from usage.models import PartitionDay, PodLifetime, RollupDirt, UsageDay
 from usage.sums.dimensions import dimension, dimensions
 from usage.sums.measures import Measures
-from usage.sums.rollups import read_coverage, refresh
-from usage.sums.selectors import (
+from usage.sums.queries import (
     Place,
     Question,
     all_sums,
@@ -27,8 +25,10 @@ from usage.sums.selectors import (
     read_sums,
     series_begins,
 )
+from usage.sums.rollups import read_coverage, refresh
 from usage.sums.sumsql import STEP
-from usage.windows import Window, step_begins
+from usage.time.intervals import clip
+from usage.time.windows import Window, step_begins
 
 UTC_ZONE, KOLKATA = ZoneInfo("UTC"), ZoneInfo("Asia/Kolkata")
 ALL = Scope(None)

@@ -23,12 +23,12 @@ from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.clients import tool
 from tests.builders.lifetimes import at, held, pod
 from usage.models import PodLifetime, UtilizationDirt, UtilizationQuarter, UtilizationState
+from usage.time.windows import Window, step_begins
 from usage.utilization.amounts import NAMES, Utilization
 from usage.utilization.asking import OUTPUTS, exact_name
 from usage.utilization.rollups import missing, read_standing, rebuild, refresh
 from usage.utilization.rows import read_asked, read_rows
 from usage.utilization.selectors import read_capacity
-from usage.windows import Window, step_begins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

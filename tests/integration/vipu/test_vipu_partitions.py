@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.allocator import count_fitting, free_blocks, is_buddy_block
-from partitions.places import with_places
-from partitions.topology import IpuId, fleet_of_machines
+from partitions.vipu.allocator import count_fitting, free_blocks, is_buddy_block
 from partitions.vipu.errors import (
     AlreadyExists,
     InvalidRequest,
@@ -18,6 +16,8 @@ from partitions.vipu.errors import (
     NotFound,
     NotReady,
 )
+from partitions.vipu.places import with_places
+from partitions.vipu.topology import IpuId, fleet_of_machines
 from partitions.vipu.types import (
     CreateRequest,
     IpuLinkRouting,

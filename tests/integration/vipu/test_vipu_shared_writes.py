@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.topology import fleet_of_machines
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, Unavailable
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.statefile import StateFile
+from partitions.vipu.topology import fleet_of_machines
 from partitions.vipu.types import CreateRequest
 from tests.fakes.waiting import PATIENCE_SECONDS, wait_until
 

@@ -19,8 +19,8 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from ipuhub.api.document import openapi_text
+from ipuhub.api.tokens import make_token
 from ipuhub.models import NamespaceGrant
-from ipuhub.tokens import make_token
 from tests.builders import jobhistory
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.reading import make

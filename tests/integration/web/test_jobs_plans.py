@@ -9,8 +9,8 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.http import QueryDict
 
-from ipuhub.keyset import read_page
 from ipuhub.web.access import Scope
+from ipuhub.web.keyset import read_page
 from jobs.filters import JobFilters
 from jobs.models import JobRecord
 from jobs.selectors import listed_jobs

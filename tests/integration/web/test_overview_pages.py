@@ -8,8 +8,8 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.db import OperationalError
 
-from ipuhub.web import wiring
-from ipuhub.web.connections import opened
+from dashboard import wiring
+from partitions.connections import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

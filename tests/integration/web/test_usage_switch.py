@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.urls import clear_url_caches
 
-import ipuhub.api.urls
+import dashboard.apiurls
 import ipuhub.urls
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
@@ -33,7 +33,7 @@ OTHERS = ("/", "/jobs/", "/partitions/", "/api/v1/jobs", "/api/v1/partitions", "
 
 
 def reload_urls() -> None:
-    for module in (ipuhub.api.urls, ipuhub.urls):
+    for module in (dashboard.apiurls, ipuhub.urls):
         reload(module)
     clear_url_caches()
 

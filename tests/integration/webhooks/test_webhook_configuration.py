@@ -12,9 +12,9 @@ import pytest
 import yaml
 from django.core.management import CommandError, call_command
 
-from ipuhub.devcluster.selectors import selector_of
-from ipuhub.devcluster.server import DevCluster
-from jobs.privileges import LABEL_POD_PROFILE, PROFILES
+from devcluster.server import DevCluster
+from devcluster.storage.selectors import selector_of
+from jobs.ipujob.privileges import LABEL_POD_PROFILE, PROFILES
 from jobs.webhooks.configuration import NAME
 from jobs.webhooks.server import VALIDATE_PATH
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from ipuhub.devcluster.certificates import Authority
-from ipuhub.metrictable import EVERY_PROCESS
-from jobs.metrictable import WEBHOOKS
+from devcluster.security.certificates import Authority
+from ipuhub.process.metrictable import EVERY_PROCESS
+from jobs.operator.metrictable import WEBHOOKS
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH
 from tests.builders.ipujobs import ipujob
 from tests.fakes.freeport import free_port

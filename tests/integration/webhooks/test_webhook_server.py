@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from ipuhub.devcluster.certificates import Authority
-from ipuhub.metrics import Meters
-from jobs.crd.podtemplate import read_pod_template
-from jobs.metrictable import WEBHOOKS
+from devcluster.security.certificates import Authority
+from ipuhub.process.metrics import Meters
+from jobs.ipujob.podtemplate import read_pod_template
+from jobs.operator.metrictable import WEBHOOKS
 from jobs.webhooks.metrics import WebhookMeasures
 from jobs.webhooks.server import (
     MUTATE_PATH,

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from ipuhub.ages import age, human_duration
+from ipuhub.text import age, human_duration
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, 0, tzinfo=dt.UTC)
 

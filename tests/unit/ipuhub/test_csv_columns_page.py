@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ipuhub.web import jobtables
-from ipuhub.web.partitionusage import PartitionUsageSerializer
-from ipuhub.web.system import WATCH_COLUMNS
+from dashboard import jobtables
+from dashboard.partitions import PartitionUsageSerializer
+from dashboard.system import WATCH_COLUMNS
 from jobs.views import COLUMNS as JOBS
 from partitions.views import PARTITIONS, STAT_COLUMNS
-from usage.listcolumns import (
+from usage.reports.columns import CORRECTION, DEFAULT, PRIMEHUB
+from usage.sums.columns import step_columns, sums_columns
+from usage.tables import (
     COST,
     COST_EXPORTS,
     FAULT_COLUMNS,
     GAP_COLUMNS,
     LIFETIME_COLUMNS,
 )
-from usage.reports.columns import CORRECTION, DEFAULT, PRIMEHUB
-from usage.sums.columns import step_columns, sums_columns
 from usage.utilization.asking import capacity_columns
 
 if TYPE_CHECKING:

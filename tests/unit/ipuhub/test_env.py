@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dashboard.reference import settings_page
 from ipuhub.database import database_settings
 from ipuhub.env import Env, SettingError
-from ipuhub.reference import settings_page
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from ipuhub import eventloop
+from ipuhub.process import runtime
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PROGRAM = """
 import asyncio, gc, json
-from ipuhub import eventloop
+from ipuhub.process import runtime as eventloop
 
 async def work():
     return type(asyncio.get_running_loop()).__module__, gc.get_freeze_count(), gc.get_threshold()
@@ -52,7 +52,7 @@ def test_it_gives_the_result() -> None:
         await asyncio.sleep(0)
         return 7
 
-    assert eventloop.run(work()) == 7
+    assert runtime.run(work()) == 7
 
 
 def test_it_raises_what_the_work_raises_and_cancels_what_the_work_leaves_behind() -> None:
@@ -70,13 +70,13 @@ def test_it_raises_what_the_work_raises_and_cancels_what_the_work_leaves_behind(
         raise ValueError(f"no {task.done()}")
 
     with pytest.raises(ValueError, match="no False"):
-        eventloop.run(work())
+        runtime.run(work())
     assert ended == ["cancelled"]
 
 
 _ARENAS = """
 import asyncio, ctypes, sys
-from ipuhub import eventloop
+from ipuhub.process import runtime as eventloop
 
 async def work():
     loop = asyncio.get_running_loop()

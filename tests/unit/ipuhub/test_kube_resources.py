@@ -53,6 +53,6 @@ def test_importing_the_client_does_not_load_the_kubernetes_package_nor_django() 
     )
     imports = "; ".join(f"import ipuhub.kube.{name}" for name in modules.split())
     check = "import sys; print([m for m in ('kubernetes', 'django') if m in sys.modules])"
-    command = [sys.executable, "-c", f"{imports}; import ipuhub.health; {check}"]
+    command = [sys.executable, "-c", f"{imports}; import ipuhub.process.health; {check}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ipuhub.kube.errors import ConfigError
-from ipuhub.kube.lease import LeaseTiming
-from ipuhub.leading import LeadershipOptions
+from ipuhub.kube.leaderelection import LeaseTiming
+from ipuhub.process.leadership import LeadershipOptions
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
-from ipuhub import logs
+from ipuhub.process import logs
 from tests.builders.oddnames import ODD_NAMES
 
 if TYPE_CHECKING:

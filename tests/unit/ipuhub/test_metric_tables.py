@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from ipuhub.boundedmetrics import MOST_SERIES
-from ipuhub.management.commands.make_reference import METRICS
-from ipuhub.metrics import Meters
-from ipuhub.metrictable import Kind, Metric
+from dashboard.management.commands.make_reference import METRICS
+from ipuhub.process.boundedmetrics import MOST_SERIES
+from ipuhub.process.metrics import Meters
+from ipuhub.process.metrictable import Kind, Metric
 
 ALL = [metric for _, table in METRICS for metric in table]
 

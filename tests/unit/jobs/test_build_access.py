@@ -13,8 +13,8 @@ from jobs.builders.context import BuildContext
 from jobs.builders.launcher import build_launcher
 from jobs.builders.mpi import build_config_map
 from jobs.builders.worker import build_worker
-from jobs.names import label_value
-from jobs.spec import parse_spec
+from jobs.ipujob.names import label_value
+from jobs.ipujob.spec import parse_spec
 from tests.builders.ipujobs import ipujob, key_of
 from tests.builders.jobpods import PLACE, context_of
 

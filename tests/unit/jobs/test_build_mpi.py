@@ -6,7 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from jobs.builders.mpi import hostfile, kubexec_script
-from jobs.names import host_names
+from jobs.ipujob.names import host_names
 from tests.builders.ipujobs import ipujob
 from tests.builders.jobpods import context_of
 

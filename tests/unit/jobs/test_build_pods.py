@@ -13,7 +13,7 @@ import pytest
 
 from jobs.builders.context import PodPlace, micro_ipus_of
 from jobs.builders.worker import build_worker
-from jobs.privileges import Privileges, beyond
+from jobs.ipujob.privileges import Privileges, beyond
 from tests.builders.ipujobs import ipujob, partition
 from tests.builders.jobpods import PLACE, context_of, env_of, launcher_of, worker_of
 from tests.builders.podcases import hardened

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from django.core.management import call_command
 
-from jobs.crd.document import build_crd
-from jobs.status import next_status
+from jobs.ipujob.crd import build_crd
+from jobs.operator.status import next_status
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 
 if TYPE_CHECKING:
@@ -128,10 +128,10 @@ def test_probe_ports_and_quantities_may_be_numbers_or_text() -> None:
 
 
 def test_the_status_the_operator_writes_is_in_the_schema() -> None:
-    from jobs.conditions import JobState, plain_verdict
-    from jobs.decision import ended
-    from jobs.instances import instances_of
-    from jobs.spec import parse_spec
+    from jobs.ipujob.conditions import JobState, plain_verdict
+    from jobs.ipujob.spec import parse_spec
+    from jobs.operator.decisions import ended
+    from jobs.operator.instances import instances_of
 
     job = ipujob().running().build()
     seen = observed(job, worker(job).running(), launcher(job).exited(3), partitions=(partition(),))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobs.conditions import JobState, Verdict, plain_verdict, with_verdict
-from jobs.jobrows import Size, cleaned, row_of, size_of
-from jobs.manifests import format_time
-from jobs.spec import parse_spec
-from jobs.validation import problems
+from jobs.history.rows import Size, cleaned, row_of, size_of
+from jobs.ipujob.conditions import JobState, Verdict, plain_verdict, with_verdict
+from jobs.ipujob.manifests import format_time
+from jobs.ipujob.spec import parse_spec
+from jobs.ipujob.validation import problems
 from tests.builders.ipujobs import at, ipujob
 
 SEEN = datetime(2026, 3, 1, 13, 0, tzinfo=UTC)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.crd.document import build_crd
-from jobs.crdcheck import Keeping, judge_crd
-from jobs.keptstatus import (
+from jobs.ipujob.crd import build_crd
+from jobs.operator.crdcheck import Keeping, judge_crd
+from jobs.operator.keptstatus import (
     CARRIER,
     OWN_FIELDS,
     carried,

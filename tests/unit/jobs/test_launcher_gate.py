@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.keptstatus import carried
 from jobs.launcher.main import awaited, closed_because
+from jobs.operator.keptstatus import carried
 from tests.builders.ipujobs import ipujob, worker
 from tests.builders.publishedcrd import STATUS_FIELDS
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.inforce import in_force, in_force_of_invalid, strays_of
-from jobs.instances import instances_of
-from jobs.madeof import ANNOTATION_MADE_OF, made_of, read_stamp
-from jobs.sessionlimits import SessionLimits
-from jobs.spec import parse_spec
+from jobs.ipujob.fingerprint import ANNOTATION_MADE_OF, made_of, read_stamp
+from jobs.ipujob.sessionlimits import SessionLimits
+from jobs.ipujob.spec import parse_spec
+from jobs.operator.effectivespec import in_force, in_force_of_invalid, strays_of
+from jobs.operator.instances import instances_of
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 
 if TYPE_CHECKING:
-    from jobs.inforce import InForce
-    from jobs.observed import Observed
+    from jobs.operator.effectivespec import InForce
+    from jobs.operator.observed import Observed
     from tests.builders.ipujobs import IPUJobBuilder, PodBuilder
 
 

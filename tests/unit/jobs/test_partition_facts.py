@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from jobs.partitionfacts import PartitionFacts
+from jobs.operator.partitions import PartitionFacts
 from tests.builders.ipujobs import NOW, at
 from tests.fakes.partitions import FakePartitions, Record
 

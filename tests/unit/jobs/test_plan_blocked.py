@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.actions import ReleasePartition, TryPod
-from jobs.observed import Fault
-from jobs.patience import Patience
-from jobs.plan import plan
+from jobs.ipujob.patience import Patience
+from jobs.operator.actions import ReleasePartition, TryPod
+from jobs.operator.observed import Fault
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import asked, status, steps, truth, up
 
 if TYPE_CHECKING:
-    from jobs.actions import Plan
-    from jobs.observed import Observed
+    from jobs.operator.actions import Plan
+    from jobs.operator.observed import Observed
 
 FULL = Fault("QuotaExceeded", "Cannot create Pod sample-launcher: exceeded quota")
 

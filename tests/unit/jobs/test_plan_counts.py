@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.actions import PatchStatus, Plan
-from jobs.conditions import JobState, Verdict, with_verdict
-from jobs.instances import instances_of
-from jobs.plan import plan
-from jobs.spec import parse_spec
-from jobs.status import live_fields, next_status
+from jobs.ipujob.conditions import JobState, Verdict, with_verdict
+from jobs.ipujob.spec import parse_spec
+from jobs.operator.actions import PatchStatus, Plan
+from jobs.operator.instances import instances_of
+from jobs.operator.plan import plan
+from jobs.operator.status import live_fields, next_status
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import settled, status, up
 
 if TYPE_CHECKING:
-    from jobs.observed import Observed
+    from jobs.operator.observed import Observed
     from tests.builders.ipujobs import PodBuilder
 
 

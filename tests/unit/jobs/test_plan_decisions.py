@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.plan import plan
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import status, steps, truth
 
 if TYPE_CHECKING:
-    from jobs.actions import Plan
+    from jobs.operator.actions import Plan
     from tests.builders.ipujobs import IPUJobBuilder
 
 

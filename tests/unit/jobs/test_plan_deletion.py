@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.actions import DeleteChild, ReleasePartition, SetFinalizers
-from jobs.observed import Fault
-from jobs.plan import plan
+from jobs.operator.actions import DeleteChild, ReleasePartition, SetFinalizers
+from jobs.operator.observed import Fault
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import (
     NOW,
     at,
@@ -23,7 +23,7 @@ from tests.builders.ipujobs import (
 from tests.builders.plans import status, steps
 
 if TYPE_CHECKING:
-    from jobs.observed import Observed
+    from jobs.operator.observed import Observed
     from tests.builders.ipujobs import IPUJobBuilder
 
 RELEASED = partition(phase="released")

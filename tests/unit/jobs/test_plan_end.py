@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from jobs.actions import (
+from jobs.operator.actions import (
     DeleteChild,
     Kind,
     Plan,
 )
-from jobs.plan import plan
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import (
     NOW,
     at,

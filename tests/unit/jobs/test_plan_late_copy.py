@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.actions import DeleteChild, EndPod, PatchStatus, ReleasePartition
-from jobs.plan import plan
+from jobs.operator.actions import DeleteChild, EndPod, PatchStatus, ReleasePartition
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import status, up
 
 if TYPE_CHECKING:
-    from jobs.actions import Plan
+    from jobs.operator.actions import Plan
 
 
 def touched(planned: Plan) -> list[Any]:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.conditions import Reason
-from jobs.plan import plan
-from jobs.policies.outcome import End
-from jobs.policies.restart import Restart, Tally, restart_after
-from jobs.spec import RestartPolicy
+from jobs.ipujob.conditions import Reason
+from jobs.ipujob.spec import RestartPolicy
+from jobs.operator.outcome import End
+from jobs.operator.plan import plan
+from jobs.operator.restart import Restart, Tally, restart_after
 from tests.builders.ipujobs import (
     NOW,
     at,
@@ -23,7 +23,7 @@ from tests.builders.ipujobs import (
 from tests.builders.plans import status, steps, truth, up
 
 if TYPE_CHECKING:
-    from jobs.actions import Plan
+    from jobs.operator.actions import Plan
     from tests.builders.ipujobs import IPUJobBuilder
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from jobs.actions import (
+from jobs.ipujob.conditions import SENTENCES, Reason
+from jobs.operator.actions import (
     EnsurePartition,
     PatchStatus,
     Plan,
     ReleasePartition,
     SetFinalizers,
 )
-from jobs.conditions import SENTENCES, Reason
-from jobs.plan import plan
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import (
     NOW,
     at,

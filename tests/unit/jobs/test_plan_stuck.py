@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobs.actions import EnsurePartition
-from jobs.plan import plan
+from jobs.operator.actions import EnsurePartition
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import status, truth, up
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.actions import EnsurePartition, ReleasePartition
-from jobs.plan import plan
+from jobs.operator.actions import EnsurePartition, ReleasePartition
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import (
     NOW,
     at,

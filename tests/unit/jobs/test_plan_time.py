@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobs.actions import DeleteJob, PatchStatus
-from jobs.plan import plan
+from jobs.operator.actions import DeleteJob, PatchStatus
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import created, settled, status, steps, truth, up
 

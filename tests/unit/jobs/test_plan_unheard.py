@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobs.actions import PatchStatus
-from jobs.plan import plan
-from jobs.podview import from_manifest
+from jobs.operator.actions import PatchStatus
+from jobs.operator.plan import plan
+from jobs.operator.pods import from_manifest
 from tests.builders.ipujobs import NOW, ipujob, launcher, worker
 from tests.builders.plans import status, steps, truth, up
 

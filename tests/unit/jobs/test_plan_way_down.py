@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.actions import (
+from jobs.operator.actions import (
     CreateChild,
     DeleteChild,
     DeleteJob,
@@ -16,8 +16,8 @@ from jobs.actions import (
     ReleasePartition,
     SetFinalizers,
 )
-from jobs.observed import Fault
-from jobs.plan import plan
+from jobs.operator.observed import Fault
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import (
     NOW,
     at,

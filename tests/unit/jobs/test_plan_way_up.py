@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from jobs.actions import (
+from jobs.operator.actions import (
     EnsurePartition,
     PatchStatus,
     SetFinalizers,
 )
-from jobs.observed import Fault
-from jobs.plan import plan
+from jobs.operator.observed import Fault
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import (
     NOW,
     at,

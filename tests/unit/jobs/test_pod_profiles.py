@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.podstandards import POD, TEMPLATE
-from jobs.privileges import PROFILES, Privileges, beyond
+from jobs.ipujob.podstandards import POD, TEMPLATE
+from jobs.ipujob.privileges import PROFILES, Privileges, beyond
 from tests.builders.podcases import CONTAINERS, hardened, pod_cases
 
 if TYPE_CHECKING:
-    from jobs.privileges import Excess
+    from jobs.ipujob.privileges import Excess
     from tests.builders.podcases import PodCase
 
 CASES = list(pod_cases())

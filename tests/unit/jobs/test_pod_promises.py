@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.actions import PatchStatus
 from jobs.builders.mpi import hostfile
 from jobs.builders.overrides import overrides
-from jobs.plan import plan
-from jobs.spec import parse_spec
+from jobs.ipujob.spec import parse_spec
+from jobs.operator.actions import PatchStatus
+from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, ipujob
 from tests.builders.jobpods import context_of, launcher_of, worker_of
 from tests.builders.plans import up

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ipuhub.env import Env, SettingError
+from jobs.ipujob.privileges import PROFILES, Privileges
 from jobs.management.commands.run_operator import operator_options
 from jobs.management.commands.run_webhooks import webhook_rules
-from jobs.plan import plan
-from jobs.privileges import PROFILES, Privileges
+from jobs.operator.plan import plan
 from jobs.webhooks.server import VALIDATE_PATH, WebhookRules
 from tests.builders.ipujobs import NOW, at, ipujob, observed
 from tests.builders.plans import created, status, steps, truth, up

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ipuhub.kube.errors import Conflict, Forbidden, ServerError, Unreachable, from_answer
-from jobs.actions import CreateChild, DeleteChild, Kind, SetFinalizers
-from jobs.conditions import SENTENCES, Reason
-from jobs.faults import fault_of
+from jobs.ipujob.conditions import SENTENCES, Reason
+from jobs.operator.actions import CreateChild, DeleteChild, Kind, SetFinalizers
+from jobs.operator.failures import fault_of
+from jobs.operator.plan import plan
 from jobs.partitionview import from_fact
-from jobs.plan import plan
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import created, status, steps, truth, up
 from tests.fakes.partitions import Record

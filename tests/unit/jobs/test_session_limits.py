@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipuhub.devcluster.patch import json_patch
-from jobs.actions import PatchStatus
+from devcluster.storage.patch import json_patch
+from jobs.ipujob.privileges import Privileges
+from jobs.ipujob.sessionlimits import SessionLimits
+from jobs.ipujob.spec import parse_spec
+from jobs.ipujob.validation import problems
 from jobs.management.commands.run_operator import operator_options
 from jobs.management.commands.run_webhooks import webhook_rules
-from jobs.plan import plan
-from jobs.privileges import Privileges
-from jobs.sessionlimits import SessionLimits
-from jobs.spec import parse_spec
-from jobs.validation import problems
-from jobs.webhooks.defaulting import operations
-from jobs.webhooks.judging import judge
+from jobs.operator.actions import PatchStatus
+from jobs.operator.plan import plan
+from jobs.webhooks.mutating import operations
 from jobs.webhooks.review import Review
+from jobs.webhooks.validating import judge
 from tests.builders.ipujobs import at, ipujob, launcher, worker
 from tests.builders.jobpods import worker_of
 from tests.builders.plans import created, status, truth, up
@@ -26,7 +26,7 @@ from tests.builders.plans import created, status, truth, up
 if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
-    from jobs.observed import Observed
+    from jobs.operator.observed import Observed
     from tests.builders.ipujobs import IPUJobBuilder
 
 HOUR = 3600

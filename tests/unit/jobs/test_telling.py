@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from typing import Any
 
-from ipuhub.metrics import Meters
-from jobs import telling
-from jobs.metrics import OperatorMeasures
-from jobs.metrictable import OPERATOR
-from jobs.telling import Teller
+from ipuhub.process.metrics import Meters
+from jobs.operator import eventwriter
+from jobs.operator.eventwriter import Teller
+from jobs.operator.metrics import OperatorMeasures
+from jobs.operator.metrictable import OPERATOR
 from tests.builders.ipujobs import NOW
 
 
@@ -61,8 +61,8 @@ async def test_nobody_waits_and_each_jobs_events_stay_in_order_to_the_end() -> N
 
 
 async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> None:
-    monkeypatch.setattr(telling, "MOST_WAITING", 2)
-    monkeypatch.setattr(telling, "LAST_SECONDS", 0.0)
+    monkeypatch.setattr(eventwriter, "MOST_WAITING", 2)
+    monkeypatch.setattr(eventwriter, "LAST_SECONDS", 0.0)
     meters = Meters(OPERATOR)
     recorder = SlowRecorder()
     teller = Teller(recorder, OperatorMeasures(meters, lambda: NOW))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.contents import contents_of
-from jobs.podview import from_manifest
-from jobs.trimming import trim_child, trim_job, trim_pod
+from jobs.operator.contents import contents_of
+from jobs.operator.pods import from_manifest
+from jobs.operator.trimming import trim_child, trim_job, trim_pod
 from tests.builders.ipujobs import ipujob, worker
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.defaults import with_defaults
-from jobs.spec import parse_spec, whole_number
-from jobs.validation import problems
+from jobs.ipujob.defaults import with_defaults
+from jobs.ipujob.spec import parse_spec, whole_number
+from jobs.ipujob.validation import problems
 from tests.builders.ipujobs import ipujob
 
 if TYPE_CHECKING:

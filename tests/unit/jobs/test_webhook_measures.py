@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ipuhub.metrics import Meters
-from jobs.crd.document import build_crd
-from jobs.crd.podtemplate import read_pod_template
-from jobs.metrictable import WEBHOOKS
-from jobs.specfields import TEMPLATE, known_field
+from ipuhub.process.metrics import Meters
+from jobs.ipujob.crd import build_crd
+from jobs.ipujob.podtemplate import read_pod_template
+from jobs.ipujob.specfields import TEMPLATE, known_field
+from jobs.operator.metrictable import WEBHOOKS
 from jobs.webhooks.metrics import WebhookMeasures
 from jobs.webhooks.server import VALIDATE_PATH, WebhookRules, respond
 from tests.builders.ipujobs import ipujob

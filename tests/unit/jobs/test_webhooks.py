@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipuhub.devcluster.patch import json_patch
-from jobs.crd.podtemplate import read_pod_template
-from jobs.names import ANNOTATION_CREATED_BY, FINALIZER
-from jobs.privileges import Privileges
-from jobs.webhooks.defaulting import operations
+from devcluster.storage.patch import json_patch
+from jobs.ipujob.names import ANNOTATION_CREATED_BY, FINALIZER
+from jobs.ipujob.podtemplate import read_pod_template
+from jobs.ipujob.privileges import Privileges
 from jobs.webhooks.hints import hints
-from jobs.webhooks.judging import WHEN_FINISHED, judge
+from jobs.webhooks.mutating import operations
 from jobs.webhooks.review import BadReviewError, Review, patched, read_review, refused
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WebhookRules, respond
+from jobs.webhooks.validating import WHEN_FINISHED, judge
 from tests.builders.ipujobs import ipujob
 from tests.unit.jobs.test_crd import nodes, schema
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from jobs.endings import exit_words
-from jobs.instancerecord import record_of
-from jobs.logtail import ALL_TAILS, LONGEST_TAIL, clean_tail, longest_tail
-from jobs.plan import plan
-from jobs.podview import from_manifest
-from jobs.trimming import trim_pod
+from jobs.operator.endings import exit_words
+from jobs.operator.instancerecord import record_of
+from jobs.operator.logtail import ALL_TAILS, LONGEST_TAIL, clean_tail, longest_tail
+from jobs.operator.plan import plan
+from jobs.operator.pods import from_manifest
+from jobs.operator.trimming import trim_pod
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import status, truth, up
 

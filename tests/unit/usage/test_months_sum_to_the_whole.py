@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ipuhub.months import Month
-from usage.intervals import clip, whole_seconds
+from usage.time.intervals import clip, whole_seconds
 
 if TYPE_CHECKING:
-    from usage.intervals import Piece
+    from usage.time.intervals import Piece
 
 ZONES = [
     "UTC",

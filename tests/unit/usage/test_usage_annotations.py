@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobs.names import LABEL_JOB_UID
+from jobs.ipujob.names import LABEL_JOB_UID
 from usage.pods.annotations import InvalidAnnotation, annotation_of, claim_of
 from usage.pods.shape import PodMeta
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usage.sums.parts import MAX_STRETCHES, Coverage, Steps, days_to_sum, hours_to_sum, runs, split
-from usage.windows import Window, day_begin, step_begins
+from usage.time.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
     from usage.sums.parts import Parts

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from usage.ranges import read_instant, read_window
-from usage.windows import WindowError
+from usage.time.ranges import read_instant, read_window
+from usage.time.windows import WindowError
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.windows import MAX_POINTS, STEPS, Window, WindowError, step_begins
+from usage.time.windows import MAX_POINTS, STEPS, Window, WindowError, step_begins
 
 UTC_ZONE, BERLIN = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin")
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ipuhub.authors import AuthorTrust
-from jobs.recorder import JobRecorder
+from jobs.history.recorder import JobRecorder
 from tests.builders.ipujobs import ipujob
 from usage.pods.recorder import PodRecorder
 from usage.pods.rows import JobOwner, believed, doubted

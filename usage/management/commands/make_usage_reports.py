@@ -8,16 +8,16 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from ipuhub import logs
 from ipuhub.management.demofolder import DatabaseCommand
 from ipuhub.months import MonthError
+from ipuhub.process import logs
 from usage.reports.columns import PROFILES
 from usage.reports.command import Asked, Progress, carry_out
 from usage.reports.downloads import NoReportError
 from usage.reports.fileforms import FORMATS
 from usage.reports.making import ReportRefused
 from usage.reports.ranges import KINDS
-from usage.windows import WindowError
+from usage.time.windows import WindowError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand
-from ipuhub.progress import ProgressBar
+from ipuhub.management.progress import ProgressBar
 from usage.retention.purging import PurgeRefused, count, make_plan, purge
 from usage.retention.settings import retention
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub import logs
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
-from ipuhub.usageswitch import require_usage
+from ipuhub.management.usageswitch import require_usage
+from ipuhub.process import logs
 from usage.monitor.process import monitor_once, run_monitor
 
 if TYPE_CHECKING:

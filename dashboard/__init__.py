@@ -1,0 +1,1 @@
+"""The pages and API calls that join jobs, partitions and usage."""

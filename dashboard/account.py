@@ -1,0 +1,89 @@
+"""glue: a user's own account: API tokens (make, see once, revoke) and the password."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, cast
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.views import PasswordChangeView
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse_lazy
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from ipuhub.api.tokens import curl_line, make_token
+from ipuhub.models import ApiToken
+from ipuhub.web.requests import signed_in
+
+if TYPE_CHECKING:
+    from django.contrib.auth.forms import PasswordChangeForm
+    from django.contrib.auth.models import User
+    from django.http import HttpRequest, HttpResponse
+
+
+class TokenForm(forms.Form):
+    """What a new token needs."""
+
+    name = forms.CharField(max_length=100, strip=True)
+    days = forms.TypedChoiceField(
+        choices=[("30", "30 days"), ("90", "90 days"), ("365", "one year"), ("0", "no end")],
+        coerce=int,
+        initial="90",
+    )
+
+
+def _owner(request: HttpRequest) -> User:
+    """Return who is signed in; the views let nobody else pass."""
+    return cast("User", request.user)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+@never_cache
+def tokens(request: HttpRequest) -> HttpResponse:
+    """Show one's tokens; a POST makes one and shows its text, this once."""
+    form = TokenForm(request.POST or None)
+    text = ""
+    if form.is_valid():
+        now = timezone.now()
+        days = form.cleaned_data["days"]
+        end = now + dt.timedelta(days=days) if days else None
+        _token, text = make_token(_owner(request), form.cleaned_data["name"], now, end)
+        form = TokenForm()
+    mine = ApiToken.objects.filter(user=_owner(request)).order_by("-created_at", "-id")
+    context = {"form": form, "text": text, "tokens": mine, "now": timezone.now()}
+    context["curl"] = curl_line(text, request.build_absolute_uri("/")) if text else ""
+    return render(request, "account/tokens.html", context, status=400 if form.errors else 200)
+
+
+@require_POST
+@signed_in
+def revoke_token(request: HttpRequest, number: int) -> HttpResponse:
+    """Delete one of one's own tokens: it stops working at once."""
+    token = get_object_or_404(ApiToken, pk=number, user=_owner(request))
+    token.delete()
+    messages.success(request, f"The token {token.name} no longer works.")
+    return redirect("account-tokens")
+
+
+class PasswordPage(PasswordChangeView):
+    """Change one's password; every other session of the user ends, tokens stay."""
+
+    http_method_names = ["get", "head", "post"]  # noqa: RUF012  # as Django declares it
+    template_name = "account/password.html"
+    success_url = reverse_lazy("account-password")
+
+    def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
+        """Say on the next page that it was changed."""
+        said = "Your password is changed. Other browsers are signed out; tokens still work."
+        messages.success(self.request, said)
+        return super().form_valid(form)
+
+    def form_invalid(self, form: PasswordChangeForm) -> HttpResponse:
+        """Answer 400: nothing was changed."""
+        answer = super().form_invalid(form)
+        answer.status_code = 400
+        return answer

@@ -1,0 +1,40 @@
+"""glue: the addresses below /api/v1/."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.urls import include, path
+from drf_spectacular.views import SpectacularJSONAPIView
+
+from dashboard.jobapi import JobPods, JobUsageSoFar, JobWaiting
+from dashboard.partitionlist import AllPartitions
+from dashboard.partitions import PartitionUsage
+from ipuhub.api.files import with_files
+from partitions.api_urls import urlpatterns as partition_api
+
+if TYPE_CHECKING:
+    from django.urls import URLPattern, URLResolver
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", include("jobs.api_urls")),
+    path("jobs/<str:uid>/pods", JobPods.as_view(), name="job-pods"),
+    path("jobs/<str:uid>/waiting", JobWaiting.as_view(), name="job-waiting"),
+    path(
+        "",
+        include(
+            (
+                [path("partitions", AllPartitions.as_view(), name="partitions"), *partition_api],
+                "partitions-api",
+            )
+        ),
+    ),
+    path("schema/", SpectacularJSONAPIView.as_view(), name="api-schema"),
+]
+if settings.USAGE_ENABLED:
+    urlpatterns += [
+        path("jobs/<str:uid>/usage", JobUsageSoFar.as_view(), name="job-usage"),
+        *with_files("usage/partitions", PartitionUsage, "usage-partitions"),
+        path("usage/", include("usage.api.urls")),
+    ]

@@ -1,0 +1,45 @@
+"""io: where a job stands that waits for IPUs, as of now. A composition root: joins the apps.
+
+Its message says only what is stable. What changes with every other job is computed when it is
+read: the place in the order from the recorded jobs, what is free from the V-IPU Proxy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from partitions.live import fleet_reader
+from partitions.stats import stat_table
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ipuhub.web.access import Scope
+    from jobs.models import JobRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How many jobs ask for IPUs before this one, and how many IPUs are free in the fleet.
+
+    `free` None: never read. `free_as_of` is set while the proxy does not answer, and `problem`
+    says so: `free` is then the last known number.
+    """
+
+    before: int
+    free: int | None
+    free_as_of: datetime | None
+    problem: str
+
+
+def read_waiting(job: JobRecord, scope: Scope, now: datetime) -> Waiting | None:
+    """Return it for a job of `find_job`; None where it does not wait for IPUs. Costs no query."""
+    before = job.past.asking_before
+    if before is None:
+        return None
+    reading = fleet_reader().stats(now)
+    table = stat_table(reading.value, scope.covers, sees_all=scope.sees_all)
+    # A fresh time changes with every reading: without it an unchanged answer keeps its ETag.
+    as_of = reading.read_at if reading.problem else None
+    return Waiting(before, table.available, as_of, reading.said(in_full=scope.sees_all))

@@ -1,0 +1,135 @@
+"""io: what the pods and partitions of a job held so far. A composition root: joins the apps.
+
+Pods count only in the job's own namespace: elsewhere a label with its UID is a stranger's claim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from partitions.models import PartitionLifetime
+from usage.models import PodLifetime
+from usage.rates.linecosts import read_job_cost
+from usage.time.zones import usage_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from jobs.models import JobRecord
+    from usage.rates.money import Money
+
+SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class JobUsage:
+    """Whole numbers: amounts times seconds, from `began`, when the first was allocated, to `until`.
+
+    Partitions stand apart from pods, but for `costs`: what both cost, in each currency.
+    """
+
+    until: datetime
+    began: datetime
+    pods: int
+    ipu_microseconds: int
+    cpu_millicore_seconds: int
+    memory_byte_seconds: int
+    partition_ipu_seconds: int
+    costs: tuple[Money, ...] = ()
+
+    @property
+    def ipu_hours(self) -> float:
+        """IPU-hours of the pods."""
+        return self.ipu_microseconds / 1e6 / 3600
+
+    @property
+    def cpu_hours(self) -> float:
+        """CPU-core-hours of the pods' requests."""
+        return self.cpu_millicore_seconds / 1e3 / 3600
+
+    @property
+    def memory_gib_hours(self) -> float:
+        """GiB-hours of the pods' requests."""
+        return self.memory_byte_seconds / 2**30 / 3600
+
+    @property
+    def partition_ipu_hours(self) -> float:
+        """IPU-hours for which the job held partitions, from reserved to released."""
+        return self.partition_ipu_seconds / 3600
+
+    @property
+    def money(self) -> Money | None:
+        """What they cost; None without a price, or with several currencies."""
+        return self.costs[0] if len(self.costs) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job's newest pods and partitions, in the order of their making, and the sums of all."""
+
+    pods: Sequence[PodLifetime]
+    partitions: Sequence[PartitionLifetime]
+    partition_count: int
+    usage: JobUsage
+
+
+# Seconds as in usage/time/intervals.py: both ends are cut to the second. The sums are over all
+# rows, those beyond the LIMIT too, so that one query gives both.
+_SECONDS = (
+    "(floor(extract(epoch FROM greatest({began}, least(coalesce({ended}, %(now)s), %(now)s))))"
+    " - floor(extract(epoch FROM {began})))"
+)
+_POD_SECONDS = _SECONDS.format(began="scheduled_at", ended="finished_at")
+_PARTITION_SECONDS = _SECONDS.format(began="reserved_at", ended="released_at")
+_PODS = f"""
+SELECT *, count(*) OVER () AS total, min(scheduled_at) OVER () AS began,
+  coalesce(sum(micro_ipus * {_POD_SECONDS}) OVER (), 0) AS ipu_sum,
+  coalesce(sum(cpu_millicores * {_POD_SECONDS}) OVER (), 0) AS cpu_sum,
+  coalesce(sum(memory_bytes * {_POD_SECONDS}) OVER (), 0) AS memory_sum
+FROM usage_podlifetime WHERE job_uid = %(uid)s AND namespace = %(namespace)s AND job_uid <> ''
+ORDER BY created_at DESC, id DESC LIMIT %(limit)s
+"""  # noqa: S608  # no value of a request in it
+_PARTITIONS = f"""
+SELECT *, count(*) OVER () AS total, min(reserved_at) OVER () AS began,
+  coalesce(sum(size * {_PARTITION_SECONDS}) OVER (), 0) AS held
+FROM partitions_partitionlifetime WHERE job_uid = %(uid)s AND namespace = %(namespace)s
+ORDER BY reserved_at DESC, id DESC LIMIT %(limit)s
+"""  # noqa: S608
+
+
+def read_held(
+    job: JobRecord, now: datetime, limit: int | None = SHOWN, *, costed: bool = False
+) -> Held:
+    """Return it, up to `now`, in two queries; at most `limit` pods and partitions (None: all).
+
+    Where `costed`, two queries more tell what all of them cost.
+    """
+    values = {"uid": job.uid, "namespace": job.namespace, "now": now, "limit": limit}
+    pods = list(PodLifetime.objects.raw(_PODS, values))[::-1]
+    partitions = list(PartitionLifetime.objects.raw(_PARTITIONS, values))[::-1]
+    usage = JobUsage(
+        until=now,
+        began=min(_began(pods, now), _began(partitions, now)),
+        pods=_sum(pods, "total"),
+        ipu_microseconds=_sum(pods, "ipu_sum"),
+        cpu_millicore_seconds=_sum(pods, "cpu_sum"),
+        memory_byte_seconds=_sum(pods, "memory_sum"),
+        partition_ipu_seconds=_sum(partitions, "held"),
+    )
+    if costed:
+        own = job.uid, job.namespace, usage.began, now
+        usage = replace(usage, costs=tuple(read_job_cost(*own, usage_zone())))
+    return Held(pods, partitions, _sum(partitions, "total"), usage)
+
+
+def _began(rows: Sequence[object], now: datetime) -> datetime:
+    """Return the earliest beginning, which stands in each row; `now` without one."""
+    found: datetime | None = getattr(rows[0], "began", None) if rows else None
+    return min(found or now, now)
+
+
+def _sum(rows: Sequence[object], name: str) -> int:
+    """Return a sum that stands in each row."""
+    return int(getattr(rows[0], name)) if rows else 0

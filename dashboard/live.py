@@ -1,0 +1,86 @@
+"""io: what the cluster and the V-IPU Proxy say now; the last good answer while one is away."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ipuhub.kube.errors import ApiError, ConfigError
+from ipuhub.web.readings import NO_CONFIG, Latest, Reading, attempt
+from jobs.ipujob.resources import IPUJOBS
+from partitions.errors import PartitionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.types import Manifest
+    from partitions.client import PartitionRecord
+    from partitions.connections import Sources
+
+_ERRORS = (ApiError, PartitionsError)
+
+
+@dataclass(frozen=True)
+class LiveState:
+    """All that the overview shows of the present."""
+
+    jobs: Reading[Sequence[Manifest]] = field(default_factory=lambda: Reading(()))
+    partitions: Reading[Sequence[PartitionRecord]] = field(default_factory=lambda: Reading(()))
+    stats: Reading[Mapping[str, Any]] = field(default_factory=lambda: Reading({}))
+
+    @property
+    def readings(self) -> tuple[Reading[Any], ...]:
+        """All of it, for what is asked of each."""
+        return (self.jobs, self.partitions, self.stats)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everybody answered."""
+        return not any(reading.problem for reading in self.readings)
+
+
+class LiveReader:
+    """Reads jobs, partitions and stats side by side, at most once in `fresh_seconds`.
+
+    A source that does not answer keeps its last value, with its age and a sentence. `connect`
+    may raise ConfigError; it is tried again at the next reading.
+    """
+
+    def __init__(self, connect: Callable[[], Sources], *, fresh_seconds: float = 0.5) -> None:
+        self._connect = connect
+        self._latest = Latest(
+            LiveState(), self._read, lambda state: state.is_whole, fresh_seconds=fresh_seconds
+        )
+
+    def read(self, now: datetime) -> LiveState:
+        """Return the state at `now`; concurrent readers share one round of requests."""
+        return self._latest.at(now)
+
+    def _read(self, old: LiveState, now: datetime) -> LiveState:
+        try:
+            sources = self._connect()
+        except ConfigError as error:
+            why = str(error)
+            return LiveState(
+                replace(old.jobs, problem=NO_CONFIG, detail=why),
+                replace(old.partitions, problem=NO_CONFIG, detail=why),
+                replace(old.stats, problem=NO_CONFIG, detail=why),
+            )
+        return sources.kube.run(_read_all, sources, old, now)
+
+
+async def _read_all(sources: Sources, old: LiveState, now: datetime) -> LiveState:
+    proxy, cluster = "The V-IPU Proxy", "The Kubernetes API"
+    jobs, partitions, stats = await asyncio.gather(
+        attempt(_list_jobs(sources.kube.client), old.jobs, now, cluster, _ERRORS),
+        attempt(sources.proxy.list(), old.partitions, now, proxy, _ERRORS),
+        attempt(sources.proxy.stats(), old.stats, now, proxy, _ERRORS),
+    )
+    return LiveState(jobs, partitions, stats)
+
+
+async def _list_jobs(client: KubeClient) -> Sequence[Manifest]:
+    return (await client.list(IPUJOBS)).items

@@ -1,0 +1,54 @@
+"""glue: `manage.py make_api_token`: a key to the API for a tool."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management.base import CommandError
+from django.utils import timezone
+
+from ipuhub.api.tokens import curl_line, make_token
+from ipuhub.management.demofolder import DatabaseCommand
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(DatabaseCommand):
+    help = "Makes an API token with the rights of a user and prints it, this once."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("user", help="name of the user")
+        parser.add_argument(
+            "--name", default="command line", help="what the token is for; default: %(default)s"
+        )
+        parser.add_argument(
+            "--days",
+            type=int,
+            default=90,
+            help="how long it is valid; 0: without end; default: %(default)s",
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        user = get_user_model().objects.filter(username=options["user"]).first()
+        if user is None:
+            raise CommandError(f"there is no user {options['user']!r}; make_user makes one")
+        now, days = timezone.now(), options["days"]
+        if not 0 <= days <= 36500:
+            raise CommandError(f"--days must be 0 (no end) to 36500, not {days}")
+        end = now + dt.timedelta(days=days) if days else None
+        text = make_token(user, options["name"], now, end)[1]
+        self.stdout.write(text)
+        # Not to stdout: scripts take the token from there.
+        self.stderr.write(f"Try it: {curl_line(text, self.dashboard or own_address())}")
+
+
+def own_address() -> str:
+    """Return where the dashboard is, by the settings."""
+    if settings.HTTPS:
+        return f"https://{settings.ALLOWED_HOSTS[0]}"
+    return f"http://{settings.WEB_HOST}:{settings.WEB_PORT}"

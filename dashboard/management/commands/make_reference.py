@@ -1,0 +1,61 @@
+"""glue: `manage.py make_reference`, the generated pages below docs/reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from dashboard.reference import metrics_page, reasons_page, settings_page
+from ipuhub.api.document import openapi_text
+from ipuhub.process import metrictable
+from ipuhub.recording.metrictable import TABLE as RECORDINGS
+from jobs.ipujob.conditions import SENTENCES
+from jobs.operator.metrictable import OPERATOR, WEBHOOKS
+from partitions.proxy.metrictable import PROXY
+from usage.api.metrictable import WEB
+from usage.monitor.metrictable import MONITOR
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from pathlib import Path
+
+
+METRICS = (
+    ("Every process", metrictable.EVERY_PROCESS),
+    ("Operator, V-IPU Proxy and prober: who leads", metrictable.WITH_LEASE),
+    ("Operator, V-IPU Proxy, prober and monitor: calls to the API server", metrictable.WITH_API),
+    ("Operator and V-IPU Proxy: watches", metrictable.WITH_WATCHES),
+    ("Operator", OPERATOR),
+    ("Webhooks", WEBHOOKS),
+    ("V-IPU Proxy", PROXY),
+    ("Prober", RECORDINGS),
+    ("Dashboard", WEB),
+    ("Monitor", MONITOR),
+)
+
+
+class Command(BaseCommand):
+    help = "Writes docs/reference; with --check only says what is out of date."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--check", action="store_true", help="only say what is out of date")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        folder: Path = settings.BASE_DIR / "docs" / "reference"
+        pages = {
+            "settings.md": settings_page(settings.ENV.declared.values()),
+            "openapi.yaml": openapi_text(),
+            "metrics.md": metrics_page(METRICS),
+            "reasons.md": reasons_page((str(r), text) for r, text in SENTENCES.items()),
+        }
+        stale = [name for name, text in pages.items() if _read(folder / name) != text]
+        if options["check"] and stale:
+            raise CommandError(f"out of date: {', '.join(stale)}; run make reference")
+        for name in stale:
+            (folder / name).write_text(pages[name], encoding="utf-8")
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""

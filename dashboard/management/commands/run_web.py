@@ -1,0 +1,125 @@
+"""glue: `manage.py run_web`, the dashboard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError
+from django.db import OperationalError, connection
+
+from dashboard.management.commands.migrating import migrate
+from ipuhub.composition import until_stopped
+from ipuhub.database import bounded
+from ipuhub.process import logs, runtime
+from ipuhub.web.statics import prepare
+from ipuhub.webserver.server import Aside, Limits, WebServer
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Iterator
+
+ASIDES: Final = {
+    # A kubelet gives a probe seconds, and a process that says nothing is restarted.
+    "/readyz": Aside(2, 2.5, "postgres: does not answer"),
+    "/metrics": Aside(4, 10.0, "The metrics cannot be had now: PostgreSQL is silent."),
+}
+"""What is answered beside the pool: while all its threads are busy, too."""
+
+
+class Command(BaseCommand):
+    help = "Migrates the database and serves the dashboard."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--host", default=settings.WEB_HOST, help="address to listen on; default: %(default)s"
+        )
+        parser.add_argument(
+            "--port", type=int, default=settings.WEB_PORT, help="default: %(default)s"
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
+        _require_secret_key()
+        try:
+            migrate()
+            _ensure_admin(settings.ADMIN_PASSWORD)
+        except OperationalError as error:
+            raise CommandError(f"the database in DATABASE_URL does not answer: {error}") from error
+        connection.close()  # the threads that serve have their own
+        settings.DATABASES["default"].update(bounds(settings.DATABASES["default"]))
+        with _static_folder() as folder:
+            prepare(folder)
+            runtime.run(_serve(options["host"], options["port"]))
+
+
+@contextlib.contextmanager
+def _static_folder() -> Iterator[Path]:
+    """Yield the folder of the static files: STATIC_ROOT, or one that is removed at the end."""
+    if settings.STATIC_ROOT:
+        yield Path(settings.STATIC_ROOT)
+        return
+    with tempfile.TemporaryDirectory(prefix="ipuhub-static-") as folder:
+        yield Path(folder)
+
+
+async def _serve(host: str, port: int) -> None:
+    """Serve until the process is asked to stop."""
+    from ipuhub.wsgi import application
+
+    server = WebServer(application, limits(), ASIDES, {"/healthz": "ok"})
+    try:
+        taken = await server.start(host, port)
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen on {host}:{port} (set IPUHUB_WEB_PORT): {error.strerror}"
+        ) from error
+    structlog.get_logger(__name__).info("the dashboard serves", host=host, port=taken)
+    await until_stopped(asyncio.get_running_loop().create_future())
+    await server.stop()
+
+
+def bounds(database: dict[str, Any]) -> dict[str, Any]:
+    """How long the web process's connections wait, by the settings."""
+    usage = settings.USAGE_QUERY_SECONDS or settings.WEB_DOWNLOAD_SECONDS
+    longest = max(settings.WEB_QUERY_SECONDS, usage)
+    return bounded(database, settings.WEB_QUERY_SECONDS, longest + 5)
+
+
+def limits() -> Limits:
+    """How much of the server one request may take, by the settings."""
+    return Limits(
+        threads=settings.WEB_THREADS,
+        connections=settings.WEB_CONNECTIONS,
+        head_seconds=settings.WEB_HEAD_SECONDS,
+        body_seconds=settings.WEB_BODY_SECONDS,
+        body_bytes=settings.WEB_BODY_BYTES,
+        queue_seconds=settings.WEB_QUEUE_SECONDS,
+        unread_seconds=settings.WEB_UNREAD_SECONDS,
+        answer_seconds=settings.WEB_DOWNLOAD_SECONDS,
+        ahead_bytes=settings.WEB_AHEAD_MEBIBYTES * 2**20,
+    )
+
+
+def _require_secret_key() -> None:
+    """Raise CommandError without one; Django itself raises as soon as an empty one is read."""
+    try:
+        _ = settings.SECRET_KEY
+    except ImproperlyConfigured as error:
+        raise CommandError(
+            "set IPUHUB_SECRET_KEY or IPUHUB_SECRET_KEY_FILE: 50 random characters"
+        ) from error
+
+
+def _ensure_admin(password: str) -> None:
+    """Create the user admin once; an empty password means: there is one already, or none."""
+    users = get_user_model().objects
+    if password and not users.filter(username="admin").exists():
+        users.create_superuser("admin", "", password)

@@ -1,0 +1,82 @@
+"""glue: /metrics of the web process, for Prometheus with a token."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, cast
+
+from django.conf import settings
+from django.http import HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+from django_prometheus.exports import ExportToDjangoView
+
+from ipuhub.api.tokens import PREFIX, find_token
+from ipuhub.kube.access import Reviewer
+from ipuhub.kube.errors import ConfigError
+from ipuhub.process.metricspage import Guard, Refused, may_not, not_asked, not_valid
+from ipuhub.web.readings import PATIENCE_SECONDS
+from partitions.connections import sources
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+    from ipuhub.kube.client import KubeClient
+
+# Whoever comes may show a token; while the API server is silent each one holds a thread of ours.
+_MOST_REVIEWS: Final = 4
+_REVIEWS: Final = threading.BoundedSemaphore(_MOST_REVIEWS)
+
+
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Return the metrics to who holds the metrics token or an administrator's API token, or may
+    get /metrics by Kubernetes' RBAC."""
+    try:
+        _check(request.headers.get("Authorization", ""))
+    except Refused as no:
+        plain = "text/plain; charset=utf-8"
+        return HttpResponse(f"{no}\n", plain, no.status, headers=no.headers)
+    return cast("HttpResponse", ExportToDjangoView(request))
+
+
+def _check(authorization: str) -> None:
+    guard = Guard(settings.METRICS_TOKEN, lambda: _reviewer_by(sources().kube.client))
+    given = guard.unjudged(authorization)
+    if given.startswith(PREFIX):
+        _check_api_token(given)
+    elif given:
+        _review(guard, given)
+
+
+def _check_api_token(text: str) -> None:
+    token = find_token(text, timezone.now())
+    if token is None:
+        raise not_valid()
+    if not token.user.is_staff:
+        raise may_not(token.user.get_username())
+
+
+def _review(guard: Guard, token: str) -> None:
+    if not _REVIEWS.acquire(blocking=False):
+        raise not_asked(f"it has not answered about {_MOST_REVIEWS} others yet")
+    try:
+        sources().kube.run(_in_time, guard, token)
+    except ConfigError as error:
+        raise not_asked(error) from error
+    finally:
+        _REVIEWS.release()
+
+
+async def _in_time(guard: Guard, token: str) -> None:
+    try:
+        await asyncio.wait_for(guard.review(token), PATIENCE_SECONDS)
+    except TimeoutError as error:
+        raise not_asked(f"no answer within {PATIENCE_SECONDS:g} s") from error
+
+
+@lru_cache(maxsize=1)
+def _reviewer_by(client: KubeClient) -> Reviewer:
+    return Reviewer(client, audience="")

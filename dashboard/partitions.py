@@ -1,0 +1,241 @@
+"""glue: partitions in the API of usage: what each held in a range, and how much of it idle.
+
+A composition root: joins partitions and the pods that ran on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import django_filters
+from django.db.models import Q
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+
+from ipuhub.api.forms import FORMS, JSON, form_of
+from ipuhub.api.negotiation import AnyAccept
+from ipuhub.api.paging import page_size, refuse_cursor
+from ipuhub.csvsafe import Figure
+from ipuhub.months import MonthError
+from ipuhub.web.access import sees_cost, usage_scope_of
+from ipuhub.web.exports import export
+from ipuhub.web.filters import BadFilter, Filters, YesNoFilter, apply_filters
+from ipuhub.web.lists import Column
+from partitions.models import PartitionLifetime
+from partitions.selectors import visible_partitions
+from usage.api.parameters import RANGE
+from usage.api.serializers import COST_FIELDS, LineCostSerializer
+from usage.query import given, one, read_range
+from usage.rates.linecosts import PARTITIONS, read_line_costs
+from usage.rates.pricing import cost_record
+from usage.retention.purged import say_purged
+from usage.sums.measures import hours
+from usage.time.intervals import clip
+from usage.time.windows import WindowError
+from usage.time.zones import usage_zone
+from usage.utilization.selectors import partition_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from django.db.models import QuerySet
+    from django.http.response import HttpResponseBase
+    from rest_framework.request import Request
+
+    from usage.rates.pricing import LineCost
+    from usage.time.windows import Window
+
+_RANGE = ("month", "from", "to", "window")
+_AT_ONCE = 500
+_FACTS = (
+    "key",
+    "partition",
+    "controller",
+    "namespace",
+    "group",
+    "user",
+    "user_verified",
+    "job_uid",
+    "job_name",
+    "instance",
+    "attempt",
+    "size",
+    "phase",
+    "reserved_at",
+    "active_at",
+    "released_at",
+    "estimated",
+    "uncertainty_seconds",
+)
+_SUMS = ("partition_ipu_seconds", "held_idle_ipu_seconds", "pod_micro_ipu_seconds")
+
+
+class PartitionUsageFilters(Filters):
+    """Exact values; `held`: not released yet."""
+
+    of_usage = True
+
+    namespace = django_filters.CharFilter(label="Namespace")
+    group = django_filters.CharFilter(label="Group")
+    user = django_filters.CharFilter(label="User")
+    controller = django_filters.CharFilter(label="Controller")
+    job = django_filters.CharFilter(field_name="job_uid", label="Job UID")
+    job_name = django_filters.CharFilter(label="Job name")
+    held = YesNoFilter(field_name="released_at", lookup_expr="isnull", label="Held")
+    estimated = YesNoFilter(label="Estimated end")
+
+    class Meta:
+        model = PartitionLifetime
+        fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPart:
+    """What a partition held in a range, in IPU-seconds; `pod_micro` in micro-IPU-seconds."""
+
+    lifetime: PartitionLifetime
+    start: datetime
+    stop: datetime
+    held: int
+    idle: int
+    pod_micro: int
+    cost: LineCost | None
+
+    def record(self) -> dict[str, Any]:
+        """Return it as the API prints it."""
+        facts = {name: getattr(self.lifetime, name) for name in _FACTS}
+        return facts | {
+            "start": self.start,
+            "stop": self.stop,
+            "partition_ipu_hours": Figure(hours(self.held)),
+            "held_idle_ipu_hours": Figure(hours(self.idle)),
+            **dict(zip(_SUMS, (self.held, self.idle, self.pod_micro), strict=True)),
+            **cost_record(self.cost),
+        }
+
+
+class PartitionUsageSerializer(LineCostSerializer, serializers.ModelSerializer[PartitionLifetime]):
+    """One holding: reserved to released (null: held). `start` and `stop`: its part of the range;
+    held idle: while no pod of its job ran on it."""
+
+    start = serializers.DateTimeField()
+    stop = serializers.DateTimeField()
+    partition_ipu_hours = serializers.CharField()
+    held_idle_ipu_hours = serializers.CharField()
+    partition_ipu_seconds = serializers.IntegerField()
+    held_idle_ipu_seconds = serializers.IntegerField()
+    pod_micro_ipu_seconds = serializers.IntegerField()
+
+    class Meta:
+        model = PartitionLifetime
+        fields = (
+            *_FACTS,
+            "start",
+            "stop",
+            "partition_ipu_hours",
+            "held_idle_ipu_hours",
+            *_SUMS,
+            *COST_FIELDS,
+        )
+
+
+class PartitionUsage(ListAPIView[PartitionLifetime]):
+    """Partitions held in a range, newest reservation first; `format=csv`: all in one file."""
+
+    queryset = PartitionLifetime.objects.none()
+    serializer_class = PartitionUsageSerializer
+    filterset_class = PartitionUsageFilters
+    ordering = ("reserved_at", "id")
+    content_negotiation_class = AnyAccept
+    formats = FORMS
+
+    @extend_schema(
+        operation_id="usage_partitions",
+        summary="Partitions held in a range, with the time nothing ran on them",
+        tags=["usage"],
+        parameters=list(RANGE),
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        """Return a page, or the file. Raises BadFilter and PermissionDenied."""
+        return self.list(request, *args, **kwargs)
+
+    def list(self, request: Request, *_args: Any, **_kwargs: Any) -> Any:
+        """Return a page, or the file; older rows that were purged are said in a header."""
+        params = given(request.query_params)
+        kind = form_of(request)
+        window = _window({name: params[name] for name in _RANGE if name in params})
+        scope = usage_scope_of(request.user)
+        costed = sees_cost(scope)
+        rest = {name: one(params, name) for name in params if name not in _RANGE}
+        rows = apply_filters(
+            PartitionUsageFilters,
+            rest,
+            visible_partitions(scope),
+            request.user,
+        )
+        rows = _overlapping(rows, window)
+        if kind != JSON:
+            page_size(one(params, "page_size"))
+            refuse_cursor(one(params, "cursor"))
+            answer: HttpResponseBase = _file(kind, rows, window, costed=costed)
+        else:
+            page = self.paginate_queryset(rows) or []
+            answer = self.get_paginated_response(
+                [part.record() for part in held_parts(page, window, costed=costed)]
+            )
+        say_purged(answer)
+        return answer
+
+
+def held_parts(
+    rows: Sequence[PartitionLifetime], window: Window, *, costed: bool
+) -> Iterator[HeldPart]:
+    """Yield what each of `rows` held in the window so far, in their order, in one query; where
+    `costed`, which takes three more, with what that cost."""
+    runs = partition_runs([row.pk for row in rows], window.begin, window.until)
+    costs: dict[int, LineCost] = {}
+    if costed:
+        costs = read_line_costs(PARTITIONS, rows, window.begin, window.until, usage_zone())
+    for row in rows:
+        piece = clip(row.reserved_at, row.released_at, window.begin, window.until)
+        if piece is None:
+            continue
+        held = piece.seconds * row.size
+        busy, micro = runs.get(row.pk, (0, 0))
+        yield HeldPart(row, piece.start, piece.end, held, held - busy, micro, costs.get(row.pk))
+
+
+def _window(params: dict[str, list[str]]) -> Window:
+    try:
+        return read_range(params, timezone.now(), usage_zone())
+    except (MonthError, WindowError) as error:
+        raise BadFilter([str(error)]) from error
+
+
+def _overlapping(rows: QuerySet[PartitionLifetime], window: Window) -> QuerySet[PartitionLifetime]:
+    going_on = Q(released_at=None) | Q(released_at__gt=window.begin)
+    begins_here = Q(reserved_at__gte=window.begin)
+    return rows.filter(going_on | begins_here, reserved_at__lt=window.until)
+
+
+def _file(
+    kind: str, rows: QuerySet[PartitionLifetime], window: Window, *, costed: bool
+) -> HttpResponseBase:
+    names = PartitionUsageSerializer.Meta.fields
+    columns = [Column(name, "", lambda row, name=name: row[name]) for name in names]  # type: ignore[misc]
+    ordered = rows.order_by("-reserved_at", "-id").iterator(chunk_size=2000)
+    return export(kind, columns, _records(ordered, window, costed=costed), "partitions")
+
+
+def _records(
+    rows: Iterable[PartitionLifetime], window: Window, *, costed: bool
+) -> Iterator[dict[str, Any]]:
+    waiting = iter(rows)
+    while chunk := list(islice(waiting, _AT_ONCE)):
+        for part in held_parts(chunk, window, costed=costed):
+            yield part.record()

@@ -1,0 +1,213 @@
+"""io: `manage.py demo`: the whole product as separate processes on one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from devcluster.demo.ports import PortClaims, choose_port, read_ports
+from devcluster.demo.postgres import EmbeddedPostgres
+from devcluster.demo.processes import ACCOUNTS, NAMESPACE, PORTS, Processes
+from devcluster.demo.supervisor import NotReadyError, Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import TextIO
+
+    from ipuhub.kube.client import KubeClient
+
+# What a user of jobs and pages needs; the others follow, and do not slow these down.
+_NEEDED: Final = ("kubelet", "vipu-server", "webhooks", "proxy", "operator", "web")
+# What lives here must come up while no webhook answers.
+_UNASKED: Final = ("kube-system", NAMESPACE)
+
+
+class DemoError(RuntimeError):
+    """The demo cannot start; the message says why and what to do."""
+
+
+@dataclass
+class Demo:
+    """State folder, ports and processes of one demo; `meters`: usage is recorded and reported."""
+
+    directory: Path
+    nodes: int = 4
+    machines: int = 8
+    runs_commands: bool = False
+    meters: bool = True
+    say: Callable[[str], None] = print
+    ports: dict[str, int] = field(default_factory=dict)
+    supervisor: Supervisor = field(default_factory=Supervisor)
+    _lock: TextIO | None = None
+    _claims: PortClaims = field(default_factory=PortClaims)
+
+    @property
+    def processes(self) -> Processes:
+        """What can be started on the folder and ports."""
+        modes = {"runs_commands": self.runs_commands, "meters": self.meters}
+        return Processes(self.directory, self.ports, self.nodes, self.machines, **modes)
+
+    @property
+    def postgres(self) -> EmbeddedPostgres:
+        """The database server."""
+        return EmbeddedPostgres(self.directory / "postgres", self.ports["PostgreSQL"])
+
+    async def run(self) -> None:
+        """Start everything, print where it is, and keep it up until SIGINT or SIGTERM."""
+        started = time.monotonic()
+        self.take_lock()
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        starting = asyncio.create_task(self.start())
+        stopping = asyncio.create_task(stop.wait())
+        tasks = [starting]
+        try:
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                self.say(self.summary(time.monotonic() - started))
+                tasks.append(asyncio.create_task(self.start_followers()))
+                await self._keep_credentials_fresh(stop)
+        finally:
+            for task in tasks:
+                task.cancel()
+            self.say("stopping ...")
+            await self.supervisor.stop()
+            self._claims.close()
+            self.say("stopped; the state stays in " + _shown(self.directory))
+
+    def take_lock(self) -> None:
+        """Refuse a second demo on the same folder."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = (self.directory / "lock").open("a+")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DemoError(
+                f"a demo already runs on {_shown(self.directory)}: stop it with Ctrl-C first"
+            ) from None
+
+    async def start(self) -> None:
+        """Start the processes as early as what they need allows; return when all serve."""
+        self._choose_ports()
+        self.supervisor.start(self.processes.api())
+        self.supervisor.start(self.processes.vipu_server())
+        await asyncio.gather(self._start_web(), self._start_cluster())
+        await self.supervisor.wait_ready(*_NEEDED)
+
+    async def start_followers(self) -> None:
+        """Start what records and reports; a job and a page do without them meanwhile."""
+        if not self.meters:
+            self.say("  Usage is off (USAGE_ENABLED): nothing is recorded.")
+            return
+        url = self.postgres.url
+        self.supervisor.start(self.processes.prober(url))
+        self.supervisor.start(self.processes.monitor(url))
+        self.supervisor.start(self.processes.worker(url))
+        try:
+            await self.supervisor.wait_ready("prober")
+            self.say("  Metering is on: what runs is recorded.")
+        except NotReadyError as error:
+            self.say(f"  PROBLEM: {error}; until then nothing is recorded.")
+
+    async def _start_web(self) -> None:
+        postgres = self.postgres
+        await asyncio.to_thread(postgres.stop_leftover)
+        await asyncio.to_thread(postgres.prepare)
+        self.supervisor.start(self.processes.postgres(postgres))
+        await self.supervisor.wait_ready("postgres")
+        self.supervisor.start(self.processes.web(postgres.url))
+
+    async def _start_cluster(self) -> None:
+        # Imported while the API server starts: it takes as long as that.
+        from devcluster.demo import cluster
+        from devcluster.demo.webhooks import apply_configurations, renew_certificate
+
+        processes, start = self.processes, self.supervisor.start
+        await self.supervisor.wait_ready("kube-api")
+        authority = renew_certificate(processes.pki, processes.webhook_certificate)
+        async with self._administrator() as client:
+            more = (cluster.PROCESS_MODE_FILE,) if self.runs_commands else ()
+            for path in (cluster.ACCESS_FILE, cluster.STAND_INS_FILE, *more):
+                await cluster.apply_file(client, path)
+            for account in ACCOUNTS:
+                await cluster.write_account_kubeconfig(
+                    client, processes.kubeconfig, processes.accounts, f"{NAMESPACE}/{account}"
+                )
+            for process in (processes.kubelet(), processes.webhooks(), processes.proxy()):
+                start(process)
+            # Before the CRD: no job is ever made without being looked at.
+            await apply_configurations(client, authority, self.ports["webhooks"], _UNASKED)
+            await cluster.apply_file(client, cluster.CRD_FILE)
+        start(processes.operator())
+
+    def _administrator(self) -> KubeClient:
+        """A client of the demo's own, with all rights."""
+        from ipuhub.kube.client import KubeClient
+        from ipuhub.kube.config import load_config
+
+        return KubeClient(load_config(str(self.processes.kubeconfig)))
+
+    def summary(self, seconds: float) -> str:
+        """Say where everything is."""
+        password = self.processes.admin_password
+        return f"""
+  IPUHub is up ({seconds:.1f} s).
+
+    dashboard   http://localhost:{self.ports["web"]}   (user admin, password {password})
+    V-IPU Proxy http://localhost:{self.ports["proxy"]}/stats
+    kubectl     export KUBECONFIG={self.processes.kubeconfig}
+
+  Try:  kubectl apply -f examples/single-gcd-sample.yaml && kubectl get ipujobs -w
+  Ctrl-C stops everything; the state stays in {_shown(self.directory)} (make demo-clean removes it).
+"""
+
+    def _choose_ports(self) -> None:
+        taken: set[int] = set()
+        path = self.directory / "ports.json"
+        before = read_ports(path)
+        for purpose, wanted in PORTS.items():
+            # Its address is the V-IPU controller's name in the tracker: at another one it would be
+            # another controller, and a stranger's at the old one would be asked for our partitions.
+            must = before.get(purpose) if purpose == "V-IPU" else None
+            port = choose_port(purpose, must or wanted, taken, self._claims.take)
+            if must and port.number != must:
+                raise DemoError(
+                    f"port {must}, at which this demo's V-IPU controller has always listened, is "
+                    "taken: stop what listens there, or start anew with --dir and another folder"
+                )
+            self.ports[purpose] = port.number
+            if port.notice:
+                self.say(port.notice)
+        path.write_text(json.dumps(self.ports), encoding="ascii")
+
+    async def _keep_credentials_fresh(self, stop: asyncio.Event) -> None:
+        """Renew tokens, and the webhooks' certificate when it is time, until `stop` is set."""
+        from devcluster.demo.cluster import TOKEN_SECONDS, refresh_token
+        from devcluster.demo.webhooks import renew_certificate
+
+        processes = self.processes
+        while True:
+            try:
+                await asyncio.wait_for(stop.wait(), TOKEN_SECONDS / 2)
+            except TimeoutError:
+                renew_certificate(processes.pki, processes.webhook_certificate)
+                async with self._administrator() as client:
+                    for account in ACCOUNTS:
+                        await refresh_token(client, processes.accounts, f"{NAMESPACE}/{account}")
+            else:
+                return
+
+
+def _shown(path: Path) -> str:
+    """Return `path` relative to the current folder where it lies below it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

@@ -1,0 +1,1 @@
+"""What each request of the Kubernetes API does."""

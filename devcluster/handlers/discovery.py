@@ -1,0 +1,145 @@
+"""domain: the discovery documents, one by one and aggregated, from the kinds that are served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from devcluster.schemas.kinds import Kind, Subresource
+
+Document = dict[str, Any]
+VERSION: Document = {
+    "major": "1",
+    "minor": "32",
+    "gitVersion": "v1.32.4+ipuhub",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2025-04-22T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+
+
+def core_versions() -> Document:
+    """/api."""
+    address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address}
+
+
+def group_list(kinds: Iterable[Kind]) -> Document:
+    """/apis."""
+    groups = [_group(name, versions) for name, versions in _versions(kinds).items() if name]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def group_document(group: str, kinds: Iterable[Kind]) -> Document | None:
+    """/apis/GROUP; None where it is not served."""
+    versions = _versions(kinds).get(group)
+    return {**_group(group, versions), "kind": "APIGroup", "apiVersion": "v1"} if versions else None
+
+
+def resource_list(group: str, version: str, kinds: Iterable[Kind]) -> Document | None:
+    """/api/v1 and /apis/GROUP/VERSION; None where it is not served."""
+    found = [kind for kind in kinds if (kind.group, kind.version) == (group, version)]
+    if not found:
+        return None
+    resources: list[Document] = []
+    for kind in found:
+        resources.append(_resource(kind))
+        resources += [_subresource(kind, sub) for sub in kind.subresources]
+    api_version = found[0].api_version
+    head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version}
+    return {**head, "resources": resources}
+
+
+def aggregated(kinds: Iterable[Kind], *, core: bool) -> Document:
+    """/api and /apis as APIGroupDiscoveryList: everything in two requests."""
+    kinds = list(kinds)
+    items = [
+        {
+            "metadata": {"name": group} if group else {},
+            "versions": [_discovered_version(group, version, kinds) for version in versions],
+        }
+        for group, versions in _versions(kinds).items()
+        if (not group) == core
+    ]
+    head = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
+    return {**head, "metadata": {}, "items": items}
+
+
+def _versions(kinds: Iterable[Kind]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for kind in kinds:
+        versions = found.setdefault(kind.group, [])
+        if kind.version not in versions:
+            versions.append(kind.version)
+    return found
+
+
+def _group(name: str, versions: list[str]) -> Document:
+    entries = [{"groupVersion": f"{name}/{v}", "version": v} for v in versions]
+    return {"name": name, "versions": entries, "preferredVersion": entries[0]}
+
+
+def _resource(kind: Kind) -> Document:
+    document: Document = {
+        "name": kind.plural,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        document["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        document["categories"] = list(kind.categories)
+    return document
+
+
+def _subresource(kind: Kind, sub: Subresource) -> Document:
+    document: Document = {
+        "name": f"{kind.plural}/{sub.name}",
+        "singularName": "",
+        "namespaced": kind.namespaced,
+        "kind": sub.kind,
+        "verbs": list(sub.verbs),
+    }
+    if sub.version:
+        document |= {"group": sub.group, "version": sub.version}
+    return document
+
+
+def _discovered_version(group: str, version: str, kinds: list[Kind]) -> Document:
+    resources = [
+        {
+            "resource": kind.plural,
+            "responseKind": _kind(kind.group, kind.version, kind.kind),
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "singularResource": kind.singular,
+            "verbs": list(kind.verbs),
+            "shortNames": list(kind.short_names),
+            "categories": list(kind.categories),
+            "subresources": [
+                {
+                    "subresource": sub.name,
+                    "responseKind": _kind(
+                        sub.group if sub.version else kind.group,
+                        sub.version or kind.version,
+                        sub.kind,
+                    ),
+                    "verbs": list(sub.verbs),
+                }
+                for sub in kind.subresources
+            ],
+        }
+        for kind in kinds
+        if (kind.group, kind.version) == (group, version)
+    ]
+    return {"version": version, "resources": resources, "freshness": "Current"}
+
+
+def _kind(group: str, version: str, kind: str) -> Document:
+    return {"group": group, "version": version, "kind": kind}

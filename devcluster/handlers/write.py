@@ -1,0 +1,195 @@
+"""io: create, replace, patch and delete, as requests."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from devcluster.handlers.read import add_warnings, answer, render
+from devcluster.requests import (
+    make_filter,
+    parse_body,
+    read_object,
+    read_raw,
+    read_typed,
+    write_options,
+)
+from devcluster.schemas.builtin import merge_keys
+from devcluster.status import StatusError, bad_request, success
+from devcluster.storage.deletion import parse_delete_options
+from devcluster.storage.eventkinds import to_stored, to_version
+from devcluster.storage.objects import Target
+from devcluster.storage.patch import PatchError, apply_patch
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from devcluster.api import Api
+    from devcluster.requests import ApiRequest
+    from devcluster.schemas.kinds import Kind
+    from devcluster.storage.deletion import DeleteOptions
+    from devcluster.storage.objects import WriteOptions
+    from devcluster.storage.store import Item
+
+# On a real server these answer with what was deleted, the others with a Status.
+_RETURNS_DELETED = {"pods", "services", "serviceaccounts", "persistentvolumeclaims"}
+_RBAC = ".rbac.authorization.k8s.io"
+_MADE_BY_PUT = {
+    "events",
+    "events.events.k8s.io",
+    "leases.coordination.k8s.io",
+    *(f"{plural}{_RBAC}" for plural in ("roles", "rolebindings")),
+    *(f"{plural}{_RBAC}" for plural in ("clusterroles", "clusterrolebindings")),
+}
+
+
+class _GoneError(Exception):
+    """An object of a collection is not there any more."""
+
+
+async def create_object(api: Api, request: ApiRequest) -> web.StreamResponse:
+    """POST to a collection."""
+    body = await read_object(request.http)
+    check_type(request.kind, body)
+    options = write_options(request.query)
+    item = await api.admitted.create(request, to_stored(request.kind, body), options)
+    return written(api, request, item, options, code=201)
+
+
+async def replace_object(api: Api, request: ApiRequest) -> web.StreamResponse:
+    """PUT of an object, or of its status."""
+    body = await read_object(request.http)
+    check_type(request.kind, body)
+    options = write_options(request.query)
+    stored, path = to_stored(request.kind, body), request.path
+    if request.kind.resource_name in _MADE_BY_PUT and not path.subresource:
+        present = api.store.get(request.kind.storage_key, path.namespace, path.name)
+        if present is None and stored["metadata"].get("name") == path.name:
+            api.authorizer.check_create(request.user, request.kind, path.namespace, path.name)
+            item = await api.admitted.create(request, stored, options)
+            return written(api, request, item, options, code=201)
+    sent = orjson.dumps(stored)  # each attempt starts from it
+    item = await api.admitted.update(
+        request, target_of(request), lambda _old: orjson.loads(sent), options
+    )
+    return written(api, request, item, options)
+
+
+async def patch_object(api: Api, request: ApiRequest) -> web.StreamResponse:
+    """PATCH of an object, or of its status: JSON, merge or strategic."""
+    patch, content_type = await read_patch(request)
+    kind, options = request.kind, write_options(request.query)
+    keys = (
+        None
+        if api.registry.custom_kind(kind) is not None
+        else merge_keys(kind.api_version, kind.kind)
+    )
+
+    def change(old: dict[str, Any]) -> dict[str, Any]:
+        shown = to_version(kind, old)
+        try:
+            new = apply_patch(shown, patch, content_type, keys)
+        except PatchError as error:
+            raise StatusError(error.status, error.reason, error.message) from error
+        check_type(kind, new)
+        return to_stored(kind, new)
+
+    item = await api.admitted.update(request, target_of(request), change, options)
+    return written(api, request, item, options)
+
+
+async def delete_object(api: Api, request: ApiRequest) -> web.StreamResponse:
+    """DELETE of one object."""
+    options = await read_delete_options(request)
+    path = request.path
+    key = (path.namespace if request.kind.namespaced else "", path.name)
+    item, is_gone = await api.admitted.delete(request, key, options)
+    if is_gone and request.kind.resource_name not in _RETURNS_DELETED:
+        status = success(request.kind, path.name, item.body["metadata"]["uid"])
+        return answer(orjson.dumps(status), request.http)
+    return answer(render(api, request, item), request.http)
+
+
+async def delete_collection(api: Api, request: ApiRequest) -> web.StreamResponse:
+    """DELETE of all objects of a collection that the selectors match."""
+    options = await read_delete_options(request)
+    matches, kind = make_filter(request), request.kind
+    bodies = []
+    for item in api.store.items(kind.storage_key, request.path.namespace):
+        if matches is None or matches(item.body):
+            with suppress(_GoneError):
+                bodies.append(to_version(kind, await _delete_one(api, request, item, options)))
+    head = {"kind": kind.list_name, "apiVersion": kind.api_version}
+    metadata = {"resourceVersion": str(api.store.revision)}
+    return answer(orjson.dumps({**head, "metadata": metadata, "items": bodies}), request.http)
+
+
+async def _delete_one(
+    api: Api, request: ApiRequest, item: Item, options: DeleteOptions
+) -> dict[str, Any]:
+    """Delete one object of a collection; _GoneError where somebody else was quicker."""
+    try:
+        last, _ = await api.admitted.delete(request, item.key, options)
+    except StatusError as error:
+        if error.code == 404:
+            raise _GoneError from error
+        raise
+    return last.body
+
+
+def target_of(request: ApiRequest) -> Target:
+    """Return the object that a request addresses."""
+    path = request.path
+    return Target(request.kind, path.namespace, path.name, path.subresource)
+
+
+def written(
+    api: Api, request: ApiRequest, item: Item, options: WriteOptions, *, code: int = 200
+) -> web.Response:
+    """Answer with the object, and with a Warning header per thing to say."""
+    response = answer(render(api, request, item), request.http, code=code)
+    add_warnings(response, options.warnings)
+    return response
+
+
+def check_type(kind: Kind, body: dict[str, Any]) -> None:
+    """Fill in apiVersion and kind of built-in objects; refuse another type. StatusError 400."""
+    api_version = body.setdefault("apiVersion", kind.api_version)
+    name = body.setdefault("kind", kind.kind)
+    if not isinstance(api_version, str) or not isinstance(name, str):
+        raise bad_request("couldn't get version/kind; json parse error: they must be strings")
+    if (api_version, name) == (kind.api_version, kind.kind):
+        if not isinstance(body.setdefault("metadata", {}), dict):
+            raise bad_request("metadata must be an object")
+        return
+    if name != kind.kind:
+        raise bad_request(
+            f'{name} in version "{api_version.rpartition("/")[2]}" cannot be handled as a '
+            f"{kind.kind}: converting ({api_version}.{name}) to ({kind.api_version}.{kind.kind}): "
+            "unknown conversion"
+        )
+    raise bad_request(
+        f"the API version in the data ({api_version}) does not match the expected API version "
+        f"({kind.api_version})"
+    )
+
+
+async def read_patch(request: ApiRequest) -> tuple[Any, str]:
+    """Return the parsed patch and its content type; StatusError 400, 415."""
+    content_type = request.http.content_type
+    if content_type == "application/apply-patch+yaml":
+        raise StatusError(
+            415,
+            "UnsupportedMediaType",
+            "server-side apply is not served by the embedded API: use kubectl apply without "
+            "--server-side, or send a merge patch",
+        )
+    return parse_body(await read_raw(request.http), content_type), content_type
+
+
+async def read_delete_options(request: ApiRequest) -> DeleteOptions:
+    """Read the options of a deletion from body and query."""
+    body = await read_typed(request.http, "v1", "DeleteOptions")
+    return parse_delete_options(body, request.query)

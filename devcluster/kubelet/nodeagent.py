@@ -1,0 +1,142 @@
+"""io: registers the stand-in nodes and keeps their leases and statuses."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import structlog
+
+from devcluster.kubelet.instants import to_micro_text
+from devcluster.kubelet.nodes import (
+    LEASE_NAMESPACE,
+    build_lease,
+    build_node,
+    build_status,
+    has_reported,
+    is_down,
+)
+from ipuhub.backoff import Backoff
+from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
+from ipuhub.kube.resources import LEASES, NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from datetime import datetime
+
+    from devcluster.kubelet.nodes import StandInNode
+    from devcluster.kubelet.world import World
+    from ipuhub.kube.types import Manifest
+
+log = structlog.get_logger(__name__)
+
+
+class NodeAgent:
+    """The nodes' own reports. A node whose object is deleted stays away until the next start."""
+
+    def __init__(self, world: World, nodes: Mapping[str, StandInNode]) -> None:
+        self._world = world
+        self._nodes = nodes
+        self._status_due: dict[str, datetime] = {}
+        self._look = asyncio.Event()
+        self._problem = ""
+        world.nodes.add_handler(self._on_node)
+
+    async def register(self) -> None:
+        """Create the nodes, or take them over; waits as long as the API server is away."""
+        backoff, tries = Backoff(), 0
+        while True:
+            try:
+                for node in self._nodes.values():
+                    await self._register(node)
+            except ApiError as error:
+                if not error.retryable:
+                    raise
+                self._say(str(error))
+                await asyncio.sleep(backoff.delay_seconds(tries, 0.5))
+                tries += 1
+            else:
+                self._say("")
+                log.info("nodes registered", nodes=len(self._nodes))
+                return
+
+    async def run(self) -> None:
+        """Report until cancelled: leases by the clock, a changed status at once."""
+        await self._world.nodes.wait_synced()
+        loop = asyncio.get_running_loop()
+        renew_at = loop.time()
+        while True:
+            if loop.time() >= renew_at:
+                renew_at = loop.time() + self._world.options.lease_seconds
+                await self._each(self._renew)
+            await self._each(self._report)
+            try:
+                async with asyncio.timeout_at(renew_at):
+                    await self._look.wait()
+            except TimeoutError:
+                continue
+
+    def _on_node(self, _old: Manifest | None, new: Manifest | None) -> None:
+        if new is not None and new["metadata"]["name"] in self._nodes:
+            self._look.set()
+
+    async def _each(self, report: Callable[[StandInNode, Manifest], Awaitable[None]]) -> None:
+        self._look.clear()
+        problem = ""
+        for name, node in self._nodes.items():
+            found = self._world.nodes.get("", name)
+            if found is None or is_down(found):
+                continue
+            try:
+                await report(node, found)
+            except ApiError as error:
+                problem = str(error)
+        self._say(problem)
+
+    async def _register(self, node: StandInNode) -> None:
+        client, body = self._world.client, build_node(node, self._world.options)
+        try:
+            found = await client.create(NODES, body)
+        except AlreadyExists:
+            told = {key: body["metadata"].get(key) for key in ("labels", "annotations")}
+            known = {"metadata": {key: value for key, value in told.items() if value}}
+            found = await client.patch(NODES, node.name, known)
+        if not is_down(found):
+            await self._post_status(node, found)
+            await self._renew(node, found)
+
+    async def _report(self, node: StandInNode, found: Manifest) -> None:
+        now = self._world.now()
+        due = self._status_due.get(node.name, now)
+        if not has_reported(found, now):
+            # Back from the dead: a stale lease would have it marked Unknown again at once.
+            await self._renew(node, found)
+            await self._post_status(node, found)
+        elif now >= due:
+            await self._post_status(node, found)
+
+    async def _post_status(self, node: StandInNode, found: Manifest) -> None:
+        now = self._world.now()
+        status = build_status(node, self._world.options, found, now)
+        await self._world.client.patch(
+            NODES, node.name, status, subresource="status", patch_type="strategic"
+        )
+        self._status_due[node.name] = now + timedelta(seconds=self._world.options.status_seconds)
+
+    async def _renew(self, node: StandInNode, found: Manifest) -> None:
+        now = self._world.now()
+        client = self._world.client
+        renewal = {"spec": {"renewTime": to_micro_text(now), "holderIdentity": node.name}}
+        try:
+            await client.patch(LEASES, node.name, renewal, LEASE_NAMESPACE)
+        except NotFound:
+            await client.create(LEASES, build_lease(node, found["metadata"]["uid"], now))
+
+    def _say(self, problem: str) -> None:
+        """Log a trouble once, and its end."""
+        if problem and not self._problem:
+            log.warning("nodes cannot report", problem=problem)
+        elif self._problem and not problem:
+            log.info("nodes report again")
+        self._problem = problem

@@ -1,0 +1,186 @@
+"""domain: a stand-in node's own objects: Node, status and lease."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from devcluster.kubelet.instants import to_micro_text, to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+    from datetime import datetime
+
+    from devcluster.kubelet.options import StandInOptions
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+CERTIFICATE: Final = "ipuhub.io/kubelet-certificate"
+LOOPBACK: Final = "127.0.0.1"
+DOWN: Final = "sim/down"
+NOT_READY: Final = "sim/not-ready"
+_LEASE_SECONDS: Final = 40
+_POD_ADDRESSES: Final = 1024  # a node
+_HEALTHY: Final = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StandInNode:
+    """One node: its number gives its addresses."""
+
+    number: int
+    name: str
+
+    @property
+    def ip(self) -> str:
+        """The node's address."""
+        return f"10.64.{self.number // 250}.{self.number % 250 + 1}"
+
+    def choose_pod_ip(self, taken: Container[str]) -> str:
+        """The first pod address of the node that is not taken; the last one if all are."""
+        address = ""
+        for offset in range(1, _POD_ADDRESSES):
+            value = self.number * _POD_ADDRESSES + offset
+            address = f"10.{128 + (value >> 16)}.{value >> 8 & 255}.{value & 255}"
+            if address not in taken:
+                break
+        return address
+
+
+def stand_in_nodes(options: StandInOptions) -> dict[str, StandInNode]:
+    """Return the nodes by name."""
+    numbers = range(options.first, options.end)
+    return {
+        name: StandInNode(number, name)
+        for number, name in zip(numbers, options.node_names(), strict=True)
+    }
+
+
+def is_down(node: Mapping[str, Any]) -> bool:
+    """Whether the node is to play dead: no lease, no status, no pods moved on."""
+    return _annotation(node, DOWN) == "true"
+
+
+def build_node(node: StandInNode, options: StandInOptions) -> dict[str, Any]:
+    """The Node object without its status."""
+    labels = {
+        "kubernetes.io/hostname": node.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "ipuhub.io/stand-in": "true",
+    }
+    own = {key: text.replace("{i}", str(node.number)) for key, text in options.labels.items()}
+    body: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node.name, "labels": labels | own},
+        "spec": {},
+    }
+    if options.kubelet_certificate:
+        body["metadata"]["annotations"] = {CERTIFICATE: options.kubelet_certificate}
+    if options.taints:
+        body["spec"]["taints"] = [asdict(taint) for taint in options.taints]
+    return body
+
+
+def build_status(
+    node: StandInNode, options: StandInOptions, found: Mapping[str, Any], now: datetime
+) -> dict[str, Any]:
+    """Strategic merge patch of the status, which keeps the times of unchanged conditions."""
+    capacity = {
+        "cpu": options.cpu,
+        "memory": options.memory,
+        "pods": str(options.pods),
+        "ephemeral-storage": "1Ti",
+        **options.extended,
+    }
+    address = LOOPBACK if options.kubelet_port else node.ip
+    addresses = [
+        {"type": "InternalIP", "address": address},
+        {"type": "Hostname", "address": node.name},
+    ]
+    return {
+        "status": {
+            "conditions": build_conditions(found, now),
+            "capacity": capacity,
+            "allocatable": capacity,
+            "addresses": addresses,
+            "nodeInfo": _node_info(node),
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": options.kubelet_port}},
+        }
+    }
+
+
+def build_conditions(found: Mapping[str, Any], now: datetime) -> list[dict[str, Any]]:
+    """Return the conditions that the node reports."""
+    old = {one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()}
+    wanted = [(name, "False", reason, text) for name, reason, text in _HEALTHY]
+    wanted.append(
+        ("Ready", "False", "KubeletNotReady", "sim/not-ready is set")
+        if _annotation(found, NOT_READY) == "true"
+        else ("Ready", "True", "KubeletReady", "stand-in kubelet is posting ready status")
+    )
+    conditions = []
+    for name, status, reason, text in wanted:
+        same = old.get(name, {}).get("status") == status
+        since = old[name].get("lastTransitionTime") if same else None
+        conditions.append(
+            {
+                "type": name,
+                "status": status,
+                "reason": reason,
+                "message": text,
+                "lastHeartbeatTime": to_text(now),
+                "lastTransitionTime": since or to_text(now),
+            }
+        )
+    return conditions
+
+
+def has_reported(found: Mapping[str, Any], now: datetime) -> bool:
+    """Whether the object shows the conditions that the node would report now."""
+    old = {one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()}
+    return all(
+        old.get(one["type"], {}).get("status") == one["status"]
+        for one in build_conditions(found, now)
+    )
+
+
+def build_lease(node: StandInNode, node_uid: str, now: datetime) -> dict[str, Any]:
+    """The lease by which the node shows that it is alive."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node_uid}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": node.name,
+            "namespace": LEASE_NAMESPACE,
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "holderIdentity": node.name,
+            "leaseDurationSeconds": _LEASE_SECONDS,
+            "renewTime": to_micro_text(now),
+        },
+    }
+
+
+def _node_info(node: StandInNode) -> dict[str, str]:
+    return {
+        **dict.fromkeys(("machineID", "systemUUID", "bootID"), node.name),
+        "kernelVersion": "6.1.0-sim",
+        "osImage": "IPUHub stand-in",
+        "containerRuntimeVersion": "sim://1",
+        "kubeletVersion": "v1.31.0-ipuhub",
+        "kubeProxyVersion": "v1.31.0-ipuhub",
+        "operatingSystem": "linux",
+        "architecture": "amd64",
+    }
+
+
+def _annotation(node: Mapping[str, Any], name: str) -> str:
+    text: str = (node["metadata"].get("annotations") or {}).get(name, "")
+    return text

@@ -1,0 +1,129 @@
+"""domain: how the demo binds volume claims: to a volume that is there, else to a new one.
+
+Storage classes are a wish only: a demo has no storage that differs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from devcluster.kubelet.quantities import parse_thousandths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+HOLD: Final = "sim/unbound"
+"""Annotation of a claim that is to stay unbound: "true"."""
+_COMPLETED: Final = {"pv.kubernetes.io/bind-completed": "yes"}
+
+
+def needs_volume(claim: Mapping[str, Any]) -> bool:
+    """Whether the claim is to be bound now."""
+    metadata = claim["metadata"]
+    held = (metadata.get("annotations") or {}).get(HOLD) == "true"
+    bound = (claim.get("status") or {}).get("phase") == "Bound"
+    return not held and not bound and not metadata.get("deletionTimestamp")
+
+
+def choose_volume(
+    claim: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]]
+) -> Mapping[str, Any] | None:
+    """The volume that is this claim's already, else the smallest free one that is large enough."""
+    fitting = [one for one in volumes if _fits(claim, one)]
+    return min(fitting, key=lambda one: _preference(claim, one), default=None)
+
+
+def _fits(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
+    spec, wanted = volume["spec"], claim["spec"]
+    owner = spec.get("claimRef")
+    if owner:
+        mine = (owner.get("namespace"), owner.get("name")) == _key(claim)
+        return mine and owner.get("uid") in {None, claim["metadata"]["uid"]}
+    if wanted.get("volumeName"):
+        return bool(volume["metadata"]["name"] == wanted["volumeName"])
+    modes = set(wanted.get("accessModes") or ())
+    return modes <= set(spec.get("accessModes") or ()) and _size(volume) >= _wanted(claim)
+
+
+def _preference(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> tuple[bool, bool, int, str]:
+    spec = volume["spec"]
+    classes = (spec.get("storageClassName") or "", claim["spec"].get("storageClassName") or "")
+    other_class = classes[0] != classes[1]
+    return not spec.get("claimRef"), other_class, _size(volume), volume["metadata"]["name"]
+
+
+def build_volume(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """A new volume for a claim that no present one fits."""
+    metadata, spec = claim["metadata"], claim["spec"]
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"pvc-{metadata['uid']}"},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": spec.get("accessModes") or ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Delete",
+            "storageClassName": spec.get("storageClassName") or "",
+            "hostPath": {"path": f"/sim/{metadata['namespace']}/{metadata['name']}"},
+            "claimRef": claim_reference(claim),
+        },
+    }
+
+
+def claim_reference(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """The reference by which a volume belongs to a claim."""
+    metadata = claim["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+
+
+def build_claim_patch(volume: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge patch that gives the claim its volume."""
+    return {
+        "metadata": {"annotations": _COMPLETED},
+        "spec": {"volumeName": volume["metadata"]["name"]},
+    }
+
+
+def build_claim_status(volume: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge patch of the claim's status once it is bound."""
+    spec = volume["spec"]
+    return {
+        "status": {
+            "phase": "Bound",
+            "accessModes": spec.get("accessModes") or [],
+            "capacity": spec.get("capacity") or {},
+        }
+    }
+
+
+def _key(claim: Mapping[str, Any]) -> tuple[str, str]:
+    return claim["metadata"]["namespace"], claim["metadata"]["name"]
+
+
+def _size(volume: Mapping[str, Any]) -> int:
+    return parse_thousandths(str((volume["spec"].get("capacity") or {}).get("storage", "0")))
+
+
+def _wanted(claim: Mapping[str, Any]) -> int:
+    requests = (claim["spec"].get("resources") or {}).get("requests") or {}
+    return parse_thousandths(str(requests.get("storage", "0")))
+
+
+def is_provisioned(volume: Mapping[str, Any]) -> bool:
+    """Whether the volume was made for its claim and goes with it."""
+    owner = volume["spec"].get("claimRef") or {}
+    return bool(volume["metadata"]["name"] == f"pvc-{owner.get('uid')}")
+
+
+def is_abandoned(volume: Mapping[str, Any], claims: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the volume was bound to a claim that no longer exists."""
+    owner = volume["spec"].get("claimRef") or {}
+    uid = owner.get("uid")
+    return bool(uid) and all(claim["metadata"]["uid"] != uid for claim in claims)

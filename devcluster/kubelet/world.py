@@ -1,0 +1,98 @@
+"""io: what all parts of the stand-in nodes share: client, clock and copies of the objects."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from devcluster.kubelet.attempts import attempt_of
+from devcluster.kubelet.nodes import LEASE_NAMESPACE
+from ipuhub.kube.events import EventRecorder
+from ipuhub.kube.informer import Informer
+from ipuhub.kube.resources import (
+    LEASES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from devcluster.kubelet.options import StandInOptions
+    from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.types import Manifest
+
+BY_NODE: Final = "node"
+BY_ATTEMPT: Final = "attempt"
+BY_NAMESPACE: Final = "namespace"
+
+
+def utc_now() -> datetime:
+    """The present time."""
+    return datetime.now(UTC)
+
+
+class World:
+    """One client and one copy of each kind of object; `now` gives aware UTC times.
+
+    Leases, claims and volumes are followed only where the options need them.
+    """
+
+    def __init__(
+        self, client: KubeClient, options: StandInOptions, now: Callable[[], datetime] = utc_now
+    ) -> None:
+        self.client = client
+        self.options = options
+        self.now = now
+        self.pods = Informer(
+            client,
+            PODS,
+            field_selector="" if options.scheduler else "spec.nodeName!=",
+            indexers={BY_NODE: _by_node, BY_ATTEMPT: _by_attempt},
+        )
+        self.nodes = Informer(client, NODES, transform=_whole)
+        self.leases = Informer(client, LEASES, namespace=LEASE_NAMESPACE)
+        self.claims = Informer(
+            client,
+            PERSISTENT_VOLUME_CLAIMS,
+            indexers={BY_NAMESPACE: _by_namespace},
+            transform=_whole,
+        )
+        self.volumes = Informer(client, PERSISTENT_VOLUMES, transform=_whole)
+
+    def informers(self) -> list[Informer]:
+        """Return the copies to keep up to date."""
+        options = self.options
+        wanted = [
+            (self.pods, True),
+            (self.nodes, True),
+            (self.leases, options.lifecycle),
+            (self.claims, options.scheduler or options.claims),
+            (self.volumes, options.claims),
+        ]
+        return [informer for informer, needed in wanted if needed]
+
+    def recorder(self, component: str) -> EventRecorder:
+        """A writer of Events in the name of `component`."""
+        return EventRecorder(self.client, component, self.now)
+
+
+def _whole(manifest: Manifest) -> Manifest:
+    """Return the object with a spec and a status, as every server shows those of real nodes; an
+    object may be stored without them."""
+    return {"spec": {}, "status": {}} | manifest
+
+
+def _by_node(pod: Manifest) -> list[str]:
+    return [pod["spec"].get("nodeName") or ""]
+
+
+def _by_attempt(pod: Manifest) -> list[str]:
+    attempt = attempt_of(pod)
+    return [attempt] if attempt else []
+
+
+def _by_namespace(manifest: Manifest) -> list[str]:
+    return [manifest["metadata"]["namespace"]]

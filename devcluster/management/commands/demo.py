@@ -1,0 +1,51 @@
+"""glue: `manage.py demo`, the whole product on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from devcluster.demo.postgres import PostgresError
+from devcluster.demo.run import Demo, DemoError
+from devcluster.demo.supervisor import NotReadyError
+from ipuhub.management.demofolder import add_folder_option
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(BaseCommand):
+    help = "Runs the whole product on embedded defaults until Ctrl-C."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add_folder_option(parser)
+        parser.add_argument(
+            "--nodes", type=int, default=4, help="stand-in Kubernetes nodes; default: %(default)s"
+        )
+        parser.add_argument(
+            "--machines", type=int, default=8, help="IPU-Machines of 4 IPUs; default: %(default)s"
+        )
+        parser.add_argument(
+            "--processes",
+            action="store_true",
+            help="RUN the commands of pods on THIS MACHINE, as you, instead of simulating them",
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        demo = Demo(
+            options["dir"].absolute(),
+            options["nodes"],
+            options["machines"],
+            runs_commands=options["processes"],
+            meters=settings.USAGE_ENABLED,
+        )
+        with contextlib.suppress(KeyboardInterrupt):
+            try:
+                asyncio.run(demo.run())
+            except (DemoError, NotReadyError, PostgresError, OSError) as error:
+                raise CommandError(str(error)) from error

@@ -1,0 +1,1 @@
+"""The shapes of what is stored, and the documents that publish them."""

@@ -1,0 +1,153 @@
+"""domain: schemas and merge keys of the built-in kinds, from a generated table of their fields.
+
+`builtin_schemas.json` (made by `manage.py make_builtin_schemas`) holds, by type name, its fields
+as `name` (required: `name!`) to one of string, integer, number, boolean, time, bytes, quantity,
+intOrString, any, another type's name, `[T]` for a list and `{T}` for a map.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from devcluster.schemas.fieldrules import MERGE_KEYS
+from devcluster.schemas.schema import OMIT_EMPTY, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from devcluster.schemas.schema import FieldError
+
+SCHEMAS_FILE = Path(__file__).with_name("builtin_schemas.json")
+_SCALARS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "string": {"type": "string"},
+        "integer": {"type": "integer"},
+        "number": {"type": "number"},
+        "boolean": {"type": "boolean"},
+        "time": {"type": "string", "format": "date-time"},
+        "bytes": {"type": "string", "format": "byte"},
+        "quantity": {"x-quantity": True},
+        "intOrString": {"x-kubernetes-int-or-string": True},
+        "any": {"x-kubernetes-preserve-unknown-fields": True, "nullable": True},
+    }
+)
+_ROOT_NAMES = MappingProxyType(
+    {
+        ("v1", "Event"): "CoreV1Event",
+        ("events.k8s.io/v1", "Event"): "EventsV1Event",
+        ("authentication.k8s.io/v1", "TokenRequest"): "AuthenticationV1TokenRequest",
+    }
+)
+_JSON_TYPES = MappingProxyType(
+    {
+        "integer": "number",
+        "number": "number",
+        "boolean": "bool",
+        "object": "object",
+        "array": "array",
+        "null": "null",
+    }
+)
+_GO_TYPES = MappingProxyType({"integer": "int64", "number": "float64", "boolean": "bool"})
+
+
+@cache
+def definitions() -> Mapping[str, Mapping[str, Any]]:
+    """Every type as an object schema; `$ref` holds the bare name of another type."""
+    table: dict[str, dict[str, str]] = json.loads(SCHEMAS_FILE.read_text(encoding="utf-8"))
+    return {name: _definition(fields) for name, fields in table.items()}
+
+
+def definition_name(api_version: str, kind: str) -> str:
+    """The name under which a kind's own type stands in `definitions`."""
+    return _ROOT_NAMES.get((api_version, kind), kind)
+
+
+@cache
+def schema_of(api_version: str, kind: str) -> Schema | None:
+    """The schema of a built-in kind, for pruning and `validate`; None for an unknown one."""
+    name = definition_name(api_version, kind)
+    return Schema({"$ref": name}, definitions()) if name in definitions() else None
+
+
+@cache
+def merge_keys(api_version: str, kind: str) -> Mapping[str, str]:
+    """Path of each merging list (`spec.template.spec.containers`) -> its key, for `apply_patch`."""
+    name = definition_name(api_version, kind)
+    return dict(_merge_paths(name, "", (name,))) if name in definitions() else {}
+
+
+def field_errors(api_version: str, kind: str, obj: Mapping[str, Any]) -> list[FieldError]:
+    """Missing required fields and malformed quantities; types are `decode_error`'s.
+
+    What only a status must have is not asked for: there a real server takes the zero value.
+    """
+    schema = schema_of(api_version, kind)
+    faults = schema.validate(obj) if schema is not None else []
+    return [error for error in faults if not _is_type_error(error) and _is_asked_for(error)]
+
+
+def decode_error(api_version: str, kind: str, obj: Mapping[str, Any]) -> str:
+    """The sentence for the first field of the wrong type, empty when all fit.
+
+    The server refuses such a body (400) before it looks at anything else.
+    """
+    schema = schema_of(api_version, kind)
+    faults = schema.validate(obj) if schema is not None else []
+    wrong = next((error for error in faults if _is_type_error(error)), None)
+    if wrong is None:
+        return ""
+    found, wanted = _types_in(wrong.message)
+    return (
+        f"json: cannot unmarshal {found} into Go struct field {kind}.{wrong.field} of type {wanted}"
+    )
+
+
+def _definition(fields: Mapping[str, str]) -> dict[str, Any]:
+    properties = {name.removesuffix("!"): _field(kind) for name, kind in fields.items()}
+    required = [name.removesuffix("!") for name in fields if name.endswith("!")]
+    return {
+        "type": "object",
+        "properties": properties,
+        **({"required": required} if required else {}),
+    }
+
+
+def _field(kind: str) -> Mapping[str, Any]:
+    if kind.startswith("["):
+        return {"type": "array", "items": _field(kind[1:-1])}
+    if kind.startswith("{"):
+        # All maps of the built-in kinds are omitted when empty, so none is ever stored so.
+        members = _field(kind[1:-1])
+        return {"type": "object", "additionalProperties": members, OMIT_EMPTY: True}
+    return _SCALARS.get(kind) or {"$ref": kind}
+
+
+def _merge_paths(name: str, path: str, above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for field, kind in definitions()[name]["properties"].items():
+        here = f"{path}.{field}" if path else field
+        if (name, field) in MERGE_KEYS:
+            yield here, MERGE_KEYS[name, field]
+        below = (kind.get("items") or kind).get("$ref")
+        if below is not None and below not in above:
+            yield from _merge_paths(below, here, (*above, below))
+
+
+def _is_type_error(error: FieldError) -> bool:
+    return " in body must be of type " in error.message
+
+
+def _is_asked_for(error: FieldError) -> bool:
+    return error.type != "FieldValueRequired" or not error.field.startswith("status.")
+
+
+def _types_in(message: str) -> tuple[str, str]:
+    """The JSON type found and the Go type wanted, out of a validation message."""
+    found = message.rpartition(': "')[2].rstrip('"')
+    wanted = message.partition("must be of type ")[2].partition(":")[0]
+    # A text of the wrong format (a time, base64) stands there itself instead of its type.
+    return _JSON_TYPES.get(found, "string"), _GO_TYPES.get(wanted, wanted)

@@ -1,0 +1,141 @@
+"""io: whether a request may be made at all, by the stored RBAC objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from devcluster.security.access import is_permitted, list_rules
+from devcluster.security.escalation import EVERYTHING, describe, missing_rules
+from devcluster.security.rbac import MASTERS, RBAC_GROUP, Attributes
+from devcluster.status import StatusError, forbidden, forbidden_to
+from devcluster.storage.patch import copy_json
+from devcluster.storage.selectors import parse_field_selector
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from devcluster.paths import ResourcePath
+    from devcluster.schemas.kinds import Kind
+    from devcluster.storage.store import Store
+    from devcluster.users import User
+
+    Body = dict[str, Any]
+
+_VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
+_ROLES: Final = {"roles", "clusterroles"}
+_BINDINGS: Final = {"rolebindings", "clusterrolebindings"}
+_FULL: Final = "must have cluster-admin privileges to use an aggregationRule"
+
+
+class Authorizer:
+    """Judges requests; with `is_on` false it lets everybody do everything."""
+
+    def __init__(self, store: Store, *, is_on: bool) -> None:
+        self._store, self.is_on = store, is_on
+
+    def check(self, user: User, request: web.Request, path: ResourcePath | None) -> None:
+        """Refuse what `user` may not do. StatusError 403."""
+        if self.is_on:
+            self._require(user, _attributes(request, path))
+
+    def check_create(self, user: User, kind: Kind, namespace: str, name: str) -> None:
+        """Refuse an update that would create its object. StatusError 403."""
+        attributes = Attributes("create", kind.group, kind.plural, "", namespace, name)
+        if self.is_on:
+            self._require(user, attributes)
+
+    def grants(self, kind: Kind) -> bool:
+        """Whether objects of this kind give rights away."""
+        return self.is_on and kind.group == RBAC_GROUP
+
+    def check_grant(self, user: User, kind: Kind, new: Body, old: Body | None = None) -> None:
+        """Refuse to give away rights that `user` does not hold. StatusError 403, 404."""
+        if not self.grants(kind) or MASTERS in user.groups:
+            return
+        if old is not None and _for_collector(old) == _for_collector(new):
+            return
+        if kind.plural in _ROLES:
+            self._check_role(user, kind, new, is_new=old is None)
+        elif kind.plural in _BINDINGS:
+            self._check_binding(user, kind, new)
+
+    def _check_role(self, user: User, kind: Kind, new: Body, *, is_new: bool) -> None:
+        metadata = new["metadata"]
+        name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
+        asked = "" if is_new else name
+        escalate = Attributes("escalate", RBAC_GROUP, kind.plural, "", namespace, asked)
+        if is_permitted(self._store, user, escalate):
+            return
+        held = list_rules(self._store, user, namespace)
+        if new.get("aggregationRule") and missing_rules(held, EVERYTHING):
+            raise forbidden(kind, name, _FULL)
+        self._check_held(user, kind, name, held, new.get("rules") or [])
+
+    def _check_binding(self, user: User, kind: Kind, new: Body) -> None:
+        reference, metadata = new.get("roleRef") or {}, new["metadata"]
+        namespace, role = metadata.get("namespace", ""), reference.get("name", "")
+        plural = "roles" if reference.get("kind") == "Role" else "clusterroles"
+        bind = Attributes("bind", RBAC_GROUP, plural, "", namespace, role)
+        if is_permitted(self._store, user, bind):
+            return
+        bucket = f"{plural}.{RBAC_GROUP}"
+        item = self._store.get(bucket, namespace if plural == "roles" else "", role)
+        if item is None:
+            # The server names the kind that it was asked for, not the one that it missed.
+            details = {"name": role, "group": RBAC_GROUP, "kind": kind.plural}
+            raise StatusError(404, "NotFound", f'{kind.resource_name} "{role}" not found', details)
+        held = list_rules(self._store, user, namespace)
+        wanted = item.body.get("rules") or []
+        self._check_held(user, kind, metadata.get("name", ""), held, wanted)
+
+    def _check_held(
+        self, user: User, kind: Kind, name: str, held: list[Body], wanted: list[Body]
+    ) -> None:
+        missing = missing_rules(held, wanted)
+        if missing:
+            raise forbidden(kind, name, describe(user.name, user.groups, missing))
+
+    def _require(self, user: User, attributes: Attributes) -> None:
+        if not is_permitted(self._store, user, attributes):
+            raise forbidden_to(user.name, attributes)
+
+
+def _attributes(request: web.Request, path: ResourcePath | None) -> Attributes:
+    if path is None:
+        return Attributes(request.method.lower(), path=request.path)
+    is_namespace = path.plural == "namespaces" and not path.group and bool(path.name)
+    return Attributes(
+        _verb(request, path),
+        path.group,
+        path.plural,
+        path.subresource,
+        path.name if is_namespace else path.namespace,
+        path.name or _selected_name(request),
+    )
+
+
+def _verb(request: web.Request, path: ResourcePath) -> str:
+    if request.method == "DELETE":
+        return "delete" if path.name else "deletecollection"
+    verb = _VERBS.get(request.method, request.method.lower())
+    if verb != "get" or (path.name and not path.is_watch):
+        return verb
+    is_watch = path.is_watch or request.query.get("watch", "").lower() in {"true", "1", "t"}
+    return "watch" if is_watch else "list"
+
+
+def _selected_name(request: web.Request) -> str:
+    """The one name that a field selector leaves: a rule of that name then allows the list."""
+    try:
+        selector = parse_field_selector(request.query.get("fieldSelector", ""))
+    except ValueError:
+        return ""
+    return selector.exact("metadata.name") or ""
+
+
+def _for_collector(body: Body) -> Body:
+    """The object without what the garbage collector must be able to change."""
+    kept: Body = copy_json(body)
+    for name in ("ownerReferences", "finalizers", "resourceVersion", "managedFields"):
+        kept["metadata"].pop(name, None)
+    return kept

@@ -1,0 +1,1 @@
+"""Objects from a request's body to the store."""

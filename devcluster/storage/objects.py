@@ -1,0 +1,340 @@
+"""io: create, update and delete: every write of the cluster, by a client or by its controllers.
+
+All methods are synchronous: between reading and writing an object nothing else runs, which is
+what makes preconditions and patches atomic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from devcluster.fielderror import FieldError
+from devcluster.schemas.crds import CRD_FINALIZER, CRDS, accept_names, check_crd
+from devcluster.schemas.strictness import Decoding, decode
+from devcluster.status import (
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    not_found,
+)
+from devcluster.storage import admission
+from devcluster.storage.deletion import DeleteOptions, check_preconditions, mark_deleted
+from devcluster.storage.metadata import (
+    check_metadata,
+    check_new_finalizers,
+    format_time,
+    keep_server_fields,
+    prepare_new,
+)
+from devcluster.storage.podclasses import class_problem
+from devcluster.storage.store import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from devcluster.schemas.kinds import Kind
+    from devcluster.schemas.registry import Registry
+    from devcluster.storage.store import Store
+
+Body = dict[str, Any]
+_UPDATES_NEED_VERSION: Final = {"leases", "customresourcedefinitions"}
+
+
+@dataclass(slots=True)
+class WriteOptions:
+    """How to write: `field_validation` is Ignore, Warn or Strict; `warnings` collects sentences."""
+
+    dry_run: bool = False
+    field_validation: str = "Ignore"
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The object a request is about; `subresource` is "", "status", "finalize" or "binding"."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    subresource: str = ""
+
+
+class Objects:
+    """The write path over the store."""
+
+    def __init__(self, store: Store, registry: Registry, clock: Callable[[], datetime]) -> None:
+        self.store, self.registry, self.clock = store, registry, clock
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Item:
+        """Return the object; StatusError 404."""
+        item = self.store.get(kind.storage_key, namespace if kind.namespaced else "", name)
+        if item is None:
+            raise not_found(kind, name)
+        return item
+
+    def create(
+        self, kind: Kind, namespace: str, body: Body, options: WriteOptions | None = None
+    ) -> Item:
+        """Store a new object; `body` becomes the store's. StatusError 403, 404, 409, 422."""
+        options = options or WriteOptions()
+        return self.store_new(kind, self.prepare_new(kind, namespace, body, options), options)
+
+    def prepare_new(self, kind: Kind, namespace: str, body: Body, options: WriteOptions) -> Body:
+        """Return `body` as it would be stored. StatusError 400, 403, 404, 422."""
+        errors = self.decode(kind, body, options)
+        metadata = body["metadata"]
+        given = metadata.get("namespace")
+        if kind.namespaced and given and given != namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
+        prepare_new(kind, namespace, body, self.clock())
+        if self.registry.custom_kind(kind) is None:
+            self._check_classes(kind, body)
+            admission.default_new(kind, body)
+        elif kind.has_status:
+            body.pop("status", None)
+        if self._counts_generations(kind):
+            metadata["generation"] = 1
+        if kind.namespaced:
+            self.check_namespace(kind, namespace, metadata.get("name", ""))
+        self._check_account(kind, namespace, body)
+        self._check(kind, body, errors + admission.check_new(kind, body))
+        return body
+
+    def store_new(self, kind: Kind, body: Body, options: WriteOptions) -> Item:
+        """Store what `prepare_new` returned. StatusError 403, 404, 409."""
+        metadata = body["metadata"]
+        if kind.namespaced:
+            self.check_namespace(kind, metadata["namespace"], metadata["name"])
+        present = self.store.get(kind.storage_key, metadata.get("namespace", ""), metadata["name"])
+        if present is not None:
+            raise already_exists(present.body["metadata"], kind)
+        if kind.storage_key == CRDS:
+            metadata.setdefault("finalizers", []).append(CRD_FINALIZER)
+            accept_names(body, format_time(self.clock()))
+        return self._put(kind, body, options)
+
+    def update(
+        self,
+        target: Target,
+        change: Callable[[Body], Body],
+        options: WriteOptions | None = None,
+    ) -> Item:
+        """Replace an object by what `change` makes of it. StatusError 404, 409, 422.
+
+        Nothing is written when nothing changed. The last finalizer of an object that is being
+        deleted, removed, removes the object.
+        """
+        options = options or WriteOptions()
+        old = self.get(target.kind, target.namespace, target.name)
+        new = self.prepare_change(target, old, change(old.copy()), options)
+        return self.store_change(target, old, new, options)
+
+    def prepare_change(self, target: Target, old: Item, new: Body, options: WriteOptions) -> Body:
+        """Return `new` as it would replace `old`. StatusError 400, 409, 422."""
+        kind = target.kind
+        errors = self.decode(kind, new, options, old.body)
+        self._check_identity(target, old.body, new)
+        keep_server_fields(old.body["metadata"], new["metadata"])
+        new = self._keep_other_parts(target, old, new)
+        check_new_finalizers(kind, old.body["metadata"], new["metadata"])
+        is_judged = target.subresource != "binding" and self.registry.custom_kind(kind) is None
+        if is_judged:
+            errors += admission.check_update(kind, old.body, new)
+        self._check(kind, new, errors, target.subresource)
+        if kind.storage_key == CRDS and not target.subresource:
+            accept_names(new, format_time(self.clock()))
+        return new
+
+    def store_change(self, target: Target, old: Item, new: Body, options: WriteOptions) -> Item:
+        """Store what `prepare_change` returned; `old` must still be what is stored."""
+        kind = target.kind
+        if new == old.body:
+            return old
+        if self._counts_generations(kind) and _spec_changed(kind, old.body, new):
+            new["metadata"]["generation"] = old.body["metadata"].get("generation", 0) + 1
+        if _is_finished(kind, new) and not options.dry_run:
+            return self.store.remove(kind.storage_key, *old.key, last=new)
+        return self._put(kind, new, options)
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, options: DeleteOptions | None = None
+    ) -> tuple[Item, bool]:
+        """Delete, or mark as being deleted; return the last state and whether it is gone."""
+        options = options or DeleteOptions()
+        item = self.get(kind, namespace, name)
+        if kind.plural == "namespaces" and name in admission.PROTECTED_NAMESPACES:
+            raise forbidden(kind, name, "this namespace may not be deleted")
+        metadata = item.body["metadata"]
+        check_preconditions(kind, metadata, options)
+        body = mark_deleted(kind, item.copy(), options, self.clock())
+        if options.dry_run:
+            return item, body is None
+        if body is None:
+            return self.store.remove(kind.storage_key, *item.key), True
+        if body == item.body:
+            return item, False
+        return self.store.put(kind.storage_key, body), False
+
+    def _put(self, kind: Kind, body: Body, options: WriteOptions) -> Item:
+        if options.dry_run:
+            key = (body["metadata"].get("namespace", ""), body["metadata"]["name"])
+            return Item(key, self.store.revision, body, orjson.dumps(body))
+        # The type comes first, where lists cut it off.
+        head = {"apiVersion": body["apiVersion"], "kind": body["kind"]}
+        return self.store.put(kind.storage_key, {**head, **body})
+
+    def decode(
+        self, kind: Kind, body: Body, options: WriteOptions, old: Body | None = None
+    ) -> list[FieldError]:
+        """Drop unknown fields of `body`, fill in defaults; return what is wrong with its form."""
+        custom = self.registry.custom_kind(kind)
+        how = Decoding(options.field_validation, options.warnings, old)
+        errors = decode(kind, custom, body, how)
+        if custom is None:
+            admission.default_always(kind, body)
+        else:
+            body["apiVersion"] = custom.stored_as
+        return errors
+
+    def _check(
+        self, kind: Kind, body: Body, errors: list[FieldError], subresource: str = ""
+    ) -> None:
+        found = check_metadata(kind, body) + errors
+        custom = self.registry.custom_kind(kind)
+        if custom is not None:
+            found += custom.faults(body, subresource)
+        if kind.storage_key == CRDS:
+            found += check_crd(body)
+        if found:
+            raise invalid(kind, body["metadata"].get("name", ""), list(dict.fromkeys(found)))
+
+    def _check_identity(self, target: Target, old: Body, new: Body) -> None:
+        kind, metadata = target.kind, new.setdefault("metadata", {})
+        if metadata.setdefault("name", target.name) != target.name:
+            raise bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL "
+                f"({target.name})"
+            )
+        if (
+            kind.namespaced
+            and metadata.setdefault("namespace", target.namespace) != target.namespace
+        ):
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
+        old_metadata = old["metadata"]
+        uid = metadata.get("uid")
+        if uid and uid != old_metadata["uid"]:
+            found = old_metadata["uid"]
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
+            raise conflict(kind, target.name, why)
+        version = metadata.get("resourceVersion")
+        if version and version != old_metadata["resourceVersion"]:
+            raise conflict(kind, target.name)
+        if not version and (
+            kind.plural in _UPDATES_NEED_VERSION or self.registry.custom_kind(kind) is not None
+        ):
+            message = "Invalid value: 0: must be specified for an update"
+            error = FieldError("metadata.resourceVersion", "FieldValueInvalid", message)
+            refusal = invalid(kind, target.name, [error])
+            refusal.message = f'{kind.resource_name} "{target.name}" is invalid: {error}'
+            raise refusal
+
+    def _keep_other_parts(self, target: Target, old: Item, new: Body) -> Body:
+        """Return `new` with what the addressed path does not write taken from `old`."""
+        kind, custom = target.kind, self.registry.custom_kind(target.kind)
+        if target.subresource == "status":
+            if custom is not None:
+                kept = old.copy()
+            else:
+                kept = {**old.copy(), "metadata": new["metadata"]}
+                kept["metadata"]["ownerReferences"] = old.body["metadata"].get("ownerReferences")
+                if kept["metadata"]["ownerReferences"] is None:
+                    del kept["metadata"]["ownerReferences"]
+            return _with_part(kept, new, "status")
+        if kind.has_status and target.subresource != "binding":
+            new = _with_part(new, old.body, "status")
+        if kind.plural == "namespaces" and target.subresource != "finalize":
+            new = _with_part(new, old.body, "spec")
+        return new
+
+    def _counts_generations(self, kind: Kind) -> bool:
+        return (
+            self.registry.custom_kind(kind) is not None
+            or kind.storage_key == CRDS
+            or kind.group in {"apps", "policy", "admissionregistration.k8s.io"}
+        )
+
+    def check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        """Refuse new content where no namespace is, or one that goes. StatusError 403, 404."""
+        found = self.store.get("namespaces", "", namespace)
+        if found is None:
+            message = f'namespaces "{namespace}" not found'
+            raise StatusError(404, "NotFound", message, {"name": namespace, "kind": "namespaces"})
+        if found.body["metadata"].get("deletionTimestamp"):
+            error = forbidden(
+                kind,
+                name,
+                f"unable to create new content in namespace {namespace} because it is being "
+                "terminated",
+            )
+            message = f"namespace {namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": message}
+            error.details["causes"] = [{**cause, "field": "metadata.namespace"}]
+            raise error
+
+    def _check_classes(self, kind: Kind, body: Body) -> None:
+        if kind.resource_name != "pods" or not isinstance(body.get("spec"), dict):
+            return
+        classes = (item.body for item in self.store.items("priorityclasses.scheduling.k8s.io"))
+        problem = class_problem(body["spec"], classes)
+        if problem:
+            raise forbidden(kind, body["metadata"].get("name", ""), problem)
+
+    def _check_account(self, kind: Kind, namespace: str, body: Body) -> None:
+        if kind.resource_name != "pods":
+            return
+        account = body["spec"]["serviceAccountName"]
+        if self.store.get("serviceaccounts", namespace, account) is None:
+            raise forbidden(
+                kind,
+                body["metadata"].get("name", ""),
+                f"error looking up service account {namespace}/{account}: serviceaccount "
+                f'"{account}" not found',
+            )
+
+
+def _with_part(into: Body, source: Body, name: str) -> Body:
+    """Return `into` with top-level field `name` as in `source`."""
+    if name in source:
+        return {**into, name: source[name]}
+    into.pop(name, None)
+    return into
+
+
+def _spec_changed(kind: Kind, old: Body, new: Body) -> bool:
+    skipped = {"metadata", "status"} if kind.has_status else {"metadata"}
+    return {k: v for k, v in old.items() if k not in skipped} != {
+        k: v for k, v in new.items() if k not in skipped
+    }
+
+
+def _is_finished(kind: Kind, body: Body) -> bool:
+    """Whether nothing holds an object that is being deleted any more."""
+    metadata = body["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if kind.plural == "namespaces":
+        return not body["spec"].get("finalizers")
+    return not metadata.get("deletionGracePeriodSeconds")

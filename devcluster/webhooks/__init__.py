@@ -1,0 +1,1 @@
+"""The admission webhooks that the API server asks."""

@@ -1,0 +1,149 @@
+"""domain: AdmissionReviews: what a webhook is asked and what its answer means."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from devcluster.status import StatusError
+
+if TYPE_CHECKING:
+    from devcluster.users import User
+    from devcluster.webhooks.webhookmatch import Action
+
+Body = dict[str, Any]
+_REVIEW: Final = ("admission.k8s.io/v1", "AdmissionReview")
+_SHOWN_REVIEW: Final = "admission.k8s.io/v1, Kind=AdmissionReview"
+
+
+class ReviewError(Exception):
+    """A webhook gave no answer that means anything; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A webhook's answer; `patch` is a JSON patch as it was sent, not yet checked."""
+
+    allowed: bool
+    result: Body | None = None
+    patch: bytes = b""
+    warnings: list[str] = field(default_factory=list)
+
+
+def build_review(uid: str, action: Action, new: Body | None, old: Body | None) -> Body:
+    """Build the AdmissionReview of one call."""
+    group, version, name = action.object_kind
+    kind = {"group": group, "version": version, "kind": name}
+    resource = {
+        "group": action.kind.group,
+        "version": action.kind.version,
+        "resource": action.kind.plural,
+    }
+    request: Body = {
+        "uid": uid,
+        "kind": kind,
+        "resource": resource,
+        "requestKind": kind,
+        "requestResource": resource,
+        "operation": action.operation,
+        "userInfo": user_info(action.user),
+        "object": new,
+        "oldObject": old,
+        "dryRun": action.dry_run,
+        "options": action.options,
+    }
+    if action.name:
+        request["name"] = action.name
+    if action.subresource:
+        request |= {"subResource": action.subresource, "requestSubResource": action.subresource}
+    namespace = action.name if action.kind.plural == "namespaces" else action.namespace
+    if namespace:
+        request["namespace"] = namespace
+    return {"apiVersion": _REVIEW[0], "kind": _REVIEW[1], "request": request}
+
+
+def user_info(user: User) -> Body:
+    """The user as reviews show him."""
+    info: Body = {"username": user.name, "groups": list(user.groups)}
+    if user.extra:
+        info["extra"] = dict(user.extra)
+    return {**info, "uid": user.uid} if user.uid else info
+
+
+def read_verdict(answer: Any, uid: str, *, mutates: bool) -> Verdict:
+    """Read a webhook's AdmissionReview. Raises ReviewError."""
+    response = answer.get("response") if isinstance(answer, dict) else None
+    if not isinstance(response, dict):
+        raise ReviewError("webhook response was absent")
+    if response.get("uid") != uid:
+        raise ReviewError(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
+    found = (answer.get("apiVersion", ""), answer.get("kind", ""))
+    if found != _REVIEW:
+        group = found[0] or "/"
+        raise ReviewError(
+            f"expected webhook response of {_SHOWN_REVIEW}, got {group}, Kind={found[1]}"
+        )
+    result, warnings = response.get("status"), response.get("warnings") or []
+    if not isinstance(response.get("allowed", False), bool) or not _are_texts(warnings):
+        raise ReviewError("response.allowed must be a boolean and response.warnings strings")
+    patch = _read_patch(response, mutates=mutates)
+    is_allowed = response.get("allowed", False)
+    return Verdict(is_allowed, result if isinstance(result, dict) else None, patch, warnings)
+
+
+def refusal(name: str, result: Body | None) -> StatusError:
+    """The refusal of a request that webhook `name` denied, in the server's words."""
+    result = result or {}
+    denied = f'admission webhook "{name}" denied the request'
+    reason, code = str(result.get("reason") or ""), result.get("code")
+    why = str(result.get("message") or reason)
+    message = f"{denied}: {why}" if why else f"{denied} without explanation"
+    is_refusal = isinstance(code, int) and code >= 400
+    details = result.get("details")
+    return StatusError(
+        code if is_refusal and code is not None else 400,
+        reason,
+        message,
+        details if isinstance(details, dict) else None,
+    )
+
+
+def internal(why: str) -> StatusError:
+    """500: something under the request failed."""
+    details = {"causes": [{"message": why}]}
+    return StatusError(500, "InternalError", f"Internal error occurred: {why}", details)
+
+
+def parse_patch(data: bytes) -> list[Any]:
+    """The operations of a webhook's patch. StatusError 500, whatever the failure policy is."""
+    try:
+        patch = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise internal(str(error)) from error
+    if not isinstance(patch, list):
+        raise internal("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+    return patch
+
+
+def _read_patch(response: Body, *, mutates: bool) -> bytes:
+    encoded, kind = response.get("patch"), response.get("patchType")
+    if not encoded:
+        return b""
+    if not mutates:
+        raise ReviewError("webhook may not return response.patch")
+    if kind is None:
+        raise ReviewError("webhook returned response.patch but not response.patchType")
+    if kind != "JSONPatch":
+        raise ReviewError(f'webhook returned invalid response.patchType of "{kind}"')
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise ReviewError(f"response.patch is no base64: {error}") from error
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)

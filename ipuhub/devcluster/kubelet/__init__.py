@@ -1,8 +1,0 @@
-"""io: stand-in nodes: they schedule pods and simulate their lives on any API server."""
-
-from __future__ import annotations
-
-from ipuhub.devcluster.kubelet.options import Durations, StandInOptions, Taint
-from ipuhub.devcluster.kubelet.standin import StandInNodes
-
-__all__ = ["Durations", "StandInNodes", "StandInOptions", "Taint"]

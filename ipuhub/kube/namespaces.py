@@ -1,0 +1,74 @@
+"""io: the namespaces that a label selector chooses, followed live."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ipuhub.kube.informer import Informer
+from ipuhub.kube.resources import NAMESPACES
+
+if TYPE_CHECKING:
+    from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.watch import Pace
+
+
+class ChosenNamespaces:
+    """Which namespaces `selector` chooses now, and which of them nobody has been told of yet.
+
+    What was chosen stays known while the API server is away; `problem` says why it is not current.
+    """
+
+    def __init__(self, client: KubeClient, selector: str, pace: Pace | None = None) -> None:
+        self.selector = selector
+        self._informer = Informer(
+            client, NAMESPACES, label_selector=selector, transform=_only_name, pace=pace
+        )
+        self._untold: set[str] = set()
+        self._news = asyncio.Event()
+        self._informer.add_handler(self._note)
+
+    @property
+    def problem(self) -> str:
+        """One sentence on what keeps the choice from being current; empty: nothing."""
+        problem = self._informer.problem
+        return problem and f"the namespaces with {self.selector} are not known: {problem}"
+
+    def covers(self, namespace: str) -> bool:
+        """Whether `namespace` is chosen."""
+        return self._informer.get("", namespace) is not None
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        await self._informer.run()
+
+    async def wait_known(self, timeout_seconds: float | None = None) -> None:
+        """Wait for the first list. Raises TimeoutError, with the reason."""
+        await self._informer.wait_synced(timeout_seconds)
+
+    def tell_again(self) -> None:
+        """Let `arrivals` begin with all that are chosen."""
+        self._untold = {manifest["metadata"]["name"] for manifest in self._informer.all()}
+        self._news.set()
+
+    async def arrivals(self) -> list[str]:
+        """Wait for namespaces that were not told yet; each is told once, until `told_in_vain`."""
+        await self._news.wait()
+        self._news.clear()
+        names, self._untold = sorted(self._untold), set()
+        return [name for name in names if self.covers(name)]
+
+    def told_in_vain(self, names: list[str]) -> None:
+        """Tell these again."""
+        self._untold |= {*names}
+        self._news.set()
+
+    def _note(self, old: Manifest | None, new: Manifest | None) -> None:
+        if old is None and new is not None:
+            self._untold.add(new["metadata"]["name"])
+            self._news.set()
+
+
+def _only_name(manifest: Manifest) -> Manifest:
+    return {"metadata": manifest["metadata"]}

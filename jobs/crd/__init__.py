@@ -1,1 +1,0 @@
-"""glue: the generator of the IPUJob CustomResourceDefinition."""

@@ -1,0 +1,231 @@
+"""io: writes what watches tell of IPUJobs into Postgres."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from ipuhub.authors import AuthorTrust
+from ipuhub.kube.watch import Scope
+from ipuhub.recording.recorder import Subject
+from jobs.history.rows import row_of
+from jobs.ipujob.manifests import namespace_of
+from jobs.ipujob.resources import IPUJOBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from datetime import datetime
+
+    from psycopg import Cursor
+
+    from ipuhub.recording.recorder import Absence, Fault
+    from jobs.history.rows import JobRow
+
+# A group or user once known is not lost with the namespace or the annotation; an estimated end is
+# taken back when the job is there after all, an exact one never.
+_JOB = """
+INSERT INTO jobs_jobrecord AS known (
+    uid, cluster_uid, namespace, name, "group", "user", user_verified, ipus, instances, workers,
+    status, reason, message, restart_count, partitions, spec, conditions, labels,
+    created_at, started_at, completed_at, deleted_at, estimated, updated_at)
+VALUES (
+    %(uid)s, %(cluster_uid)s, %(namespace)s, %(name)s, %(group)s, %(user)s, %(user_verified)s,
+    %(ipus)s,
+    %(instances)s, %(workers)s, %(status)s, %(reason)s, %(message)s, %(restart_count)s,
+    %(partitions)s::jsonb, %(spec)s::jsonb, %(conditions)s::jsonb, %(labels)s::jsonb,
+    %(created_at)s, %(started_at)s, %(completed_at)s, %(deleted_at)s, false, %(updated_at)s)
+ON CONFLICT (uid) DO UPDATE SET
+    "group" = CASE WHEN excluded."group" = excluded.namespace
+                   THEN known."group" ELSE excluded."group" END,
+    "user" = CASE WHEN excluded."user" = '' THEN known."user" ELSE excluded."user" END,
+    user_verified = CASE WHEN excluded."user" = '' THEN known.user_verified
+                         ELSE excluded.user_verified END,
+    ipus = excluded.ipus,
+    instances = excluded.instances,
+    workers = excluded.workers,
+    status = excluded.status,
+    reason = excluded.reason,
+    message = excluded.message,
+    restart_count = GREATEST(known.restart_count, excluded.restart_count),
+    partitions = excluded.partitions,
+    spec = excluded.spec,
+    conditions = excluded.conditions,
+    labels = excluded.labels,
+    started_at = LEAST(known.started_at, excluded.started_at),
+    completed_at = COALESCE(known.completed_at, excluded.completed_at),
+    deleted_at = CASE WHEN known.estimated THEN excluded.deleted_at
+                      ELSE COALESCE(known.deleted_at, excluded.deleted_at) END,
+    estimated = false,
+    updated_at = excluded.updated_at
+"""
+# The outcome of an attempt that has ended is final; one that a deletion closed may go on if the
+# job turns out to be there.
+_ATTEMPT = """
+INSERT INTO jobs_jobattempt AS known (
+    job_id, instance, attempt, outcome, reason, exit_code, message, log, began_at, ended_at)
+SELECT id, %(instance)s, %(attempt)s, %(outcome)s, %(reason)s, %(exit_code)s, %(message)s,
+       %(log)s, %(began_at)s,
+       COALESCE(%(ended_at)s,
+                CASE WHEN deleted_at IS NOT NULL THEN GREATEST(%(began_at)s, deleted_at) END)
+FROM jobs_jobrecord WHERE uid = %(uid)s
+ON CONFLICT (job_id, instance, attempt) DO UPDATE SET
+    outcome = excluded.outcome,
+    reason = excluded.reason,
+    exit_code = excluded.exit_code,
+    message = excluded.message,
+    log = excluded.log,
+    ended_at = excluded.ended_at
+WHERE known.outcome NOT IN ('Completed', 'Failed')
+"""
+_EARLIER_ATTEMPTS = """
+UPDATE jobs_jobattempt AS one SET ended_at = GREATEST(one.began_at, %(began_at)s)
+FROM jobs_jobrecord AS job
+WHERE one.job_id = job.id AND job.uid = %(uid)s AND one.instance = %(instance)s
+  AND one.attempt < %(attempt)s AND one.ended_at IS NULL
+"""
+# Within a state the last particular cause stays: why a job waited is known when it no longer does.
+# It keeps the words in which it was first told.
+_TRANSITION = """
+INSERT INTO jobs_jobtransition AS known (job_id, at, state, reason, message)
+SELECT id, %(at)s, %(state)s, %(reason)s, %(message)s FROM jobs_jobrecord WHERE uid = %(uid)s
+ON CONFLICT (job_id, at, state) DO UPDATE SET reason = excluded.reason, message = excluded.message
+WHERE known.reason <> excluded.reason
+  AND NOT (starts_with(excluded.reason, 'IPUJob') AND NOT starts_with(known.reason, 'IPUJob'))
+"""
+_INFERRED_TRANSITION = """
+INSERT INTO jobs_jobtransition (job_id, at, state, reason, message)
+SELECT job.id, %(at)s, %(state)s, %(reason)s, %(message)s FROM jobs_jobrecord AS job
+WHERE job.uid = %(uid)s AND NOT EXISTS (
+    SELECT FROM jobs_jobtransition AS one WHERE one.job_id = job.id AND one.state = %(state)s)
+"""
+_VANISHED = """
+UPDATE jobs_jobrecord SET
+    deleted_at = GREATEST(created_at, %(seen_until)s), estimated = true, updated_at = %(now)s
+WHERE cluster_uid = %(cluster_uid)s AND deleted_at IS NULL AND uid <> ALL(%(present)s)
+RETURNING id
+"""
+_KNOWN = "SELECT count(*) FROM jobs_jobrecord WHERE uid = ANY(%s)"
+_OPEN_ATTEMPTS = """
+UPDATE jobs_jobattempt AS one SET ended_at = GREATEST(one.began_at, job.deleted_at)
+FROM jobs_jobrecord AS job
+WHERE one.job_id = job.id AND job.id = ANY(%(jobs)s) AND one.ended_at IS NULL
+"""
+_OPEN_ATTEMPTS_OF_DELETED = """
+UPDATE jobs_jobattempt AS one SET ended_at = GREATEST(one.began_at, job.deleted_at)
+FROM jobs_jobrecord AS job
+WHERE one.job_id = job.id AND job.uid = %(uid)s AND one.ended_at IS NULL
+"""
+
+
+def store(cursor: Cursor[Any], rows: Sequence[JobRow], cluster_uid: str, at: datetime) -> None:
+    """Write rows in the order in which they were seen; the same rows again change nothing."""
+    _run(cursor, _JOB, [_job_values(row, cluster_uid, at) for row in rows])
+    attempts = [asdict(one) | {"uid": row.uid} for row in rows for one in row.attempts]
+    _run(cursor, _EARLIER_ATTEMPTS, [one for one in attempts if one["attempt"]])
+    _run(cursor, _ATTEMPT, attempts)
+    told = [(row.uid, one) for row in rows for one in row.transitions]
+    # What was seen comes first: it leaves no room for what was only concluded.
+    for sql, is_inferred in ((_TRANSITION, False), (_INFERRED_TRANSITION, True)):
+        chosen = [(uid, one) for uid, one in told if one.is_inferred is is_inferred]
+        _run(cursor, sql, [asdict(one) | {"uid": uid} for uid, one in chosen])
+    gone = [{"uid": row.uid} for row in rows if row.deleted_at is not None]
+    _run(cursor, _OPEN_ATTEMPTS_OF_DELETED, gone)
+
+
+def close_vanished(cursor: Cursor[Any], absence: Absence) -> int:
+    """End, estimated, every job of the cluster that a full list no longer shows; how many."""
+    cursor.execute(_VANISHED, asdict(absence) | {"present": [*absence.present]})
+    jobs = [found[0] for found in cursor.fetchall()]
+    if jobs:
+        cursor.execute(_OPEN_ATTEMPTS, {"jobs": jobs})
+    return len(jobs)
+
+
+def _run(cursor: Cursor[Any], sql: str, values: Iterable[dict[str, Any]]) -> None:
+    batch = [*values]
+    if batch:
+        cursor.executemany(sql, batch)
+
+
+def _job_values(row: JobRow, cluster_uid: str, at: datetime) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        name: getattr(row, name)
+        for name in (
+            "uid",
+            "namespace",
+            "name",
+            "group",
+            "user",
+            "user_verified",
+            "status",
+            "reason",
+            "message",
+            "restart_count",
+            "created_at",
+            "started_at",
+            "completed_at",
+            "deleted_at",
+        )
+    }
+    values |= row.size._asdict()
+    for name in ("partitions", "spec", "conditions", "labels"):
+        values[name] = json.dumps(getattr(row, name), ensure_ascii=False)
+    return values | {"cluster_uid": cluster_uid, "updated_at": at}
+
+
+class JobRecorder:
+    """Records every IPUJob. `group_of` gives the group of a namespace; `authors` says which users
+    are verified (None: none is); `recorded` is called with the UIDs of jobs, in the transaction
+    that has written their records."""
+
+    name = "ipujobs"
+    scope = Scope(IPUJOBS)
+    selection = "all"
+    manifest: type[Any] = dict
+
+    def __init__(
+        self,
+        group_of: Callable[[str], str],
+        authors: AuthorTrust | None = None,
+        recorded: Callable[[Cursor[Any], Collection[str]], object] = lambda *_: None,
+    ) -> None:
+        self._group_of, self._recorded = group_of, recorded
+        self._authors = authors or AuthorTrust()
+
+    def read(
+        self,
+        kind: str,
+        manifest: Any,
+        faults: list[Fault],  # noqa: ARG002  # nothing in a job is refused
+        at: datetime,
+        since: datetime | None = None,  # noqa: ARG002  # a job's end has no uncertainty
+    ) -> JobRow:
+        """Make the row of a job."""
+        group = self._group_of(namespace_of(manifest))
+        row = row_of(manifest, group, at, is_deleted=kind == "DELETED")
+        return replace(row, user_verified=self._authors.covers(row.user, row.namespace))
+
+    def subject(self, row: JobRow) -> Subject:
+        """Name the job of a row."""
+        return Subject(row.uid, row.namespace, row.name)
+
+    def write(
+        self, cursor: Cursor[Any], rows: Sequence[JobRow], cluster_uid: str, at: datetime
+    ) -> None:
+        """Write jobs with their attempts and transitions."""
+        store(cursor, rows, cluster_uid, at)
+        self._recorded(cursor, {row.uid for row in rows})
+
+    def unrecorded(self, cursor: Cursor[Any], rows: Sequence[JobRow]) -> int:
+        """Return how many of the jobs came since the last record."""
+        uids = {row.uid for row in rows}
+        (known,) = cursor.execute(_KNOWN, [[*uids]]).fetchone() or (0,)
+        return len(uids) - int(known)
+
+    def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:
+        """End the jobs that a full list no longer shows."""
+        return close_vanished(cursor, absence)
+
+    async def committed(self, rows: Sequence[JobRow]) -> None:
+        """Nobody waits for it."""

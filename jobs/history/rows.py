@@ -1,0 +1,289 @@
+"""domain: what is kept of an IPUJob: the facts of one manifest, its attempts and transitions.
+
+Nothing here raises: a job with an invalid spec is a job too, and its page shows why it waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jobs.ipujob.conditions import CONDITION_OF_STATE, CONDITION_TYPES, FINISHED, JobState
+from jobs.ipujob.defaults import with_defaults
+from jobs.ipujob.manifests import (
+    annotations_of,
+    labels_of,
+    metadata,
+    name_of,
+    namespace_of,
+    parse_time,
+    uid_of,
+)
+from jobs.ipujob.names import ANNOTATION_CREATED_BY
+from jobs.ipujob.spec import whole_number
+from jobs.operator.keptstatus import plain_conditions, whole
+from jobs.operator.logtail import clean_tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from jobs.ipujob.manifests import Manifest
+
+LARGEST = 2**31 - 1  # of an integer column
+_STATE_OF_CONDITION = {str(kind): str(state) for state, kind in CONDITION_OF_STATE.items()}
+_ORDER = {kind: place for place, kind in enumerate(CONDITION_TYPES)}
+_ENDED = frozenset(state.value for state in FINISHED)
+
+
+class Size(NamedTuple):
+    """What a job asks for, over all its instances."""
+
+    ipus: int
+    instances: int
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A change of state at `at`. `is_inferred`: concluded from how the next state began, of use
+    only where nobody saw the change itself."""
+
+    at: datetime
+    state: str
+    reason: str
+    message: str
+    is_inferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The current attempt of one instance, with its state so far."""
+
+    instance: int
+    attempt: int
+    outcome: str
+    reason: str
+    exit_code: int | None
+    message: str
+    log: str
+    began_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One IPUJob as one event showed it; times are aware UTC.
+
+    `group` is the label of its namespace or, where there is none, the namespace itself. Whether
+    `user` is verified the manifest does not tell.
+    `deleted_at` is set by the event that says that the job is gone.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    group: str
+    user: str
+    size: Size
+    status: str
+    reason: str
+    message: str
+    restart_count: int
+    partitions: list[Any]
+    spec: Manifest
+    conditions: list[Any]
+    labels: dict[str, str]
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    deleted_at: datetime | None
+    attempts: tuple[Attempt, ...]
+    transitions: tuple[Transition, ...]
+    user_verified: bool = False
+
+
+def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False) -> JobRow:
+    """The row of a manifest that was seen at `now`; it must have a UID."""
+    clean: Manifest = cleaned(job)
+    status = whole(_mapping(clean.get("status")))
+    spec = _mapping(clean.get("spec"))
+    created = parse_time(_text(metadata(clean).get("creationTimestamp"))) or now
+    transitions = tuple(_transitions(status, created))
+    current = _current(status)
+    conditions = [one for one in _list(status.get("conditions")) if isinstance(one, dict)]
+    deletion = parse_time(_text(metadata(clean).get("deletionTimestamp"))) or now
+    return JobRow(
+        uid=uid_of(clean),
+        namespace=namespace_of(clean),
+        name=name_of(clean),
+        group=group,
+        user=_text(annotations_of(clean).get(ANNOTATION_CREATED_BY)),
+        size=size_of(spec),
+        status=_text(status.get("launcherStatus")) or JobState.PENDING.value,
+        reason=_text(current.get("reason")),
+        message=_text(status.get("lastMessage")) or _text(current.get("message")),
+        restart_count=_count(status.get("restartCount")),
+        partitions=_list(status.get("partitions")),
+        spec=spec,
+        conditions=plain_conditions({"conditions": conditions}),
+        labels=labels_of(clean),
+        created_at=created,
+        started_at=min(
+            (one.at for one in transitions if one.state == JobState.RUNNING), default=None
+        ),
+        completed_at=parse_time(_text(status.get("completionTime"))),
+        deleted_at=deletion if is_deleted else None,
+        attempts=tuple(_attempts(status, created, current)),
+        transitions=transitions,
+    )
+
+
+def size_of(spec: Manifest) -> Size:
+    """IPUs, instances and workers of a spec in either published shape; of what cannot be read, 0
+    IPUs. For a valid spec the same numbers as `jobs.ipujob.spec.parse_spec` gives."""
+    filled = with_defaults(spec)
+    replicas = whole_number(filled.get("modelReplicas"))
+    per_replica = whole_number(filled.get("ipusPerModelReplica"))
+    if replicas is not None and per_replica is not None:
+        partition, instances = replicas * per_replica, 1
+    else:
+        partition = _count(filled.get("ipusPerJobInstance"))
+        instances = _count(filled.get("jobInstances"), 1)
+    per_instance = _count(_mapping(filled.get("workers")).get("replicas"), 1)
+    per_instance = _count(filled.get("workersPerJobInstance"), per_instance)
+    return Size(_bounded(partition * instances), instances, _bounded(per_instance * instances))
+
+
+def cleaned(value: Any) -> Any:
+    """The same JSON with what Postgres cannot store as text (NUL, half a surrogate pair) shown as
+    U+FFFD."""
+    if isinstance(value, str):
+        return _clean_text(value)
+    if isinstance(value, dict):
+        return {_clean_text(str(key)): cleaned(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [cleaned(item) for item in value]
+    return value
+
+
+def _clean_text(text: str) -> str:
+    if "\x00" not in text and (text.isascii() or not _has_surrogate(text)):
+        return text
+    return "".join("\ufffd" if c == "\x00" or "\ud800" <= c <= "\udfff" else c for c in text)
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _transitions(status: Manifest, created: datetime) -> Iterator[Transition]:
+    """The state that is now, and what its predecessors' ends tell of their beginnings.
+
+    A condition keeps only when it last changed: one that is False ended then, and began when the
+    one before it ended.
+    """
+    began = parse_time(_text(status.get("startTime"))) or created
+    ended = []
+    for condition in _list(status.get("conditions")):
+        changed = parse_time(_text(_mapping(condition).get("lastTransitionTime")))
+        state = _STATE_OF_CONDITION.get(_text(_mapping(condition).get("type")))
+        if changed is None or state is None:
+            continue
+        if condition.get("status") == "True":
+            yield _transition(condition, changed, state)
+        else:
+            ended.append((changed, _ORDER[condition["type"]], condition, state))
+    for changed, _, condition, state in sorted(ended, key=lambda one: one[:2]):
+        yield _transition(condition, began, state, is_inferred=True)
+        began = changed
+
+
+def _transition(
+    condition: Manifest, at: datetime, state: str, *, is_inferred: bool = False
+) -> Transition:
+    reason, message = _text(condition.get("reason")), _text(condition.get("message"))
+    return Transition(at, state, reason, message, is_inferred)
+
+
+def _attempts(status: Manifest, created: datetime, current: Manifest) -> Iterator[Attempt]:
+    first = parse_time(_text(status.get("startTime"))) or created
+    later = parse_time(_text(current.get("lastTransitionTime"))) or first
+    completed = parse_time(_text(status.get("completionTime")))
+    for entry in _list(status.get("instances")):
+        found = _mapping(entry)
+        attempt = _count(found.get("attempt"))
+        last = _mapping(found.get("lastExit"))
+        ended = parse_time(_text(last.get("at")))
+        if ended is not None:
+            yield _last_attempt(_count(found.get("index")), last, first, ended)
+        outcome = _text(found.get("state")) or JobState.PENDING.value
+        yield Attempt(
+            instance=_count(found.get("index")),
+            attempt=attempt,
+            outcome=outcome,
+            reason=_text(found.get("reason")),
+            exit_code=_exit_code(found.get("exitCode")),
+            message=_text(found.get("message")),
+            log=_log(found),
+            began_at=(ended or later) if attempt else first,
+            ended_at=completed or later if outcome in _ENDED else None,
+        )
+
+
+def _last_attempt(instance: int, last: Manifest, first: datetime, ended: datetime) -> Attempt:
+    """How the attempt before the current one ended; when it began is known from then."""
+    code = _exit_code(last.get("exitCode"))
+    attempt = _count(last.get("attempt"))
+    outcome = JobState.COMPLETED if code == 0 else JobState.FAILED
+    return Attempt(
+        instance=instance,
+        attempt=attempt,
+        outcome=outcome.value,
+        reason=_text(last.get("reason")),
+        exit_code=code,
+        message=_text(last.get("message")),
+        log=_log(last),
+        began_at=ended if attempt else first,
+        ended_at=ended,
+    )
+
+
+def _current(status: Manifest) -> Manifest:
+    """The condition that is True."""
+    for condition in _list(status.get("conditions")):
+        found = _mapping(condition)
+        if found.get("status") == "True":
+            return found
+    return {}
+
+
+def _mapping(value: object) -> Manifest:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _log(ended: Manifest) -> str:
+    """Whoever may write a job's status must not fill the database with it."""
+    return clean_tail(_text(ended.get("log")))
+
+
+def _exit_code(value: object) -> int | None:
+    number = whole_number(value)
+    return None if number is None else max(-LARGEST, min(number, LARGEST))
+
+
+def _count(value: object, default: int = 0) -> int:
+    number = whole_number(value)
+    return default if number is None else _bounded(number)
+
+
+def _bounded(number: int) -> int:
+    return max(0, min(number, LARGEST))

@@ -1,0 +1,261 @@
+"""domain: the states and causes of an IPUJob, and its conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jobs.ipujob.manifests import Manifest
+
+
+class JobState(StrEnum):
+    """What the STATUS column says."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+class ConditionType(StrEnum):
+    """The condition that is True in a state."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    COMPLETE = "Complete"  # as other workloads call Succeeded: what scripts wait for
+
+
+CONDITION_OF_STATE = {
+    JobState.PENDING: ConditionType.PENDING,
+    JobState.RUNNING: ConditionType.RUNNING,
+    JobState.RESTARTING: ConditionType.RESTARTING,
+    JobState.SUSPENDED: ConditionType.SUSPENDED,
+    JobState.COMPLETED: ConditionType.SUCCEEDED,
+    JobState.FAILED: ConditionType.FAILED,
+}
+ALSO_TRUE = {ConditionType.SUCCEEDED: ConditionType.COMPLETE}
+CONDITION_TYPES = {kind.value: kind for kind in ConditionType}
+FINISHED = frozenset({JobState.COMPLETED, JobState.FAILED})
+LONGEST_MESSAGE = 1024
+
+
+class Reason(StrEnum):
+    """Why a job is in its state: conditions and Events carry these."""
+
+    PENDING = "IPUJobPending"
+    RUNNING = "IPUJobRunning"
+    RESTARTING = "IPUJobRestarting"
+    SUSPENDED = "IPUJobSuspended"
+    SUCCEEDED = "IPUJobSucceeded"
+    FAILED = "IPUJobFailed"
+    INVALID_SPEC = "InvalidSpec"
+    NO_CAPACITY = "NoCapacity"
+    NO_CONTROLLERS = "NoControllers"
+    CONTROLLER_UNAVAILABLE = "ControllerUnavailable"
+    NO_LABELLED_NODE = "NoLabelledNode"
+    PARTITION_REFUSED = "PartitionRefused"
+    PROXY_UNAVAILABLE = "ProxyUnavailable"
+    PARTITION_ERROR = "PartitionError"
+    PARTITION_LOST = "PartitionLost"
+    REMOVAL_REFUSED = "ReleaseRefused"
+    PARTITION_ACTIVE = "PartitionActive"
+    PARTITION_RELEASED = "PartitionReleased"
+    UNSCHEDULABLE = "Unschedulable"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    CONTAINER_CONFIG_ERROR = "ContainerConfigError"
+    NAME_CONFLICT = "NameConflict"
+    CREATE_FAILED = "CreateFailed"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    LIMIT_RANGE = "LimitRangeViolation"
+    POD_SECURITY = "PodSecurityViolation"
+    ADMISSION_DENIED = "AdmissionDenied"
+    WEBHOOK_UNAVAILABLE = "WebhookUnavailable"
+    API_UNAVAILABLE = "ApiServerUnavailable"
+    NAMESPACE_TERMINATING = "NamespaceTerminating"
+    SPEC_CHANGED = "SpecChanged"
+    SPEC_OVERRIDDEN = "SpecOverridden"
+    PODS_STUCK = "PodsStuck"
+    NODE_NOT_READY = "NodeNotReady"
+    OBJECT_RESTORED = "ObjectRestored"
+    OOM_KILLED = "OOMKilled"
+    POD_DEADLINE = "PodDeadlineExceeded"
+    WORKER_LOST = "WorkerLost"
+    LOSS_LIMIT = "LossLimitReached"
+    START_BLOCKED = "StartBlocked"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    SESSION_ENDING = "SessionEnding"
+    STATUS_NOT_KEPT = "StatusNotKept"
+    OTHER_CRD = "OtherCrd"
+
+
+# Why an attempt was taken from a job: not the job's fault.
+LOST = frozenset({Reason.WORKER_LOST, Reason.PARTITION_ERROR, Reason.PARTITION_LOST})
+OF_PARTITION = frozenset({Reason.PARTITION_ERROR.value, Reason.PARTITION_LOST.value})
+
+SENTENCES: dict[Reason, str] = {
+    Reason.PENDING: "The job is waiting for resources to be ready.",
+    Reason.RUNNING: "The job's command is running.",
+    Reason.RESTARTING: "The job ended and is being started again.",
+    Reason.SUSPENDED: "The job is suspended and holds no IPUs.",
+    Reason.SUCCEEDED: "The job has ended with success.",
+    Reason.FAILED: "The job has ended with a non-zero exit code.",
+    Reason.INVALID_SPEC: "The job's spec breaks a rule; correct the named field.",
+    Reason.NO_CAPACITY: "No V-IPU controller has enough free IPUs for the partition now.",
+    Reason.NO_CONTROLLERS: "No V-IPU controller is configured.",
+    Reason.CONTROLLER_UNAVAILABLE: "The V-IPU controllers do not answer.",
+    Reason.NO_LABELLED_NODE: "No Kubernetes node carries the V-IPU controller's label.",
+    Reason.PARTITION_REFUSED: "The V-IPU Proxy refused the request for a partition.",
+    Reason.PROXY_UNAVAILABLE: "The V-IPU Proxy does not answer; the operator keeps trying.",
+    Reason.PARTITION_ERROR: "The job's IPU partition is in the state ERROR.",
+    Reason.PARTITION_LOST: "The job's IPU partition is gone: its V-IPU controller no "
+    "longer knows it, or a stranger's has its id.",
+    Reason.REMOVAL_REFUSED: "The V-IPU controller refuses to remove the job's IPU partition; the "
+    "IPUs stay occupied until it does.",
+    Reason.PARTITION_ACTIVE: "The job's IPU partitions are ready.",
+    Reason.PARTITION_RELEASED: "The job's IPU partitions are free again.",
+    Reason.UNSCHEDULABLE: "The scheduler finds no node for a pod of the job.",
+    Reason.IMAGE_PULL_FAILED: "A pod of the job cannot pull its image.",
+    Reason.CONTAINER_CONFIG_ERROR: "A container of the job cannot be set up.",
+    Reason.NAME_CONFLICT: "An object with a needed name exists and belongs to something else.",
+    Reason.CREATE_FAILED: "The API server refused an object of the job.",
+    Reason.QUOTA_EXCEEDED: "A ResourceQuota of the namespace leaves no room for an object of the "
+    "job; the operator keeps trying.",
+    Reason.LIMIT_RANGE: "A LimitRange of the namespace refuses the resources of a pod of the job.",
+    Reason.POD_SECURITY: "The namespace's Pod Security level refuses a pod of the job.",
+    Reason.ADMISSION_DENIED: "An admission webhook of the cluster refuses an object of the job.",
+    Reason.WEBHOOK_UNAVAILABLE: "An admission webhook does not answer, and without its answer the "
+    "API server refuses the operator's write; it keeps trying.",
+    Reason.API_UNAVAILABLE: "The API server cannot serve the operator's write; it keeps trying.",
+    Reason.NAMESPACE_TERMINATING: "The job's namespace is being deleted: nothing new is made in "
+    "it.",
+    Reason.SPEC_CHANGED: "The spec was changed while the job runs; the named fields apply from its "
+    "next attempt.",
+    Reason.SPEC_OVERRIDDEN: "The operator does not use everything that the pod template says.",
+    Reason.PODS_STUCK: "A pod of the job does not end although it was asked to; its node may be "
+    "lost.",
+    Reason.NODE_NOT_READY: "A node with pods of the job has stopped reporting; the pods may run or "
+    "not.",
+    Reason.OBJECT_RESTORED: "An object of the job was changed and is made anew.",
+    Reason.OOM_KILLED: "A container of the job used more memory than it may and was killed.",
+    Reason.POD_DEADLINE: "A pod ran for longer than the activeDeadlineSeconds of the template.",
+    Reason.WORKER_LOST: "A pod of the job was deleted, evicted or lost while the job ran.",
+    Reason.LOSS_LIMIT: "The job lost its pods or its IPU partition too often in a row and is not "
+    "restarted any more.",
+    Reason.START_BLOCKED: "The job's pods could not start for too long; the job has given its IPU "
+    "partition back and tries again later.",
+    Reason.DEADLINE_EXCEEDED: "The job has run for longer than its activeDeadlineSeconds.",
+    Reason.STATUS_NOT_KEPT: "The IPUJob CRD in the cluster drops what the operator decides; an "
+    "administrator must apply IPUHub's. The job is left as it is.",
+    Reason.OTHER_CRD: "The IPUJob CRD in the cluster is not IPUHub's and drops the fields that the "
+    "message names; an Event of the CRD, not of a job.",
+    Reason.SESSION_ENDING: "The interactive job reaches the end of its ttl in a few minutes.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The state a job is in, and why. `reason` may be a cause that the proxy named."""
+
+    state: JobState
+    reason: str
+    message: str
+
+
+def default_message(condition: ConditionType, path: str) -> str:
+    """The sentence of a condition that has no particular cause; `path` is namespace/name."""
+    endings = {
+        ConditionType.PENDING: "is waiting for resources to be ready.",
+        ConditionType.RUNNING: "is running.",
+        ConditionType.RESTARTING: "is restarting.",
+        ConditionType.SUSPENDED: "is suspended.",
+        ConditionType.SUCCEEDED: "successfully completed.",
+        ConditionType.FAILED: "has failed.",
+        ConditionType.COMPLETE: "successfully completed.",
+    }
+    return f"IPUJob {path} {endings[condition]}"
+
+
+def brief_message(message: str, path: str) -> str:
+    """Return a message for a table whose line names the job (`path`) already: without that name."""
+    own = f"IPUJob {path} "
+    if not message.startswith(own):
+        return message
+    rest = message.removeprefix(own)
+    return rest[:1].upper() + rest[1:]
+
+
+def plain_verdict(state: JobState, path: str) -> Verdict:
+    """A state without a particular cause."""
+    condition = CONDITION_OF_STATE[state]
+    return Verdict(state, f"IPUJob{condition}", default_message(condition, path))
+
+
+def current_condition(status: Manifest) -> Manifest | None:
+    """The condition of the state that `status` says the job is in."""
+    wanted = {str(state): str(kind) for state, kind in CONDITION_OF_STATE.items()}
+    kind = wanted.get(str(status.get("launcherStatus")))
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == kind:
+            found: Manifest = condition
+            return found
+    return None
+
+
+def with_verdict(
+    conditions: list[Manifest], verdict: Verdict, path: str, now: str
+) -> list[Manifest]:
+    """The conditions once `verdict` holds: its own is True, and the other name that it may have;
+    all others are False.
+
+    A condition that turns False gets its default reason and message back, so that a cause which
+    is gone is not shown for ever. Times change only together with what they are about.
+    """
+    own = CONDITION_OF_STATE[verdict.state]
+    wanted = [own, ALSO_TRUE[own]] if own in ALSO_TRUE else [own]
+    updated = [
+        _updated(old, verdict, now) if old.get("type") in wanted else _ended(old, path, now)
+        for old in conditions
+    ]
+    if not conditions and own is not ConditionType.PENDING:
+        updated.append(_ended({"type": ConditionType.PENDING.value}, path, now))
+    present = {old.get("type") for old in conditions}
+    missing = [kind for kind in wanted if kind not in present]
+    return [*updated, *(_updated({"type": kind.value}, verdict, now) for kind in missing)]
+
+
+def _updated(old: Manifest, verdict: Verdict, now: str) -> Manifest:
+    new = old | {
+        "status": "True",
+        "reason": str(verdict.reason),
+        "message": verdict.message[:LONGEST_MESSAGE],
+    }
+    return _timed(old, new, now)
+
+
+def _ended(old: Manifest, path: str, now: str) -> Manifest:
+    condition = CONDITION_TYPES.get(old.get("type", ""))
+    if old.get("status") == "False" or condition is None:
+        return old
+    new = old | {
+        "status": "False",
+        "reason": f"IPUJob{condition}",
+        "message": default_message(condition, path),
+    }
+    return _timed(old, new, now)
+
+
+def _timed(old: Manifest, new: Manifest, now: str) -> Manifest:
+    if new == old:
+        return old
+    if new["status"] != old.get("status"):
+        new["lastTransitionTime"] = now
+    new["lastUpdateTime"] = now
+    return new

@@ -1,0 +1,150 @@
+"""domain: what the pods of an attempt were made of, and what of it a later edit changes.
+
+Webhooks refuse such edits of a job that runs; while they are down, an edit arrives all the same.
+What runs keeps what it was made of until its next attempt, which a restart or a resume begins; so
+each pod carries a stamp of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from jobs.ipujob.spec import parse_spec, whole_number
+from jobs.ipujob.validation import problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobs.ipujob.sessionlimits import SessionLimits
+    from jobs.ipujob.spec import JobSpec
+
+ANNOTATION_MADE_OF = "ipuhub.io/made-of"
+INTERACTIVE = "interactive"
+_POLICIES = (
+    "cleanPodPolicy",
+    "keepPartition",
+    "restartPolicy",
+    "suspend",
+    "activeDeadlineSeconds",
+    "ttlSecondsAfterFinished",
+)
+_STUB = {"spec": {"containers": [{"name": "main", "image": "kept"}]}}
+_FIELDS = {
+    "size": "the partition's size",
+    "workers": "the number of workers",
+    "slots": "modelReplicasPerWorker",
+    "launcher": "launcher",
+    "template": "workers.template",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOf:
+    """`size` in IPUs and `workers` are of one instance; `launcher` and `template` are digests,
+    `launcher` is empty without one; `ttl` is an interactive job's."""
+
+    size: int
+    workers: int
+    slots: int
+    launcher: str
+    template: str
+    ttl: int | None = None
+
+    def to_text(self) -> str:
+        """As the pods carry it."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+def made_of(spec: JobSpec) -> MadeOf:
+    """What pods of `spec` are made of."""
+    launcher = ""
+    if spec.launcher_command is not None:
+        launcher = _digest([spec.launcher_command, spec.launcher_env])
+    return MadeOf(
+        size=spec.partition_size,
+        workers=spec.workers_per_instance,
+        slots=spec.slots,
+        launcher=INTERACTIVE if spec.is_interactive else launcher,
+        template=_digest(spec.template),
+        ttl=spec.ttl_seconds,
+    )
+
+
+@lru_cache(maxsize=4096)
+def read_stamp(text: str) -> MadeOf | None:
+    """The stamp of a pod; None: it has none, or not one of ours."""
+    try:
+        found = json.loads(text)
+        return MadeOf(
+            size=int(found["size"]),
+            workers=max(int(found["workers"]), 1),
+            slots=max(int(found["slots"]), 1),
+            launcher=str(found["launcher"]),
+            template=str(found["template"]),
+            ttl=whole_number(found.get("ttl")),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def changes(old: MadeOf, new: MadeOf) -> list[str]:
+    """What differs, as people call it; an interactive job's ttl applies at once."""
+    return [words for field, words in _FIELDS.items() if getattr(old, field) != getattr(new, field)]
+
+
+def kept(written: JobSpec, old: MadeOf) -> JobSpec:
+    """`written`, where it may change while a job runs, over what its pods were made of."""
+    command: tuple[str, ...] | None = None
+    ttl = None
+    if old.launcher == INTERACTIVE:
+        ttl = written.ttl_seconds or old.ttl or 1
+    elif old.launcher:
+        command = written.launcher_command or ()
+    return replace(
+        written,
+        partition_size=old.size,
+        workers_per_instance=old.workers,
+        slots=old.slots,
+        launcher_command=command,
+        ttl_seconds=ttl,
+        instances=1 if old.launcher else written.instances,
+    )
+
+
+def kept_of_invalid(
+    written: Mapping[str, Any], old: MadeOf, instances: int, limits: SessionLimits
+) -> JobSpec:
+    """By what a job is judged whose spec was changed to one that breaks a rule: what its pods were
+    made of, and those of its policies that are valid. A session that is to last for longer than
+    it may ends at the limit, or with the ttl it began with."""
+    spec: dict[str, Any] = {field: written[field] for field in _POLICIES if field in written}
+    spec |= {
+        "ipusPerJobInstance": old.size,
+        "jobInstances": instances,
+        "workersPerJobInstance": old.workers,
+        "workers": {"template": _STUB},
+    }
+    if old.launcher == INTERACTIVE:
+        spec["interactive"] = {"ttl": _session_seconds(written, old.ttl or 1, limits)}
+    elif old.launcher:
+        spec["launcher"] = {"command": ["kept"]}
+    for problem in problems("kept", spec):
+        spec.pop(problem.field.split(".")[1], None)
+    return kept(parse_spec(spec), old)
+
+
+def _session_seconds(written: Mapping[str, Any], begun_with: int, limits: SessionLimits) -> int:
+    interactive = written.get("interactive")
+    wanted = whole_number(interactive.get("ttl")) if isinstance(interactive, dict) else None
+    if wanted is None or wanted < 1:
+        return begun_with
+    return min(wanted, max(limits.allowed(wanted), begun_with))
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,327 @@
+"""domain: the one list of rules that a valid IPUJob keeps.
+
+The operator judges stored jobs by it before it acts, the webhook incoming ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobs.ipujob.defaults import with_defaults
+from jobs.ipujob.names import LONGEST_JOB_NAME
+from jobs.ipujob.nesting import is_nested_deeper
+from jobs.ipujob.privileges import LABEL_POD_PROFILE, beyond
+from jobs.ipujob.sessionlimits import UNLIMITED
+from jobs.ipujob.spec import (
+    ALPHA_FIELDS,
+    CURRENT_FIELDS,
+    LARGEST_NUMBER,
+    LARGEST_PARTITION,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobs.ipujob.privileges import Privileges
+    from jobs.ipujob.sessionlimits import SessionLimits
+
+CLEAN_POD_POLICIES = ("None", "Workers", "All")
+RESTART_TYPES = ("Never", "OnFailure", "Always", "ExitCode")
+MOST_WORKERS = 1000
+EXIT_CODES = re.compile(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*")
+MOST_LEVELS = 100  # a reader or writer of JSON somewhere on the way gives up at 250
+_LONGEST_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One broken rule: the field's path and a sentence that says what to write instead."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+Problems = Iterator[Problem]
+Spec = dict[str, Any]
+
+
+def problems(
+    name: str,
+    spec: object,
+    limits: SessionLimits = UNLIMITED,
+    *,
+    namespace: str = "",
+    privileges: Privileges | None = None,
+) -> list[Problem]:
+    """Every broken rule of the IPUJob called `name`, the administrator's `limits` and `privileges`
+    (None: they are not asked about) among them; empty: it is valid."""
+    found = [*_name(name)]
+    if not isinstance(spec, dict) or not spec:
+        return [*found, Problem("spec", "is missing: write workers.template and a partition size")]
+    filled = with_defaults(spec, limits)
+    for rule in RULES:
+        found += rule(filled)
+    found += _session(filled, limits)
+    if privileges is not None:
+        found += _beyond(filled, namespace, privileges)
+    return found
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+        return "a number of more than 64 bits"
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def _name(name: str) -> Problems:
+    over = len(name) - LONGEST_JOB_NAME
+    if over > 0:
+        yield Problem(
+            "metadata.name",
+            f"has {len(name)} characters, at most {LONGEST_JOB_NAME} are possible: "
+            f'shorten it by {over}, for example to "{name[:LONGEST_JOB_NAME].rstrip("-.")}"',
+        )
+
+
+def _at_least(spec: Spec, path: str, minimum: int, *, required: bool = False) -> Problems:
+    """The number at `path` (below spec) is whole and at least `minimum`."""
+    value: Any = spec.get(path)
+    if "." in path:
+        value = spec
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+    if value is None:
+        if required:
+            yield Problem(f"spec.{path}", f"is missing: write a whole number, at least {minimum}")
+        return
+    number = whole_number(value)
+    if number is None:
+        yield Problem(
+            f"spec.{path}",
+            f"{_shown(value)} is not a whole number: write one of at least {minimum}",
+        )
+    elif number < minimum:
+        yield Problem(f"spec.{path}", f"{number} is too small: write {minimum} or more")
+
+
+def _shape(spec: Spec) -> Problems:
+    alpha = [field for field in ALPHA_FIELDS if spec.get(field) is not None]
+    current = [field for field in CURRENT_FIELDS if spec.get(field) is not None]
+    if alpha and current:
+        yield Problem(
+            f"spec.{current[0]}",
+            f"belongs to another shape than {' and '.join(alpha)}: keep one shape, for example "
+            f"ipusPerJobInstance: {_converted_size(spec)}, jobInstances: 1 "
+            f"and no {' or '.join(ALPHA_FIELDS)}",
+        )
+    elif not alpha and spec.get("ipusPerJobInstance") is None:
+        yield Problem(
+            "spec.ipusPerJobInstance",
+            "is missing: write the IPUs of one partition, a power of two up to "
+            f"{LARGEST_PARTITION} (or modelReplicas and ipusPerModelReplica)",
+        )
+    elif len(alpha) == 1:
+        missing = ALPHA_FIELDS[1 - ALPHA_FIELDS.index(alpha[0])]
+        yield Problem(f"spec.{missing}", f'is missing beside {alpha[0]}: write "1" or more')
+
+
+def _converted_size(spec: Spec) -> int:
+    replicas = whole_number(spec.get("modelReplicas")) or 1
+    per_replica = whole_number(spec.get("ipusPerModelReplica")) or 1
+    return whole_number(spec.get("ipusPerJobInstance")) or replicas * per_replica
+
+
+def _numbers(spec: Spec) -> Problems:
+    for field in (*ALPHA_FIELDS, *CURRENT_FIELDS, "modelReplicasPerWorker"):
+        yield from _at_least(spec, field, 1)
+    yield from _at_least(spec, "activeDeadlineSeconds", 1)
+    yield from _at_least(spec, "ttlSecondsAfterFinished", 0)
+
+
+def _size(spec: Spec) -> Problems:
+    single = whole_number(spec.get("ipusPerJobInstance"))
+    replicas, per_replica = (whole_number(spec.get(field)) for field in ALPHA_FIELDS)
+    if single is not None and single >= 1:
+        yield from _size_of("spec.ipusPerJobInstance", f"{_shown_size(single)}", single)
+    elif replicas is not None and per_replica is not None and min(replicas, per_replica) >= 1:
+        size = replicas * per_replica
+        text = f"modelReplicas x ipusPerModelReplica is {_shown_size(size)}, which"
+        yield from _size_of("spec.ipusPerModelReplica", text, size)
+
+
+def _shown_size(size: int) -> str:
+    return f"{size} IPU{'' if size == 1 else 's'}"
+
+
+def _size_of(field: str, subject: str, size: int) -> Problems:
+    verb = "exceed" if subject[0].isdigit() else "exceeds"
+    if size > LARGEST_PARTITION:
+        yield Problem(
+            field,
+            f"{subject} {verb} the largest partition: write {LARGEST_PARTITION} or less, "
+            "a power of two",
+        )
+    elif size & (size - 1):
+        below = 1 << (size.bit_length() - 1)
+        verb = "are" if subject[0].isdigit() else "is"
+        yield Problem(field, f"{subject} {verb} no power of two: make it {below} or {2 * below}")
+
+
+def _workers(spec: Spec) -> Problems:
+    workers = spec.get("workers")
+    if not isinstance(workers, dict):
+        yield Problem("spec.workers", "is missing: write workers.template, a pod template")
+        return
+    yield from _at_least(spec, "workers.replicas", 1)
+    per_instance = whole_number(spec.get("workersPerJobInstance")) or whole_number(
+        workers.get("replicas")
+    )
+    total = (per_instance or 1) * (whole_number(spec.get("jobInstances")) or 1)
+    if total > MOST_WORKERS:
+        yield Problem(
+            "spec.workers.replicas",
+            f"the job would have {total} workers: at most {MOST_WORKERS} are possible",
+        )
+    yield from _template(workers.get("template"))
+
+
+def _template(template: object) -> Problems:
+    field = "spec.workers.template"
+    if not isinstance(template, dict) or not template:
+        yield Problem(field, "is missing: write a pod template with spec.containers")
+        return
+    pod = template.get("spec")
+    containers = pod.get("containers") if isinstance(pod, dict) else None
+    if not isinstance(containers, list) or not containers:
+        yield Problem(f"{field}.spec.containers", "is missing: write at least one container")
+        return
+    for index, container in enumerate(containers):
+        for part in ("name", "image"):
+            value = container.get(part) if isinstance(container, dict) else None
+            if not isinstance(value, str) or not value:
+                yield Problem(f"{field}.spec.containers[{index}].{part}", "is missing: write it")
+
+
+def _launcher(spec: Spec) -> Problems:
+    launcher = spec.get("launcher")
+    if launcher is None:
+        return
+    command = launcher.get("command") if isinstance(launcher, dict) else None
+    if not isinstance(command, list) or not command or not _all_text(command):
+        yield Problem(
+            "spec.launcher.command",
+            "is missing: write the command as a list of texts, or leave launcher out",
+        )
+    if (whole_number(spec.get("jobInstances")) or 1) > 1:
+        yield Problem(
+            "spec.jobInstances",
+            "must be 1 for a job with a launcher: write 1, or leave launcher out",
+        )
+    if spec.get("interactive") is not None:
+        yield Problem(
+            "spec.launcher",
+            "an interactive job runs no command: leave out launcher or interactive",
+        )
+
+
+def _all_text(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _interactive(spec: Spec) -> Problems:
+    if spec.get("interactive") is None:
+        return
+    yield from _at_least(spec, "interactive.ttl", 1, required=True)
+    if (whole_number(spec.get("jobInstances")) or 1) > 1:
+        yield Problem("spec.jobInstances", "must be 1 for an interactive job: write 1")
+
+
+def _session(spec: Spec, limits: SessionLimits) -> Problems:
+    interactive = spec.get("interactive")
+    ttl = whole_number(interactive.get("ttl")) if isinstance(interactive, dict) else None
+    if ttl is not None and ttl > limits.allowed(ttl):
+        most = limits.allowed(ttl)
+        yield Problem(
+            "spec.interactive.ttl",
+            f"{_shown(ttl)} s are longer than may be here: write {most} or less",
+        )
+
+
+def _beyond(spec: Spec, namespace: str, privileges: Privileges) -> Problems:
+    found = list(beyond(spec, privileges))
+    remedy = (
+        f". An administrator can choose another pod profile than {privileges.profile}: with "
+        f"IPUHUB_POD_PROFILE for all, with the label {LABEL_POD_PROFILE} for the namespace"
+        f"{f' {namespace}' if namespace else ''}"
+    )
+    for place, excess in enumerate(found, start=1):
+        by = f"the pod profile {privileges.profile}"
+        said = f"{_shown(excess.value)} is not allowed by {by}"
+        if excess.value is None:
+            said = f"is missing, which {by} requires"
+        last = remedy if place == len(found) else ""
+        yield Problem(excess.field, f"{said} ({excess.control}): {excess.instead}{last}")
+
+
+def _policies(spec: Spec) -> Problems:
+    yield from _one_of(spec.get("cleanPodPolicy"), "spec.cleanPodPolicy", CLEAN_POD_POLICIES)
+    restart = spec.get("restartPolicy")
+    if not isinstance(restart, dict):
+        yield Problem("spec.restartPolicy", "is not an object: write type: Never")
+        return
+    yield from _one_of(restart.get("type"), "spec.restartPolicy.type", RESTART_TYPES)
+    yield from _at_least(spec, "restartPolicy.backOffLimit", 0)
+    yield from _exit_codes(restart.get("exitCodes"))
+
+
+def _one_of(value: object, field: str, choices: tuple[str, ...]) -> Problems:
+    if value not in choices:
+        yield Problem(field, f"{_shown(value)} is unknown: write one of {', '.join(choices)}")
+
+
+def _exit_codes(value: object) -> Problems:
+    field = "spec.restartPolicy.exitCodes"
+    if value is None:
+        return
+    if not isinstance(value, str) or not EXIT_CODES.fullmatch(value):
+        yield Problem(
+            field, f'{_shown(value)} is no list of codes and ranges: write one like "1,5,10-127"'
+        )
+        return
+    for part in value.split(","):
+        first, _, last = part.partition("-")
+        if int(first) > int(last or first) or int(last or first) > 255:
+            yield Problem(field, f"{part} is no range of exit codes: write 0 to 255, low to high")
+
+
+def _nesting(spec: Spec) -> Problems:
+    for field, value in spec.items():
+        if is_nested_deeper(value, MOST_LEVELS):
+            yield Problem(
+                f"spec.{field}",
+                f"is nested deeper than {MOST_LEVELS} levels: take out what no pod has",
+            )
+
+
+RULES: tuple[Callable[[Spec], Problems], ...] = (
+    _shape,
+    _numbers,
+    _size,
+    _workers,
+    _launcher,
+    _interactive,
+    _policies,
+    _nesting,
+)

@@ -1,0 +1,217 @@
+"""io: the loop: take a key, observe, plan, execute, forget or try again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from ipuhub.kube.errors import ApiError, NotFound
+from jobs.ipujob.conditions import Reason
+from jobs.ipujob.manifests import is_being_deleted, labels_of, name_of, namespace_of, uid_of
+from jobs.ipujob.privileges import LABEL_POD_PROFILE
+from jobs.ipujob.resources import IPUJOBS
+from jobs.operator.beside import Beside
+from jobs.operator.caches import by_job
+from jobs.operator.failures import FaultLog, RefusalLog
+from jobs.operator.plan import plan
+from jobs.operator.waitingline import turn_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ipuhub.kube.workqueue import WorkQueue
+    from jobs.ipujob.manifests import Manifest
+    from jobs.operator.actions import Plan
+    from jobs.operator.effects import Effects
+    from jobs.operator.execute import Executor, Outcome
+    from jobs.operator.observed import Fault, Observed
+    from jobs.operator.observer import Observer
+
+log = structlog.get_logger(__name__)
+MOST_AWAY = 256  # passes that wait for the proxy at the same time
+HELD_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Controller:
+    """Brings jobs to their wanted state, one pass per key (a job's UID) at a time.
+
+    `later` holds the keys of what is carried out beside the passes.
+    """
+
+    queue: WorkQueue[str]
+    later: WorkQueue[str]
+    observer: Observer
+    executor: Executor
+    effects: Effects
+    beside: Beside = field(init=False)
+    _faults: FaultLog = field(default_factory=FaultLog)
+    _refusals: RefusalLog = field(default_factory=RefusalLog)
+    _held: set[str] = field(default_factory=set)
+    _away: int = 0
+
+    def __post_init__(self) -> None:
+        self.beside = Beside(self.later, self.executor, self.enqueue)
+
+    def enqueue(self, uid: str) -> None:
+        """Have a look at a job. Jobs that wait for IPUs come after the others, oldest first."""
+        self.queue.add(uid, priority=turn_of(self.effects.caches.job(uid)))
+
+    def faults(self) -> Iterable[Fault]:
+        """What holds up jobs now, as their conditions tell it."""
+        return (*self._faults.all(), *self.beside.faults.all())
+
+    def on_job(self, old: Manifest | None, new: Manifest | None) -> None:
+        """A job has changed, or another of its name has taken its place."""
+        for uid in {uid_of(manifest) for manifest in (old, new) if manifest is not None}:
+            self.enqueue(uid)
+
+    def on_child(self, old: Manifest | None, new: Manifest | None) -> None:
+        """Something that belongs to a job has changed."""
+        for manifest in (old, new):
+            if manifest is None:
+                continue
+            for uid in by_job(manifest):
+                if new is None:
+                    self.effects.expectations.gone(uid, uid_of(manifest))
+                self.enqueue(uid)
+
+    def on_namespace(self, old: Manifest | None, new: Manifest | None) -> None:
+        """A namespace whose jobs are judged by another pod profile from now on: they may begin."""
+        profiles = {labels_of(one).get(LABEL_POD_PROFILE) for one in (old, new) if one is not None}
+        if new is None or len(profiles) < 2:
+            return
+        for job in self.effects.caches.jobs.all():
+            if namespace_of(job) == name_of(new):
+                self.enqueue(uid_of(job))
+
+    def enqueue_all(self) -> None:
+        """Look at every job once: cheap, since a pass on an unchanged world calls nobody."""
+        for job in self.effects.caches.jobs.all():
+            self.enqueue(uid_of(job))
+
+    async def run(self, concurrency: int) -> None:
+        """Reconcile keys until cancelled, so many at the same time.
+
+        A pass that waits for the proxy, which waits for V-IPU, does nothing meanwhile: another
+        worker takes its place, up to MOST_AWAY of them.
+        """
+        async with asyncio.TaskGroup() as group:
+
+            def begin() -> None:
+                group.create_task(self._work(begin))
+
+            for _ in range(concurrency):
+                begin()
+            for _ in range(concurrency):
+                group.create_task(self.beside.work())
+
+    async def _work(self, begin: Callable[[], None]) -> None:
+        """Take key after key, until another worker has taken this one's place."""
+        is_away = False
+
+        def leave() -> None:
+            nonlocal is_away
+            if not is_away and self._away < MOST_AWAY:
+                is_away = True
+                self._away += 1
+                begin()
+
+        try:
+            while not is_away:
+                await self._take(leave)
+        finally:
+            self._away -= is_away
+
+    async def _take(self, leave: Callable[[], None]) -> None:
+        uid = await self.queue.get()
+        began, outcome = time.perf_counter(), "crashed"
+        try:
+            outcome = await self.reconcile(uid, leave)
+        except Exception:  # one poisoned key must not stop the others
+            log.exception("pass failed", uid=uid)
+            self.queue.add_rate_limited(uid)
+        finally:
+            self.queue.done(uid)
+        self.effects.measures.passed(outcome, time.perf_counter() - began)
+
+    async def reconcile(self, uid: str, leave: Callable[[], None] = lambda: None) -> str:
+        """One pass; returns its outcome, as `jobs.operator.measures` names it. `leave` is called
+        when it begins to wait for something other than the API server."""
+        unseen_seconds = self.effects.expectations.seconds_left(uid)
+        if unseen_seconds:
+            self.queue.add_after(uid, unseen_seconds)
+            return "deferred"
+        fault = self._faults.get(uid) or self.beside.faults.get(uid)
+        observed = self.observer.observe(uid, fault)
+        if observed is None:
+            self._faults.remember(uid, None)
+            self.beside.drop(uid)
+            self._refusals.forget(uid)
+            self._held.discard(uid)
+            self.queue.forget(uid)
+            return "gone"
+        if observed.job is None and await self._still_exists(observed):
+            self.queue.add_rate_limited(uid)
+            return "deferred"
+        if await self._is_held(observed):
+            self.queue.add_after(uid, HELD_SECONDS)
+            return "deferred"
+        planned = plan(observed, self.effects.now())
+        if not observed.proxy_problem:  # while the proxy is away nobody asks
+            self.effects.facts.leave_line(uid, planned.asking)
+        if not planned.beside:
+            self.beside.drop(uid)
+        outcome = await self.executor.execute(observed, planned, leave)
+        if planned.beside:  # after the pods: the API server would make both at the same time slower
+            self.beside.want(observed, planned.beside)
+        self._refusals.say(observed.key, outcome.refusal)
+        self._schedule(uid, planned, outcome)
+        return "failed" if outcome.failed else "done"
+
+    async def _is_held(self, observed: Observed) -> bool:
+        """Whether to leave the job as it is, since nothing that is decided of it would be kept;
+        its deletion needs no status. Said once in an Event."""
+        why, uid = self.effects.keeper.problem, observed.key.uid
+        if not why or observed.job is None or is_being_deleted(observed.job):
+            self._held.discard(uid)
+            return False
+        if uid not in self._held:
+            self._held.add(uid)
+            await self.effects.recorder.record(
+                observed.job, type="Warning", reason=Reason.STATUS_NOT_KEPT.value, message=why
+            )
+        return True
+
+    async def _still_exists(self, observed: Observed) -> bool:
+        """Whether a job that the cache does not have is there after all: before its pods and
+        partitions are taken away, the API server itself is asked."""
+        key = observed.key
+        try:
+            job = await self.effects.client.get(IPUJOBS, key.name, key.namespace)
+        except NotFound:
+            return False
+        except ApiError:
+            return True  # as long as nobody says that it is gone
+        return uid_of(job) == key.uid
+
+    def _schedule(self, uid: str, planned: Plan, outcome: Outcome) -> None:
+        self._faults.remember(uid, outcome.fault)
+        if outcome.has_freed:
+            for waiting in self.effects.facts.wake_waiting(self.effects.now()):
+                self.enqueue(waiting)
+        if outcome.failed:
+            if outcome.retry_after is not None:
+                self.queue.add_after(uid, outcome.retry_after)
+            else:
+                self.queue.add_rate_limited(uid)
+            return
+        self.queue.forget(uid)
+        if outcome.replan:
+            self.enqueue(uid)
+        elif planned.requeue_after is not None:
+            self.queue.add_after(uid, planned.requeue_after)

@@ -1,0 +1,178 @@
+"""domain: what a pass decides: an instance's end or restart, suspension, the job's end.
+
+A decision is written to the status alone, with its evidence; what follows from it is planned by
+the next pass from that status, so that a crash in between loses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, default_message, plain_verdict
+from jobs.ipujob.conditions import ConditionType as Condition
+from jobs.operator import deadline, session
+from jobs.operator.instancerecord import InstanceRecord, end_reason, records_of
+from jobs.operator.logtail import clean_tail, longest_tail
+from jobs.operator.outcome import end_of
+from jobs.operator.restart import is_loss, is_series_over, restart_after, tally_of
+from jobs.partitionview import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from jobs.ipujob.spec import JobSpec
+    from jobs.operator.effectivespec import InForce
+    from jobs.operator.instances import Instance
+    from jobs.operator.observed import Observed
+    from jobs.operator.outcome import End
+
+Records = dict[int, "InstanceRecord"]
+PodName = tuple[str, int]
+
+
+def ended(
+    observed: Observed, spec: JobSpec, instances: Iterable[Instance], now: datetime
+) -> Records:
+    """The instances whose attempt has ended and of which the status does not say so yet."""
+    left = deadline.seconds_left(observed, spec, now)
+    is_over = left is not None and left <= 0
+    found: Records = {}
+    for instance in instances:
+        if instance.is_settled:
+            continue
+        over = deadline.deadline_end(spec) if is_over else session.session_end(instance, spec, now)
+        end = over or end_of(instance)
+        if end is not None:
+            end = replace(end, log=clean_tail(end.log, longest_tail(spec.instances)))
+            most = observed.patience.most_losses
+            found[instance.index] = (
+                instance.record.settled(_with_limit(end, spec, instance.record))
+                if over is not None
+                else _record(instance, spec, end, now, most)
+            )
+    return found
+
+
+def _record(
+    instance: Instance, spec: JobSpec, end: End, now: datetime, most_losses: int
+) -> InstanceRecord:
+    record, tally = instance.record, tally_of(instance, now)
+    again = restart_after(spec.restart, end, tally, most_losses)
+    if again is None:
+        if is_series_over(spec.restart, end, tally, most_losses):
+            said = f"{end.message}; {tally.losses} attempts before it were lost, too"
+            return record.settled(replace(end, reason=Reason.LOSS_LIMIT, message=said))
+        return record.settled(_with_limit(end, spec, record))
+    return record.next_attempt(
+        JobState.RESTARTING,
+        restart_at=now + timedelta(seconds=again.pause_seconds),
+        counted=again.is_counted,
+        losses=tally.losses + 1 if is_loss(end) else 0,
+    ).after(end, now)
+
+
+def missing(instances: Iterable[Instance], records: Records) -> tuple[PodName, ...]:
+    """The pods whose absence makes these ends: (name, attempt)."""
+    return tuple(
+        (name, instance.attempt)
+        for instance in instances
+        if instance.has_started and instance.index in records
+        for name in instance.missing
+    )
+
+
+def _with_limit(end: End, spec: JobSpec, record: InstanceRecord) -> End:
+    """Says so where another restart would have been wanted."""
+    if not record.restarts or record.restarts < spec.restart.back_off_limit:
+        return end
+    times = f"{record.restarts} restart{'' if record.restarts == 1 else 's'}"
+    return replace(end, message=f"{end.message} after {times}")
+
+
+def released(observed: Observed, wanted: int) -> Records:
+    """Instances that are not wanted any more and may hold something: their next attempt, should
+    they be wanted again, must not find pods of this one. Of one that was given up before the first
+    status only what it holds tells."""
+    known = {record.index: record for record in records_of(observed.status())}
+    held = {*observed.partitions, *(pod.instance for pod in observed.pods)} - known.keys()
+    records = [*known.values(), *map(InstanceRecord, held)]
+    return {
+        record.index: record.next_attempt(JobState.SUSPENDED)
+        for record in records
+        if record.index >= wanted
+        and (
+            (record.index in known and record.state != JobState.SUSPENDED)
+            or _holds_current(observed, record)
+        )
+    }
+
+
+def suspended_again(observed: Observed) -> Records:
+    """Instances that hold something of the attempt that was to begin when they are resumed: they
+    have been resumed and suspended in one breath. The next attempt must not find it."""
+    return {
+        record.index: record.next_attempt(JobState.SUSPENDED)
+        for record in records_of(observed.status())
+        if not record.is_settled and _holds_current(observed, record)
+    }
+
+
+def _holds_current(observed: Observed, record: InstanceRecord) -> bool:
+    attempts = [pod.attempt for pod in observed.pods if pod.instance == record.index]
+    partition = observed.partitions.get(record.index)
+    if partition is not None and partition.phase != Phase.RELEASED:
+        attempts.append(partition.attempt)
+    return any(attempt >= record.attempt for attempt in attempts)
+
+
+def renewed(instances: Iterable[Instance], force: InForce) -> Records:
+    """Instances that have not started and were made of what the spec no longer says: they begin
+    anew, which costs nobody anything."""
+    return {
+        instance.index: instance.record.next_attempt(JobState.PENDING)
+        for instance in instances
+        if force.is_outdated(instance)
+    }
+
+
+def suspended(instances: Iterable[Instance]) -> Records:
+    """All instances that have not ended, about to lose what they hold."""
+    return {
+        instance.index: instance.record.next_attempt(JobState.SUSPENDED)
+        for instance in instances
+        if not instance.is_settled
+    }
+
+
+def verdict_of(
+    observed: Observed, instances: tuple[Instance, ...], records: Records
+) -> Verdict | None:
+    """The job's state once `records` are written; None: they do not change it."""
+    path = observed.key.path
+    after = [records.get(instance.index, instance.record) for instance in instances]
+    if all(record.is_settled for record in after):
+        bad = next((record for record in after if not record.has_succeeded), None)
+        if bad is None:
+            return plain_verdict(JobState.COMPLETED, path)
+        message = f"{default_message(Condition.FAILED, path)[:-1]}: {bad.message}."
+        return Verdict(JobState.FAILED, end_reason(bad), message)
+    others = [i for i in instances if i.index not in records and not i.is_settled]
+    restarting = [record for record in after if record.state == JobState.RESTARTING]
+    if restarting and not any(instance.has_started for instance in others):
+        return _restarting(path, restarting[0])
+    return None
+
+
+def _restarting(path: str, record: InstanceRecord) -> Verdict:
+    last = record.last_exit or {}
+    when = f"at {record.restart_at:%H:%M:%S} UTC" if record.restart_at else "once its pods are gone"
+    message = (
+        f"{default_message(Condition.RESTARTING, path)[:-1]}: {last.get('message', 'it ended')}; "
+        f"attempt {record.attempt + 1} begins {when}."
+    )
+    reason = str(last.get("reason"))
+    is_lost = reason in {lost.value for lost in LOST}
+    return Verdict(JobState.RESTARTING, reason if is_lost else Reason.RESTARTING, message)

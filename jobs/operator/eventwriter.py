@@ -1,0 +1,91 @@
+"""io: Events beside the work: no pass waits until one is written."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal
+
+import structlog
+
+from jobs.ipujob.manifests import uid_of
+from jobs.operator.measures import KEEPS_NOTHING
+
+if TYPE_CHECKING:
+    from jobs.ipujob.manifests import Manifest
+    from jobs.operator.effects import Recorder
+    from jobs.operator.measures import Measures
+
+    _Told = tuple[Manifest, Literal["Normal", "Warning"], str, str]
+
+log = structlog.get_logger(__name__)
+WRITERS = 4
+MOST_WAITING = 5000  # of one writer: an API server that takes none must not cost memory for ever
+LAST_SECONDS = 2.0
+
+
+class Teller:
+    """Hands Events on to `recorder` in the order in which each job's were told, by a few writers
+    of its own. `dropped` counts those for which there was no more room or time; `measures` hears
+    of them."""
+
+    def __init__(self, recorder: Recorder, measures: Measures = KEEPS_NOTHING) -> None:
+        self.dropped = 0
+        self._measures = measures
+        self._unwritten = 0
+        self._recorder = recorder
+        self._queues: list[asyncio.Queue[_Told]] = [
+            asyncio.Queue(MOST_WAITING) for _ in range(WRITERS)
+        ]
+
+    async def record(
+        self,
+        regarding: Manifest,
+        *,
+        type: Literal["Normal", "Warning"],  # noqa: A002  # the API's word
+        reason: str,
+        message: str,
+    ) -> None:
+        """One Event, soon."""
+        queue = self._queues[hash(uid_of(regarding)) % WRITERS]
+        try:
+            queue.put_nowait((regarding, type, reason, message))
+            self._unwritten += 1
+        except asyncio.QueueFull:
+            self._drop(1)
+            log.warning("event not written: too many wait", reason=reason, dropped=self.dropped)
+
+    async def run(self) -> None:
+        """Write what is told, until cancelled; then what is left, as far as a moment allows."""
+        writers = [asyncio.create_task(self._write(queue)) for queue in self._queues]
+        try:
+            ended, _ = await asyncio.wait(writers, return_when=asyncio.FIRST_COMPLETED)
+            for writer in ended:
+                writer.result()  # a bug: for the outermost loop to report
+        finally:
+            await self._finish(writers)
+            for writer in writers:
+                writer.cancel()
+            # Ended before this is: its caller may close the connections that they use.
+            await asyncio.gather(*writers, return_exceptions=True)
+
+    async def _write(self, queue: asyncio.Queue[_Told]) -> None:
+        while True:
+            regarding, kind, reason, message = await queue.get()
+            await self._recorder.record(regarding, type=kind, reason=reason, message=message)
+            self._unwritten -= 1
+            queue.task_done()
+
+    async def _finish(self, writers: list[asyncio.Task[None]]) -> None:
+        """A writer that ends says that there is nobody to write to."""
+        rest = asyncio.gather(*(queue.join() for queue in self._queues))
+        ends: list[asyncio.Future[Any]] = [rest, *writers]
+        first = asyncio.FIRST_COMPLETED
+        await asyncio.wait(ends, timeout=LAST_SECONDS, return_when=first)
+        if not rest.done():
+            rest.cancel()
+            self._drop(self._unwritten)
+            log.warning("events not written: the operator ends", count=self._unwritten)
+
+    def _drop(self, count: int) -> None:
+        self.dropped += count
+        self._measures.untold(count)

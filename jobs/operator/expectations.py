@@ -1,0 +1,112 @@
+"""io: own writes must be seen before the next plan.
+
+A plan made from a cache that does not show the last write yet would do the same again, or undo it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.ipujob.manifests import is_being_deleted, metadata, uid_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobs.ipujob.manifests import Manifest
+    from jobs.operator.caches import Cache
+
+# A watch that has lost something is made anew within 90 s: a plan made from a copy that is known
+# to be wrong could start a command twice, so that waiting for it is better.
+TIMEOUT_SECONDS = 120.0
+MOST_GONE = 4096  # objects seen to go of late; an answer comes within seconds of its event
+
+
+@dataclass(frozen=True, slots=True)
+class _Expectation:
+    cache: Cache
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str  # empty: a deletion
+    since: float
+    is_new: bool
+
+
+class Expectations:
+    """What the caches still have to show, by job UID. `monotonic` gives seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._waiting: dict[str, list[_Expectation]] = {}
+        self._gone: dict[str, None] = {}  # UIDs, oldest first
+
+    def written(self, key: str, cache: Cache, manifest: Manifest, *, is_new: bool = False) -> None:
+        """We changed an object, or created it (`is_new`); `manifest` is the server's answer."""
+        meta = metadata(manifest)
+        if meta.get("resourceVersion") and uid_of(manifest) not in self._gone:
+            self._add(key, cache, manifest, str(meta["resourceVersion"]), is_new=is_new)
+
+    def deleted(self, key: str, cache: Cache, namespace: str, name: str, uid: str) -> None:
+        """We asked for an object's deletion."""
+        gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
+        self._add(key, cache, gone, "")
+
+    def gone(self, key: str, uid: str) -> None:
+        """A copy has seen an object go: it will not show it any more, even where the answer to its
+        creation is still on the way."""
+        self._gone[uid] = None
+        if len(self._gone) > MOST_GONE:
+            del self._gone[next(iter(self._gone))]
+        if key in self._waiting:
+            self._waiting[key] = [e for e in self._waiting[key] if e.uid != uid]
+
+    def seconds_left(self, key: str) -> float:
+        """How long to wait for the caches at most; 0: they show all our writes (or will not)."""
+        now = self._monotonic()
+        left = [
+            e
+            for e in self._waiting.get(key, ())
+            if now - e.since < TIMEOUT_SECONDS and not _is_met(e)
+        ]
+        if left:
+            self._waiting[key] = left
+            return TIMEOUT_SECONDS - (now - min(e.since for e in left))
+        self._waiting.pop(key, None)
+        return 0.0
+
+    def _add(
+        self, key: str, cache: Cache, manifest: Manifest, version: str, *, is_new: bool = False
+    ) -> None:
+        meta = metadata(manifest)
+        expectation = _Expectation(
+            cache,
+            meta.get("namespace", ""),
+            meta.get("name", ""),
+            uid_of(manifest),
+            version,
+            self._monotonic(),
+            is_new,
+        )
+        self._waiting.setdefault(key, []).append(expectation)
+
+
+def _is_met(expectation: _Expectation) -> bool:
+    found = expectation.cache.get(expectation.namespace, expectation.name)
+    if not expectation.resource_version:
+        return (
+            found is None
+            or bool(expectation.uid and uid_of(found) != expectation.uid)
+            or is_being_deleted(found)
+        )
+    # An object shown at an older version has missed an event, however far the copy says it is.
+    shown = found and metadata(found).get("resourceVersion")
+    if expectation.is_new and not shown:
+        return False  # nor has it been seen to go: the event of its making was lost
+    return _reaches(str(shown or expectation.cache.resource_version), expectation.resource_version)
+
+
+def _reaches(version: str, wanted: str) -> bool:
+    if version.isdigit() and wanted.isdigit():
+        return int(version) >= int(wanted)
+    return version == wanted

@@ -1,0 +1,121 @@
+"""io: what a failed action is told as in the job's status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from ipuhub.kube.errors import ApiError, Conflict, Unreachable
+from jobs.ipujob.conditions import Reason
+from jobs.ipujob.manifests import name_of
+from jobs.operator import refusals
+from jobs.operator.actions import (
+    CreateChild,
+    DeleteChild,
+    EndPod,
+    EnsurePartition,
+    ReleasePartition,
+    SetFinalizers,
+    TryPod,
+)
+from jobs.operator.errors import NameConflictError
+from jobs.operator.observed import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobs.ipujob.names import JobKey
+    from jobs.operator.actions import Action
+
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class RefusalLog:
+    """Says what does not pass by itself in the program's log: once, however often it is tried."""
+
+    _said: dict[str, str] = field(default_factory=dict)
+
+    def say(self, key: JobKey, refusal: str) -> None:
+        """Take in why the last try was refused; empty: it was not."""
+        if not refusal:
+            self._said.pop(key.uid, None)
+        elif refusal != self._said.get(key.uid):
+            self._said[key.uid] = refusal
+            log.warning("refused; trying again", job=key.path, why=refusal)
+
+    def forget(self, uid: str) -> None:
+        """The job has gone."""
+        self._said.pop(uid, None)
+
+
+@dataclass(slots=True)
+class FaultLog:
+    """What holds up jobs now, by UID.
+
+    A fault that may be over by itself is told from its second time on: a token controller that is
+    a second late is no news.
+    """
+
+    _faults: dict[str, Fault] = field(default_factory=dict)
+    _stumbled: set[str] = field(default_factory=set)
+
+    def get(self, uid: str) -> Fault | None:
+        """What holds up one job."""
+        return self._faults.get(uid)
+
+    def all(self) -> Iterable[Fault]:
+        """What holds up any job."""
+        return self._faults.values()
+
+    def remember(self, uid: str, fault: Fault | None) -> bool:
+        """Take in how the last try went; returns whether that changes what is told."""
+        before = self._faults.get(uid)
+        if fault is None:
+            self._faults.pop(uid, None)
+            self._stumbled.discard(uid)
+        elif not fault.is_passing or uid in self._stumbled:
+            self._faults[uid] = fault
+        else:
+            self._stumbled.add(uid)
+        return self._faults.get(uid) != before
+
+
+def fault_of(action: Action, error: BaseException) -> Fault | None:
+    """What the job's status says about a failure; None: nothing a user could do about, or the
+    status could not be written either."""
+    if isinstance(action, EnsurePartition | ReleasePartition):
+        retryable = bool(getattr(error, "retryable", False))
+        reason = Reason.PROXY_UNAVAILABLE if retryable else Reason.PARTITION_REFUSED
+        return Fault(reason, str(error), is_passing=retryable)
+    if isinstance(error, NameConflictError):
+        return Fault(Reason.NAME_CONFLICT, str(error))
+    what = _attempted(action)
+    if not what or not isinstance(error, ApiError) or isinstance(error, Unreachable):
+        return None
+    if isinstance(error, Conflict) and not isinstance(action, CreateChild):
+        return None  # the object has changed: the next pass looks at it again
+    why = refusals.reason_of(error.status, error.message, error.details)
+    message = refusals.sentence(why, what, error.message)
+    # A namespace that was made a moment ago has no service account yet.
+    is_new = isinstance(action, TryPod) and "error looking up service account" in error.message
+    return Fault(why, message, is_passing=error.retryable or is_new)
+
+
+def _attempted(action: Action) -> str:
+    match action:
+        case TryPod():
+            return f"Cannot create Pod {name_of(action.manifest)}"
+        case CreateChild():
+            return f"Cannot create {action.kind} {name_of(action.manifest)}"
+        case DeleteChild():
+            return f"Cannot delete {action.kind} {action.name}"
+        case EndPod():
+            return f"Cannot end Pod {action.name}"
+        case SetFinalizers():
+            return "Cannot write the job's finalizers"
+        case _:
+            return ""

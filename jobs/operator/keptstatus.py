@@ -1,0 +1,134 @@
+"""domain: a job's status where the installed CRD keeps only the published fields.
+
+The CRD of Graphcore's own chart knows conditions, but none of the fields in which the operator
+keeps what it has decided of each instance: an API server drops them without a word. There they
+travel in one more condition (`CARRIER`), as JSON in its message, in the same write.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from jobs.ipujob.manifests import Manifest
+    from jobs.operator.pods import PodView
+    from jobs.partitionview import Partition
+
+CARRIER = "IPUHubRecord"
+CARRIER_REASON = "CrdDropsStatusFields"
+OWN_FIELDS = ("instances", "partitions", "ipus", "observedGeneration")
+DECIDED = ("launcherStatus", "restartCount", "completionTime")
+
+
+def whole(status: Manifest) -> Manifest:
+    """`status` with the fields that only its carrier has kept."""
+    carrier = _carrier(status)
+    if carrier is None:
+        return status
+    try:
+        found = json.loads(str(carrier.get("message") or ""))
+    except ValueError:
+        return status
+    if not isinstance(found, dict):
+        return status
+    missing = {name: found[name] for name in OWN_FIELDS if name in found and name not in status}
+    return status | missing if missing else status
+
+
+def is_carried(status: Mapping[str, Any]) -> bool:
+    """Whether a carrier is in it."""
+    return _carrier(status) is not None
+
+
+def carried(stored: Manifest, changes: Manifest, now: str) -> Manifest:
+    """The merge patch `changes` of the whole status `stored`, with a carrier of our own fields.
+
+    The fields themselves are in it, too: the answer shows when the CRD begins to keep them.
+    """
+    after = merged(stored, changes)
+    own = {name: after[name] for name in OWN_FIELDS if name in after}
+    carrier = {
+        "type": CARRIER,
+        "status": "False",
+        "reason": CARRIER_REASON,
+        "message": json.dumps(own, sort_keys=True, separators=(",", ":")),
+        "lastUpdateTime": now,
+        "lastTransitionTime": now,
+    }
+    return changes | own | {"conditions": [*plain_conditions(after), carrier]}
+
+
+def uncarried(stored: Manifest, changes: Manifest) -> Manifest:
+    """The merge patch `changes`, for a CRD that keeps our fields; what a carrier in `stored` had
+    to keep goes where it belongs."""
+    if not is_carried(stored):
+        return changes
+    after = merged(stored, changes)
+    own = {name: after[name] for name in OWN_FIELDS if name in after}
+    return changes | own | {"conditions": plain_conditions(after)}
+
+
+def plain_conditions(status: Mapping[str, Any]) -> list[Manifest]:
+    """The conditions that are for people."""
+    return [one for one in status.get("conditions") or () if one.get("type") != CARRIER]
+
+
+def has_kept(answer: Manifest, stored: Manifest, written: Manifest) -> bool:
+    """Whether the server's `answer` shows every decision in `written`."""
+    kept, after = whole(answer), merged(stored, written)
+    names = written.keys() & {*DECIDED, *OWN_FIELDS}
+    return all(kept.get(name) == after.get(name) for name in names)
+
+
+def keeps_own(answer: Manifest, written: Manifest) -> bool:
+    """Whether the fields themselves are in the answer, without a carrier's help."""
+    names = [name for name in OWN_FIELDS if name in written]
+    return bool(names) and all(answer.get(name) == written[name] for name in names)
+
+
+def recovered(
+    status: Manifest, pods: Iterable[PodView], partitions: Mapping[int, Partition]
+) -> Manifest:
+    """The status of a job whose record was lost (another CRD was installed under it), as far as
+    its pods, its partitions and the count of restarts tell: a new beginning at attempt 0 would
+    wait for ever for the pods of a later one, or run the job again without end."""
+    if not status or "instances" in status:
+        return status
+    attempts = {index: partition.attempt for index, partition in partitions.items()}
+    for pod in pods:
+        attempts[pod.instance] = max(attempts.get(pod.instance, 0), pod.attempt)
+    if not any(attempts.values()):
+        return status
+    used = int(status.get("restartCount") or 0) if len(attempts) == 1 else 0
+    state = status.get("launcherStatus")
+    entries = [
+        {"index": index, "attempt": attempt, "state": state, "restarts": used}
+        for index, attempt in sorted(attempts.items())
+    ]
+    return status | {"instances": entries}
+
+
+def merged(old: Manifest, patch: Manifest) -> Manifest:
+    """`old` after the merge patch."""
+    after = dict(old)
+    for key, value in patch.items():
+        if value is None:
+            after.pop(key, None)
+        elif isinstance(value, dict):
+            before = after.get(key)
+            after[key] = merged(before if isinstance(before, dict) else {}, value)
+        else:
+            after[key] = value
+    return after
+
+
+def _carrier(status: Mapping[str, Any]) -> Manifest | None:
+    conditions = status.get("conditions")
+    for one in conditions if isinstance(conditions, list) else ():
+        if isinstance(one, dict) and one.get("type") == CARRIER:
+            found: Manifest = one
+            return found
+    return None

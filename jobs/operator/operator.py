@@ -1,0 +1,254 @@
+"""io: the operator process: caches, the poll of partitions, the workers, its state of health."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from ipuhub.kube.informer import Informer
+from ipuhub.kube.resources import NAMESPACES
+from ipuhub.kube.workqueue import WorkQueue
+from jobs.builders.context import PodOptions
+from jobs.ipujob.conditions import Reason
+from jobs.ipujob.names import LABEL_JOB_UID
+from jobs.ipujob.patience import USUAL
+from jobs.ipujob.privileges import NOBODYS
+from jobs.ipujob.resources import IPUJOBS, RESOURCE_OF
+from jobs.ipujob.rules import Rules
+from jobs.ipujob.sessionlimits import UNLIMITED
+from jobs.operator.actions import Kind
+from jobs.operator.caches import BY_JOB, BY_UID, Caches, by_job, by_uid, only_metadata
+from jobs.operator.controller import Controller
+from jobs.operator.effects import Effects
+from jobs.operator.eventwriter import Teller
+from jobs.operator.execute import Executor
+from jobs.operator.expectations import Expectations
+from jobs.operator.measures import KEEPS_NOTHING
+from jobs.operator.observer import Observer
+from jobs.operator.partitions import PartitionFacts
+from jobs.operator.trimming import trim_child, trim_job, trim_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ipuhub.kube.client import KubeClient
+    from jobs.ipujob.patience import Patience
+    from jobs.ipujob.privileges import Privileges
+    from jobs.ipujob.sessionlimits import SessionLimits
+    from jobs.operator.effects import Recorder
+    from jobs.operator.measures import Measures
+    from jobs.ports import Partitions
+
+log = structlog.get_logger(__name__)
+RESYNC_SECONDS = 600.0
+HEALTH_SECONDS = 1.0
+LONGEST_BACKOFF_SECONDS = 30.0  # after an outage, or once a user has made room, jobs go on soon
+CRD_SECONDS = 60.0
+RETRY_SECONDS = 0.2  # while no word of partitions holds up every job, at a start above all
+STALE_SECONDS = 90.0  # a quiet watch is heard of at least every 70 s
+
+
+class HealthSink(Protocol):
+    """The part of `ipuhub.process.health.Health` that the operator reports to."""
+
+    def set(self, name: str, ok: bool, detail: str = "") -> None:
+        """One readiness check."""
+        ...
+
+    def note(self, name: str, sentence: str) -> None:
+        """What to know though the process is ready; empty: nothing."""
+        ...
+
+    def beat(self, name: str) -> None:
+        """A sign of life."""
+        ...
+
+
+def utc_now() -> datetime:
+    """The time of day."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOptions:
+    """How the operator works. `now` gives the time of day, `monotonic` seconds that only grow."""
+
+    concurrency: int = 16
+    poll_seconds: float = 2.0
+    pods: PodOptions = field(default_factory=PodOptions)
+    limits: SessionLimits = UNLIMITED
+    privileges: Privileges = NOBODYS
+    patience: Patience = USUAL
+    now: Callable[[], datetime] = utc_now
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class Operator:
+    """Everything that runs in the operator process.
+
+    An API server or a proxy that is absent, at the start or later, is waited for: the health
+    checks `api-server` and `proxy` say so.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        partitions: Partitions,
+        recorder: Recorder,
+        health: HealthSink,
+        options: OperatorOptions,
+        measures: Measures = KEEPS_NOTHING,
+    ) -> None:
+        self._options = options
+        self._health = health
+        self.now = options.now
+        self._listed_under = ""
+        self.informers = _informers(client, self._is_crd_another)
+        self.caches = _caches(self.informers)
+        self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
+        self.teller = Teller(recorder, measures)
+        effects = self.effects = Effects(
+            client=client,
+            partitions=partitions,
+            recorder=self.teller,
+            caches=self.caches,
+            facts=self.facts,
+            expectations=Expectations(options.monotonic),
+            now=self.now,
+            measures=measures,
+        )
+        rules = Rules(options.limits, options.privileges, options.patience)
+        self.controller = Controller(
+            queue=WorkQueue(clock=options.monotonic, max_seconds=LONGEST_BACKOFF_SECONDS),
+            later=WorkQueue(clock=options.monotonic, max_seconds=LONGEST_BACKOFF_SECONDS),
+            observer=Observer(self.caches, self.facts, options.pods, rules),
+            executor=Executor(effects),
+            effects=effects,
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self.informers["ipujobs"].add_handler(self.controller.on_job)
+        self.informers["namespaces"].add_handler(self.controller.on_namespace)
+        for resource in RESOURCE_OF.values():
+            self.informers[resource.plural].add_handler(self.controller.on_child)
+        async with asyncio.TaskGroup() as group:
+            for informer in self.informers.values():
+                group.create_task(informer.run())
+            group.create_task(self.teller.run())
+            group.create_task(self._report_health())
+            group.create_task(self._poll())
+            await self._synced()
+            await self.effects.keeper.look(self.effects.client)
+            log.info("caches are complete", jobs=len(self.caches.jobs.all()))
+            group.create_task(self._resync())
+            group.create_task(self._watch_crd())
+            group.create_task(self.controller.run(self._options.concurrency))
+
+    async def _synced(self) -> None:
+        for informer in self.informers.values():
+            await informer.wait_synced()
+
+    async def _poll(self) -> None:
+        """One request for all partitions of all jobs, again and again; soon, while none answers.
+
+        No pass asks for a partition before, so that a longer pause would be every job's delay.
+        """
+        while True:
+            before = self.facts.problem
+            changed = await self.facts.poll(self.now())
+            if bool(before) != bool(self.facts.problem):
+                self.controller.enqueue_all()  # all who wait for the proxy, or may have to
+            for uid in changed:
+                self.controller.enqueue(uid)
+            pause = self._options.poll_seconds
+            await asyncio.sleep(min(pause, RETRY_SECONDS) if self.facts.problem else pause)
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(RESYNC_SECONDS)
+            self.controller.enqueue_all()
+
+    async def _watch_crd(self) -> None:
+        while True:
+            await asyncio.sleep(CRD_SECONDS)
+            await self._look_at_crd()
+
+    async def _look_at_crd(self) -> None:
+        if await self.effects.keeper.look(self.effects.client):
+            self.controller.enqueue_all()
+
+    async def _is_crd_another(self) -> bool:
+        """Whether the copy of the jobs was made under another CRD. An API server ends watches
+        then; until it does, they lack the new fields, and go on after what they have shown."""
+        await self._look_at_crd()
+        before, self._listed_under = self._listed_under, self.effects.keeper.schema
+        return before not in {"", self._listed_under}
+
+    async def _report_health(self) -> None:
+        said = ""
+        while True:
+            self._health.beat("loop")
+            self._health.set("proxy", not self.facts.problem, self.facts.problem)
+            said = await self._report_crd(said)
+            problems = [text for text in map(_problem, self.informers.items()) if text]
+            self._health.set("api-server", not problems, "; ".join(problems))
+            await asyncio.sleep(HEALTH_SECONDS)
+
+    async def _report_crd(self, said: str) -> str:
+        """Tell what the CRD drops, by an event where it is not what was `said` before."""
+        keeper = self.effects.keeper
+        self._health.set("crd", not keeper.problem, keeper.problem)
+        self._health.note("crd", keeper.note)
+        sentence = keeper.problem or keeper.note
+        if sentence and sentence != said:
+            reason = Reason.OTHER_CRD.value
+            await self.teller.record(keeper.crd, type="Warning", reason=reason, message=sentence)
+        return sentence
+
+
+def _problem(named: tuple[str, Informer]) -> str:
+    name, informer = named
+    if informer.problem:
+        return f"{name}: {informer.problem}"
+    if not informer.synced:
+        return f"{name}: not listed yet"
+    stale = informer.stale_seconds(time.monotonic())
+    return f"{name}: not heard of for {stale:.0f} s" if stale > STALE_SECONDS else ""
+
+
+def _informers(
+    client: KubeClient, is_crd_another: Callable[[], Awaitable[bool]]
+) -> dict[str, Informer]:
+    """By plural name. Of what belongs to jobs only labelled objects are followed."""
+    jobs = Informer(
+        client,
+        IPUJOBS,
+        indexers={BY_UID: by_uid},
+        transform=trim_job,
+        shows_anew=is_crd_another,
+    )
+    followed = {"ipujobs": jobs}
+    for kind, resource in RESOURCE_OF.items():
+        followed[resource.plural] = Informer(
+            client,
+            resource,
+            label_selector=LABEL_JOB_UID,
+            indexers={BY_JOB: by_job},
+            transform=trim_pod if kind is Kind.POD else trim_child,
+        )
+    followed["namespaces"] = Informer(client, NAMESPACES, transform=only_metadata)
+    return followed
+
+
+def _caches(informers: dict[str, Informer]) -> Caches:
+    return Caches(
+        jobs=informers["ipujobs"],
+        children={kind: informers[r.plural] for kind, r in RESOURCE_OF.items()},
+        namespaces=informers["namespaces"],
+    )

@@ -1,0 +1,168 @@
+"""domain: when to ask for partitions and when to give them back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.operator.actions import EnsurePartition, ReleasePartition
+from jobs.partitionview import ASK_AGAIN, Phase
+
+MOST_AT_ONCE = 64  # partitions of one job that are asked for in one pass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from jobs.operator.instances import Instance
+    from jobs.operator.observed import Observed
+    from jobs.partitionview import Partition
+
+
+def is_due(instance: Instance, now: datetime) -> bool:
+    """Whether to ask for the instance's partition now.
+
+    One that waits for IPUs is asked for when the poll wakes all who wait, oldest first: with a
+    timer for each of them, chance would decide who asks first. What is held for an earlier
+    attempt has been asked for by that one, be it a moment ago: nothing would wake a job that was
+    suspended and resumed within this moment.
+    """
+    partition = instance.partition
+    if not _is_wanted(instance):
+        return False
+    if partition is None or partition.phase == Phase.RELEASED or partition.asked_at is None:
+        return True
+    if partition.phase == Phase.WAITING:
+        return False
+    return partition.attempt < instance.attempt or not partition.was_asked(now)
+
+
+def _is_wanted(instance: Instance) -> bool:
+    """Whether the instance still needs a partition.
+
+    Never while a pod might use what it has: asking again could reset it. Nor during a pause: an
+    attempt would begin, and could end, before its time, and what it got would lie idle.
+    """
+    if instance.is_resting:
+        return False
+    if instance.is_settled or instance.is_active or instance.has_started or instance.may_be_used:
+        return False
+    partition = instance.partition
+    if partition is None:
+        return True
+    has_failed = partition.phase == Phase.ERROR and partition.attempt == instance.attempt
+    return not has_failed and partition.phase != Phase.RELEASING
+
+
+def reservations(
+    instances: Iterable[Instance], size: int, now: datetime
+) -> tuple[EnsurePartition, ...]:
+    """The partitions to ask for now, a number of them at a time. All are of one size: where one
+    waits for IPUs the others would hear the same, and the first of those that wait asks for all."""
+    all_of_them = tuple(instances)
+    due = [instance for instance in all_of_them if is_due(instance, now)]
+    if any(_waits(instance) for instance in all_of_them):
+        waiting = [instance for instance in due if _waits(instance)][:1]
+        due = [*waiting, *(i for i in due if i.partition is not None and not _may_wait(i))]
+    return tuple(
+        EnsurePartition(instance.index, instance.attempt, size) for instance in due[:MOST_AT_ONCE]
+    )
+
+
+def _waits(instance: Instance) -> bool:
+    return instance.partition is not None and instance.partition.phase == Phase.WAITING
+
+
+def _may_wait(instance: Instance) -> bool:
+    """Whether it holds nothing yet, and so may find no room."""
+    partition = instance.partition
+    return partition is None or partition.phase in {Phase.WAITING, Phase.RELEASED}
+
+
+def ask_again_after(instances: Iterable[Instance], now: datetime) -> float | None:
+    """Seconds until a partition that is under way is to be asked for again."""
+    return _next_call(
+        (
+            instance.partition
+            for instance in instances
+            if _is_wanted(instance) and instance.partition is not None
+        ),
+        {Phase.RESERVING, Phase.CREATING},
+        now,
+    )
+
+
+def release_again_after(observed: Observed, now: datetime) -> float | None:
+    """Seconds until the release of a partition is to be asked for again."""
+    return _next_call(observed.partitions.values(), {Phase.RELEASING}, now)
+
+
+def _next_call(partitions: Iterable[Partition], phases: set[Phase], now: datetime) -> float | None:
+    """One that is due now is asked for now, so that nothing here is overdue."""
+    waits = [
+        (p.asked_at + ASK_AGAIN - now).total_seconds()
+        for p in partitions
+        if p.phase in phases and p.asked_at is not None and p.was_asked(now)
+    ]
+    return min(waits) if waits else None
+
+
+def idle(instances: Iterable[Instance], now: datetime, hold_seconds: float) -> tuple[int, ...]:
+    """The instances that hold a partition of an attempt that is over, in a pause that goes on for
+    more than `hold_seconds`: others can have these IPUs."""
+    return tuple(
+        instance.index
+        for instance in instances
+        if instance.partition is not None
+        and instance.partition.phase not in {Phase.WAITING, Phase.RELEASED}
+        and instance.partition.attempt <= instance.attempt  # else our copy of the job is late
+        and instance.is_resting
+        and not instance.may_be_used
+        and instance.record.restart_at is not None
+        and (
+            instance.is_blocked_out
+            or (instance.record.restart_at - now).total_seconds() > hold_seconds
+        )
+    )
+
+
+def known_instances(observed: Observed, wanted: int) -> tuple[int, ...]:
+    """Every instance that may hold a partition: wanted, recorded by the proxy or in the status."""
+    stored = (entry.get("instance", 0) for entry in observed.status().get("partitions") or ())
+    return tuple(sorted({*range(wanted), *observed.partitions, *stored}))
+
+
+def releases(
+    observed: Observed, instances: Iterable[int], now: datetime
+) -> tuple[ReleasePartition, ...]:
+    """What is still to be released of `instances`. Only the proxy's word counts: a partition that
+    is merely missing in its list is asked for once more, which finds nothing or finishes it. A
+    release under way is the proxy's business for a while, and a proxy out of reach is not called:
+    the poll tells when it is back."""
+    if observed.proxy_problem:
+        return ()
+    return tuple(
+        ReleasePartition(index)
+        for index in instances
+        if not is_released(observed, index) and not _is_under_way(observed, index, now)
+    )
+
+
+def _is_under_way(observed: Observed, instance: int, now: datetime) -> bool:
+    partition = observed.partitions.get(instance)
+    return partition is not None and partition.phase == Phase.RELEASING and partition.was_asked(now)
+
+
+def is_released(observed: Observed, instance: int) -> bool:
+    """The proxy has said that the partition is gone."""
+    partition = observed.partitions.get(instance)
+    return partition is not None and partition.phase == Phase.RELEASED
+
+
+def was_released(observed: Observed, instance: int) -> bool:
+    """Released, or recorded as released in the status and not heard of since."""
+    if instance in observed.partitions:
+        return is_released(observed, instance)
+    return any(
+        entry.get("instance", 0) == instance and entry.get("state") == Phase.RELEASED
+        for entry in observed.status().get("partitions") or ()
+    )

@@ -1,0 +1,307 @@
+"""domain: what to do next for one IPUJob.
+
+`plan` is a straight list of questions, in this order: gone, being deleted, finished (clean-up,
+release; time to live), invalid, suspended, ended (deadline, exit, restart), and otherwise the
+way up: finalizer, partitions, ConfigMap and account, pods; the launcher's access beside. A pass
+that decides writes only the status; what follows from it is planned by the next pass from that
+status, so that a crash in between loses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jobs.builders.context import BuildContext
+from jobs.builders.overrides import overrides
+from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
+from jobs.ipujob.manifests import is_being_deleted, metadata
+from jobs.ipujob.names import FINALIZER, FINALIZERS
+from jobs.ipujob.spec import parse_spec
+from jobs.operator import (
+    blocked,
+    deadline,
+    decisions,
+    name_conflict,
+    restoring,
+    session,
+    stuck,
+    unheard,
+)
+from jobs.operator.actions import Event, Plan, SetFinalizers, Step
+from jobs.operator.effectivespec import in_force, in_force_of_invalid, strays_of
+from jobs.operator.instances import instances_of
+from jobs.operator.partitioning import (
+    ask_again_after,
+    idle,
+    release_again_after,
+    releases,
+    reservations,
+)
+from jobs.operator.rehearsal import try_step
+from jobs.operator.status import next_status, status_patch, waiting_status, with_status
+from jobs.operator.teardown import (
+    end_pods,
+    plan_deletion,
+    plan_finished,
+    plan_suspended,
+    plan_without_job,
+    release_held_step,
+    surplus_steps,
+)
+from jobs.operator.waiting import waiting_verdict
+from jobs.operator.wayup import (
+    access_steps,
+    changed_children,
+    children_step,
+    pods_step,
+    restore_step,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.spec import JobSpec
+    from jobs.operator.effectivespec import InForce
+    from jobs.operator.instances import Instance
+    from jobs.operator.observed import Child, Observed
+    from jobs.operator.pods import PodView
+
+
+def plan(observed: Observed, now: datetime) -> Plan:
+    """The next steps for the observed job; empty when everything is as it should be."""
+    if observed.job is None:
+        return plan_without_job(observed, now)
+    if is_being_deleted(observed.job):
+        return plan_deletion(observed, now)
+    if observed.is_finished():
+        return plan_finished(observed, now)
+    return _plan_unfinished(observed, observed.job.get("spec"), now)
+
+
+def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
+    found = observed.problems()
+    if found or not isinstance(spec, dict):
+        message = "; ".join(str(problem) for problem in found)
+        return _plan_invalid(observed, spec if isinstance(spec, dict) else {}, message, now)
+    force = in_force(observed, parse_spec(spec, observed.limits))
+    parsed = force.spec
+    instances = instances_of(observed, parsed, now)
+    records = decisions.ended(observed, parsed, instances, now)
+    records |= decisions.released(observed, parsed.instances)
+    if records or all(instance.is_settled for instance in instances):
+        return _plan_decision(observed, instances, records, now)
+    if parsed.is_suspended:
+        return _plan_suspension(observed, instances, now)
+    records = decisions.renewed(instances, force)
+    if records:
+        return _plan_decision(observed, instances, records, now)
+    return _plan_giving_up(observed, instances, now) or _plan_way_up(
+        observed, force, instances, now
+    )
+
+
+def _plan_giving_up(
+    observed: Observed, instances: tuple[Instance, ...], now: datetime
+) -> Plan | None:
+    """Attempts that hold a partition and cannot start have their time; None: none is over it."""
+    standing = _standing_verdict(observed, instances, now)
+    patience = observed.patience.start_seconds
+    records = blocked.given_up(instances, standing, now, patience)
+    if not records:
+        return None
+    if standing.state is not JobState.RUNNING:
+        said = (next(iter(records.values())).last_exit or {}).get("message", "")
+        standing = Verdict(standing.state, Reason.START_BLOCKED, str(said))
+    return _written(observed, standing, instances, records, now)
+
+
+def _plan_suspension(observed: Observed, instances: tuple[Instance, ...], now: datetime) -> Plan:
+    is_new = observed.state() is not JobState.SUSPENDED
+    records = decisions.suspended(instances) if is_new else decisions.suspended_again(observed)
+    if not is_new and not records:
+        return plan_suspended(observed, now)
+    verdict = plain_verdict(JobState.SUSPENDED, observed.key.path)
+    return _written(observed, verdict, instances, records, now)
+
+
+def _plan_invalid(observed: Observed, spec: Manifest, message: str, now: datetime) -> Plan:
+    """Nothing is made by an invalid spec. What runs by an earlier one runs on and is judged."""
+    if spec.get("suspend") is True and observed.state() is JobState.SUSPENDED:
+        return plan_suspended(observed, now)
+    parsed = in_force_of_invalid(observed, spec)
+    restarting = observed.state() is JobState.RESTARTING
+    state = JobState.RESTARTING if restarting else JobState.PENDING
+    if parsed is None:
+        going = (*end_pods(strays_of(observed)), release_held_step(observed, now))
+        steps = tuple(step for step in going if step.actions)
+        verdict = Verdict(state, Reason.INVALID_SPEC, message)
+        return with_status(observed, waiting_status(observed, verdict, now), now, steps)
+    instances = instances_of(observed, parsed, now)
+    records = decisions.ended(observed, parsed, instances, now)
+    if records or all(instance.is_settled for instance in instances):
+        return _plan_decision(observed, instances, records, now)
+    if parsed.is_suspended:
+        return _plan_suspension(observed, instances, now)
+    state = JobState.RUNNING if any(i.has_started for i in instances) else state
+    warning = session.warning(instances[0], parsed, now) if state is JobState.RUNNING else ""
+    said = f"{warning}. {message}" if warning else message
+    status = next_status(observed, Verdict(state, Reason.INVALID_SPEC, said), instances, {}, now)
+    planned = with_status(observed, status, now, (), tuple(_session_news(observed, warning)))
+    for seconds in _waits(observed, parsed, instances, now):
+        planned = planned.requeued(seconds)
+    return planned
+
+
+def _plan_decision(
+    observed: Observed,
+    instances: tuple[Instance, ...],
+    records: decisions.Records,
+    now: datetime,
+) -> Plan:
+    verdict = decisions.verdict_of(observed, instances, records)
+    verdict = verdict or _standing_verdict(observed, instances, now)
+    return _written(observed, verdict, instances, records, now)
+
+
+def _written(
+    observed: Observed,
+    verdict: Verdict,
+    instances: tuple[Instance, ...],
+    records: decisions.Records,
+    now: datetime,
+) -> Plan:
+    """The verdict and its evidence, nothing else."""
+    status = next_status(observed, verdict, instances, records, now)
+    patch = status_patch(observed, status, now)
+    if patch is None:
+        return Plan()
+    return Plan((Step("decide", (replace(patch, absent=decisions.missing(instances, records)),)),))
+
+
+def _standing_verdict(
+    observed: Observed, instances: tuple[Instance, ...], now: datetime
+) -> Verdict:
+    """What the job does as long as nothing has ended."""
+    if observed.state() is JobState.RUNNING or any(i.has_started for i in instances):
+        for reason, message in unheard.causes(instances):
+            return Verdict(JobState.RUNNING, reason, message)
+        return plain_verdict(JobState.RUNNING, observed.key.path)
+    return waiting_verdict(observed, instances, now)
+
+
+def _plan_way_up(
+    observed: Observed, force: InForce, instances: tuple[Instance, ...], now: datetime
+) -> Plan:
+    """Finalizer, partitions, children, pods: whatever is missing."""
+    spec = force.spec
+    context = BuildContext(observed.key, observed.job or {}, spec, observed.group, observed.options)
+    conflict = name_conflict.verdict(observed, now)
+    if conflict is not None:
+        status = next_status(observed, conflict, instances, {}, now)
+        planned = with_status(observed, status, now, ())
+        return planned.requeued(name_conflict.LOOK_AGAIN_SECONDS)
+    steps = [
+        *surplus_steps(observed, spec.instances, now),
+        *end_pods(_unwanted_pods(instances)),
+        _give_back_step(observed, instances, now),
+    ]
+    beside: tuple[Step, ...] = ()
+    changed: tuple[Child, ...] = ()
+    if not observed.is_namespace_ending:
+        if not force.waiting:  # what runs goes by what it was made of
+            changed = changed_children(observed, context, instances)
+        steps = [
+            _finalizer_step(observed),
+            *steps,
+            *_partitions_steps(observed, context, instances, now),
+            restore_step(observed, changed, now),
+            children_step(observed, context, instances),
+            pods_step(context, instances),
+        ]
+        beside = access_steps(observed, context, instances)
+    warning = session.warning(instances[0], spec, now)
+    verdict = _standing_verdict(observed, instances, now)
+    if force.waiting and verdict.state is JobState.RUNNING:
+        verdict = Verdict(JobState.RUNNING, Reason.SPEC_CHANGED, force.waiting)
+    if warning:  # its launcher has started
+        verdict = Verdict(JobState.RUNNING, verdict.reason, warning)
+    status = next_status(observed, verdict, instances, {}, now)
+    planned = with_status(
+        observed,
+        status,
+        now,
+        tuple(step for step in steps if step.actions),
+        tuple(_news(observed, spec, warning)),
+    )
+    for seconds in _waits(observed, spec, instances, now):
+        planned = planned.requeued(seconds)
+    planned = planned.requeued(restoring.seconds_left(observed, changed, now))
+    return replace(planned, beside=beside)
+
+
+def _news(observed: Observed, spec: JobSpec, warning: str) -> Iterator[Event]:
+    """What is told beside the transitions, each once: of a session's end, and, with the first
+    status of a generation of the spec, what of its template is not used."""
+    yield from _session_news(observed, warning)
+    generation = metadata(observed.job or {}).get("generation", 0)
+    said = overrides(spec) if observed.status().get("observedGeneration") != generation else ""
+    if said:
+        yield Event(Reason.SPEC_OVERRIDDEN, said)
+
+
+def _session_news(observed: Observed, warning: str) -> Iterator[Event]:
+    if warning and not str(observed.status().get("lastMessage")).startswith(warning):
+        yield Event(Reason.SESSION_ENDING, warning, is_warning=True)
+
+
+def _waits(
+    observed: Observed, spec: JobSpec, instances: tuple[Instance, ...], now: datetime
+) -> list[float | None]:
+    """When something is due that no watch will tell."""
+    rests = [
+        (instance.record.restart_at - now).total_seconds()
+        for instance in instances
+        if instance.is_resting and instance.record.restart_at is not None
+    ]
+    return [
+        ask_again_after(instances, now),
+        release_again_after(observed, now),
+        deadline.seconds_left(observed, spec, now),
+        session.seconds_to_next(instances[0], spec, now),
+        stuck.seconds_left(instances, now),
+        blocked.seconds_left(instances, now, observed.patience.start_seconds),
+        *rests,
+    ]
+
+
+def _finalizer_step(observed: Observed) -> Step:
+    present = tuple(metadata(observed.job or {}).get("finalizers") or ())
+    missing = FINALIZERS.isdisjoint(present)
+    return Step("finalizer", (SetFinalizers((*present, FINALIZER)),) if missing else ())
+
+
+def _unwanted_pods(instances: tuple[Instance, ...]) -> Iterator[PodView]:
+    """Pods of another attempt, and lost ones of an attempt that has not started: they are made
+    again once they are gone."""
+    for instance in instances:
+        yield from instance.outdated
+        if not instance.has_started:
+            yield from (pod for pod in instance.pods if pod.is_terminal and pod.is_lost)
+
+
+def _give_back_step(observed: Observed, instances: tuple[Instance, ...], now: datetime) -> Step:
+    free = idle(instances, now, observed.patience.hold_seconds)
+    return Step("give back", releases(observed, free, now))
+
+
+def _partitions_steps(
+    observed: Observed, context: BuildContext, instances: tuple[Instance, ...], now: datetime
+) -> tuple[Step, ...]:
+    if observed.proxy_problem:
+        return ()
+    actions = reservations(instances, context.spec.partition_size, now)
+    tries = try_step(context, instances, actions)
+    return tries, Step("partitions", actions, needs_previous=True)

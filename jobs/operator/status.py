@@ -1,0 +1,334 @@
+"""domain: the status of an IPUJob, and what of it is worth a write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from jobs.ipujob.conditions import FINISHED, JobState, Reason, current_condition, with_verdict
+from jobs.ipujob.manifests import format_time, metadata, parse_time
+from jobs.ipujob.names import ROLE_WORKER
+from jobs.operator.actions import Event, PatchStatus, Plan, Step
+from jobs.operator.instancerecord import records_of
+from jobs.operator.partitioning import MOST_AT_ONCE, is_released
+from jobs.partitionview import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from jobs.ipujob.conditions import Verdict
+    from jobs.ipujob.manifests import Manifest
+    from jobs.operator.instancerecord import InstanceRecord
+    from jobs.operator.instances import Instance
+    from jobs.operator.observed import Observed
+
+COALESCE = timedelta(seconds=2)  # times in a status have whole seconds: at least one second
+# What a job that is not running yet has by now comes with what it reports next, in most cases that
+# it runs: told at once, it would cost each start a third write.
+ON_THE_WAY = timedelta(seconds=30)
+# What a job that waits for room is told depends on others, too (nodes, controllers that do not
+# answer, an older job that is served first): other words are written no more often than this.
+RECOUNT = timedelta(seconds=60)
+ABOUT_ROOM = frozenset({Reason.NO_CAPACITY.value, Reason.UNSCHEDULABLE.value})
+WORDS = frozenset({"conditions", "lastMessage", "lastReconcileTime"})
+COUNTS = frozenset(
+    {"workersStatus", "partitions", "iPUPartitionCreated", "ipus", "lastReconcileTime"}
+)
+ALL_DONE = "All instances done"
+GOOD_REASONS = frozenset(
+    {Reason.PENDING, Reason.RUNNING, Reason.SUCCEEDED, Reason.SUSPENDED, Reason.RESTARTING}
+)
+
+
+def next_status(
+    observed: Observed,
+    verdict: Verdict,
+    instances: tuple[Instance, ...],
+    records: Mapping[int, InstanceRecord],
+    now: datetime,
+) -> Manifest:
+    """The whole status that `verdict` and the observed pods and partitions make.
+
+    `records` are what has been decided of instances. `lastReconcileTime` is left to
+    `status_patch`.
+    """
+    stored = observed.status()
+    written = format_time(now)
+    running = _running(instances, records)
+    resumed = stored.get("launcherStatus") == JobState.SUSPENDED != verdict.state
+    status: Manifest = stored | {
+        "launcherStatus": verdict.state.value,
+        "conditions": with_verdict(
+            list(stored.get("conditions") or ()), verdict, observed.key.path, written
+        ),
+        "lastMessage": _last_message(verdict, instances, running),
+        "restartCount": stored.get("restartCount", 0)
+        + sum(record.state == JobState.RESTARTING for record in records.values()),
+        "startTime": written if resumed else stored.get("startTime", written),
+        "currentReplicas": running,
+        "desiredReplicas": len(instances),
+        "instances": _instance_entries(stored, instances, records),
+        "observedGeneration": metadata(observed.job or {}).get("generation", 0),
+    }
+    status |= live_fields(observed)
+    if verdict.state in FINISHED:
+        status["completionTime"] = written
+    return status
+
+
+def waiting_status(observed: Observed, verdict: Verdict, now: datetime) -> Manifest:
+    """The status of a job whose spec cannot be acted on."""
+    stored = observed.status()
+    written = format_time(now)
+    conditions = with_verdict(
+        list(stored.get("conditions") or ()), verdict, observed.key.path, written
+    )
+    return stored | {
+        "launcherStatus": verdict.state.value,
+        "conditions": conditions,
+        "lastMessage": verdict.message,
+        "restartCount": stored.get("restartCount", 0),
+        "iPUPartitionCreated": stored.get("iPUPartitionCreated", False),
+        "currentReplicas": stored.get("currentReplicas", 0),
+        "desiredReplicas": stored.get("desiredReplicas", 0),
+        "startTime": stored.get("startTime", written),
+        "observedGeneration": metadata(observed.job or {}).get("generation", 0),
+    }
+
+
+def live_fields(observed: Observed) -> Manifest:
+    """The fields that count pods and partitions: they change without the job's state changing."""
+    status: Manifest = {"workersStatus": _workers_status(observed)}
+    partitions = _partitions(observed)
+    if partitions:
+        status["partitions"] = partitions
+        held = [p for p in partitions if p["state"] == Phase.ACTIVE]
+        status["iPUPartitionCreated"] = len(held) == len(partitions)
+        # While the proxy has not told of all, the number of before stands.
+        if all(p["instance"] in observed.partitions for p in held):
+            status["ipus"] = sum(observed.partitions[p["instance"]].size for p in held)
+    elif "iPUPartitionCreated" not in observed.status():
+        status["iPUPartitionCreated"] = False
+    return status
+
+
+def status_patch(
+    observed: Observed, status: Manifest, now: datetime, events: tuple[Event, ...] = ()
+) -> PatchStatus | None:
+    """The write that turns the stored status into `status`; None: they are equal.
+
+    `events` are told beside those of the transitions.
+    """
+    stored = observed.status()
+    changes = _difference(stored, status)
+    if not changes:
+        return None
+    changes["lastReconcileTime"] = format_time(now)
+    return PatchStatus(changes, (*_events(stored, status), *events))
+
+
+def with_status(
+    observed: Observed,
+    status: Manifest,
+    now: datetime,
+    steps: tuple[Step, ...],
+    events: tuple[Event, ...] = (),
+) -> Plan:
+    """`steps` and the status, if it is worth a write now.
+
+    It is written before pods are made, beside the objects that they need, since a write that
+    succeeds proves that our copy of the job is no late one, and otherwise last. A pass that asks
+    for a partition leaves the status to the pass that knows the answer, unless the pass before
+    could not ask, or a new job asks for so many that it takes a while; counts wait until nothing
+    else is to be done and a second has gone by, on the way up ten, and how much room a waiting job
+    finds for a minute.
+    """
+    patch = status_patch(observed, status, now, events)
+    asked = sum(len(step.actions) for step in steps if step.name == "partitions")
+    is_long = asked >= MOST_AT_ONCE and not observed.status()
+    is_asking = asked and observed.fault is None and not is_long
+    if patch is None or is_asking:
+        return Plan(steps)
+    if is_urgent(observed.status(), status) or events:
+        if is_long:
+            at = next(n for n, step in enumerate(steps) if step.name == "partitions")
+            return Plan((*steps[:at], Step("status", (patch,)), *steps[at:]))
+        return Plan(_written_among(steps, patch))
+    if steps:
+        return Plan(steps)
+    wait = coalescing_seconds(observed.status(), now, _pause_before(patch, status))
+    return Plan((), wait) if wait else Plan((Step("status", (patch,)),))
+
+
+def _written_among(steps: tuple[Step, ...], patch: PatchStatus) -> tuple[Step, ...]:
+    at = next((n for n, step in enumerate(steps) if step.makes_pods), len(steps))
+    before, after = steps[:at], steps[at:]
+    if after and before and before[-1].name == "children":
+        joined = replace(before[-1], actions=(*before[-1].actions, patch))
+        return (*before[:-1], joined, *after)
+    return (*before, Step("status", (patch,)), *after)
+
+
+def is_urgent(stored: Manifest, status: Manifest) -> bool:
+    """Whether the difference is more than counts and sentences, which can wait."""
+    return _essence(stored) != _essence(status)
+
+
+def _pause_before(patch: PatchStatus, status: Manifest) -> timedelta:
+    """How old the stored status has to be before this patch of no urgency."""
+    if _is_recount(patch, status):
+        return RECOUNT
+    is_on_its_way = status.get("launcherStatus") in {JobState.PENDING, JobState.RESTARTING}
+    return ON_THE_WAY if is_on_its_way and patch.status.keys() <= COUNTS else COALESCE
+
+
+def _is_recount(patch: PatchStatus, status: Manifest) -> bool:
+    """Whether a job waits for room as before, and only how much there is has changed."""
+    reason = (current_condition(status) or {}).get("reason")
+    return reason in ABOUT_ROOM and patch.status.keys() <= WORDS
+
+
+def coalescing_seconds(stored: Manifest, now: datetime, pause: timedelta = COALESCE) -> float:
+    """How long a difference that is not urgent has to wait, with `pause` between two writes;
+    0: not at all."""
+    last = parse_time(stored.get("lastReconcileTime"))
+    if last is None:
+        return 0.0
+    return max((last + pause - now).total_seconds(), 0.0)
+
+
+def _essence(status: Manifest) -> tuple[object, ...]:
+    return (
+        status.get("launcherStatus"),
+        (current_condition(status) or {}).get("reason"),
+        status.get("observedGeneration"),
+        [instance.get("state") for instance in status.get("instances") or ()],
+    )
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Manifest:
+    """A merge patch from `old` to `new`."""
+    changes: Manifest = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        if key not in old:
+            changes[key] = value
+        elif isinstance(value, dict) and isinstance(old[key], dict):
+            nested = _difference(old[key], value)
+            if nested:
+                changes[key] = nested
+        elif old[key] != value:
+            changes[key] = value
+    return changes
+
+
+def _events(stored: Manifest, status: Manifest) -> list[Event]:
+    """An Event for each change that is a transition."""
+    events = []
+    was = current_condition(stored)
+    now_true = current_condition(status)
+    if now_true and (not was or was.get("reason") != now_true.get("reason")):
+        reason = now_true["reason"]
+        events.append(Event(reason, now_true["message"], is_warning=reason not in GOOD_REASONS))
+    had, has = bool(stored.get("iPUPartitionCreated")), bool(status.get("iPUPartitionCreated"))
+    partitions = status.get("partitions") or ()
+    known = {one["id"] for one in stored.get("partitions") or () if one.get("message")}
+    for one in partitions:
+        if one.get("message") and one["id"] not in known:
+            said = f"Partition {one['id']} is not removed: {one['message']}"
+            events.append(Event(Reason.REMOVAL_REFUSED, said, is_warning=True))
+    if has and not had:
+        events.append(Event(Reason.PARTITION_ACTIVE, _partitions_are(partitions, "active")))
+    if _are_released(partitions) and not _are_released(stored.get("partitions") or ()):
+        events.append(Event(Reason.PARTITION_RELEASED, _partitions_are(partitions, "released")))
+    return events
+
+
+def _partitions_are(partitions: Sequence[Manifest], what: str) -> str:
+    ids = ", ".join(one["id"] for one in partitions)
+    return (
+        f"Partition {ids} is {what}." if len(partitions) == 1 else f"Partitions {ids} are {what}."
+    )
+
+
+def _are_released(partitions: Sequence[Manifest]) -> bool:
+    return bool(partitions) and all(p.get("state") == Phase.RELEASED for p in partitions)
+
+
+def _last_message(verdict: Verdict, instances: tuple[Instance, ...], running: int) -> str:
+    if verdict.state is JobState.COMPLETED:
+        return ALL_DONE
+    if verdict.reason == Reason.RUNNING and running < len(instances):
+        return f"{running} of {len(instances)} instances are running"
+    return verdict.message
+
+
+def _running(instances: tuple[Instance, ...], records: Mapping[int, InstanceRecord]) -> int:
+    return sum(
+        instance.has_started and not instance.is_settled and instance.index not in records
+        for instance in instances
+    )
+
+
+def _instance_entries(
+    stored: Manifest, instances: tuple[Instance, ...], records: Mapping[int, InstanceRecord]
+) -> list[Manifest]:
+    """All instances that are or ever were wanted: one that comes back must know its attempt."""
+    known = {record.index: record for record in records_of(stored)}
+    known |= {instance.index: _record_now(instance) for instance in instances}
+    known |= records
+    return [known[index].to_entry() for index in sorted(known)]
+
+
+def _record_now(instance: Instance) -> InstanceRecord:
+    record = instance.record
+    if record.is_settled:
+        return record
+    if instance.has_started:
+        return replace(record, state=JobState.RUNNING.value, restart_at=None, blocked_since=None)
+    record = replace(record, blocked_since=instance.blocked_since)
+    if record.state == JobState.RESTARTING:
+        return record
+    return replace(record, state=JobState.PENDING.value)
+
+
+def _workers_status(observed: Observed) -> Manifest:
+    """Counts of the current attempts' worker pods; zero is left out, as Go's encoder does."""
+    counts = {"active": 0, "succeeded": 0, "failed": 0}
+    finished = observed.is_finished()
+    attempts = {
+        entry.get("index"): entry.get("attempt")
+        for entry in observed.status().get("instances") or ()
+    }
+    for pod in observed.pods:
+        if pod.role != ROLE_WORKER or pod.attempt != (attempts.get(pod.instance) or 0):
+            continue
+        if pod.phase == "Succeeded" or (pod.phase == "Failed" and finished and pod.is_ended_by_us):
+            counts["succeeded"] += 1
+        elif pod.phase == "Failed":
+            counts["failed"] += 1
+        elif pod.phase == "Running":
+            counts["active"] += 1
+    return {name: count for name, count in counts.items() if count}
+
+
+def _partitions(observed: Observed) -> list[Manifest]:
+    known = {
+        index: {
+            "instance": index,
+            "id": partition.id,
+            "controller": partition.controller,
+            "state": str(partition.phase),
+            **({"message": partition.message} if partition.is_removal_refused else {}),
+        }
+        for index, partition in observed.partitions.items()
+        if partition.id  # one that waits has none
+    }
+    for entry in observed.status().get("partitions") or ():
+        index = entry.get("instance", 0)
+        # The proxy may know no more of it than that it is gone.
+        gone = {"state": str(Phase.RELEASED)} if is_released(observed, index) else {}
+        rest = {name: value for name, value in entry.items() if name != "message"}
+        known.setdefault(index, rest | gone)
+    return [known[index] for index in sorted(known)]

@@ -1,0 +1,212 @@
+"""domain: the ways down: a job that is gone, being deleted, finished or suspended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.ipujob.manifests import metadata, parse_time
+from jobs.ipujob.names import FINALIZERS, ROLE_LAUNCHER
+from jobs.ipujob.spec import whole_number
+from jobs.ipujob.validation import problems
+from jobs.operator import name_conflict, ttl
+from jobs.operator.actions import DeleteJob, Event, Plan, SetFinalizers, Step
+from jobs.operator.cleanup import clean_up, delete_pod
+from jobs.operator.instancerecord import record_of, records_of
+from jobs.operator.partitioning import (
+    is_released,
+    known_instances,
+    release_again_after,
+    releases,
+    was_released,
+)
+from jobs.operator.status import coalescing_seconds, live_fields, status_patch, with_status
+from jobs.partitionview import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+    from datetime import datetime
+
+    from jobs.operator.observed import Observed
+    from jobs.operator.pods import PodView
+    from jobs.partitionview import Partition
+
+EXPLAIN_DELETION_SECONDS = 10.0
+
+
+def plan_without_job(observed: Observed, now: datetime) -> Plan:
+    """Nothing may outlive a job whose finalizer was taken off by hand."""
+    return _free(observed, known_instances(observed, 0), now)
+
+
+def plan_deletion(observed: Observed, now: datetime) -> Plan:
+    """Launcher, then workers, then the partitions, then the finalizer."""
+    spec = (observed.job or {}).get("spec") or {}
+    wanted = whole_number(spec.get("jobInstances")) or 1
+    indexes = known_instances(observed, 1 if problems(observed.key.name, spec) else wanted)
+    finalizers = tuple(metadata(observed.job or {}).get("finalizers") or ())
+    if FINALIZERS.isdisjoint(finalizers):
+        return _free(observed, known_instances(observed, 0), now)
+    work = _free(observed, indexes, now)
+    # Also a pod that has ended goes first: it has the name that a job made again would need.
+    if work.steps or observed.pods or not all(is_released(observed, index) for index in indexes):
+        return _explained(observed, work, now)
+    rest = tuple(f for f in finalizers if f not in FINALIZERS)
+    removal = Step("finalizer", (SetFinalizers(rest),))
+    if observed.fault is None:
+        return Plan((removal,))
+    # It was refused before: say why first, since after it there is no job to say it of.
+    said = _explained(observed, Plan(), now)
+    return Plan((*said.steps, removal), said.requeue_after)
+
+
+def plan_finished(observed: Observed, now: datetime) -> Plan:
+    """Clean-up of a job that will not run again, and its deletion when its time is over."""
+    spec = (observed.job or {}).get("spec") or {}
+    left = ttl.seconds_left(observed, now)
+    if left is not None and left <= 0:
+        return Plan((Step("time to live is over", (DeleteJob(),)),))
+    policy = str(spec.get("cleanPodPolicy") or "None")
+    steps = [
+        Step(f"clean up {role}", clean_up(pods, policy, now))
+        for role, pods in launchers_first(observed.pods)
+    ]
+    if all(pod.is_terminal for pod in observed.pods):
+        kept = bool(spec.get("keepPartition"))
+        steps.append(
+            _release_lost(observed, now)
+            if kept
+            else _release_held(observed, now, known_instances(observed, 0))
+        )
+    status = observed.status() | live_fields(observed)
+    planned = with_status(observed, status, now, tuple(step for step in steps if step.actions))
+    return planned.requeued(release_again_after(observed, now)).requeued(left)
+
+
+def plan_suspended(observed: Observed, now: datetime) -> Plan:
+    """A suspended job holds nothing; pods of an instance that has ended for good stay."""
+    settled = {record.index for record in records_of(observed.status()) if record.is_settled}
+    going = [
+        pod
+        for pod in observed.pods
+        if (not pod.is_terminal if pod.instance in settled else _is_past(observed, pod))
+    ]
+    steps = [*end_pods(going)]
+    if all(pod.is_terminal for pod in observed.pods):
+        steps.append(_release_held(observed, now, settled))
+    status = observed.status() | live_fields(observed)
+    planned = with_status(observed, status, now, tuple(step for step in steps if step.actions))
+    return planned.requeued(release_again_after(observed, now))
+
+
+def surplus_steps(observed: Observed, wanted: int, now: datetime) -> tuple[Step, ...]:
+    """Ends what instances hold that are not wanted any more, the highest first. That they are over
+    has been decided before: nothing of a later attempt is among it."""
+    surplus = [pod for pod in observed.pods if pod.instance >= wanted]
+    surplus.sort(key=lambda pod: -pod.instance)
+    free = [
+        index
+        for index in sorted(observed.partitions, reverse=True)
+        if index >= wanted and all(pod.is_terminal for pod in surplus if pod.instance == index)
+    ]
+    return (*end_pods(surplus), Step("release surplus", releases(observed, free, now)))
+
+
+def _is_past(observed: Observed, thing: PodView | Partition) -> bool:
+    """Whether a pod or partition belongs to an attempt that is over. What belongs to a later one
+    than our copy of the job knows of is somebody's who knows more: the copy is late."""
+    return thing.attempt < record_of(observed.status(), thing.instance).attempt
+
+
+def _release_held(observed: Observed, now: datetime, settled: Container[int] = ()) -> Step:
+    """Of a suspended job; `settled` instances keep their last attempt."""
+    held = (
+        index
+        for index in known_instances(observed, 0)
+        if not was_released(observed, index)
+        and (
+            index in settled
+            or index not in observed.partitions
+            or _is_past(observed, observed.partitions[index])
+        )
+    )
+    return Step("release", releases(observed, held, now))
+
+
+def _release_lost(observed: Observed, now: datetime) -> Step:
+    """Of a job that keeps its partitions: of those that are gone nothing is left to keep."""
+    lost = [index for index, partition in observed.partitions.items() if partition.is_lost]
+    return Step("release", releases(observed, lost, now))
+
+
+def release_held_step(observed: Observed, now: datetime) -> Step:
+    """Of a job that has no pods and cannot get any: others can have its IPUs."""
+    held = [
+        index
+        for index, partition in observed.partitions.items()
+        if partition.phase not in {Phase.WAITING, Phase.RELEASED}
+    ]
+    return Step("release", () if observed.pods else releases(observed, held, now))
+
+
+def end_pods(pods: Iterable[PodView]) -> tuple[Step, ...]:
+    """Delete pods: a launcher before the workers that its command still talks to."""
+    return tuple(
+        Step(f"end {role}", tuple(delete_pod(pod) for pod in some if not pod.is_deleting))
+        for role, some in launchers_first(pods)
+    )
+
+
+def launchers_first(pods: Iterable[PodView]) -> tuple[tuple[str, list[PodView]], ...]:
+    """The pods by role, in the order in which they are to end."""
+    found = list(pods)
+    return (
+        ("launcher", [pod for pod in found if pod.role == ROLE_LAUNCHER]),
+        ("workers", [pod for pod in found if pod.role != ROLE_LAUNCHER]),
+    )
+
+
+def _free(observed: Observed, indexes: tuple[int, ...], now: datetime) -> Plan:
+    """Steps down: delete pods and whatever the garbage collector will not; release partitions
+    once no pod of the job can use them."""
+    steps = [*end_pods(observed.pods)]
+    if all(pod.is_terminal for pod in observed.pods):
+        steps.append(Step("release", releases(observed, indexes, now)))
+    steps.append(Step("orphans", name_conflict.orphans(observed)))
+    done = tuple(step for step in steps if step.actions)
+    return Plan(done, release_again_after(observed, now))
+
+
+def _explained(observed: Observed, work: Plan, now: datetime) -> Plan:
+    """Says in the status what a deletion waits for, once it takes longer than a moment."""
+    asked = parse_time(metadata(observed.job or {}).get("deletionTimestamp"))
+    elapsed = (now - asked).total_seconds() if asked else 0.0
+    if elapsed < EXPLAIN_DELETION_SECONDS:
+        return work.requeued(EXPLAIN_DELETION_SECONDS - elapsed)
+    awaited = _awaited(observed)
+    status = observed.status() | {"lastMessage": awaited}
+    if any(partition.is_removal_refused for partition in observed.partitions.values()):
+        status["partitions"] = live_fields(observed)["partitions"]
+    fault = observed.fault
+    events = (Event(fault.reason, awaited, is_warning=True),) if fault else ()
+    patch = status_patch(observed, status, now, events)
+    if patch is None or not observed.status():
+        return work
+    wait = coalescing_seconds(observed.status(), now)
+    if wait:
+        return work.requeued(wait)
+    return Plan((*work.steps, Step("status", (patch,))), work.requeue_after)
+
+
+def _awaited(observed: Observed) -> str:
+    """What a deletion waits for."""
+    said = observed.fault.message if observed.fault else ""
+    left = [f"{p.name} on {p.node}" if p.node else p.name for p in observed.pods]
+    if left:
+        others = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        return f"Being deleted: waiting for pod {left[0]}{others} to go. {said}".strip(". ")
+    if all(p.phase == Phase.RELEASED for p in observed.partitions.values()) and said:
+        return f"Being deleted. {said}"
+    causes = [said, observed.proxy_problem]
+    causes += [p.message for p in observed.partitions.values() if p.phase == Phase.RELEASING]
+    why = next((cause for cause in causes if cause), "")
+    return f"Being deleted: waiting for the partition to be released. {why}".strip()

@@ -1,1 +1,0 @@
-"""domain: the rules of an IPUJob, one module each."""

@@ -1,0 +1,74 @@
+"""domain: what the mutating webhook changes; applying it twice changes nothing more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs.ipujob.defaults import with_defaults
+from jobs.ipujob.manifests import annotations_of, is_being_deleted, metadata
+from jobs.ipujob.names import ANNOTATION_CREATED_BY, FINALIZER, FINALIZERS
+from jobs.ipujob.sessionlimits import UNLIMITED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobs.ipujob.sessionlimits import SessionLimits
+    from jobs.webhooks.review import Review
+
+Operations = list[dict[str, Any]]
+
+
+def operations(review: Review, limits: SessionLimits = UNLIMITED) -> Operations:
+    """RFC 6902 operations on the reviewed IPUJob.
+
+    `ipuhub.io/created-by` is who made the job, whatever the object claims; only CREATE knows it,
+    so that UPDATE copies it from the old object. The finalizer comes on CREATE and never on an
+    object that is being deleted, where the API server refuses a new one.
+    """
+    if review.subresource or review.operation not in {"CREATE", "UPDATE"}:
+        return []
+    return [*_created_by(review), *_finalizer(review), *_defaults(review, limits)]
+
+
+def _created_by(review: Review) -> Operations:
+    is_new = review.operation == "CREATE"
+    wanted = review.username if is_new else annotations_of(review.old).get(ANNOTATION_CREATED_BY)
+    present = annotations_of(review.manifest)
+    path = "/metadata/annotations/" + ANNOTATION_CREATED_BY.replace("/", "~1")
+    if present.get(ANNOTATION_CREATED_BY) == wanted:
+        return []
+    if not wanted:
+        return [{"op": "remove", "path": path}]
+    if not isinstance(metadata(review.manifest).get("annotations"), dict):
+        value: Any = {ANNOTATION_CREATED_BY: wanted}
+        return [{"op": "add", "path": "/metadata/annotations", "value": value}]
+    return [{"op": "add", "path": path, "value": wanted}]
+
+
+def _finalizer(review: Review) -> Operations:
+    present = metadata(review.manifest).get("finalizers")
+    if review.operation != "CREATE" or is_being_deleted(review.manifest):
+        return []
+    if isinstance(present, list) and any(name in FINALIZERS for name in present):
+        return []
+    value = [*(present or []), FINALIZER]
+    return [{"op": "add", "path": "/metadata/finalizers", "value": value}]
+
+
+def _defaults(review: Review, limits: SessionLimits) -> Operations:
+    spec = review.manifest.get("spec")
+    if not isinstance(spec, dict) or is_being_deleted(review.manifest):
+        return []
+    return _difference("/spec", spec, with_defaults(spec, limits))
+
+
+def _difference(path: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Operations:
+    """Additions only: a default never replaces what was written."""
+    found: Operations = []
+    for key, value in new.items():
+        here = f"{path}/{key}"
+        if old.get(key) is None and value is not None:
+            found.append({"op": "add", "path": here, "value": value})
+        elif isinstance(value, dict) and isinstance(old.get(key), dict):
+            found += _difference(here, old[key], value)
+    return found

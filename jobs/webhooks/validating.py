@@ -1,0 +1,120 @@
+"""domain: what the validating webhook refuses: what breaks the rules of every IPUJob, and edits of
+what may not change while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs.ipujob.conditions import FINISHED, JobState
+from jobs.ipujob.defaults import with_defaults
+from jobs.ipujob.manifests import is_being_deleted, name_of, namespace_of
+from jobs.ipujob.sessionlimits import UNLIMITED
+from jobs.ipujob.spec import whole_number, with_plain_numbers
+from jobs.ipujob.validation import Problem, problems
+from jobs.operator.keptstatus import whole
+from jobs.partitionview import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.privileges import Privileges
+    from jobs.ipujob.sessionlimits import SessionLimits
+    from jobs.webhooks.review import Review
+
+WHILE_RUNNING = frozenset(
+    {
+        "jobInstances",
+        "suspend",
+        "activeDeadlineSeconds",
+        "ttlSecondsAfterFinished",
+        "cleanPodPolicy",
+        "keepPartition",
+        "restartPolicy",
+        "interactive",
+    }
+)
+WHEN_FINISHED = frozenset({"ttlSecondsAfterFinished", "cleanPodPolicy", "keepPartition"})
+_FINISHED = frozenset(state.value for state in FINISHED)
+_ACTIVE = frozenset({JobState.RUNNING.value, JobState.RESTARTING.value})
+
+
+def judge(
+    review: Review, privileges: Privileges, limits: SessionLimits = UNLIMITED
+) -> list[Problem]:
+    """Everything that is wrong with the reviewed change; empty: it may happen.
+
+    What is being deleted, and a change that leaves the spec alone, always may: an object that
+    breaks a newer rule must not be kept from losing its finalizer.
+    """
+    if review.resource == "ipujobs" and review.subresource == "scale":
+        return list(_scale(review))
+    new = review.manifest
+    if review.subresource or review.operation not in {"CREATE", "UPDATE"} or is_being_deleted(new):
+        return []
+    if review.operation == "UPDATE" and new.get("spec") == review.old.get("spec"):
+        return []
+    namespace = namespace_of(new) or review.namespace
+    found = problems(
+        name_of(new), new.get("spec"), limits, namespace=namespace, privileges=privileges
+    )
+    if isinstance(new.get("spec"), dict):
+        found += _frozen(review.old, new, limits)
+    return found
+
+
+def _scale(review: Review) -> Iterator[Problem]:
+    wanted = whole_number(_mapping(review.manifest.get("spec")).get("replicas")) or 0
+    known = whole_number(_mapping(review.old.get("spec")).get("replicas")) or 0
+    if known == 0:
+        yield Problem(
+            "spec.replicas",
+            "a job with modelReplicas and ipusPerModelReplica has no instances to scale: write "
+            "ipusPerJobInstance (the product of the two) and jobInstances instead",
+        )
+    elif wanted < 1:
+        yield Problem("spec.replicas", "write 1 or more, or suspend: true to hold the job back")
+
+
+def _frozen(old: Manifest, new: Manifest, limits: SessionLimits) -> Iterator[Problem]:
+    may_change = _may_change(old)
+    before, after = _filled(old, limits), _filled(new, limits)
+    if may_change is None:
+        return
+    for field in sorted({*before, *after}):
+        if before.get(field) == after.get(field):
+            continue
+        if field == "interactive" and not (before.get(field) and after.get(field)):
+            yield Problem("spec.interactive", "only ttl may change while the job runs")
+        elif field not in may_change:
+            state = (old.get("status") or {}).get("launcherStatus")
+            instead = (
+                "make a new job"
+                if state in _FINISHED
+                else "suspend the job first (suspend: true), or make a new one"
+            )
+            yield Problem(f"spec.{field}", f"may not change while the job is {state}: {instead}")
+
+
+def _may_change(old: Manifest) -> frozenset[str] | None:
+    """The fields of the spec that may change now; None: all, since the job holds nothing."""
+    status = whole(_mapping(old.get("status")))
+    state = status.get("launcherStatus")
+    if state in _FINISHED:
+        return WHEN_FINISHED
+    held = any(
+        isinstance(one, dict) and one.get("state") != Phase.RELEASED
+        for one in status.get("partitions") or ()
+    )
+    if state in _ACTIVE or (held and state != JobState.SUSPENDED):
+        return WHILE_RUNNING
+    return None
+
+
+def _filled(job: Manifest, limits: SessionLimits) -> dict[str, Any]:
+    spec = job.get("spec")
+    return with_plain_numbers(with_defaults(spec, limits)) if isinstance(spec, dict) else {}
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,1 +1,0 @@
-"""The part of /api/v1/ that belongs to partitions."""

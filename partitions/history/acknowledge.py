@@ -1,0 +1,103 @@
+"""io: tells the proxy which released partitions are recorded, so that their tombstones may go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol
+
+import psycopg
+import structlog
+
+from ipuhub.backoff import Backoff
+from ipuhub.chance import jitter
+from ipuhub.kube.errors import ApiError
+from ipuhub.kube.resources import CONFIG_MAPS
+from partitions.errors import PartitionsError
+from partitions.history.lifetimerows import shard_of, tombstones
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.watch import Scope
+
+log = structlog.get_logger(__name__)
+MOST_AT_ONCE: Final = 1_000
+
+
+class Proxy(Protocol):
+    """What is needed of the V-IPU Proxy's client."""
+
+    async def acknowledge(self, names: Sequence[str]) -> None:
+        """Say that these records are stored."""
+        ...
+
+
+class Acknowledger:
+    """Compares the tracker of `scope` with what is stored, soon after `wake` and now and then.
+
+    Nothing is remembered: a tombstone is acknowledged when it stands in the tracker unrecorded
+    and `recorded_of` finds its release committed. So a crash anywhere loses nothing, and a proxy
+    that is away is told later. Recording never waits for this.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        scope: Scope,
+        proxy: Proxy,
+        recorded_of: Callable[[Sequence[str]], Awaitable[list[str]]],
+        *,
+        every_seconds: float = 60.0,
+    ) -> None:
+        self._client, self._scope, self._proxy = client, scope, proxy
+        self._recorded_of = recorded_of
+        self._every_seconds = every_seconds
+        self._backoff = Backoff(1.0, every_seconds)
+        self._woken = asyncio.Event()
+        self.problem = ""
+
+    def wake(self) -> None:
+        """There may be something to acknowledge."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        failures = 0
+        while True:
+            self._woken.clear()
+            try:
+                await self.once()
+            except (ApiError, PartitionsError, psycopg.Error) as error:
+                self._note(str(error) or type(error).__name__)
+                await asyncio.sleep(self._backoff.delay_seconds(failures, jitter()))
+                failures += 1
+                continue
+            failures = 0
+            self._note("")
+            await self._rest()
+
+    async def once(self) -> int:
+        """Acknowledge all that is due; return how many. Raises what keeps it from that."""
+        scope = self._scope
+        found = await self._client.list(
+            CONFIG_MAPS, scope.namespace, label_selector=scope.label_selector
+        )
+        waiting = [key for item in found.items for key in tombstones(shard_of(item).entries)]
+        keys = await self._recorded_of(waiting) if waiting else []
+        for first in range(0, len(keys), MOST_AT_ONCE):
+            await self._proxy.acknowledge(keys[first : first + MOST_AT_ONCE])
+        return len(keys)
+
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(self._every_seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+    def _note(self, problem: str) -> None:
+        if bool(problem) != bool(self.problem):
+            event = "released partitions wait to be acknowledged" if problem else "acknowledged"
+            log.info(event, problem=problem)
+        self.problem = problem

@@ -1,0 +1,79 @@
+"""domain: the numbers of `/stats` and `/query`, in the very form that the first proxy printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+from partitions.proxy.controllers import never_fits, stale, unlabelled
+from partitions.proxy.lifecycle import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from partitions.proxy.controllers import ControllerView
+    from partitions.proxy.tracker import TrackerEntry
+
+TOTAL = "total"
+
+
+class Usage(TypedDict):
+    """IPUs held by partitions of jobs, and IPUs free in the whole fleet."""
+
+    used: int
+    available: int
+
+
+class Fit(TypedDict):
+    """`available`: some controller answered; how many partitions fit now; a sentence or nothing."""
+
+    available: bool
+    numOfPartitions: int
+    message: str
+
+
+def stats(entries: Iterable[TrackerEntry], views: Collection[ControllerView]) -> dict[str, Usage]:
+    """`used` per namespace that has partitions, and in total; keys in the order of their output.
+
+    Partitions made by hand are in no `used` but lower `available`, in which the IPUs that no node
+    reaches are not: no job can get them.
+    """
+    listed = {
+        view.spec.address: {partition.id for partition in view.partitions}
+        for view in views
+        if view.is_reachable
+    }
+    used: dict[str, int] = {}
+    for entry in entries:
+        if _is_held(entry, listed.get(entry.controller)):
+            used[entry.namespace] = used.get(entry.namespace, 0) + entry.size
+    free = sum(view.free for view in views if view.has_node)
+    answer = {space: Usage(used=used[space], available=free) for space in sorted(used)}
+    # A namespace may be called "total"; the sum wins, as nothing else tells the two apart.
+    answer.pop(TOTAL, None)
+    answer[TOTAL] = Usage(used=sum(used.values()), available=free)
+    return answer
+
+
+def query(views: Sequence[ControllerView], size: int) -> Fit:
+    """How many partitions of `size` (at least 1) fit now by the placement rule, all at once.
+
+    The message is empty unless somebody has something to mend, or the size can never be had.
+    """
+    answered = any(view.is_reachable for view in views)
+    if not answered:
+        problems = "; ".join(view.problem for view in views) or "none is configured"
+        message = f"no V-IPU controller answers: {problems}"
+        return Fit(available=False, numOfPartitions=0, message=message)
+    fitting = sum(view.fitting(size) for view in views if view.has_node)
+    sentences = (never_fits(views, size) or unlabelled(views), stale(views))
+    message = "; ".join(filter(None, sentences))
+    return Fit(available=True, numOfPartitions=fitting, message=message)
+
+
+def _is_held(entry: TrackerEntry, listed: Collection[str] | None) -> bool:
+    """Whether the entry's partition exists; where its controller is silent, the tracker counts."""
+    if entry.phase is Phase.RELEASED:
+        return False
+    if listed is None:
+        return entry.phase is not Phase.RESERVING
+    return entry.id in listed

@@ -1,0 +1,324 @@
+"""domain: the V-IPU controllers, what they say they hold, and which of them takes a partition."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from partitions.errors import InvalidControllers
+from partitions.proxy.lifecycle import Reason
+from partitions.proxy.tracker import MAX_CONTROLLER_LENGTH
+from partitions.vipu.allocator import count_fitting, free_blocks, largest_block
+from partitions.vipu.topology import size_problem
+from partitions.vipu.types import ReadyState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from partitions.vipu.topology import IpuId, Topology
+    from partitions.vipu.types import VipuPartition
+
+_LABEL = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?/)?"
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+    r"=(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
+)
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
+_SHAPE = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>[^:]*):(?P<label>.*)")
+_EXAMPLE = "write host:port:label=value, for example pod001:8090:vipu-ctrl=pod001"
+
+
+class PlacementRule(StrEnum):
+    """The order in which controllers are tried."""
+
+    FIRST_FIT = "first-fit"
+    BEST_FIT = "best-fit"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """What new partitions of a controller are made with; empty and zero leave it to V-IPU."""
+
+    cluster_id: str = ""
+    allocation_id: str = ""
+    num_gcds: int = 0
+    num_replicas: int = 0
+    reconfigurable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSpec:
+    """One V-IPU controller: where it answers, and the label of the nodes that reach its IPUs."""
+
+    address: str
+    label: str
+    settings: PartitionSettings = PartitionSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerView:
+    """What one controller said just now, or `age_seconds` ago; `problem` is why it said nothing.
+
+    `has_node`: some node carries its label, so that pods can use its partitions. `refused_from`
+    (0: none): the smallest size for which it had no room although its list looked as if it had.
+    """
+
+    spec: ControllerSpec
+    topology: Topology | None = None
+    partitions: tuple[VipuPartition, ...] = ()
+    problem: str = ""
+    has_node: bool = True
+    refused_from: int = 0
+    age_seconds: float = 0.0
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether it answered."""
+        return self.topology is not None
+
+    @property
+    def reach(self) -> Topology | None:
+        """The part of the fleet that our partitions may have; None: it did not answer."""
+        return None if self.topology is None else self._reach(self.topology)
+
+    @property
+    def used(self) -> set[IpuId]:
+        """The IPUs of all its partitions, whoever made them."""
+        return {ipu for partition in self.partitions for ipu in partition.ipus}
+
+    @property
+    def total(self) -> int:
+        """IPUs that our partitions may have."""
+        return 0 if self.topology is None else len(self._reach(self.topology))
+
+    @property
+    def free(self) -> int:
+        """How many of them no partition holds."""
+        if self.topology is None:
+            return 0
+        return sum(block.size for block in free_blocks(self._reach(self.topology), self.used))
+
+    @property
+    def faulty(self) -> int:
+        """How many of them are in partitions that are in ERROR: held, and of use to nobody."""
+        if self.topology is None:
+            return 0
+        broken = (one for one in self.partitions if one.ready_state is ReadyState.ERROR)
+        ipus = {ipu for partition in broken for ipu in partition.ipus}
+        return len(ipus & self._reach(self.topology).by_id.keys())
+
+    def fitting(self, size: int) -> int:
+        """How many partitions of `size` fit now, all at once, as far as we know."""
+        if self.topology is None or self._has_refused(size):
+            return 0
+        return count_fitting(self._reach(self.topology), self.used, size)
+
+    def may_take(self, size: int) -> bool:
+        """Whether to ask for a partition of `size`: it fits, or only the controller knows."""
+        if self.fitting(size) > 0:
+            return True
+        is_known = self.topology is None or not self.topology.is_guess
+        return not is_known and self.free >= size and not self._has_refused(size)
+
+    @property
+    def largest_block(self) -> int:
+        """How many IPUs the largest partition can have when nobody else holds one."""
+        return 0 if self.topology is None else largest_block(self._reach(self.topology))
+
+    def can_ever_take(self, size: int) -> bool:
+        """Whether a partition of `size` would fit if nobody held any."""
+        return self.largest_block >= size
+
+    def smallest_fitting_block(self, size: int) -> int:
+        """Size of the smallest free block that takes a partition of `size`; 0: none does."""
+        if self.topology is None:
+            return 0
+        blocks = free_blocks(self._reach(self.topology), self.used)
+        return min((block.size for block in blocks if block.size >= size), default=0)
+
+    def _has_refused(self, size: int) -> bool:
+        """Whether the controller knew better; where it says how its IPUs stand, so do we."""
+        is_guess = self.topology is not None and self.topology.is_guess
+        return is_guess and 0 < self.refused_from <= size
+
+    def _reach(self, topology: Topology) -> Topology:
+        settings = self.spec.settings
+        return topology.only(cluster=settings.cluster_id, allocation=settings.allocation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why no controller takes a partition now; `free` counts the IPUs free in the fleet."""
+
+    reason: Reason
+    message: str
+    free: int
+
+
+def parse_controllers(
+    text: str, defaults: PartitionSettings = PartitionSettings()
+) -> tuple[ControllerSpec, ...]:
+    """Read `host:port:label=value`, separated by commas or lines; `#` begins a comment.
+
+    `;cluster=`, `;allocation=`, `;gcds=`, `;replicas=` and `;reconfigurable=` behind a controller
+    override `defaults` for it. Raises InvalidControllers with what to write instead.
+    """
+    lines = (line.partition("#")[0] for line in text.splitlines())
+    parts = (part.strip() for line in lines for part in line.split(","))
+    specs = tuple(_parse_one(part, defaults) for part in parts if part)
+    addresses = [spec.address for spec in specs]
+    twice = sorted({address for address in addresses if addresses.count(address) > 1})
+    if twice:
+        raise InvalidControllers(f"V-IPU controller {twice[0]} stands in the list twice: keep one")
+    return specs
+
+
+def order_candidates(
+    views: Sequence[ControllerView], size: int, rule: PlacementRule
+) -> list[ControllerView]:
+    """The controllers that may have room for a partition of `size`, in the order to try them."""
+    asked = [view for view in views if view.has_node and view.may_take(size)]
+    if rule is PlacementRule.BEST_FIT:
+        asked.sort(key=lambda view: view.smallest_fitting_block(size))
+    # Last those that have no room as far as we know.
+    return sorted(asked, key=lambda view: view.fitting(size) == 0)
+
+
+def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:
+    """Why `order_candidates` gave nothing, in the words of someone who waits for IPUs."""
+    free = sum(view.free for view in views if view.has_node)
+    if not views:
+        sentence = "no V-IPU controller is configured; add one as host:port:label=value"
+        return Shortage(Reason.NO_CONTROLLERS, sentence, free)
+    labelled = [view for view in views if view.has_node]
+    if not labelled:
+        labels = ", ".join(sorted({view.spec.label for view in views}))
+        sentence = f"no node has the label of a V-IPU controller: label one with {labels}"
+        return Shortage(Reason.NO_LABELLED_NODE, sentence, free)
+    silent = [view.spec.address for view in labelled if not view.is_reachable]
+    if len(silent) == len(labelled):
+        sentence = f"no V-IPU controller answers: {', '.join(silent)}"
+        return Shortage(Reason.CONTROLLER_UNAVAILABLE, sentence, free)
+    return Shortage(Reason.NO_CAPACITY, _capacity_sentence(labelled, size, silent), free)
+
+
+def never_fits(views: Sequence[ControllerView], size: int) -> str:
+    """One sentence why no job ever gets a partition of `size`; "" when one may.
+
+    A controller that does not answer may have it.
+    """
+    if problem := size_problem(size):
+        return problem
+    if not all(view.is_reachable for view in views):
+        return ""
+    if not views or any(view.can_ever_take(size) for view in views):
+        return ""
+    largest = max(view.largest_block for view in views)
+    return (
+        f"partitions of {size} IPUs never fit: no V-IPU controller has {size} IPUs in one block, "
+        f"the largest has {largest}"
+    )
+
+
+def stale(views: Sequence[ControllerView]) -> str:
+    """One sentence about the controllers of which only older numbers are known; "" without any."""
+    return "; ".join(
+        f"as of {view.age_seconds:.0f} s ago, since a V-IPU controller does not answer: "
+        f"{view.problem}"
+        for view in views
+        if view.age_seconds
+    )
+
+
+def unlabelled(views: Sequence[ControllerView]) -> str:
+    """One sentence about the controllers whose IPUs no job can get; "" when there are none."""
+    found = [view for view in views if not view.has_node]
+    if not found:
+        return ""
+    labels = ", ".join(sorted({view.spec.label for view in found}))
+    addresses = ", ".join(view.spec.address for view in found)
+    return f"no job can use the IPUs of {addresses}: label a node with {labels}"
+
+
+def _capacity_sentence(views: Sequence[ControllerView], size: int, silent: Collection[str]) -> str:
+    """Return only what holds until the job gets its IPUs: what is free changes all the time."""
+    sentence = f"{size} IPUs in one block are needed"
+    if never := never_fits(views, size):
+        sentence += f"; {never}"
+    else:
+        largest = max(view.largest_block for view in views)
+        sentence += " and not free now" + (f"; blocks have up to {largest}" if largest else "")
+    if silent:
+        sentence += f"; not answering: {', '.join(silent)}"
+    return sentence
+
+
+def _parse_one(text: str, defaults: PartitionSettings) -> ControllerSpec:
+    head, *options = (part.strip() for part in text.split(";"))
+    found = _SHAPE.fullmatch(head)
+    if found is None:
+        raise InvalidControllers(f"V-IPU controller {head!r}: {_EXAMPLE}")
+    host, port, label = found["host"], found["port"], found["label"]
+    if not _HOST.fullmatch(host):
+        raise InvalidControllers(f"V-IPU controller {head!r}: {host!r} is no host; {_EXAMPLE}")
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        raise InvalidControllers(
+            f"V-IPU controller {head!r}: {port!r} is no port (1 to 65535); {_EXAMPLE}"
+        )
+    if not _LABEL.fullmatch(label):
+        raise InvalidControllers(
+            f"V-IPU controller {head!r}: {label!r} is no label=value of a node; {_EXAMPLE}"
+        )
+    address = f"{host}:{int(port)}"
+    if len(address) + len(label) > MAX_CONTROLLER_LENGTH:
+        raise InvalidControllers(
+            f"V-IPU controller {head!r}: at most {MAX_CONTROLLER_LENGTH} characters, so that the "
+            "tracker can hold it; use a shorter host name or label"
+        )
+    return ControllerSpec(address, label, _parse_options(address, options, defaults))
+
+
+def _parse_options(
+    address: str, options: Sequence[str], defaults: PartitionSettings
+) -> PartitionSettings:
+    given = dict(_split_option(address, option) for option in options if option)
+    return PartitionSettings(
+        cluster_id=given.get("cluster", defaults.cluster_id),
+        allocation_id=given.get("allocation", defaults.allocation_id),
+        num_gcds=_number(address, given, "gcds", defaults.num_gcds),
+        num_replicas=_number(address, given, "replicas", defaults.num_replicas),
+        reconfigurable=_switch(address, given, defaults.reconfigurable),
+    )
+
+
+def _split_option(address: str, option: str) -> tuple[str, str]:
+    known = ("cluster", "allocation", "gcds", "replicas", "reconfigurable")
+    key, equals, value = option.partition("=")
+    if not equals or key not in known:
+        raise InvalidControllers(
+            f"V-IPU controller {address}: {option!r} is no option; there are "
+            + ", ".join(f"{one}=" for one in known)
+        )
+    return key, value
+
+
+def _number(address: str, given: Mapping[str, str], key: str, default: int) -> int:
+    text = given.get(key)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4):
+        raise InvalidControllers(f"V-IPU controller {address}: {key}={text}: write a whole number")
+    return int(text)
+
+
+def _switch(address: str, given: Mapping[str, str], default: bool) -> bool:
+    text = given.get("reconfigurable")
+    if text is None:
+        return default
+    if text not in {"on", "off"}:
+        raise InvalidControllers(
+            f"V-IPU controller {address}: reconfigurable={text}: write on or off"
+        )
+    return text == "on"

@@ -1,0 +1,119 @@
+"""domain: where the tracker and the V-IPU controllers disagree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from partitions.proxy.lifecycle import Phase
+from partitions.proxy.ownership import strangeness
+from partitions.vipu.types import ReadyState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from partitions.proxy.controllers import ControllerView
+    from partitions.proxy.tracker import TrackerEntry
+    from partitions.vipu.types import VipuPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What a comparison found, by entry or, for `untracked`, as (controller, partition id).
+
+    `unfinished` wait for a next step, `lost` are active here and unknown to their controller,
+    `faulty` are active here and in ERROR there, `replaced` have a stranger's partition in their
+    place, with a sentence. `late` are tombstones of partitions that came after their release.
+    """
+
+    unfinished: tuple[TrackerEntry, ...] = ()
+    lost: tuple[TrackerEntry, ...] = ()
+    faulty: tuple[TrackerEntry, ...] = ()
+    replaced: tuple[tuple[TrackerEntry, str], ...] = ()
+    late: tuple[TrackerEntry, ...] = ()
+    untracked: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def untracked_by_controller(self) -> Mapping[str, int]:
+        """How many partitions of each controller are a person's or another cluster's."""
+        counts: dict[str, int] = {}
+        for address, _ in self.untracked:
+            counts[address] = counts.get(address, 0) + 1
+        return counts
+
+
+def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) -> Drift:
+    """Compare entries with what controllers list; silent controllers prove nothing.
+
+    The views must be younger than the entries, or a partition made in between looks lost.
+    """
+    listed = {
+        view.spec.address: {partition.id: partition for partition in view.partitions}
+        for view in views
+        if view.is_reachable
+    }
+    entries = list(entries)
+    denied = contradicted(entries, listed)
+    live = [entry for entry in entries if entry.phase is not Phase.RELEASED]
+    known = {(entry.controller, entry.id) for entry in live}
+    active = [e for e in live if e.phase is Phase.ACTIVE and e.controller in listed]
+    late = tuple(_late(entries, known, listed))
+    known |= {(entry.controller, entry.id) for entry in late}
+    return Drift(
+        unfinished=tuple(entry for entry in live if not entry.phase.is_settled),
+        lost=tuple(entry for entry in active if entry.id not in listed[entry.controller]),
+        faulty=denied.faulty,
+        replaced=denied.replaced,
+        late=late,
+        untracked=tuple(
+            sorted(
+                (address, partition_id)
+                for address, partitions in listed.items()
+                for partition_id in partitions
+                if (address, partition_id) not in known
+            )
+        ),
+    )
+
+
+def contradicted(
+    entries: Iterable[TrackerEntry], listed: Mapping[str, Mapping[str, VipuPartition]]
+) -> Drift:
+    """Return what lists, by controller and id, deny of the entries: the `faulty` and `replaced`
+    ones alone. What a list shows is certain; what it lacks may be a controller that begins.
+
+    The lists must be younger than the entries.
+    """
+    active = [entry for entry in entries if entry.phase is Phase.ACTIVE]
+    present = [(entry, listed.get(entry.controller, {}).get(entry.id)) for entry in active]
+    faulty, replaced = [], []
+    for entry, found in present:
+        if found is None:
+            continue
+        if why := strangeness(entry, found):
+            replaced.append((entry, why))
+        elif found.ready_state is ReadyState.ERROR:
+            faulty.append(entry)
+    return Drift(faulty=tuple(faulty), replaced=tuple(replaced))
+
+
+def _late(
+    entries: Iterable[TrackerEntry],
+    known: Collection[tuple[str, str]],
+    listed: Mapping[str, Mapping[str, VipuPartition]],
+) -> Iterator[TrackerEntry]:
+    """Tombstones whose partition is there: V-IPU made it after nobody wanted it any more.
+
+    Only those count that may come, and only for what is as they asked: an id alone may be a
+    person's or another cluster's.
+    """
+    found: set[tuple[str, str]] = set()
+    for entry in entries:
+        where = (entry.controller, entry.id)
+        partition = listed.get(entry.controller, {}).get(entry.id)
+        is_tomb = entry.phase is Phase.RELEASED and entry.may_come
+        if not is_tomb or partition is None or where in known or where in found:
+            continue
+        if not strangeness(entry, partition):
+            found.add(where)
+            yield entry

@@ -1,0 +1,349 @@
+"""io: the V-IPU controllers of now: who they are, who answers, what they hold."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from ipuhub.backoff import Backoff
+from ipuhub.chance import jitter
+from partitions.errors import InvalidControllers
+from partitions.proxy.controllers import ControllerView, PartitionSettings, parse_controllers
+from partitions.vipu.errors import Unavailable, VipuError
+from partitions.vipu.places import with_places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from partitions.proxy.controllers import ControllerSpec
+    from partitions.vipu.topology import Topology
+    from partitions.vipu.types import CreateRequest, VipuPartition, VipuStatus
+
+log = structlog.get_logger(__name__)
+
+_NO_SETTINGS = PartitionSettings()
+_BACKOFF = Backoff(first_seconds=0.25, max_seconds=4.0)
+
+
+class VipuApi(Protocol):
+    """What the proxy asks of one V-IPU controller; every method raises VipuError."""
+
+    async def list_partitions(self) -> list[VipuPartition]:
+        """All partitions, whoever made them."""
+        ...
+
+    async def list_ipu_attributes(self) -> Topology:
+        """The fleet."""
+        ...
+
+    async def create_partition(self, request: CreateRequest) -> str:
+        """Ask for a partition; after Unavailable it may exist."""
+        ...
+
+    async def partition_status(self, partition_id: str) -> VipuStatus:
+        """The state of a partition."""
+        ...
+
+    async def reset_partition(self, partition_id: str) -> None:
+        """Bring a partition back to its first state."""
+        ...
+
+    async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:
+        """Free a partition's IPUs, with `force` whatever fails on the way."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FleetOptions:
+    """How long to wait for controllers, and how often to look after them.
+
+    `refusal_seconds`: how long to believe a controller that it has no room for a size, where
+    nobody says how its IPUs stand and no partition of it goes. `remember_seconds`: how long the
+    last answer of one that is silent by now is good enough for people.
+    """
+
+    view_seconds: float = 3.0
+    topology_seconds: float = 30.0
+    watch_seconds: float = 5.0
+    refusal_seconds: float = 60.0
+    remember_seconds: float = 60.0
+    backoff: Backoff = _BACKOFF
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What a controller held when it had no room for a size, and until when that counts."""
+
+    held: frozenset[str]
+    until: float
+
+    def holds(self, held: Collection[str], now: float) -> bool:
+        """Whether nothing has gone since that could have made room."""
+        return now < self.until and self.held <= set(held)
+
+
+@dataclass(eq=False)
+class _Member:
+    """The connection to one address, and when it last failed."""
+
+    api: VipuApi
+    problem: str = ""
+    failures: int = 0
+    retry_at: float = 0.0
+    topology: Topology | None = None
+    topology_at: float = 0.0
+    listed: frozenset[str] = frozenset()
+    answer: tuple[ControllerView, float] | None = None
+    refusals: dict[int, _Refusal] = field(default_factory=dict)
+    listing: tuple[int, list[VipuPartition]] | None = None
+    running: asyncio.Task[list[VipuPartition]] | None = None
+    following: asyncio.Task[list[VipuPartition]] | None = field(default=None)
+
+
+class Fleet:
+    """All controllers of the list, and those off the list that still hold something of ours.
+
+    `connect` opens an address, `read_list` gives the list as text (raises OSError), `has_node`
+    says whether some node carries "label=value", `clock` is in seconds and never goes back.
+    `last_views`: what `run` saw a few seconds ago. `calls` counts the lists that were asked for.
+    """
+
+    def __init__(  # the outside world it stands between
+        self,
+        connect: Callable[[str], VipuApi],
+        read_list: Callable[[], str],
+        has_node: Callable[[str], bool],
+        clock: Callable[[], float],
+        options: FleetOptions,
+        defaults: PartitionSettings = _NO_SETTINGS,
+    ) -> None:
+        self.last_views: tuple[ControllerView, ...] = ()
+        self.calls = 0
+        self._heard = asyncio.Event()
+        self._connect = connect
+        self._read_list = read_list
+        self._has_node = has_node
+        self._clock = clock
+        self._options = options
+        self._defaults = defaults
+        self._members: dict[str, _Member] = {}
+        self._specs: tuple[ControllerSpec, ...] = ()
+        self._text: str | None = None
+        self._list_problem = ""
+
+    @property
+    def specs(self) -> tuple[ControllerSpec, ...]:
+        """The controllers of the list, in its order."""
+        return self._specs
+
+    @property
+    def list_problem(self) -> str:
+        """Why the list as it stands cannot be used; the last good one stays in force."""
+        return self._list_problem
+
+    @property
+    def problem(self) -> str:
+        """Why no partition can be made on any controller; nothing: it can."""
+        if not self._specs:
+            return self._list_problem or "no V-IPU controller is configured"
+        problems = [self._member(spec.address).problem for spec in self._specs]
+        return "; ".join(problems) if all(problems) else ""
+
+    def spec_of(self, address: str) -> ControllerSpec | None:
+        """The controller of that address; None when it is not on the list (any more)."""
+        return next((spec for spec in self._specs if spec.address == address), None)
+
+    def api(self, address: str) -> VipuApi:
+        """The connection to an address, on the list or not."""
+        return self._member(address).api
+
+    def reload(self) -> None:
+        """Take in the list if it has changed; an invalid one is said and otherwise ignored."""
+        try:
+            text = self._read_list()
+            if text == self._text:
+                return
+            specs = parse_controllers(text, self._defaults)
+        except (OSError, UnicodeDecodeError, InvalidControllers) as error:
+            if str(error) != self._list_problem:
+                log.warning(
+                    "list of V-IPU controllers not usable, keeping the last good one",
+                    problem=str(error),
+                    controllers=len(self._specs),
+                )
+            self._list_problem = str(error)
+            return
+        self._text, self._list_problem = text, ""
+        if specs != self._specs:
+            log.info("V-IPU controllers", addresses=[spec.address for spec in specs])
+        self._specs = specs
+
+    async def views(self) -> list[ControllerView]:
+        """What every controller of the list says now, asked all at once."""
+        return list(await asyncio.gather(*(self.view(spec) for spec in self._specs)))
+
+    async def view(self, spec: ControllerSpec) -> ControllerView:
+        """What one controller says now; one that did not answer lately is not waited for."""
+        has_node = self._has_node(spec.label)
+        member = self._member(spec.address)
+        if member.problem and self._clock() < member.retry_at:
+            return ControllerView(spec, problem=member.problem, has_node=has_node)
+        try:
+            partitions = await self._list(member, spec.address)
+        except VipuError as error:
+            return ControllerView(spec, problem=str(error), has_node=has_node)
+        topology = member.topology and with_places(member.topology, partitions)
+        refused = self._refused_from(member, partitions)
+        view = ControllerView(
+            spec, topology, tuple(partitions), has_node=has_node, refused_from=refused
+        )
+        member.answer = view, self._clock()
+        return view
+
+    async def last_known_views(self) -> list[ControllerView]:
+        """As `views`, with what silent controllers said last, while that is not too old."""
+        return [self._last_known(view) for view in await self.views()]
+
+    def _last_known(self, view: ControllerView) -> ControllerView:
+        answer = self._member(view.spec.address).answer
+        if view.is_reachable or answer is None:
+            return view
+        last, at = answer
+        age = self._clock() - at
+        if last.spec != view.spec or age >= self._options.remember_seconds:
+            return view
+        # At least 1, as it is told in whole seconds and 0 means now.
+        age = max(age, 1.0)
+        return replace(last, problem=view.problem, has_node=view.has_node, age_seconds=age)
+
+    def note_refusal(self, address: str, size: int) -> None:
+        """A controller that has room as far as we know has none for a partition of `size`."""
+        member = self._member(address)
+        until = self._clock() + self._options.refusal_seconds
+        member.refusals[size] = _Refusal(member.listed, until)
+
+    def _refused_from(self, member: _Member, partitions: Iterable[VipuPartition]) -> int:
+        """The smallest size that it has no room for as long as no partition goes; 0: none.
+
+        What was refused for a reason that we do not see is asked for again after a while.
+        """
+        ids, now = {partition.id for partition in partitions}, self._clock()
+        valid = {s: one for s, one in member.refusals.items() if one.holds(ids, now)}
+        member.refusals = valid
+        return min(valid, default=0)
+
+    async def listed(self, address: str) -> dict[str, VipuPartition]:
+        """All partitions of a controller, on the list or not, by id; raises VipuError."""
+        found = await self._list(self._member(address), address)
+        return {partition.id: partition for partition in found}
+
+    async def overhear(self, since: int) -> dict[str, dict[str, VipuPartition]]:
+        """The partitions by controller and id, of lists that anybody asks for after the first
+        `since` calls; waits for the first of them, and asks for none itself."""
+        while True:
+            self._heard.clear()
+            answers = {at: one.listing for at, one in self._members.items()}
+            found = {at: one[1] for at, one in answers.items() if one and one[0] > since}
+            if found:
+                return {at: {one.id: one for one in listed} for at, listed in found.items()}
+            await self._heard.wait()
+
+    async def run(self) -> None:
+        """Watch the list, and find controllers again that were away; until cancelled."""
+        while True:
+            self.reload()
+            self.last_views = tuple(await self.views())
+            await asyncio.sleep(self._options.watch_seconds)
+
+    async def close(self) -> None:
+        """End all connections."""
+        members, self._members = list(self._members.values()), {}
+        for member in members:
+            tasks = [task for task in (member.running, member.following) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await member.api.close()
+
+    def _member(self, address: str) -> _Member:
+        if address not in self._members:
+            self._members[address] = _Member(self._connect(address))
+        return self._members[address]
+
+    async def _list(self, member: _Member, address: str) -> list[VipuPartition]:
+        """List the partitions by a call that begins now or later, shared by all who wait for it.
+
+        A call that is under way already may have been answered before what the caller has just
+        seen happen, so only the next one will do.
+        """
+        if member.following is None or member.following.done():
+            member.following = asyncio.create_task(self._list_after(member, address))
+            # Nobody may be left to hear of a failure, which the member remembers anyway.
+            member.following.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(member.following)
+
+    async def _list_after(self, member: _Member, address: str) -> list[VipuPartition]:
+        if member.running is not None and not member.running.done():
+            await asyncio.wait({member.running})
+        member.running, member.following = member.following, None
+        try:
+            async with asyncio.timeout(self._options.view_seconds):
+                partitions = await self._ask_again(member)
+        except TimeoutError:
+            error = Unavailable(f"{address}: no answer in {self._options.view_seconds:g} s")
+            self._failed(member, address, error)
+            raise error from None
+        except VipuError as error:
+            self._failed(member, address, error)
+            raise
+        self._answered(member, address)
+        return partitions
+
+    async def _ask_again(self, member: _Member) -> list[VipuPartition]:
+        """Ask, and once more where a controller that answered until now does not: a connection
+        that broke meanwhile is not worth telling anybody."""
+        try:
+            return await self._ask(member)
+        except Unavailable:
+            if member.problem:
+                raise
+            return await self._ask(member)
+
+    async def _ask(self, member: _Member) -> list[VipuPartition]:
+        if member.topology is None or self._clock() >= member.topology_at:
+            try:
+                member.topology = await member.api.list_ipu_attributes()
+            except ValueError as error:
+                raise VipuError(f"its fleet makes no sense: {error}") from error
+            member.topology_at = self._clock() + self._options.topology_seconds
+        self.calls += 1
+        number = self.calls
+        partitions = await member.api.list_partitions()
+        member.listed = frozenset(partition.id for partition in partitions)
+        member.listing = number, partitions
+        self._heard.set()
+        return partitions
+
+    def _failed(self, member: _Member, address: str, error: VipuError) -> None:
+        if not member.problem:
+            log.warning(
+                "V-IPU controller does not answer, retrying", controller=address, problem=str(error)
+            )
+        chance = jitter()
+        pause = self._options.backoff.delay_seconds(member.failures, chance)
+        member.problem = str(error) or type(error).__name__
+        member.failures += 1
+        member.retry_at = self._clock() + pause
+        member.topology = None
+
+    def _answered(self, member: _Member, address: str) -> None:
+        if member.problem:
+            log.info("V-IPU controller answers again", controller=address)
+        member.problem, member.failures = "", 0

@@ -1,0 +1,253 @@
+"""domain: the phases of a partition that a job holds, and what may follow what.
+
+reserving -> creating -> active -> releasing -> released. A new attempt goes back to reserving,
+where a partition that exists already is reset; error is left by a new attempt or a release.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from partitions.errors import Contradiction, IllegalTransition, StaleAttempt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from partitions.proxy.tracker import TrackerEntry
+
+
+class Phase(StrEnum):
+    """Where a partition stands; `waiting` is an answer only and never stored."""
+
+    WAITING = "waiting"
+    RESERVING = "reserving"
+    CREATING = "creating"
+    ACTIVE = "active"
+    ERROR = "error"
+    RELEASING = "releasing"
+    RELEASED = "released"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to do until somebody asks for something."""
+        return self in _SETTLED
+
+
+class Reason(StrEnum):
+    """Why a partition waits, hangs or is in error, in one word."""
+
+    NO_CAPACITY = "NoCapacity"
+    NO_CONTROLLERS = "NoControllers"
+    NO_LABELLED_NODE = "NoLabelledNode"
+    CONTROLLER_UNAVAILABLE = "ControllerUnavailable"
+    CREATE_REFUSED = "CreateRefused"
+    RELEASE_REFUSED = "ReleaseRefused"
+    PARTITION_ERROR = "PartitionError"
+    PARTITION_LOST = "PartitionLost"
+
+
+class Verdict(StrEnum):
+    """What a request for a partition comes to."""
+
+    RESERVE = "reserve"
+    KEEP = "keep"
+    RESET = "reset"
+    RELEASE_FIRST = "release first"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A job's instance asks for `size` IPUs; zero GCDs or replicas: the controller's default."""
+
+    uid: str
+    namespace: str
+    name: str
+    instance: int
+    size: int
+    attempt: int
+    num_gcds: int = 0
+    num_replicas: int = 0
+
+    @property
+    def holder(self) -> tuple[str, int]:
+        """Who asks: operations of one holder follow each other."""
+        return self.uid, self.instance
+
+
+_SETTLED = frozenset({Phase.ACTIVE, Phase.ERROR, Phase.RELEASED})
+_NEXT: Mapping[Phase, frozenset[Phase]] = {
+    Phase.WAITING: frozenset(),
+    Phase.RESERVING: frozenset(
+        {Phase.RESERVING, Phase.CREATING, Phase.ERROR, Phase.RELEASING, Phase.RELEASED}
+    ),
+    Phase.CREATING: frozenset({Phase.RESERVING, Phase.ACTIVE, Phase.ERROR, Phase.RELEASING}),
+    Phase.ACTIVE: frozenset({Phase.RESERVING, Phase.ERROR, Phase.RELEASING}),
+    Phase.ERROR: frozenset({Phase.RESERVING, Phase.RELEASING}),
+    Phase.RELEASING: frozenset({Phase.RELEASED}),
+    Phase.RELEASED: frozenset(),
+}
+
+
+def decide(entry: TrackerEntry | None, request: Request) -> Verdict:
+    """What to do about a request, given the newest entry of its holder.
+
+    Raises StaleAttempt for a lower attempt than the known one, Contradiction for another job's
+    name or, within one attempt, another size.
+    """
+    if entry is None:
+        return Verdict.RESERVE
+    if (entry.namespace, entry.name) != (request.namespace, request.name):
+        raise Contradiction(
+            f"UID {request.uid} is the job {entry.namespace}/{entry.name}, "
+            f"not {request.namespace}/{request.name}"
+        )
+    refuse_stale(entry, request.attempt)
+    if entry.phase is Phase.RELEASED:
+        return Verdict.RESERVE
+    if entry.phase is Phase.RELEASING:
+        return Verdict.KEEP
+    if request.attempt == entry.attempt:
+        _refuse_other_size(entry, request.size)
+        return Verdict.KEEP
+    if entry.lost_at is not None:
+        return Verdict.RELEASE_FIRST  # what comes now is another holding: this one has ended
+    return Verdict.RESET if request.size == entry.size else Verdict.RELEASE_FIRST
+
+
+def refuse_stale(entry: TrackerEntry, attempt: int) -> None:
+    """Raise StaleAttempt when a later attempt than `attempt` is known."""
+    if attempt < entry.attempt:
+        raise StaleAttempt(
+            f"instance {entry.instance} of {entry.namespace}/{entry.name} is at attempt "
+            f"{entry.attempt}; a call for attempt {attempt} comes too late"
+        )
+
+
+def begin_attempt(entry: TrackerEntry, attempt: int) -> TrackerEntry:
+    """The partition has to be made clean for a new attempt, or made again if it is gone."""
+    return replace(_to(entry, Phase.RESERVING), attempt=attempt)
+
+
+def make_again(entry: TrackerEntry) -> TrackerEntry:
+    """The controller forgot the partition before it was ACTIVE."""
+    return _to(entry, Phase.RESERVING)
+
+
+def move(
+    entry: TrackerEntry, *, controller: str, label: str, partition_id: str, asked: str
+) -> TrackerEntry:
+    """The reservation goes to another controller."""
+    moved = rename(entry, partition_id)
+    return replace(moved, controller=controller, label=label, asked=asked)
+
+
+def rename(entry: TrackerEntry, partition_id: str) -> TrackerEntry:
+    """The reservation takes another id."""
+    return replace(_to(entry, Phase.RESERVING), id=partition_id)
+
+
+def ask(entry: TrackerEntry, asked: str) -> TrackerEntry:
+    """V-IPU is about to be asked for the partition, in this cluster and allocation."""
+    return replace(_to(entry, Phase.RESERVING), asked=asked)
+
+
+def accept(entry: TrackerEntry) -> TrackerEntry:
+    """The controller took the request to create or reset."""
+    return _to(entry, Phase.CREATING)
+
+
+def activate(entry: TrackerEntry, now: datetime) -> TrackerEntry:
+    """The partition is ACTIVE; the time of its first activation stays."""
+    return replace(_to(entry, Phase.ACTIVE), active_at=entry.active_at or now)
+
+
+def fail(entry: TrackerEntry, reason: Reason, message: str) -> TrackerEntry:
+    """The partition cannot be used, and why."""
+    return replace(_to(entry, Phase.ERROR), reason=reason, message=message)
+
+
+def lose(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
+    """The partition is gone, and why we think so: the job holds nothing any more."""
+    return replace(fail(entry, Reason.PARTITION_LOST, message), lost_at=entry.lost_at or now)
+
+
+def begin_release(entry: TrackerEntry) -> TrackerEntry:
+    """The partition has to go; a release under way stays as it is.
+
+    Where V-IPU may be at work on it, it may come after its release.
+    """
+    if entry.phase is Phase.RELEASING:
+        return entry
+    may_come = entry.may_come or entry.phase is Phase.RESERVING
+    return replace(_to(entry, Phase.RELEASING), may_come=may_come)
+
+
+def finish_release(entry: TrackerEntry, now: datetime) -> TrackerEntry:
+    """The partition is gone, since `now` or since it was lost; the entry stays as a tombstone."""
+    asked = entry.asked if entry.may_come else ""
+    released_at = entry.lost_at or now
+    return replace(_to(entry, Phase.RELEASED), released_at=released_at, asked=asked)
+
+
+def leave(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:
+    """The partition of its id is somebody else's and stays; ours is gone, and why we think so."""
+    return replace(finish_release(entry, now), reason=Reason.PARTITION_LOST, message=message)
+
+
+def give_up(entry: TrackerEntry, now: datetime) -> TrackerEntry | None:
+    """A reservation that found no room; None when nothing of it is worth keeping.
+
+    One that was active in an earlier attempt becomes a tombstone: its IPU-seconds count. So does
+    one that may come yet.
+    """
+    return finish_release(entry, now) if entry.active_at or entry.may_come else None
+
+
+def again(entry: TrackerEntry, serial: int, now: datetime) -> TrackerEntry:
+    """A new holding for the same attempt."""
+    fresh = _to(entry, Phase.RESERVING)
+    return replace(fresh, serial=serial, reserved_at=now, active_at=None, may_come=False)
+
+
+def acknowledge(entry: TrackerEntry) -> TrackerEntry:
+    """A recorder has stored this tombstone."""
+    return replace(entry, recorded=True)
+
+
+def hang(entry: TrackerEntry, reason: Reason, message: str) -> TrackerEntry:
+    """Same phase, with the reason why it does not go on."""
+    return entry if entry.reason == reason else replace(entry, reason=reason, message=message)
+
+
+def hang_unanswered(entry: TrackerEntry, message: str) -> TrackerEntry:
+    """V-IPU was asked for the partition and did not answer."""
+    return replace(hang(entry, Reason.CONTROLLER_UNAVAILABLE, message), may_come=True)
+
+
+def is_expired(
+    entry: TrackerEntry, now: datetime, keep_seconds: float, *, needs_recorder: bool
+) -> bool:
+    """Whether a tombstone may go: old enough and, with a recorder, acknowledged by it."""
+    if entry.phase is not Phase.RELEASED:
+        return False
+    if needs_recorder and not entry.recorded:
+        return False
+    return entry.released_at is None or now - entry.released_at >= timedelta(seconds=keep_seconds)
+
+
+def _to(entry: TrackerEntry, phase: Phase) -> TrackerEntry:
+    if phase not in _NEXT[entry.phase]:
+        raise IllegalTransition(f"partition {entry.id} is {entry.phase} and cannot become {phase}")
+    return replace(entry, phase=phase, reason="", message="")
+
+
+def _refuse_other_size(entry: TrackerEntry, size: int) -> None:
+    if size != entry.size:
+        raise Contradiction(
+            f"attempt {entry.attempt} of {entry.namespace}/{entry.name} holds {entry.size} IPUs; "
+            f"for {size} release them first or begin a new attempt"
+        )

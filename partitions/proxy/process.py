@@ -1,0 +1,303 @@
+"""io: the V-IPU Proxy as a process: its parts, its background tasks, its orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from aiohttp import web
+
+from ipuhub.kube.access import Reviewer
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.informer import Informer
+from ipuhub.kube.resources import NODES
+from ipuhub.process import metrics, metrictable
+from ipuhub.process.health import Health
+from ipuhub.process.httpserver import build_runner
+from ipuhub.process.leadership import Leadership
+from ipuhub.process.metricspage import Guard, metrics_route
+from partitions.errors import TrackerUnavailable
+from partitions.proxy.access import AUDIENCE, Access
+from partitions.proxy.app import Parts, build_app
+from partitions.proxy.controllers import PartitionSettings, parse_controllers
+from partitions.proxy.fence import FencedVipu
+from partitions.proxy.fleet import Fleet, FleetOptions
+from partitions.proxy.metrics import ProxyMeasures, count_requests, tell_proxy, tell_waiting
+from partitions.proxy.metrictable import PROXY
+from partitions.proxy.service import PartitionService, ServiceOptions
+from partitions.proxy.store import StoreOptions, TrackerStore
+from partitions.proxy.sweep import Sweep, SweepOptions
+from partitions.vipu.client import VipuClient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.kube.types import Manifest
+    from ipuhub.process.leadership import LeadershipOptions
+    from ipuhub.process.metrics import Meters
+
+log = structlog.get_logger(__name__)
+
+_LABEL_INDEX: Final = "label"
+_SHUTDOWN_SECONDS: Final = 5.0
+
+
+class ListenError(Exception):
+    """The proxy's address cannot be listened on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyOptions:
+    """Everything that can be set; `controllers_path` goes before `controllers`.
+
+    Without `election` this is the only replica. `metrics_token` may read /metrics, as may who is
+    allowed to by the API server. `finish_seconds`: how long partitions in the making or going may
+    take to end their phase when the process is to end.
+    """
+
+    cluster: ClusterConfig
+    namespace: str
+    election: LeadershipOptions | None = None
+    metrics_token: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8080
+    tracker: str = "ipu-partitions-tracker"
+    controllers: str = ""
+    controllers_path: str = ""
+    deadline_seconds: float = 10.0
+    finish_seconds: float = 12.0
+    defaults: PartitionSettings = field(default_factory=PartitionSettings)
+    service: ServiceOptions = field(default_factory=ServiceOptions)
+    sweep: SweepOptions = field(default_factory=SweepOptions)
+    fleet: FleetOptions = field(default_factory=FleetOptions)
+
+
+class NodeLabels:
+    """Which "key=value" labels some node carries, as of a moment ago."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self.informer = Informer(
+            client, NODES, indexers={_LABEL_INDEX: _labels}, transform=_only_labels
+        )
+
+    def has(self, label: str) -> bool:
+        """Whether some node carries it; taken for granted until the nodes have been listed."""
+        return not self.informer.synced or bool(self.informer.by_index(_LABEL_INDEX, label))
+
+    @property
+    def problem(self) -> str:
+        """Why the nodes are not known; nothing: they are."""
+        return "" if self.informer.synced else self.informer.problem or "not listed yet"
+
+
+class ProxyProcess:
+    """All parts of one proxy; `loops` are its background tasks, `port` is the one in use.
+
+    Only the replica that leads reads and writes the tracker and goes on with partitions.
+    """
+
+    def __init__(self, options: ProxyOptions) -> None:
+        # A list that is set directly cannot be mended while we run: refuse it at once.
+        if not options.controllers_path:
+            parse_controllers(options.controllers, options.defaults)
+        self.options = options
+        self.port = options.port
+        self.loops: list[asyncio.Task[None]] = []
+        self.health = Health()
+        self.client = KubeClient(options.cluster, user_agent="ipuhub-proxy")
+        self.leadership = Leadership(self.client, options.election)
+        self.nodes = NodeLabels(self.client)
+        self.store = TrackerStore(self.client, StoreOptions(options.namespace, options.tracker))
+        self.fleet = Fleet(
+            connect=self._connect,
+            read_list=self._read_list,
+            has_node=self.nodes.has,
+            clock=time.monotonic,
+            options=options.fleet,
+            defaults=options.defaults,
+        )
+        self.service = PartitionService(self.store, self.fleet, _utc_now, options.service)
+        self.sweep = Sweep(self.store, self.fleet, self.service, _utc_now, options.sweep)
+        self.meters = self._make_meters()
+        self.health.ask("leader election", self._leadership_problem)
+        self.health.ask("API server", self._tracker_problem)
+        self.health.ask("nodes", lambda: self.nodes.problem)
+        self.health.ask("V-IPU controllers", lambda: self.fleet.problem)
+
+    def _connect(self, address: str) -> FencedVipu:
+        client = VipuClient(address, deadline_seconds=self.options.deadline_seconds)
+        return FencedVipu(client, lambda: self.leadership.left_seconds)
+
+    def _make_meters(self) -> Meters:
+        common = (metrictable.WITH_LEASE, metrictable.WITH_API, metrictable.WITH_WATCHES)
+        meters = metrics.of_process(*common, PROXY, health=self.health)
+        metrics.tell_leadership(meters, self.leadership)
+        metrics.tell_calls(meters, self.client)
+        metrics.tell_watches(meters, lambda: {"nodes": self.nodes.informer})
+        tell_proxy(meters, self.store, self.fleet, self.sweep)
+        tell_waiting(meters, self.service.waiting, _utc_now)
+        self.store.measures = ProxyMeasures(meters)
+        return meters
+
+    def start(self) -> None:
+        """Start the loops that keep the proxy's picture of the world fresh."""
+        self.fleet.reload()
+        runs = (self.nodes.informer.run(), self.fleet.run(), self.leadership.lead(self._lead))
+        self.loops = [asyncio.create_task(run) for run in runs]
+
+    async def _lead(self) -> None:
+        """Write the tracker and sweep. Nothing of it goes on once the Lease may be another's."""
+        runs = (self.store.run, self.sweep.run, self.sweep.watch)
+        loops = [asyncio.create_task(run()) for run in runs]
+        try:
+            await asyncio.gather(*loops)
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+            await self.service.close()
+
+    def _leadership_problem(self) -> str:
+        return self.leadership.problem or self.leadership.standby
+
+    def _tracker_problem(self) -> str:
+        return self.store.problem if self.leadership.is_leading else ""
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Serve HTTP; raises ListenError."""
+        access = Access(Reviewer(self.client, AUDIENCE))
+        working = (self.store, self.fleet, self.service, self.sweep)
+        parts = Parts(*working, access, self.health, lambda: self.leadership.standby)
+        reviewer = Reviewer(self.client, audience="")
+        guard = Guard(self.options.metrics_token, lambda: reviewer)
+        page = metrics_route(self.meters, guard)
+        app = build_app(parts, [page], [count_requests(self.meters)])
+        runner = build_runner(app, shutdown_seconds=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        try:
+            try:
+                await web.TCPSite(runner, self.options.host, self.options.port).start()
+            except OSError as error:
+                where = f"{self.options.host}:{self.options.port}"
+                raise ListenError(f"cannot listen on {where}: {error.strerror}") from error
+            self.port = runner.addresses[0][1]
+            log.info("V-IPU Proxy listens", host=self.options.host, port=self.port)
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def finish(self) -> None:
+        """Take no more work and end what is under way, while the Lease is still ours; pages go on.
+
+        What cannot be ended in time is left to the next leader, by its entry in the tracker.
+        """
+        self.health.set("end", ok=False, detail="this replica ends")
+        left = await self.service.finish(self.options.finish_seconds)
+        if left:
+            log.warning("partitions left to the next leader in the middle of a phase", count=left)
+        # Stopped before the last write is waited for: a cancelled call writes nothing any more.
+        await self.service.close()
+        try:
+            await self.store.finish()
+        except TrackerUnavailable as error:
+            log.warning("the tracker may lack the last changes", problem=str(error))
+
+    async def close(self) -> None:
+        """Stop where we are; the tracker says how to go on."""
+        for loop in self.loops:
+            loop.cancel()
+        await asyncio.gather(*self.loops, return_exceptions=True)
+        await self.service.close()
+        await self.fleet.close()
+        await self.client.close()
+
+    def _read_list(self) -> str:
+        path = self.options.controllers_path
+        return Path(path).read_text("utf-8") if path else self.options.controllers
+
+
+@asynccontextmanager
+async def running(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
+    """A serving proxy; raises InvalidControllers or ListenError."""
+    process = ProxyProcess(options)
+    process.start()
+    try:
+        async with process.listening():
+            yield process
+    finally:
+        await process.close()
+
+
+async def serve(options: ProxyOptions) -> None:
+    """Serve until SIGTERM or SIGINT; a loop that fails ends the process with its error."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with running(options) as process:
+        stopped = asyncio.create_task(stop.wait())
+        ends: set[asyncio.Task[Any]] = {stopped, *process.loops}
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        log.info("V-IPU Proxy stops")
+        if stopped in done:
+            await process.finish()
+        stopped.cancel()
+        for task in done:
+            task.result()
+
+
+async def sweep_once(options: ProxyOptions) -> None:
+    """Compare tracker and controllers once, finish what is unfinished, and end.
+
+    Raises LeaseHeld where another replica leads, ApiError where that is not to be known and
+    LeadershipLost where it is lost meanwhile; TrackerUnavailable.
+    """
+
+    async def sweep() -> None:
+        await process.sweep.once()
+        await process.finish()
+
+    async with _unserved(options) as process:
+        await process.leadership.lead_now(sweep)
+
+
+@asynccontextmanager
+async def beside(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
+    """A proxy that serves nobody and asks for no Lease, for one look, or one act of a person."""
+    async with _unserved(replace(options, election=None)) as process:
+        yield process
+
+
+@asynccontextmanager
+async def _unserved(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
+    process = ProxyProcess(options)
+    process.fleet.reload()
+    process.loops = [asyncio.create_task(process.store.run())]
+    try:
+        yield process
+    finally:
+        await process.close()
+
+
+def _labels(node: Manifest) -> Iterator[str]:
+    labels = node["metadata"].get("labels") or {}
+    return (f"{key}={value}" for key, value in labels.items())
+
+
+def _only_labels(node: Manifest) -> Manifest:
+    """Nodes are large and all we read is their labels."""
+    metadata = node["metadata"]
+    kept = ("name", "uid", "resourceVersion", "labels")
+    return {**node, "metadata": {k: metadata[k] for k in kept if k in metadata}, "status": {}}
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)

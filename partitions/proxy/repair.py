@@ -1,0 +1,161 @@
+"""io: what the tracker lacks, for a person who has it adopted or removed, one by one.
+
+The sweep never touches a partition without an entry, since it may be a person's or another
+cluster's. Here a person says whose it is. Everything is looked at again after the answer: a
+partition that the proxy has made meanwhile is in the tracker by then and is left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ipuhub.kube.errors import NotFound
+from ipuhub.kube.resources import Resource
+from partitions.errors import UnknownPartition
+from partitions.proxy.lifecycle import Phase
+from partitions.proxy.tracker import TrackerEntry, next_serial
+from partitions.records import release_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from ipuhub.kube.client import KubeClient
+    from partitions.proxy.controllers import ControllerView
+    from partitions.proxy.drift import Drift
+    from partitions.proxy.fleet import Fleet
+    from partitions.proxy.store import TrackerStore
+    from partitions.proxy.tracker import Draft
+
+    Manifest = Mapping[str, Any]
+
+_IPUJOBS: Final = Resource("graphcore.ai", "v1alpha1", "ipujobs", "IPUJob")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job's status names the partition: an instance of it held it in this attempt."""
+
+    uid: str
+    namespace: str
+    name: str
+    instance: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A partition that no entry has; `claim`: whose it seems to be."""
+
+    controller: str
+    label: str
+    id: str
+    size: int
+    claim: Claim | None = None
+
+
+async def read_claims(client: KubeClient) -> dict[tuple[str, str], Claim]:
+    """Return what jobs' status says, by controller and partition id. Raises ApiError."""
+    try:
+        jobs = (await client.list(_IPUJOBS)).items
+    except NotFound:
+        return {}  # IPUJobs are not installed: nobody claims anything
+    return {(where, one): claim for job in jobs for where, one, claim in _claims(job)}
+
+
+def strangers(
+    drift: Drift,
+    views: Iterable[ControllerView],
+    claims: Mapping[tuple[str, str], Claim],
+    entries: Iterable[TrackerEntry],
+) -> list[Stranger]:
+    """Return what no entry has; a claim counts while its holder has no other partition."""
+    holders = {entry.holder for entry in entries if entry.phase is not Phase.RELEASED}
+    listed = {(v.spec.address, p.id): (v.spec.label, p.size) for v in views for p in v.partitions}
+    found = []
+    for controller, one in drift.untracked:
+        claim = claims.get((controller, one))
+        if claim is not None and (claim.uid, claim.instance) in holders:
+            claim = None
+        found.append(
+            Stranger(controller, listed[controller, one][0], one, listed[controller, one][1], claim)
+        )
+    return found
+
+
+class Repair:
+    """Adopts and removes; `now` gives the time as aware UTC."""
+
+    def __init__(self, store: TrackerStore, fleet: Fleet, now: Callable[[], datetime]) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._now = now
+
+    async def adopt(self, stranger: Stranger, claim: Claim) -> None:
+        """Enter it as held by `claim` from now on; the proxy then asks whether it is ACTIVE.
+
+        Raises UnknownPartition where tracker or holder have changed, and TrackerUnavailable.
+        """
+        await self._store.refresh()
+
+        def change(draft: Draft) -> None:
+            last, now = draft.newest((claim.uid, claim.instance)), self._now()
+            _refuse_known(draft.entries(), stranger)
+            if last is not None and last.phase is not Phase.RELEASED:
+                raise UnknownPartition(f"{claim.namespace}/{claim.name} has {last.id} by now")
+            draft.put(
+                TrackerEntry(
+                    uid=claim.uid,
+                    instance=claim.instance,
+                    serial=next_serial(last, now),
+                    namespace=claim.namespace,
+                    name=claim.name,
+                    attempt=claim.attempt,
+                    id=stranger.id,
+                    size=stranger.size,
+                    phase=Phase.CREATING,
+                    controller=stranger.controller,
+                    label=stranger.label,
+                    reserved_at=now,
+                )
+            )
+
+        await self._store.write(change)
+
+    async def force(self, entry: TrackerEntry) -> None:
+        """Remove a partition of a job that its controller does not remove otherwise; the proxy
+        then ends the release. Raises UnknownPartition where nobody releases it any more,
+        TrackerUnavailable and VipuError."""
+        await self._store.refresh()
+        now = self._store.tracker.entries.get(entry.key)
+        if now is None or not release_error(now) or now.id != entry.id:
+            raise UnknownPartition(f"{entry.id} is not in the same state by now")
+        await self._fleet.api(entry.controller).remove_partition(entry.id, force=True)
+
+    async def remove(self, stranger: Stranger) -> None:
+        """Remove it from its controller. Raises UnknownPartition where an entry has it by now,
+        TrackerUnavailable and VipuError."""
+        await self._store.refresh()
+        _refuse_known(self._store.tracker.entries.values(), stranger)
+        await self._fleet.api(stranger.controller).remove_partition(stranger.id)
+
+
+def _refuse_known(entries: Iterable[TrackerEntry], stranger: Stranger) -> None:
+    for entry in entries:
+        here = (entry.controller, entry.id) == (stranger.controller, stranger.id)
+        if here and entry.phase is not Phase.RELEASED:
+            raise UnknownPartition(f"the tracker has {stranger.id} by now; it is left alone")
+
+
+def _claims(job: Manifest) -> Iterator[tuple[str, str, Claim]]:
+    meta, status = job["metadata"], job.get("status") or {}
+    attempts = {one.get("index"): one.get("attempt") or 0 for one in status.get("instances") or ()}
+    for held in status.get("partitions") or ():
+        if held.get("state") == Phase.RELEASED:
+            continue
+        instance = held.get("instance") or 0
+        claim = Claim(
+            meta["uid"], meta["namespace"], meta["name"], instance, attempts.get(instance, 0)
+        )
+        yield str(held.get("controller")), str(held.get("id")), claim

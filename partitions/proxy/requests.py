@@ -1,0 +1,122 @@
+"""io: request bodies and paths, judged field by field, each refusal with a sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from partitions.proxy.lifecycle import Request
+from partitions.proxy.problems import Problem
+from partitions.vipu.topology import size_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_BODY_BYTES: Final = 64 * 1024
+_UID: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+_LARGEST: Final = 2**31 - 1
+_MOST_NAMES: Final = 10_000
+
+
+async def read_object(request: web.Request) -> dict[str, Any]:
+    """The JSON object in the body; raises Problem 400."""
+    if request.content_type != "application/json":
+        raise Problem(
+            400, f"the body must have Content-Type: application/json, not {request.content_type}"
+        )
+    try:
+        text = await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise Problem(400, f"the body has more than {MAX_BODY_BYTES} bytes") from None
+    if not text.strip():
+        raise Problem(400, "the request has no body; a JSON object is needed")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Problem(400, "the body is no JSON") from None
+    if not isinstance(found, dict):
+        raise Problem(400, "the body must be a JSON object in braces")
+    return found
+
+
+async def read_query_size(request: web.Request) -> int:
+    """The size that `/query` asks about: any whole number from 1; raises Problem 400."""
+    example = 'for example {"size":2}'
+    found = await read_object(request)
+    if "size" not in found:
+        raise Problem(400, f"size is missing; write {example}")
+    size = found["size"]
+    if not _is_integer(size):
+        raise Problem(400, f"size must be a whole number of IPUs, {example}")
+    if size < 1:
+        raise Problem(400, f"size must be at least 1, {example}")
+    return int(size)
+
+
+def read_holder(request: web.Request) -> tuple[str, int]:
+    """Job UID and instance of the path; raises Problem 400."""
+    uid, instance = request.match_info["uid"], request.match_info["instance"]
+    if not _UID.fullmatch(uid):
+        raise Problem(400, "the UID in the path must be that of an IPUJob")
+    if not (instance.isascii() and instance.isdecimal() and len(instance) <= 6):
+        raise Problem(400, "the instance in the path must be a number from 0")
+    return uid, int(instance)
+
+
+async def read_request(request: web.Request) -> Request:
+    """The partition that a PUT asks for; raises Problem 400, or 422 for an impossible size."""
+    uid, instance = read_holder(request)
+    found = await read_object(request)
+    size = _integer(found, "size", minimum=1)
+    if problem := size_problem(size):
+        raise Problem(422, f"size {size}: {problem}")
+    return Request(
+        uid=uid,
+        namespace=_text(found, "namespace", _NAMESPACE),
+        name=_text(found, "name", _NAME),
+        instance=instance,
+        size=size,
+        attempt=_integer(found, "attempt"),
+        num_gcds=_integer(found, "numGcds", default=0),
+        num_replicas=_integer(found, "numReplicas", default=0),
+    )
+
+
+async def read_attempt(request: web.Request) -> int:
+    """The attempt that a reset is for; raises Problem 400."""
+    return _integer(await read_object(request), "attempt")
+
+
+async def read_names(request: web.Request) -> frozenset[str]:
+    """What a recorder acknowledges: job UIDs or record keys; raises Problem 400."""
+    names = (await read_object(request)).get("uids")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Problem(400, "uids must be a list of job UIDs or record keys")
+    if len(names) > _MOST_NAMES:
+        raise Problem(400, f"uids has more than {_MOST_NAMES} items; send them in parts")
+    return frozenset(names)
+
+
+def _text(found: Mapping[str, Any], field: str, shape: re.Pattern[str]) -> str:
+    value = found.get(field)
+    if not isinstance(value, str) or not shape.fullmatch(value):
+        raise Problem(400, f"{field} must be a Kubernetes name of at most 63 characters")
+    return value
+
+
+def _integer(
+    found: Mapping[str, Any], field: str, *, minimum: int = 0, default: int | None = None
+) -> int:
+    value = found.get(field, default)
+    if not _is_integer(value) or not minimum <= value <= _LARGEST:
+        raise Problem(400, f"{field} must be a whole number from {minimum} to {_LARGEST}")
+    return int(value)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

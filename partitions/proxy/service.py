@@ -1,0 +1,275 @@
+"""io: partitions for jobs: reserve, create, activate, reset and release, each call idempotent."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from partitions.errors import ReplicaEnds, UnknownPartition
+from partitions.proxy import lifecycle
+from partitions.proxy.controllers import PlacementRule, explain_shortage, order_candidates
+from partitions.proxy.driver import Driver, Pace
+from partitions.proxy.lifecycle import Phase, Verdict
+from partitions.proxy.ownership import asked_of
+from partitions.proxy.queue import Offer, TurnOptions, WaitingList
+from partitions.proxy.steps import Memory, Steps, free_id
+from partitions.proxy.tracker import TrackerEntry, next_serial
+from partitions.records import PartitionRecord, record_of, waiting_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from partitions.proxy.controllers import ControllerView, Shortage
+    from partitions.proxy.fleet import Fleet
+    from partitions.proxy.lifecycle import Request
+    from partitions.proxy.store import TrackerStore
+    from partitions.proxy.tracker import Draft, Holder
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """`answer_seconds`: how long a call waits for its partition before it answers "not yet"."""
+
+    answer_seconds: float = 1.0
+    rule: PlacementRule = PlacementRule.FIRST_FIT
+    pace: Pace | None = None
+    turns: TurnOptions = field(default_factory=TurnOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What a request came to; no entry: it must be reserved, or is held back, and why. `is_new`:
+    this call reserved it."""
+
+    entry: TrackerEntry | None
+    is_new: bool = False
+    held_back: Shortage | None = None
+
+
+class PartitionService:
+    """Holds partitions for the instances of jobs; `now` gives the time as aware UTC.
+
+    Calls for one (job UID, instance) follow each other, others run side by side. Every call may
+    raise TrackerUnavailable, or ReplicaEnds: the same call again, to the replica that leads by
+    then, goes on where it stopped.
+    """
+
+    def __init__(
+        self,
+        store: TrackerStore,
+        fleet: Fleet,
+        now: Callable[[], datetime],
+        options: ServiceOptions,
+    ) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._now = now
+        self._options = options
+        self.waiting = WaitingList(options.turns)
+        steps = Steps(store, fleet, now, options.rule, self.waiting)
+        self._driver = Driver(store, steps, options.pace or Pace())
+        self._calls: set[asyncio.Future[None]] = set()
+        self._is_ending = False
+
+    def records(self) -> list[PartitionRecord]:
+        """All partitions and tombstones; those of one holder in the order of their making."""
+        return [record_of(entry) for entry in self._store.tracker.ordered()]
+
+    def find(self, uid: str, instance: int) -> PartitionRecord:
+        """The last partition of a holder, its tombstone included; raises UnknownPartition."""
+        return record_of(self._known((uid, instance)))
+
+    async def ensure(self, request: Request) -> PartitionRecord:
+        """See to it that the holder has a clean partition for its attempt.
+
+        Raises StaleAttempt for an attempt that is over, Contradiction for another size or job.
+        """
+        with self._call():
+            record = await self._ensured(request)
+        if record.phase != Phase.WAITING.value:
+            self.waiting.forget(request.holder)
+        return record
+
+    async def _ensured(self, request: Request) -> PartitionRecord:
+        memory = None
+        async with self._driver.locks.hold(request.holder):
+            verdict = self._verdict(request)
+            if verdict is not Verdict.KEEP:
+                planned = await self._planned(request, verdict)
+                if isinstance(planned, PartitionRecord):
+                    return planned
+                if planned.is_new:
+                    memory = Memory(is_first_ask=True)
+        return await self._answer(request.holder, memory)
+
+    async def reset(self, uid: str, instance: int, attempt: int) -> PartitionRecord:
+        """Make the partition clean for `attempt`; raises UnknownPartition when there is none."""
+        holder = (uid, instance)
+
+        def change(draft: Draft) -> None:
+            entry = draft.newest(holder)
+            if entry is None or entry.phase in {Phase.RELEASING, Phase.RELEASED}:
+                raise UnknownPartition(f"instance {instance} of job UID {uid} holds no partition")
+            lifecycle.refuse_stale(entry, attempt)
+            if attempt > entry.attempt:
+                draft.put(lifecycle.begin_attempt(entry, attempt))
+
+        with self._call():
+            async with self._driver.locks.hold(holder):
+                await self._store.write(change)
+            return await self._answer(holder)
+
+    async def release(self, uid: str, instance: int) -> PartitionRecord:
+        """Remove the partition; raises UnknownPartition when there never was one."""
+        holder = (uid, instance)
+
+        def change(draft: Draft) -> None:
+            entry = draft.newest(holder)
+            if entry is not None and entry.phase is not Phase.RELEASED:
+                draft.put(lifecycle.begin_release(entry))
+
+        self.waiting.forget(holder)
+        with self._call():
+            async with self._driver.locks.hold(holder):
+                if self._known(holder).phase is not Phase.RELEASED:
+                    await self._store.write(change)
+            return await self._answer(holder)
+
+    async def acknowledge(self, names: frozenset[str]) -> int:
+        """A recorder has stored these: record keys, or UIDs for all tombstones of a job.
+
+        Returns how many tombstones that were. What is not released yet is not acknowledged.
+        """
+
+        def change(draft: Draft) -> int:
+            found = [
+                entry
+                for entry in draft.entries()
+                if entry.phase is Phase.RELEASED and names & {entry.uid, entry.key}
+            ]
+            for entry in found:
+                draft.put(lifecycle.acknowledge(entry))
+            return len(found)
+
+        with self._call():
+            return await self._store.write(change)
+
+    async def resume(self, holder: Holder) -> None:
+        """Go on with a holder's unfinished partition, for as long as a call would wait."""
+        with self._call():
+            await self._wait(holder)
+
+    async def finish(self, seconds: float) -> int:
+        """Take no more calls, and let every partition end the phase in which it is, for at most so
+        many seconds. Returns how many had to be left in the middle of one."""
+        self._is_ending = True
+        self._driver.finish()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while (busy := self._calls | self._driver.tasks) and (left := until - loop.time()) > 0:
+            await asyncio.wait(busy, timeout=left)
+        return len(self._driver.tasks)
+
+    async def close(self) -> None:
+        """Stop where we are; the tracker says how to go on."""
+        await self._driver.close()
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """Count a call as one that has to end before this replica does."""
+        if self._is_ending:
+            raise ReplicaEnds("this replica ends; ask again in a moment")
+        call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._calls.add(call)
+        try:
+            yield
+        finally:
+            self._calls.discard(call)
+            call.set_result(None)
+
+    def _known(self, holder: Holder) -> TrackerEntry:
+        entry = self._store.tracker.newest(holder)
+        if entry is None:
+            raise UnknownPartition(f"instance {holder[1]} of job UID {holder[0]} has no partition")
+        return entry
+
+    def _verdict(self, request: Request) -> Verdict:
+        """What the request comes to by what is written; KEEP: nothing to write."""
+        return lifecycle.decide(self._store.tracker.newest(request.holder), request)
+
+    async def _planned(self, request: Request, verdict: Verdict) -> _Planned | PartitionRecord:
+        """Write what the request comes to; a record is the answer that there is no room."""
+        if verdict is not Verdict.RESERVE:
+            planned = await self._store.write(lambda draft: self._plan(draft, request, None))
+            if planned.entry is not None:
+                return planned
+        views = await self._fleet.views()
+        candidates = order_candidates(views, request.size, self._options.rule)
+        if not candidates:
+            self.waiting.note(request.holder, request.size, self._now())
+            return waiting_record(request, explain_shortage(views, request.size))
+        offer = Offer(views, candidates)
+        planned = await self._store.write(lambda draft: self._plan(draft, request, offer))
+        held_back = planned.held_back
+        return planned if held_back is None else waiting_record(request, held_back)
+
+    def _plan(self, draft: Draft, request: Request, offer: Offer | None) -> _Planned:
+        """Put what the request comes to; without an offer nothing new is reserved."""
+        entry = draft.newest(request.holder)
+        verdict = lifecycle.decide(entry, request)
+        if verdict is Verdict.RESERVE or entry is None:
+            if offer is None:
+                return _Planned(None)
+            asked = (request.holder, request.size, offer, draft, self._now())
+            targets, held_back = self.waiting.open_to(*asked)
+            if held_back is not None:
+                return _Planned(None, held_back=held_back)
+            reserved = self._reserve(draft, entry, request, targets[0])
+            return _Planned(draft.put(reserved), is_new=True)
+        if verdict is Verdict.RESET:
+            return _Planned(draft.put(lifecycle.begin_attempt(entry, request.attempt)))
+        if verdict is Verdict.RELEASE_FIRST:
+            return _Planned(draft.put(lifecycle.begin_release(entry)))
+        return _Planned(entry)
+
+    def _reserve(
+        self, draft: Draft, last: TrackerEntry | None, request: Request, target: ControllerView
+    ) -> TrackerEntry:
+        listed, now = {partition.id for partition in target.partitions}, self._now()
+        return TrackerEntry(
+            uid=request.uid,
+            instance=request.instance,
+            serial=next_serial(last, now),
+            namespace=request.namespace,
+            name=request.name,
+            attempt=request.attempt,
+            id=free_id(request, draft, listed),
+            size=request.size,
+            phase=Phase.RESERVING,
+            controller=target.spec.address,
+            label=target.spec.label,
+            reserved_at=now,
+            num_gcds=request.num_gcds,
+            num_replicas=request.num_replicas,
+            asked=asked_of(target.spec.settings),
+        )
+
+    async def _answer(self, holder: Holder, memory: Memory | None = None) -> PartitionRecord:
+        waiting = await self._wait(holder, memory)
+        return waiting or record_of(self._known(holder))
+
+    async def _wait(self, holder: Holder, memory: Memory | None = None) -> PartitionRecord | None:
+        """Drive what is unfinished; returns the answer of an attempt that found no room."""
+        entry = self._store.tracker.newest(holder)
+        if entry is None or entry.phase.is_settled:
+            return None
+        task = self._driver.drive(holder, memory)
+        await asyncio.wait({task}, timeout=self._options.answer_seconds)
+        return task.result() if task.done() and not task.cancelled() else None

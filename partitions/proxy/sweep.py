@@ -1,0 +1,199 @@
+"""io: the regular comparison of tracker and controllers, which finishes what a crash left."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from partitions.errors import PartitionsError
+from partitions.proxy import lifecycle
+from partitions.proxy.controllers import ControllerSpec
+from partitions.proxy.drift import Drift, compare, contradicted
+from partitions.proxy.lifecycle import Phase
+from partitions.proxy.steps import fault_of, replace_entry
+from partitions.vipu.errors import VipuError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+    from partitions.proxy.controllers import ControllerView
+    from partitions.proxy.fleet import Fleet
+    from partitions.proxy.service import PartitionService
+    from partitions.proxy.store import TrackerStore
+    from partitions.proxy.tracker import Draft, TrackerEntry
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOptions:
+    """How often to compare, how long to collect lists that others ask for, and how long tombstones
+    stay (with a recorder: at least)."""
+
+    every_seconds: float = 60.0
+    overhear_seconds: float = 0.5
+    tombstone_seconds: float = 900.0
+    needs_recorder: bool = False
+
+
+class Sweep:
+    """Compares once a minute; `drift` is what the last comparison found. In between it marks what
+    the lists show that are asked for anyway, for placements and every few seconds.
+
+    It touches only what the tracker has, tombstones of unanswered requests among it: any other
+    partition may be a person's or another cluster's.
+    """
+
+    def __init__(
+        self,
+        store: TrackerStore,
+        fleet: Fleet,
+        service: PartitionService,
+        now: Callable[[], datetime],
+        options: SweepOptions,
+    ) -> None:
+        self.drift = Drift()
+        self._store = store
+        self._fleet = fleet
+        self._service = service
+        self._now = now
+        self._options = options
+
+    async def run(self) -> None:
+        """Sweep now and then regularly, until cancelled; a failure waits for the next turn."""
+        while True:
+            try:
+                await self.once()
+            except PartitionsError as error:
+                log.info("sweep put off", problem=str(error))
+                await asyncio.sleep(min(self._options.every_seconds, 1.0))
+                continue
+            await asyncio.sleep(self._options.every_seconds)
+
+    async def watch(self) -> None:
+        """Mark what lists of partitions show, whoever asked for them, until cancelled."""
+        while True:
+            try:
+                await self.overhear()
+            except PartitionsError:  # a tracker that is away: the sweep says so
+                await asyncio.sleep(self._options.overhear_seconds)
+
+    async def overhear(self) -> None:
+        """Wait for lists that somebody asks for from now on, and mark what they deny; raises
+        TrackerUnavailable."""
+        entries, since = list(self._store.tracker.entries.values()), self._fleet.calls
+        await asyncio.sleep(self._options.overhear_seconds)
+        drift = contradicted(entries, await self._fleet.overhear(since))
+        await self._mark(drift)
+        _warn(drift)
+
+    async def once(self) -> Drift:
+        """Compare, mark, finish and clean up once; raises TrackerUnavailable."""
+        drift, _ = await self.look()
+        await self._mark(drift)
+        await self._remove_late(drift)
+        await self._bury()
+        holders = {entry.holder for entry in drift.unfinished}
+        await asyncio.gather(*(self._service.resume(holder) for holder in holders))
+        self._report(drift)
+        return drift
+
+    async def look(self) -> tuple[Drift, list[ControllerView]]:
+        """Compare once and change nothing; what controllers said. Raises TrackerUnavailable."""
+        await self._store.refresh()
+        entries = list(self._store.tracker.entries.values())
+        views = await self._views(entries)
+        return compare(entries, views), views
+
+    async def _views(self, entries: Iterable[TrackerEntry]) -> list[ControllerView]:
+        """The controllers of the list, and those off it that still hold something of ours."""
+        listed = {spec.address for spec in self._fleet.specs}
+        draining = {
+            entry.controller: entry.label
+            for entry in entries
+            if entry.phase is not Phase.RELEASED and entry.controller not in listed
+        }
+        specs = [ControllerSpec(address, label) for address, label in draining.items()]
+        others = await asyncio.gather(*(self._fleet.view(spec) for spec in specs))
+        return [*await self._fleet.views(), *others]
+
+    async def _mark(self, drift: Drift) -> None:
+        """Say of partitions that jobs believe to be ACTIVE that they are not."""
+        marked = {entry: self._lost(entry) for entry in drift.lost}
+        for entry, why in drift.replaced:
+            marked[entry] = lifecycle.lose(entry, self._now(), why)
+        for entry in drift.faulty:
+            try:
+                status = await self._fleet.api(entry.controller).partition_status(entry.id)
+            except VipuError as error:
+                log.info("no status of a faulty partition", id=entry.id, problem=str(error))
+                continue
+            marked[entry] = fault_of(entry, status)
+        if not marked:
+            return
+
+        def change(draft: Draft) -> None:
+            for entry, new in marked.items():
+                replace_entry(draft, entry, new)
+
+        await self._store.write(change)
+
+    async def _remove_late(self, drift: Drift) -> None:
+        """Remove what V-IPU made of a request whose job had given it up by then."""
+        for entry in drift.late:
+            if self._is_taken(entry):
+                continue
+            try:
+                await self._fleet.api(entry.controller).remove_partition(entry.id)
+            except (VipuError, PartitionsError) as error:
+                log.warning("late partition not removed", id=entry.id, problem=str(error))
+            else:
+                log.warning("late partition removed", id=entry.id, controller=entry.controller)
+
+    def _is_taken(self, late: TrackerEntry) -> bool:
+        """Whether somebody holds that id by now."""
+        return any(
+            (entry.controller, entry.id) == (late.controller, late.id)
+            for entry in self._store.tracker.entries.values()
+            if entry.phase is not Phase.RELEASED
+        )
+
+    async def _bury(self) -> None:
+        """Drop the tombstones that have stood long enough."""
+        now, options = self._now(), self._options
+
+        def change(draft: Draft) -> None:
+            for entry in list(draft.entries()):
+                if lifecycle.is_expired(
+                    entry,
+                    now,
+                    options.tombstone_seconds,
+                    needs_recorder=options.needs_recorder,
+                ):
+                    draft.drop(entry.key)
+
+        await self._store.write(change)
+
+    def _report(self, drift: Drift) -> None:
+        before, self.drift = self.drift, drift
+        _warn(drift)
+        if drift.untracked != before.untracked:
+            counts = dict(drift.untracked_by_controller)
+            log.info("partitions that are not ours, left alone", controllers=counts)
+
+    def _lost(self, entry: TrackerEntry) -> TrackerEntry:
+        sentence = f"{entry.controller} no longer knows partition {entry.id}"
+        return lifecycle.lose(entry, self._now(), sentence)
+
+
+def _warn(drift: Drift) -> None:
+    for entry in drift.lost:
+        log.warning("partition lost", id=entry.id, controller=entry.controller)
+    for entry in drift.faulty:
+        log.warning("partition in ERROR", id=entry.id, controller=entry.controller)
+    for entry, why in drift.replaced:
+        log.warning("partition replaced", controller=entry.controller, problem=why)

@@ -1,0 +1,348 @@
+"""domain: the tracker's entries as text, spread over ConfigMaps, changed by small patches.
+
+One key is one holding of a partition: `<job UID>.<instance>.<serial>`. A job that releases and
+comes back gets another serial, so that the tombstone of the earlier holding stays untouched.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from partitions.errors import EntryTooLarge, UnreadableEntry
+from partitions.proxy.lifecycle import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MAX_ENTRY_BYTES = 600
+MAX_SHARD_BYTES = 64_000
+# Names, id and times at their longest leave this much for controller and label together.
+MAX_CONTROLLER_LENGTH = 120
+_CUT = "…"
+
+Holder = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackerEntry:
+    """Which job (by UID), instance and attempt holds which partition, where, since when.
+
+    `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
+    `asked` tells where V-IPU was to make it (ownership.py). `may_come`: V-IPU was asked for it and
+    nobody knows the answer, so that it may appear later. `lost_at`: since when it is known to be
+    gone.
+    """
+
+    uid: str
+    instance: int
+    serial: int = 0
+    namespace: str
+    name: str
+    attempt: int
+    id: str
+    size: int
+    phase: Phase
+    controller: str
+    label: str
+    reserved_at: datetime
+    active_at: datetime | None = None
+    released_at: datetime | None = None
+    reason: str = ""
+    message: str = ""
+    recorded: bool = False
+    num_gcds: int = 0
+    num_replicas: int = 0
+    asked: str = ""
+    may_come: bool = False
+    lost_at: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        """The entry's key in the ConfigMap's data."""
+        return f"{self.uid}.{self.instance}.{self.serial}"
+
+    @property
+    def holder(self) -> Holder:
+        """Job UID and instance."""
+        return self.uid, self.instance
+
+
+def format_time(moment: datetime | None) -> str | None:
+    """RFC 3339 in UTC with milliseconds."""
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """Read an RFC 3339 time; raises ValueError for anything else."""
+    if not text:
+        return None
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"the time {text!r} has no offset")
+    return moment.astimezone(UTC)
+
+
+def next_serial(last: TrackerEntry | None, now: datetime) -> int:
+    """A serial for a new holding: its time in ms, so that no key is ever used twice.
+
+    Recorders know holdings by their keys, long after the tombstones are gone.
+    """
+    serial = int(now.timestamp() * 1000)
+    return serial if last is None else max(serial, last.serial + 1)
+
+
+def encode_entry(entry: TrackerEntry) -> str:
+    """Readable JSON of at most 600 bytes; a message that does not fit is cut.
+
+    Raises EntryTooLarge when names and addresses alone are longer.
+    """
+    text = _dump(entry, entry.message)
+    if len(text.encode()) <= MAX_ENTRY_BYTES:
+        return text
+    fits, too_long = -1, len(entry.message)
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        if len(_dump(entry, _cut(entry.message, middle)).encode()) <= MAX_ENTRY_BYTES:
+            fits = middle
+        else:
+            too_long = middle
+    if fits < 0:
+        raise EntryTooLarge(f"the entry of partition {entry.id} exceeds {MAX_ENTRY_BYTES} bytes")
+    return _dump(entry, _cut(entry.message, fits))
+
+
+def decode_entry(key: str, text: str) -> TrackerEntry:
+    """Read what `encode_entry` wrote; raises UnreadableEntry."""
+    try:
+        uid, instance, serial = key.rsplit(".", 2)
+        found: dict[str, Any] = json.loads(text)
+        reserved_at = parse_time(found["reservedAt"])
+        if not reserved_at:
+            raise ValueError("reservedAt is empty")
+        return TrackerEntry(
+            uid=uid,
+            instance=int(instance),
+            serial=int(serial),
+            namespace=str(found["namespace"]),
+            name=str(found["name"]),
+            attempt=int(found["attempt"]),
+            id=str(found["id"]),
+            size=int(found["size"]),
+            phase=Phase(found["phase"]),
+            controller=str(found["controller"]),
+            label=str(found.get("label", "")),
+            reserved_at=reserved_at,
+            active_at=parse_time(found.get("activeAt")),
+            released_at=parse_time(found.get("releasedAt")),
+            reason=str(found.get("reason", "")),
+            message=str(found.get("message", "")),
+            recorded=bool(found.get("recorded", False)),
+            num_gcds=int(found.get("numGcds", 0)),
+            num_replicas=int(found.get("numReplicas", 0)),
+            asked=str(found.get("asked", "")),
+            may_come=bool(found.get("mayCome", False)),
+            lost_at=parse_time(found.get("lostAt")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableEntry(f"tracker key {key}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One ConfigMap of the tracker; an empty `resource_version`: it does not exist yet."""
+
+    name: str
+    resource_version: str
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def budget_used(self) -> int:
+        """Bytes of the shard when each of its entries has grown to its limit."""
+        return sum(_budget(key, text) for key, text in self.data.items())
+
+    def with_changes(self, changes: Mapping[str, str | None], resource_version: str) -> Shard:
+        """The shard after a merge patch of `changes` (None deletes) was accepted."""
+        data = {key: text for key, text in {**self.data, **changes}.items() if text is not None}
+        return replace(self, resource_version=resource_version, data=data)
+
+
+@dataclass(frozen=True, slots=True)
+class Tracker:
+    """What the tracker's ConfigMaps say, at one moment.
+
+    `newest_keys` has the key of each holder's last entry. `unreadable` values stay where they
+    are; they may come from a newer version or from a person.
+    """
+
+    name: str
+    shards: Mapping[str, Shard]
+    entries: Mapping[str, TrackerEntry]
+    newest_keys: Mapping[Holder, str]
+    unreadable: frozenset[str]
+
+    @classmethod
+    def read(cls, name: str, shards: Iterable[Shard]) -> Tracker:
+        """Take in ConfigMaps; `name` is the first one's."""
+        by_name = {shard.name: shard for shard in shards}
+        entries: dict[str, TrackerEntry] = {}
+        unreadable = set()
+        for shard in by_name.values():
+            for key, text in shard.data.items():
+                try:
+                    entries[key] = decode_entry(key, text)
+                except UnreadableEntry:
+                    unreadable.add(key)
+        newest = {e.holder: e.key for e in sorted(entries.values(), key=lambda one: one.serial)}
+        return cls(name, by_name, entries, newest, frozenset(unreadable))
+
+    @property
+    def revision(self) -> str:
+        """Changes whenever any entry changes."""
+        shards = sorted(self.shards.values(), key=lambda shard: shard.name)
+        return "-".join(shard.resource_version for shard in shards) or "0"
+
+    def newest(self, holder: Holder) -> TrackerEntry | None:
+        """The entry of the holder's last partition, its tombstone included."""
+        key = self.newest_keys.get(holder)
+        return None if key is None else self.entries[key]
+
+    def ordered(self) -> list[TrackerEntry]:
+        """All entries; those of one holder in the order in which they were made."""
+        return sorted(self.entries.values(), key=lambda one: (*one.holder, one.serial))
+
+
+class Draft:
+    """A tracker with changes that are not written yet; each change sees the ones before it."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._entries = dict(tracker.entries)
+        self._newest = dict(tracker.newest_keys)
+        self._texts: dict[str, str | None] = {}
+        self._homes: dict[str, str] = {}
+        self._room: dict[str, int] = {}
+        self._ids: set[str] = set()
+
+    def entries(self) -> Iterable[TrackerEntry]:
+        """All entries as they would be."""
+        return self._entries.values()
+
+    def newest(self, holder: Holder) -> TrackerEntry | None:
+        """The entry of the holder's last partition, its tombstone included."""
+        key = self._newest.get(holder)
+        return None if key is None else self._entries[key]
+
+    def get(self, key: str) -> TrackerEntry | None:
+        """The entry of that key."""
+        return self._entries.get(key)
+
+    def ids_in_use(self) -> set[str]:
+        """Ids of the partitions that are not released."""
+        if not self._ids:
+            self._ids = {e.id for e in self._entries.values() if e.phase is not Phase.RELEASED}
+        return self._ids
+
+    def put(self, entry: TrackerEntry) -> TrackerEntry:
+        """Add or replace; returns the entry as it will be read back. Raises EntryTooLarge."""
+        text = encode_entry(entry)
+        stored = decode_entry(entry.key, text)
+        self._entries[stored.key] = stored
+        self._texts[stored.key] = text
+        self._ids = set()
+        last = self.newest(stored.holder)
+        if last is None or last.serial < stored.serial:
+            self._newest[stored.holder] = stored.key
+        return stored
+
+    def drop(self, key: str) -> None:
+        """Delete an entry."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        self._texts[key] = None
+        self._ids = set()
+        if self._newest[entry.holder] == key:
+            del self._newest[entry.holder]
+            rest = [one for one in self._entries.values() if one.holder == entry.holder]
+            if rest:
+                self._newest[entry.holder] = max(rest, key=lambda one: one.serial).key
+
+    def patches(self) -> dict[str, dict[str, str | None]]:
+        """The changed keys by shard; None deletes. Values that stay the same are left out."""
+        if not self._texts:
+            return {}
+        self._locate()
+        patches: dict[str, dict[str, str | None]] = {}
+        for key, text in self._texts.items():
+            home = self._homes.get(key)
+            if home is None:
+                if text is None:
+                    continue  # made and dropped within one draft
+                home = self._find_home(key)
+            shard = self._tracker.shards.get(home)
+            if text != (shard.data.get(key) if shard else None):
+                patches.setdefault(home, {})[key] = text
+        return patches
+
+    def committed(self, shards: Mapping[str, Shard]) -> Tracker:
+        """The tracker once all patches are accepted; `shards` as the server answered."""
+        unreadable = self._tracker.unreadable
+        return Tracker(self._tracker.name, shards, self._entries, self._newest, unreadable)
+
+    def _locate(self) -> None:
+        shards = self._tracker.shards.values()
+        self._homes = {key: shard.name for shard in shards for key in shard.data}
+        self._room = {shard.name: MAX_SHARD_BYTES - shard.budget_used for shard in shards}
+
+    def _find_home(self, key: str) -> str:
+        needed = _budget(key, "")
+        name, number = self._tracker.name, 0
+        while self._room.setdefault(name, MAX_SHARD_BYTES) < needed:
+            number += 1
+            name = f"{self._tracker.name}-{number}"
+        self._room[name] -= needed
+        self._homes[key] = name
+        return name
+
+
+def _budget(key: str, text: str) -> int:
+    """Bytes to set aside: an entry may grow, by an error text, without moving."""
+    return len(key.encode()) + max(len(text.encode()), MAX_ENTRY_BYTES)
+
+
+def _cut(message: str, length: int) -> str:
+    return message[:length] + _CUT if length else ""
+
+
+def _dump(entry: TrackerEntry, message: str) -> str:
+    found: dict[str, Any] = {
+        "namespace": entry.namespace,
+        "name": entry.name,
+        "attempt": entry.attempt,
+        "id": entry.id,
+        "size": entry.size,
+        "phase": entry.phase.value,
+        "controller": entry.controller,
+        "label": entry.label,
+        "reservedAt": format_time(entry.reserved_at),
+    }
+    # Left out where they say nothing, to leave the room to the message.
+    optional = {
+        "activeAt": format_time(entry.active_at),
+        "releasedAt": format_time(entry.released_at),
+        "recorded": entry.recorded,
+        "numGcds": entry.num_gcds,
+        "numReplicas": entry.num_replicas,
+        "asked": entry.asked,
+        "mayCome": entry.may_come,
+        "lostAt": format_time(entry.lost_at),
+        "reason": str(entry.reason),
+        "message": message,
+    }
+    found |= {key: value for key, value in optional.items() if value}
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,132 @@
+"""domain: the simulated IPU-Machines behind vipu-server: their addresses and attributes."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from partitions.vipu.errors import InvalidRequest
+from partitions.vipu.topology import (
+    AGENT_PREFIX,
+    ALLOCATION_ATTRIBUTE,
+    CLUSTER_ATTRIBUTE,
+    DOMAIN_ATTRIBUTE,
+    POSITION_ATTRIBUTE,
+)
+from partitions.vipu.types import Gcd, IpuofConfig, IpuofDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from partitions.vipu.server.records import PartitionRecord
+    from partitions.vipu.topology import Ipu, Topology
+
+IPUOF_VERSION = "1.10.0"
+_GATEWAY_VERSION = "2.6.0"
+_MACHINE_VERSION = "2.6.0"
+_MARK_2 = 2  # architecture of the IPUs of an IPU-M2000
+_SERVER_PORT = 12000
+_RDMA_PORT = 12100
+_ADDRESSES = 4
+
+
+def ipu_attributes(
+    topology: Topology, agents: Collection[str], *, published_only: bool = False
+) -> dict[str, dict[int, dict[str, str]]]:
+    """The attributes of each IPU by agent and device number; of all agents when none is named.
+
+    With `published_only` an IPU says of itself what other V-IPU controllers say: nothing of its
+    place, cluster and allocation. Raises InvalidRequest for an agent that does not exist.
+    """
+    wanted = set(agents)
+    if unknown := sorted(wanted - {ipu.agent for ipu in topology.ipus}):
+        raise InvalidRequest(f"there is no agent {', '.join(unknown)}")
+    found: dict[str, dict[int, dict[str, str]]] = {}
+    for ipu in topology.ipus:
+        if not wanted or ipu.agent in wanted:
+            ours = {} if published_only else _place(ipu)
+            found.setdefault(ipu.agent, {})[ipu.index] = _attributes(ipu) | ours
+    return found
+
+
+def ipuof_config(record: PartitionRecord, topology: Topology, gcd: int | None) -> IpuofConfig:
+    """How the devices of a partition are reached: of one GCD, or of all when `gcd` is None.
+
+    Raises InvalidRequest for a GCD that the partition does not have.
+    """
+    if gcd is not None and gcd >= record.num_gcds:
+        raise InvalidRequest(
+            f"partition {record.id} has the GCDs 0 to {record.num_gcds - 1}, not {gcd}"
+        )
+    wanted = range(record.num_gcds) if gcd is None else (gcd,)
+    return IpuofConfig(
+        routing=record.routing,
+        sync_type=record.sync_type,
+        reconfigurable=record.reconfigurable,
+        num_ipulink_segments=1,
+        gcds=tuple(_gcd(record, topology, one) for one in wanted),
+        server_version=IPUOF_VERSION,
+    )
+
+
+def _gcd(record: PartitionRecord, topology: Topology, gcd: int) -> Gcd:
+    share = len(record.ipus) // record.num_gcds
+    numbers = range(gcd * share, (gcd + 1) * share)
+    return Gcd(
+        tuple(_device(topology.by_id[record.ipus[number]], number) for number in numbers),
+        _gcd_attributes(record, gcd),
+    )
+
+
+def _gcd_attributes(record: PartitionRecord, gcd: int) -> Mapping[str, str]:
+    return {
+        "partition id": record.id,
+        "gcd id": str(gcd),
+        "num gcds": str(record.num_gcds),
+        "num replicas": str(record.num_replicas),
+    }
+
+
+def _device(ipu: Ipu, routing_id: int) -> IpuofDevice:
+    return IpuofDevice(
+        ip=_machine_address(ipu),
+        server_port=_SERVER_PORT + ipu.index,
+        rdma_port=_RDMA_PORT + ipu.index,
+        device_id=ipu.index,
+        ipulink_segment_id=0,
+        routing_id=routing_id,
+        ipu_arch_id=_MARK_2,
+        ipu_id=ipu.index,
+        chip_id=_serial(ipu.agent, ipu.index),
+        gwsw_version=_GATEWAY_VERSION,
+        ipum_sw_version=_MACHINE_VERSION,
+    )
+
+
+def _attributes(ipu: Ipu) -> dict[str, str]:
+    return {
+        "board ipu index": str(ipu.index),
+        "board serial number": _serial(ipu.agent),
+        "board type": "M2000",
+        "clock": "1330MHz",
+        "firmware version": _MACHINE_VERSION,
+    }
+
+
+def _place(ipu: Ipu) -> dict[str, str]:
+    return {
+        DOMAIN_ATTRIBUTE: str(ipu.id.domain),
+        POSITION_ATTRIBUTE: str(ipu.id.position),
+        CLUSTER_ATTRIBUTE: ipu.cluster,
+        ALLOCATION_ATTRIBUTE: ipu.allocation,
+    }
+
+
+def _machine_address(ipu: Ipu) -> str:
+    """An address of the machine in 10.0.0.0/8, every fourth one: clusters share the network."""
+    number = _ADDRESSES * int(ipu.agent.removeprefix(AGENT_PREFIX))
+    return f"10.{1 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}"
+
+
+def _serial(*of: object) -> str:
+    return sha256("/".join(map(str, of)).encode()).hexdigest()[:16]

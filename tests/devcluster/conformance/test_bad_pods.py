@@ -1,0 +1,71 @@
+"""Pods that a server refuses: a demo that takes them would promise what no cluster keeps.
+
+The words are Kubernetes 1.37's; earlier releases say some of it differently.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders.badpods import bad_specs, good_spec
+from tests.devcluster.conformance.api import eventually, unique
+from tests.devcluster.conformance.kinds import pods
+
+if TYPE_CHECKING:
+    from tests.devcluster.conformance.api import Api
+
+WORDS = json.loads((Path(__file__).parents[2] / "golden/devcluster/bad-pods.json").read_text())
+BAD = bad_specs()
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+def pod(spec: dict[str, Any]) -> dict[str, Any]:
+    spec = spec | {"schedulerName": "nobody"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+
+
+def test_every_bad_pod_has_its_words() -> None:
+    assert set(WORDS) == set(BAD)
+
+
+async def test_a_pod_that_uses_all_of_it_rightly_is_stored(api: Api, pod_namespace: str) -> None:
+    (await api.create(pods(pod_namespace), pod(good_spec()), dryRun="All")).ok(201)
+
+
+@pytest.mark.needs_release("1.37")
+@pytest.mark.parametrize("row", BAD)
+async def test_a_bad_pod_is_refused_in_the_servers_words(
+    api: Api, pod_namespace: str, row: str
+) -> None:
+    answer = await api.create(pods(pod_namespace), pod(BAD[row]), dryRun="All")
+    assert answer.status == answer.body["code"], answer.body
+    told = {name: answer.body[name] for name in ("code", "reason", "message")}
+    causes = answer.body["details"].get("causes") or []
+    assert told | {"causes": causes} == WORDS[row]
+
+
+async def test_a_pod_gets_the_priority_of_its_class(api: Api, pod_namespace: str) -> None:
+    name = unique("class")
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7}
+    extra = {"metadata": {"name": name}, "preemptionPolicy": "Never"}
+    (await api.create(CLASSES, body | extra)).ok(201)
+
+    async def is_known() -> bool:
+        # Admission asks a cache of its own, which may hear of a class later than its writer.
+        spec = good_spec() | {"priorityClassName": name}
+        return (await api.create(pods(pod_namespace), pod(spec), dryRun="All")).status == 201
+
+    await eventually(is_known)
+    for chosen, want in ((name, (7, "Never")), ("", (0, "PreemptLowerPriority"))):
+        spec = good_spec() | ({"priorityClassName": chosen} if chosen else {})
+        made = (await api.create(pods(pod_namespace), pod(spec), dryRun="All")).ok(201)
+        assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == want
+        assert made["spec"].get("priorityClassName", "") == chosen
+    spec = good_spec() | {"priorityClassName": "system-node-critical"}
+    made = (await api.create(pods(pod_namespace), pod(spec), dryRun="All")).ok(201)
+    assert made["spec"]["priority"] == 2_000_001_000
+    await api.delete(f"{CLASSES}/{name}")

@@ -1,0 +1,147 @@
+"""OpenAPI documents, as far as kubectl and other clients read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.devcluster.conformance.api import eventually
+from tests.devcluster.conformance.kinds import config_map, pod, widget
+
+if TYPE_CHECKING:
+    from tests.devcluster.conformance.api import Api
+    from tests.devcluster.conformance.kubectl import Kubectl
+
+
+async def test_the_v2_document_has_the_definitions(api: Api) -> None:
+    found = (await api.get("/openapi/v2")).ok(200)
+    assert found["swagger"] == "2.0"
+    definition = found["definitions"]["io.k8s.api.core.v1.Pod"]
+    assert {"group": "", "version": "v1", "kind": "Pod"} in definition[
+        "x-kubernetes-group-version-kind"
+    ]
+    spec = found["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]
+    assert spec["containers"]["x-kubernetes-patch-merge-key"] == "name"
+    assert spec["containers"]["x-kubernetes-patch-strategy"] == "merge"
+
+
+async def test_the_v2_document_has_custom_kinds(api: Api, widgets: str) -> None:
+    wanted = {"group": widgets, "version": "v1", "kind": "Widget"}
+
+    async def definition() -> Any:
+        found = (await api.get("/openapi/v2")).ok(200)["definitions"].values()
+        return next(
+            (each for each in found if wanted in each.get("x-kubernetes-group-version-kind", [])),
+            None,
+        )
+
+    found = await eventually(definition)
+    assert found["description"] == "Widget is a thing to try an API server with."
+    assert found["properties"]["spec"]["properties"]["color"]["type"] == "string"
+
+
+async def test_the_v2_document_comes_as_protobuf_for_those_who_read_it(api: Api) -> None:
+    accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    answer = await api.call("GET", "/openapi/v2", headers={"Accept": accept})
+    assert answer.status == 200
+    assert len(answer.body) > 10_000
+    assert "io.k8s.api.core.v1.Pod" in answer.body
+
+
+@pytest.mark.needs_release("1.27")
+async def test_the_v3_index_points_to_a_document_per_group(api: Api, widgets: str) -> None:
+    async def has_group() -> Any:
+        paths = (await api.get("/openapi/v3")).ok(200)["paths"]
+        return paths if f"apis/{widgets}/v1" in paths else None
+
+    paths = await eventually(has_group)
+    found = (await api.get(paths["api/v1"]["serverRelativeURL"].split("?")[0])).ok(200)
+    assert found["openapi"].startswith("3.")
+    assert "io.k8s.api.core.v1.Pod" in found["components"]["schemas"]
+    own = (await api.get(f"/openapi/v3/apis/{widgets}/v1")).ok(200)
+    path = own["paths"][f"/apis/{widgets}/v1/namespaces/{{namespace}}/widgets/{{name}}"]
+    names = {parameter["name"] for parameter in path["patch"]["parameters"]}
+    assert "fieldValidation" in names
+
+
+def test_kubectl_dry_runs_an_apply_on_the_server(kubectl: Kubectl, namespace: str) -> None:
+    said = kubectl.run(
+        "apply", "-n", namespace, "--dry-run=server", "-f", "-", stdin=config_map("a")
+    )
+    assert said == "configmap/a created (server dry run)\n"
+    assert "NotFound" in kubectl.fails("get", "-n", namespace, "cm", "a")
+
+
+def test_kubectl_validates_custom_objects_on_the_server(
+    kubectl: Kubectl, namespace: str, widgets: str
+) -> None:
+    body = widget(widgets, "a", count=99)
+    said = kubectl.fails("apply", "-n", namespace, "--dry-run=server", "-f", "-", stdin=body)
+    assert "spec.count in body should be less than or equal to 10" in said
+
+
+async def test_kubectl_explains_a_custom_kind(kubectl: Kubectl, widgets: str) -> None:
+    async def explained() -> Any:
+        done = kubectl.call("explain", f"widgets.{widgets}")
+        return done.stdout if done.returncode == 0 and "to try an API" in done.stdout else None
+
+    said = await eventually(explained)
+    assert "Widget is a thing to try an API server with." in said
+    lines = [line.split() for line in said.splitlines()]
+    assert ["KIND:", "Widget"] in lines
+    field = kubectl.run("explain", f"widgets.{widgets}", "--recursive").split()
+    assert "color" in field
+    deep = kubectl.run("explain", f"{_short(widgets)}.spec.count")
+    assert "How many there are." in deep
+    assert "<integer>" in deep
+
+
+def _short(group: str) -> str:
+    """The short name that `crd_of` gives a Widget of this group."""
+    return "w" + group.split(".", maxsplit=1)[0].replace("-", "")
+
+
+def test_kubectl_explains_a_built_in_kind(kubectl: Kubectl) -> None:
+    said = kubectl.run("explain", "pod.spec.containers")
+    assert "image" in said
+    assert "KIND:" in said
+
+
+def test_kubectl_explain_of_an_unknown_field_fails(kubectl: Kubectl) -> None:
+    assert 'field "nonsense" does not exist' in kubectl.fails("explain", "pod.spec.nonsense")
+
+
+def test_kubectl_refuses_a_wrong_type(kubectl: Kubectl, pod_namespace: str) -> None:
+    body = pod("a", hostNetwork="maybe")
+    said = kubectl.fails("apply", "-n", pod_namespace, "-f", "-", stdin=body)
+    assert "hostNetwork" in said
+
+
+def test_kubectl_refuses_an_unknown_field_of_a_pod(kubectl: Kubectl, pod_namespace: str) -> None:
+    body = pod("a", hostNetwrk=True)
+    said = kubectl.fails("apply", "-n", pod_namespace, "-f", "-", stdin=body)
+    assert "hostNetwrk" in said
+
+
+def test_kubectl_applies_on_the_server_side(kubectl: Kubectl, namespace: str) -> None:
+    body = config_map("a", {"k": "v"})
+    said = kubectl.run("apply", "-n", namespace, "--server-side", "-f", "-", stdin=body)
+    assert said == "configmap/a serverside-applied\n"
+
+
+async def test_server_side_apply_knows_who_owns_a_field(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps/a"
+
+    async def apply(manager: str, value: str) -> Any:
+        return await api.call(
+            "PATCH",
+            path,
+            config_map("a", {"k": value}),
+            content_type="application/apply-patch+yaml",
+            fieldManager=manager,
+        )
+
+    assert (await apply("one", "1")).status in {200, 201}
+    status = (await apply("two", "2")).refused(409, "Conflict")
+    assert status["details"]["causes"][0]["reason"] == "FieldManagerConflict"

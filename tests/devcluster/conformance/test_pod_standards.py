@@ -1,0 +1,55 @@
+"""Our table of the Pod Security Standards and the PodSecurity admission of a real server say the
+same of each pod, by each version. The embedded server enforces no standard: it takes them all."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.ipujob.privileges import Privileges, beyond
+from tests.builders.podcases import BASELINE, RESTRICTED, pod_cases
+from tests.devcluster.conformance.kinds import pods
+
+if TYPE_CHECKING:
+    from tests.builders.podcases import PodCase
+    from tests.devcluster.conformance.api import Api
+    from tests.devcluster.conformance.servers import Server
+
+VERSIONS = (7, 18, 21, 22, 23, 24, 25, 26, 27, 29, 31, 32, 33, 34, 35, 37)
+PREFIX = "pod-security.kubernetes.io/enforce"
+
+
+def manifest(case: PodCase) -> dict[str, Any]:
+    metadata = {"name": "a", "annotations": case.annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": case.spec}
+
+
+def ours(case: PodCase, standard: str, version: int) -> bool:
+    template = {"metadata": {"annotations": case.annotations}, "spec": copy.deepcopy(case.spec)}
+    spec = {"workers": {"template": template}}
+    return not list(beyond(spec, Privileges(standard, version=version)))
+
+
+@pytest.mark.needs_release("1.37")
+@pytest.mark.parametrize("standard", [BASELINE, RESTRICTED])
+async def test_each_pod_is_refused_by_us_where_the_server_refuses_it(
+    api: Api, pod_namespace: str, server: Server, standard: str
+) -> None:
+    path = f"/api/v1/namespaces/{pod_namespace}"
+    cases = [case for case in pod_cases() if case.is_valid]
+    for case in cases:
+        made = await api.create(pods(pod_namespace), manifest(case), dryRun="All")
+        assert made.status == 201, (case.name, made.body)
+    apart = []
+    for version in VERSIONS:
+        labels = {PREFIX: standard, f"{PREFIX}-version": f"v1.{version}"}
+        (await api.patch(path, {"metadata": {"labels": labels}}, "merge")).ok(200)
+        for case in cases:
+            made = await api.create(pods(pod_namespace), manifest(case), dryRun="All")
+            assert made.status in {201, 403}, made.body
+            admits = server.is_embedded or ours(case, standard, version)
+            if (made.status == 201) != admits:
+                apart.append((version, case.name, made.status))
+    assert apart == []

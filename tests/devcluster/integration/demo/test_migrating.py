@@ -1,0 +1,42 @@
+"""Processes that start together migrate a new database once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import psycopg
+
+CODE = (
+    "import django; django.setup(); from dashboard.management.commands.migrating import migrate; "
+    "print(migrate()); "
+    "from jobs.models import JobRecord; print(JobRecord.objects.count())"
+)
+
+
+def test_of_two_starts_one_migrates_and_the_other_finds_it_done(database_url: str) -> None:
+    name = "migrated_together"
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name}")
+        connection.execute(f"CREATE DATABASE {name}")
+        environment = {
+            **os.environ,
+            "DATABASE_URL": database_url.rpartition("/")[0] + f"/{name}",
+            "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
+            "IPUHUB_SECRET_KEY": "only for this test " * 4,
+        }
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-c", CODE],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        ended = [process.communicate(timeout=240) for process in started]
+        assert [process.returncode for process in started] == [0, 0], ended
+        assert sorted(out for out, _ in ended) == ["False\n0\n", "True\n0\n"]
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -1,0 +1,39 @@
+"""Clients that go away in the middle of an answer: routine, and nothing to be told as a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from structlog.testing import capture_logs
+
+if TYPE_CHECKING:
+    from devcluster.server import DevCluster
+
+CMS = "/api/v1/namespaces/default/configmaps"
+LARGE = {"text": "x" * 200_000}
+CLIENTS, ROUNDS = 4, 15
+
+
+@pytest.mark.parametrize("query", ["", "?watch=1&resourceVersion=0"], ids=["list", "watch"])
+async def test_clients_that_go_away_in_the_middle_of_an_answer_leave_no_traceback(
+    cluster: DevCluster, http: Any, caplog: pytest.LogCaptureFixture, query: str
+) -> None:
+    for number in range(20):
+        await http.make(CMS, {"metadata": {"name": f"c{number}"}, "data": LARGE})
+    url = f"{cluster.url}{CMS}{query}"
+    with capture_logs() as told, caplog.at_level(logging.INFO):
+        for number in range(ROUNDS):
+            answers = [await http.session.get(url, headers=http.headers) for _ in range(CLIENTS)]
+            change = asyncio.create_task(http.patch(f"{CMS}/c0", {"data": {"n": str(number)}}))
+            for _ in range(number):  # a little later each time: while it is told to the watches
+                await asyncio.sleep(0)
+            for answer in answers:
+                answer.connection.transport.abort()
+                answer.close()
+            assert (await change).status == 200
+    assert (await http.get(f"{CMS}/c0")).body["data"]["n"] == str(ROUNDS - 1)
+    assert [entry for entry in told if entry["log_level"] in {"error", "warning"}] == []
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []

@@ -1,0 +1,102 @@
+"""A web process that reads a real embedded API, a real proxy and a real Postgres."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+
+from dashboard import monthtodate, wiring
+from ipuhub.models import NamespaceGrant
+from partitions.connections import opened, sources
+from partitions.live import fleet_reader
+from tests.fakes.background import Background, Cluster, Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from django.test import Client
+    from pytest_django.fixtures import SettingsWrapper
+
+
+class Clock:
+    """Real time, plus what a test adds."""
+
+    def __init__(self) -> None:
+        self._added = dt.timedelta()
+
+    def now(self) -> dt.datetime:
+        return dt.datetime.now(dt.UTC) + self._added
+
+    def later(self, seconds: float) -> None:
+        self._added += dt.timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(timezone, "now", made.now)
+    return made
+
+
+def _forget_readers() -> None:
+    if opened.cache_info().currsize:
+        sources().close()
+    for cached in (wiring.live_reader, fleet_reader, opened):
+        cached.cache_clear()
+    monthtodate.forget()
+
+
+@pytest.fixture(autouse=True)
+def alone(settings: SettingsWrapper, tmp_path: Path) -> Iterator[None]:
+    """Plain HTTP, and nobody else at home."""
+    settings.SECURE_SSL_REDIRECT = False
+    settings.KUBECONFIG = str(tmp_path / "no-kubeconfig")
+    settings.PROXY_URL = "http://127.0.0.1:9"
+    settings.SERVICE_ACCOUNT = ""
+    settings.PROXY_TOKEN = "web"
+    _forget_readers()
+    yield
+    _forget_readers()
+
+
+@pytest.fixture(scope="module")
+def background() -> Iterator[Background]:
+    made = Background()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cluster(background: Background, tmp_path: Path, settings: SettingsWrapper) -> Iterator[Cluster]:
+    made = Cluster(background, tmp_path / "cluster")
+    settings.KUBECONFIG = made.kubeconfig
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def proxy(background: Background, cluster: Cluster, settings: SettingsWrapper) -> Iterator[Proxy]:
+    made = Proxy(background)
+    settings.PROXY_URL = made.url
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def admin(client: Client) -> Client:
+    client.force_login(get_user_model().objects.create_user("root", is_staff=True))
+    return client
+
+
+@pytest.fixture
+def user(client: Client) -> Client:
+    """Sees team-a only."""
+    somebody = get_user_model().objects.create_user("anna")
+    NamespaceGrant.objects.create(user=somebody, namespace="team-a")
+    client.force_login(somebody)
+    return client

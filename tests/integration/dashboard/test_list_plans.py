@@ -1,0 +1,75 @@
+"""No page about partitions, and no part of the overview, scans the history."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from dashboard.history import ended_and_unfinished_jobs, ended_jobs
+from ipuhub.web.access import Scope
+from ipuhub.web.keyset import read_page
+from jobs.models import JobRecord
+from partitions.models import PartitionLifetime
+from partitions.selectors import held_partitions, visible_partitions
+from tests.builders.fleetrows import NOON
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.django_db
+ADMIN, USER = Scope(None), Scope(frozenset({"ns-7"}))
+ORDER = ("reserved_at", "id")
+ROWS = 8000
+READS: dict[str, Callable[[], Any]] = {
+    "all": lambda: read_page(visible_partitions(ADMIN), ORDER, "", 50),
+    "own": lambda: read_page(visible_partitions(USER), ORDER, "", 50),
+    "held": lambda: read_page(held_partitions(ADMIN), ORDER, "", 50),
+    "own held": lambda: read_page(held_partitions(USER), ORDER, "", 50),
+    "ended": lambda: ended_jobs(ADMIN, 8),
+    "own ended": lambda: ended_jobs(USER, 8),
+    "ended and active": lambda: ended_and_unfinished_jobs(ADMIN, 8, 500),
+    "own ended and active": lambda: ended_and_unfinished_jobs(USER, 8, 500),
+}
+
+
+def write_history() -> None:
+    """One holding and one job a minute, of 100 namespaces; one in 400 has not ended."""
+    partitions, jobs = [], []
+    for number in range(ROWS):
+        began = NOON - dt.timedelta(minutes=number)
+        ended = began + dt.timedelta(minutes=1) if number % 400 else None
+        common: dict[str, Any] = {"namespace": f"ns-{number % 100}", "updated_at": began}
+        partitions.append(
+            PartitionLifetime(
+                key=f"k{number}",
+                job_uid=f"u{number}",
+                size=4,
+                phase="released" if ended else "active",
+                reserved_at=began,
+                released_at=ended,
+                **common,
+            )
+        )
+        jobs.append(JobRecord(uid=f"u{number}", created_at=began, completed_at=ended, **common))
+    PartitionLifetime.objects.bulk_create(partitions)
+    JobRecord.objects.bulk_create(jobs)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE partitions_partitionlifetime, jobs_jobrecord")
+
+
+def test_everything_is_read_by_an_index() -> None:
+    write_history()
+    for name, read in READS.items():
+        with CaptureQueriesContext(connection) as asked:
+            read()
+        (query,) = asked.captured_queries
+        with connection.cursor() as cursor:
+            cursor.execute("EXPLAIN (FORMAT JSON) " + query["sql"])
+            plan = json.dumps(cursor.fetchone())
+        assert "Index" in plan, name
+        assert "Seq Scan" not in plan, name

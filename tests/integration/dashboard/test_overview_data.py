@@ -1,0 +1,218 @@
+"""The overview: the present live, the past from Postgres, and while the cluster is away."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from ipuhub.models import RecordFault, WatchGap
+from tests.builders.fleetrows import NOON, checkpoint, job_row, partition_row
+from tests.builders.questions import questions
+from usage.models import PodLifetime
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+    from tests.fakes.background import Cluster, Proxy
+    from tests.integration.dashboard.conftest import Clock
+
+pytestmark = pytest.mark.django_db
+RUNNING: dict[str, Any] = {
+    "launcherStatus": "Running",
+    "ipus": 4,
+    "workersStatus": {"active": 1},
+    "partitions": [{"id": "p-bert-team-a-0", "controller": "v1:8090", "state": "ACTIVE"}],
+}
+
+
+def fault() -> None:
+    RecordFault.objects.create(
+        watch="pods", uid="u", code="Bad", message="m", first_at=NOON, last_at=NOON
+    )
+
+
+def shown(client: Client) -> str:
+    answer = client.get("/")
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_a_new_job_shows_at_the_next_poll(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    assert "No IPUJobs yet" in shown(admin)
+    uid = cluster.add_job("bert", "team-a", **RUNNING)
+    proxy.hold("bert", "team-a", 4)
+    clock.later(3)
+    text = shown(admin)
+    assert "Running</span>" in text
+    assert "p-bert-team-a-0" in text
+    assert reverse("jobs:detail", args=[uid]) in text
+    assert "4 <span" in text
+    assert "of 32" in text
+
+
+def test_a_user_sees_nothing_of_other_namespaces(
+    user: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    cluster.add_job("mine", "team-a", **RUNNING)
+    cluster.add_job("secret-live", "team-b", **RUNNING)
+    proxy.hold("mine", "team-a", 4)
+    proxy.hold("secret-live", "team-b", 8)
+    job_row("done", "team-a", completed_at=NOON + dt.timedelta(minutes=3))
+    job_row("secret-done", "team-b", completed_at=NOON + dt.timedelta(minutes=3))
+    fault()
+    text = shown(user)
+    assert "mine" in text
+    assert "done" in text
+    assert "secret" not in text
+    assert "team-b" not in text
+    assert "1 fault" not in text
+    assert "4 <span" in text  # of his namespaces, not the 12 of all
+    assert "20 free in the fleet" in text
+
+
+def test_a_finished_job_leaves_the_active_ones(admin: Client, cluster: Cluster) -> None:
+    cluster.add_job("over", "team-a", launcherStatus="Completed")
+    job_row("over", completed_at=NOON + dt.timedelta(seconds=65))
+    text = shown(admin)
+    assert "No job is active" in text
+    assert "60s" in text  # how long it ran: started 5 s after noon
+
+
+def test_while_the_api_server_is_away_the_last_jobs_show_with_their_age(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    cluster.add_job("bert", "team-a", **RUNNING)
+    assert "bert" in shown(admin)
+    cluster.stop()
+    try:
+        clock.later(75)
+        text = shown(admin)
+        assert "bert" in text
+        assert "The Kubernetes API does not answer" in text
+        assert "75s" in text
+        assert "The V-IPU Proxy does not answer" not in text
+    finally:
+        cluster.start()
+    clock.later(10)
+    assert "does not answer" not in shown(admin)
+
+
+def test_a_web_process_that_never_saw_the_cluster_shows_what_was_recorded(
+    admin: Client, clock: Clock
+) -> None:
+    checkpoint("ipujobs", clock.now() - dt.timedelta(seconds=300))
+    job_row("bert", partitions=[{"id": "p-bert-team-a-0"}])
+    job_row("over", completed_at=NOON + dt.timedelta(minutes=3))
+    partition_row("bert")
+    text = shown(admin)
+    assert "p-bert-team-a-0" in text
+    assert "5m" in text  # the age of what stands in
+    assert "1 running" in text
+    assert "the prober has not heard from the cluster since" in text
+
+
+def test_the_history_says_how_far_it_goes(admin: Client) -> None:
+    assert "start <code>manage.py run_prober" in shown(admin)
+    checkpoint("pods", NOON + dt.timedelta(hours=3))
+    checkpoint("ipujobs", NOON)
+    assert "2026-11-20 12:00 UTC" in shown(admin)
+
+
+def test_gaps_of_this_month_stand_beside_how_far_the_history_goes(
+    admin: Client, clock: Clock
+) -> None:
+    began = clock.now() - dt.timedelta(minutes=5)
+    checkpoint("pods", clock.now())
+    WatchGap.objects.create(
+        watch="pods",
+        began_at=NOON.replace(year=2020),
+        ended_at=NOON.replace(year=2020),
+        cause="old",
+    )
+    assert "gap</a>" not in shown(admin)
+    WatchGap.objects.create(watch="pods", began_at=began, ended_at=clock.now(), cause="away")
+    text = shown(admin)
+    assert "1 gap</a> this month" in text
+    assert f"{began:%Y-%m-%d %H:%M} UTC" in text
+
+
+def test_ipu_hours_of_the_month_are_those_of_the_namespaces_one_may_see(
+    user: Client, clock: Clock
+) -> None:
+    month = clock.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    clock.later((month + dt.timedelta(days=10) - clock.now()).total_seconds())
+    user.force_login(get_user_model().objects.get())
+    for uid, namespace, ipus in (("mine", "team-a", 4), ("secret", "team-b", 16)):
+        PodLifetime.objects.create(
+            uid=uid,
+            namespace=namespace,
+            pod_name=uid,
+            micro_ipus=ipus * 10**6,
+            created_at=month,
+            scheduled_at=month - dt.timedelta(hours=1),
+            finished_at=month + dt.timedelta(minutes=90),
+            updated_at=month,
+        )
+    assert ">6.0<" in shown(user)  # the hour before the month is not of it
+
+
+def test_an_admin_is_led_to_the_faults(admin: Client) -> None:
+    fault()
+    assert "1 fault<" in shown(admin)
+
+
+def test_the_polled_part_is_304_until_a_job_changes(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    answer = admin.get("/", headers={"HX-Request": "true"})
+    tag = {"HX-Request": "true", "If-None-Match": answer["ETag"]}
+    clock.later(3)
+    assert admin.get("/", headers=tag).status_code == 304
+    cluster.add_job("bert", "team-a", **RUNNING)
+    clock.later(3)
+    assert admin.get("/", headers=tag).status_code == 200
+
+
+def test_the_tag_of_one_user_is_of_no_use_to_another(
+    admin: Client, client: Client, django_user_model: Any
+) -> None:
+    tag = admin.get("/", headers={"HX-Request": "true"})["ETag"]
+    client.force_login(django_user_model.objects.create_user("other", is_staff=True))
+    headers = {"HX-Request": "true", "If-None-Match": tag}
+    assert client.get("/", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("who", ["admin", "user"])
+def test_the_page_asks_few_questions(request: pytest.FixtureRequest, who: str) -> None:
+    client: Any = request.getfixturevalue(who)
+    job_row("bert")
+    job_row("over", completed_at=NOON + dt.timedelta(minutes=3))
+    checkpoint("pods", NOON)
+    with CaptureQueriesContext(connection) as asked:
+        assert client.get("/").status_code == 200
+    assert questions(asked) <= 8
+
+
+def test_a_job_that_is_about_to_run_is_polled_each_second(
+    admin: Client, cluster: Cluster, clock: Clock
+) -> None:
+    assert "data-soon" not in shown(admin)
+    cluster.add_job("bert", "team-a", launcherStatus="Pending")
+    clock.later(3)
+    assert "data-soon" in shown(admin)
+    clock.later(60)
+    assert "data-soon" not in shown(admin)
+
+
+def test_addresses_of_what_is_away_are_for_administrators(user: Client, settings: Any) -> None:
+    text = shown(user)
+    assert "The web process has no usable kubeconfig." in text
+    assert settings.KUBECONFIG not in text

@@ -1,0 +1,171 @@
+"""A job that waits for IPUs: its place and the free IPUs are computed when they are shown."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.utils import timezone
+
+from jobs.models import JobRecord
+from jobs.operator.waitingline import turn_of
+from tests.builders import jobhistory
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+    from tests.fakes.background import Proxy
+    from tests.integration.dashboard.conftest import Clock
+
+pytestmark = pytest.mark.django_db
+NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+
+
+def waits(name: str, minute: int = 0, **fields: Any) -> JobRecord:
+    defaults: dict[str, Any] = {
+        "status": "Pending",
+        "reason": "NoCapacity",
+        "message": "16 IPUs in one block are needed and not free now; blocks have up to 32",
+        "created_at": NOON + dt.timedelta(minutes=minute),
+        "started_at": None,
+    }
+    return jobhistory.job(name, **(defaults | fields))
+
+
+def asked(client: Client, job: JobRecord) -> Any:
+    answer = client.get(f"/api/v1/jobs/{job.uid}/waiting")
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def facts(client: Client, job: JobRecord) -> dict[str, str]:
+    """The facts of the card on the job's page, by label; none where there is no card."""
+    text = client.get(f"/jobs/{job.uid}/").content.decode()
+    card = re.search(r'aria-labelledby="waiting-title".*?</section>', text, re.DOTALL)
+    found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", card[0], re.DOTALL) if card else []
+    return {label: re.sub(r"<[^>]*>", "", value) for label, value in found}
+
+
+def test_page_and_api_show_who_is_before_and_what_is_free_at_this_moment(
+    user: Client, proxy: Proxy, clock: Clock
+) -> None:
+    job = waits("train", 5)
+    older = waits("older", 1, namespace="team-b")
+    assert asked(user, job) == {
+        "waits": True,
+        "jobs_before": 1,
+        "free": 32,
+        "free_as_of": None,
+        "problem": "",
+    }
+    assert facts(user, job) == {"Jobs before it": "1", "Free IPUs": "32"}
+    proxy.hold("other", size=8)
+    JobRecord.objects.filter(pk=older.pk).update(status="Running", reason="IPUJobRunning")
+    clock.later(2)
+    assert (asked(user, job)["jobs_before"], asked(user, job)["free"]) == (0, 24)
+    assert facts(user, job) == {"Jobs before it": "0", "Free IPUs": "24"}
+
+
+def test_before_it_are_older_jobs_that_ask_and_those_that_have_run(
+    admin: Client, proxy: Proxy
+) -> None:
+    job = waits("train", 5)
+    waits("older", 1)
+    waits("no-node", 2, reason="NoLabelledNode")
+    waits("has-run", 8, status="Restarting")
+    waits("newer", 9)
+    waits("another-trouble", 1, reason="InvalidSpec")
+    waits("suspended", 1, status="Suspended", reason="IPUJobSuspended")
+    waits("gone", 1, deleted_at=timezone.now())
+    assert asked(admin, job)["jobs_before"] == 3
+
+
+def test_the_order_is_that_in_which_the_operator_asks(admin: Client, proxy: Proxy) -> None:
+    jobs = [waits(f"job-{n}", n, status="Restarting" if n == 3 else "Pending") for n in range(5)]
+
+    def turn(job: JobRecord) -> float:
+        made = job.created_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return turn_of(
+            {"metadata": {"creationTimestamp": made}, "status": {"launcherStatus": job.status}}
+        )
+
+    shown = sorted(jobs, key=lambda job: asked(admin, job)["jobs_before"])
+    first = sorted(jobs, key=turn)
+    assert [job.name for job in shown] == ["job-3", "job-0", "job-1", "job-2", "job-4"]
+    assert [job.name for job in shown] == [job.name for job in first]
+
+
+def test_jobs_of_one_second_have_different_places(admin: Client, proxy: Proxy) -> None:
+    jobs = [waits(name) for name in ("a", "b", "c")]
+    assert [asked(admin, job)["jobs_before"] for job in jobs] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"status": "Running", "reason": "IPUJobRunning"},
+        {"reason": "Unschedulable"},
+        {"deleted_at": NOON},
+    ],
+)
+def test_a_job_that_asks_for_no_ipus_has_no_place(
+    admin: Client, proxy: Proxy, state: dict[str, Any]
+) -> None:
+    job = waits("train", **state)
+    assert asked(admin, job) == {
+        "waits": False,
+        "jobs_before": None,
+        "free": None,
+        "free_as_of": None,
+        "problem": "",
+    }
+    assert facts(admin, job) == {}
+
+
+def test_while_the_proxy_is_away_the_last_number_has_its_time(
+    admin: Client, proxy: Proxy, clock: Clock
+) -> None:
+    job = waits("train")
+    assert asked(admin, job)["free"] == 32
+    proxy.stop()
+    clock.later(10)
+    found = asked(admin, job)
+    assert (found["jobs_before"], found["free"]) == (0, 32)
+    assert dt.datetime.fromisoformat(found["free_as_of"]) < clock.now() - dt.timedelta(seconds=9)
+    assert found["problem"].startswith("The V-IPU Proxy does not answer")
+    assert re.fullmatch(r"32 at \d\d:\d\d:\d\d UTC", facts(admin, job)["Free IPUs"])
+    proxy.start()
+
+
+def test_a_number_that_was_never_read_is_unknown(admin: Client) -> None:
+    job = waits("train")
+    assert asked(admin, job)["free"] is None
+    assert facts(admin, job)["Free IPUs"] == "unknown"
+
+
+def test_an_unchanged_answer_keeps_its_etag_and_a_change_makes_another(
+    admin: Client, proxy: Proxy, clock: Clock
+) -> None:
+    job = waits("train", 5)
+    addresses = {
+        f"/api/v1/jobs/{job.uid}/waiting": {},
+        f"/jobs/{job.uid}/": {"HX-Request": "true"},
+    }
+    tags = {path: admin.get(path, headers=kind)["ETag"] for path, kind in addresses.items()}
+    clock.later(2)
+    for path, kind in addresses.items():
+        same = admin.get(path, headers={**kind, "If-None-Match": tags[path]})
+        assert same.status_code == 304, path
+    proxy.hold("other", size=8)
+    clock.later(2)
+    for path, kind in addresses.items():
+        other = admin.get(path, headers={**kind, "If-None-Match": tags[path]})
+        assert other.status_code == 200, path
+
+
+def test_a_job_of_another_namespace_is_as_unknown_as_none(user: Client, proxy: Proxy) -> None:
+    foreign = waits("train", namespace="team-b")
+    assert user.get(f"/api/v1/jobs/{foreign.uid}/waiting").status_code == 404
+    assert user.get("/api/v1/jobs/none/waiting").status_code == 404

@@ -1,0 +1,52 @@
+"""Which partitions under our id can be ours, by what V-IPU's list tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from partitions.proxy.controllers import PartitionSettings
+from partitions.proxy.ownership import asked_of, strangeness
+from partitions.vipu.types import ReadyState, VipuPartition
+from tests.builders.trackerentries import entry
+
+
+def listed(**given: Any) -> VipuPartition:
+    fields = {"size": 4, "cluster_id": "c1", "allocation_id": "a1"} | given
+    return VipuPartition("p-job-default-0", ipus=(), ready_state=ReadyState.ACTIVE, **fields)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "allocation"), [("", ""), ("c1", ""), ("", "a1"), ("c1", "a1")]
+)
+def test_what_has_all_that_was_asked_for_can_be_ours(cluster: str, allocation: str) -> None:
+    held = entry(asked=asked_of(PartitionSettings(cluster, allocation)))
+    assert strangeness(held, listed()) == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        ({"size": 8}, "has 8 IPUs, not 4"),
+        ({"cluster_id": "c2"}, "is in another cluster, c2"),
+        ({"allocation_id": "a2"}, "is in another allocation, a2"),
+    ],
+)
+def test_what_differs_in_one_thing_is_another_partition(found: dict[str, Any], says: str) -> None:
+    held = entry(asked=asked_of(PartitionSettings("c1", "a1")))
+    assert says in strangeness(held, listed(**found))
+
+
+def test_what_v_ipu_or_the_entry_does_not_tell_is_no_difference() -> None:
+    held = entry(asked=asked_of(PartitionSettings("c1", "a1")))
+    assert strangeness(held, listed(cluster_id="", allocation_id="")) == ""
+    assert strangeness(entry(asked=""), listed(cluster_id="c2", allocation_id="a2")) == ""
+
+
+def test_what_was_asked_has_one_short_form_for_each_place() -> None:
+    names = ["", "a", "b", "x" * 300]
+    forms = {asked_of(PartitionSettings(c, a)) for c in names for a in names}
+    assert len(forms) == len(names) ** 2
+    assert max(map(len, forms)) == 13
+    assert asked_of(PartitionSettings()) == ""

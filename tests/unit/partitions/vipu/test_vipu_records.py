@@ -1,0 +1,79 @@
+"""What vipu-server remembers, written and read back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partitions.vipu.server.records import (
+    PartitionRecord,
+    fail_record,
+    record_from_json,
+    record_to_json,
+)
+from partitions.vipu.topology import IpuId
+from partitions.vipu.types import IpuLinkRouting, OperationState, ReadyState, SyncType
+
+words = st.text('aé"\n', min_size=1, max_size=5)
+instants = st.datetimes(timezones=st.just(UTC))
+records = st.builds(
+    PartitionRecord,
+    id=words,
+    ipus=st.lists(st.builds(IpuId, st.integers(0, 9), st.integers(0, 63)), max_size=8).map(tuple),
+    cluster=words,
+    allocation=words,
+    errors=st.lists(words, max_size=3).map(tuple),
+    started_at=instants,
+    ready_at=instants,
+    auto_reset_at=st.none() | instants,
+)
+START = datetime(2026, 3, 1, tzinfo=UTC)
+RECORD = PartitionRecord(
+    id="p",
+    ipus=(IpuId(0, 0),),
+    cluster="c",
+    allocation="a",
+    num_gcds=1,
+    num_replicas=1,
+    reconfigurable=False,
+    routing=IpuLinkRouting.DNC,
+    sync_type=SyncType.GS2_DEFAULT,
+    auto_reset=True,
+    relocatable=False,
+    operation=OperationState.CREATING,
+    started_at=START,
+    ready_at=START + timedelta(seconds=1),
+)
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(record=records)
+def test_a_record_is_read_back_as_it_was_written(record: PartitionRecord) -> None:
+    ipus = tuple(ipu._replace(cluster=record.cluster) for ipu in record.ipus)
+    record = replace(record, ipus=ipus)
+    assert record_from_json(json.loads(json.dumps(record_to_json(record)))) == record
+
+
+@pytest.mark.parametrize("key", record_to_json(RECORD))
+def test_a_record_without_one_of_its_fields_is_refused(key: str) -> None:
+    data = record_to_json(RECORD)
+    del data[key]
+    with pytest.raises(KeyError):
+        record_from_json(data)
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        record_from_json({**record_to_json(RECORD), "readyAt": "2026-03-01T00:00:00"})
+
+
+def test_a_fault_during_creation_with_auto_reset_goes_on_creating() -> None:
+    record = fail_record(RECORD, "link down", START, timedelta(seconds=9))
+    assert record.operation_state(START) is OperationState.CREATING
+    assert record.auto_resets == 1
+    assert record.ready_state(START + timedelta(seconds=1)) is ReadyState.ACTIVE

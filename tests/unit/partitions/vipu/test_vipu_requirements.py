@@ -1,0 +1,111 @@
+"""Which IPUs a request gets, over random histories and fleets with several allocations."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partitions.vipu.allocator import count_fitting, is_buddy_block
+from partitions.vipu.errors import InvalidRequest, NoCapacity
+from partitions.vipu.server.requirements import choose_ipus, settle
+from partitions.vipu.topology import PARTITION_SIZES, Ipu, IpuId, Topology, fleet_of_machines
+from partitions.vipu.types import CreateRequest, IpuLinkRouting, SyncType
+
+# ag0 to ag5 in allocation a of cluster x, ag6 to ag19 in b of x, the rest in c of cluster y.
+FLEET = Topology(
+    tuple(
+        Ipu(
+            ipu.id,
+            ipu.agent,
+            ipu.index,
+            "x" if int(ipu.agent[2:]) < 20 else "y",
+            "a" if int(ipu.agent[2:]) < 6 else "b" if int(ipu.agent[2:]) < 20 else "c",
+        )
+        for ipu in fleet_of_machines(32).ipus
+    )
+)
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(PARTITION_SIZES), st.sampled_from(["", "a", "b", "c"]), st.booleans()
+    ),
+    max_size=40,
+)
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(steps=steps)
+def test_no_history_breaks_alignment_allocations_or_what_count_fitting_said(
+    steps: list[tuple[int, str, bool]],
+) -> None:
+    holders: dict[IpuId, str] = {}
+    for number, (size, allocation, remove) in enumerate(steps):
+        if remove and holders:
+            gone = next(iter(holders.values()))
+            holders = {ipu: name for ipu, name in holders.items() if name != gone}
+        part = FLEET.only(allocation=allocation)
+        fits = count_fitting(part, holders, size)
+        request = CreateRequest(f"p{number}", size, allocation_id=allocation)
+        if not fits:
+            free = len(part) - sum(ipu in part.by_id for ipu in holders)
+            with pytest.raises(NoCapacity, match=f"{size} IPUs.*; {free} of {len(part)} are free"):
+                choose_ipus(request, FLEET, holders)
+            continue
+        got = choose_ipus(request, FLEET, holders)
+        assert is_buddy_block(FLEET, got)
+        assert not holders.keys() & set(got)
+        (where,) = {FLEET.by_id[ipu].allocation for ipu in got}
+        assert allocation in ("", where)
+        holders |= dict.fromkeys(got, request.id)
+
+
+def test_an_allocation_of_another_cluster_is_refused_with_both_named() -> None:
+    request = CreateRequest("p", 4, cluster_id="y", allocation_id="a")
+    with pytest.raises(InvalidRequest, match="'a' is in cluster 'x', not in 'y'"):
+        choose_ipus(request, FLEET, {})
+
+
+def test_a_cluster_alone_limits_where_a_partition_goes() -> None:
+    got = choose_ipus(CreateRequest("p", 4, cluster_id="y"), FLEET, {})
+    assert {FLEET.by_id[ipu].allocation for ipu in got} == {"c"}
+
+
+def test_explicit_ipus_across_two_allocations_are_refused() -> None:
+    ipus = tuple(IpuId(0, position) for position in range(16, 32))
+    request = CreateRequest("p", 16, cluster_id="x", ipus=ipus)
+    with pytest.raises(InvalidRequest, match="one allocation"):
+        choose_ipus(request, FLEET, {})
+
+
+@pytest.mark.parametrize(
+    ("size", "asked", "want"),
+    [
+        (4, IpuLinkRouting.UNDEFINED, IpuLinkRouting.DNC),
+        (64, IpuLinkRouting.UNDEFINED, IpuLinkRouting.RINGSWNC),
+        (4, IpuLinkRouting.BTNC, IpuLinkRouting.BTNC),
+    ],
+)
+def test_the_routing_is_chosen_where_none_is_asked_for(
+    size: int, asked: IpuLinkRouting, want: IpuLinkRouting
+) -> None:
+    assert settle(CreateRequest("p", size, routing=asked)).routing is want
+
+
+def test_a_partition_has_one_gcd_and_a_replica_each_unless_said_otherwise() -> None:
+    settled = settle(CreateRequest("p", 8))
+    assert (settled.num_gcds, settled.num_replicas) == (1, 1)
+    assert settled.sync_type is SyncType.GS2_DEFAULT
+    settled = settle(CreateRequest("p", 8, num_gcds=4, sync_type=SyncType.POD_NATIVE_DEFAULT))
+    assert (settled.num_gcds, settled.num_replicas) == (4, 4)
+    assert settled.sync_type is SyncType.POD_NATIVE_DEFAULT
+
+
+@pytest.mark.parametrize("name", ["p", "p" * 63, "p-a.b_c-0", "0"])
+def test_ids_of_letters_digits_and_inner_signs_are_taken(name: str) -> None:
+    settle(CreateRequest(name, 1))
+
+
+@pytest.mark.parametrize("name", ["", "p" * 64, "p/0", "p\n", ".p", "p-", "pä"])
+def test_other_ids_are_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="partition id"):
+        settle(CreateRequest(name, 1))

@@ -1,0 +1,234 @@
+"""glue: the prober: one process that records pods, jobs and partitions of one cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from django.conf import settings
+
+from ipuhub.authors import AuthorTrust
+from ipuhub.composition import leadership_options, metrics_guard, until_stopped
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.errors import ApiError, ConfigError
+from ipuhub.kube.namespaces import ChosenNamespaces
+from ipuhub.kube.token import FixedToken, TokenSource
+from ipuhub.process import metrics, metrictable
+from ipuhub.process.health import Health
+from ipuhub.process.leadership import Leadership
+from ipuhub.process.metricspage import metrics_route
+from ipuhub.recording.metrics import RECORDINGS
+from ipuhub.recording.recording import Recording, RecordingOptions
+from ipuhub.recording.store import connection_arguments
+from partitions.client import ProxyClient
+from usage.pods.recorder import PodRecorder, PodSelection
+from usage.recorders import JobsAndPartitions, TrackerPlace, recorded_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.recording.recorder import Recorder
+
+log = structlog.get_logger(__name__)
+PROXY_AUDIENCE: Final = "ipuhub-proxy"
+LEASE: Final = "ipuhub-prober"
+_PAUSE_SECONDS: Final = 10.0
+
+
+def utc_now() -> datetime:
+    """The prober's clock."""
+    return datetime.now(UTC)
+
+
+def build_recorders(
+    parts: JobsAndPartitions, chosen: ChosenNamespaces | None
+) -> list[Recorder[Any]]:
+    """What the prober records, by the settings."""
+    return [PodRecorder(pod_selection(chosen), recorded_jobs), parts.jobs, parts.partitions]
+
+
+def build_chosen(client: KubeClient) -> ChosenNamespaces | None:
+    """The namespaces that the settings choose by label, if they do.
+
+    Raises ConfigError where they name namespaces, too.
+    """
+    selector = settings.USAGE_NAMESPACE_SELECTOR.strip()
+    if selector and settings.USAGE_NAMESPACES:
+        raise ConfigError(
+            "USAGE_NAMESPACES and USAGE_NAMESPACE_SELECTOR are both set: unset one of them, either "
+            "list the namespaces or choose them by label"
+        )
+    return ChosenNamespaces(client, selector) if selector else None
+
+
+def build_parts(client: KubeClient, proxy: ProxyClient) -> JobsAndPartitions:
+    """What it takes to record jobs, partitions and capacity, by the settings."""
+    place = TrackerPlace(
+        settings.NAMESPACE, settings.TRACKER_CONFIGMAP, settings.CAPACITY_POLL_SECONDS
+    )
+    return JobsAndPartitions(client, proxy, database(), utc_now, place, author_trust())
+
+
+def build_proxy(client: KubeClient) -> ProxyClient:
+    """The V-IPU Proxy, with a given token or one requested for the own service account."""
+    if settings.SERVICE_ACCOUNT and not settings.PROXY_TOKEN:
+        source = TokenSource(client, settings.SERVICE_ACCOUNT, PROXY_AUDIENCE)
+        return ProxyClient(settings.PROXY_URL, source)
+    return ProxyClient(settings.PROXY_URL, FixedToken(settings.PROXY_TOKEN))
+
+
+def pod_selection(chosen: ChosenNamespaces | None) -> PodSelection:
+    """The pods to record, by the settings."""
+    return PodSelection(
+        frozenset(settings.USAGE_NAMESPACES),
+        settings.USAGE_ALL_PODS,
+        tuple(settings.USAGE_GPU_RESOURCES),
+        tuple(settings.USAGE_LABELS),
+        chosen,
+    )
+
+
+def author_trust() -> AuthorTrust:
+    """Whose word `ipuhub.io/created-by` is, by the settings."""
+    return AuthorTrust(
+        is_on=settings.TRUST_CREATED_BY, unasked=frozenset({"kube-system", settings.NAMESPACE})
+    )
+
+
+class Prober:
+    """Runs one recording for each recorder, on one connection pool to the API server."""
+
+    def __init__(self, client: KubeClient, proxy: ProxyClient, health: Health) -> None:
+        self._parts = build_parts(client, proxy)
+        self._chosen = chosen = build_chosen(client)
+        plain = recording_options()
+        of_pods = replace(plain, chosen=chosen)
+        self._recordings = [
+            Recording(
+                client,
+                recorder,
+                database(),
+                health,
+                utc_now,
+                of_pods if isinstance(recorder, PodRecorder) else plain,
+            )
+            for recorder in build_recorders(self._parts, chosen)
+        ]
+        tracker = self._recordings[-1]
+        self._parts.partitions.known_until = lambda: tracker.committed_until
+
+    async def run(self) -> None:
+        """Record until cancelled; return once another prober took a watch over."""
+        async with self._parts.running(), self._following(), asyncio.TaskGroup() as group:
+            tasks = [group.create_task(recording.run()) for recording in self._recordings]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:  # one prober records everything or nothing
+                task.cancel()
+
+    async def list_once(self) -> None:
+        """Commit one full list for each recorder that can; raises ApiError for the last other.
+
+        Raises Fenced when another prober took a watch over meanwhile.
+        """
+        failed: ApiError | None = None
+        async with self._parts.running(), self._following(patience_seconds=30.0):
+            for recording in self._recordings:
+                try:
+                    await recording.list_once("only listed, by run_prober --once")
+                except ApiError as error:
+                    log.warning("not listed", watch=recording.name, problem=str(error))
+                    failed = error
+        if failed is not None:
+            raise failed
+
+    @contextlib.asynccontextmanager
+    async def _following(self, patience_seconds: float = 0.0) -> AsyncIterator[None]:
+        """Follow the chosen namespaces meanwhile; ConfigError if unknown after the patience."""
+        if self._chosen is None:
+            yield
+            return
+        task = asyncio.create_task(self._chosen.run())
+        try:
+            if patience_seconds:
+                await self._chosen.wait_known(patience_seconds)
+            yield
+        except TimeoutError as error:
+            raise ConfigError(f"USAGE_NAMESPACE_SELECTOR: {error}") from error
+        finally:
+            task.cancel()
+
+
+def database() -> dict[str, Any]:
+    """How the recordings reach Postgres."""
+    return connection_arguments(settings.DATABASES["default"])
+
+
+def recording_options() -> RecordingOptions:
+    """The settings about batches."""
+    return RecordingOptions(
+        batch_events=settings.PROBER_BATCH_EVENTS,
+        batch_seconds=settings.PROBER_BATCH_SECONDS,
+        holder=settings.IDENTITY or socket.gethostname(),
+    )
+
+
+async def keep_recording(
+    leadership: Leadership,
+    record: Callable[[], Awaitable[None]],
+    health: Health,
+    pause_seconds: float = _PAUSE_SECONDS,
+) -> None:
+    """Run `record` whenever it may; after one that returned, stand for election again.
+
+    The pause lets another replica go first, and lets two that ask for no Lease take turns.
+    """
+
+    async def term() -> None:
+        # What is asked about it only counts for the one who records.
+        with health.term():
+            await record()
+
+    while True:
+        await leadership.lead(term)
+        log.warning("another prober took over; trying again", seconds=pause_seconds)
+        with health.term():
+            health.set("recording", ok=False, detail="another prober took a watch over")
+            await asyncio.sleep(pause_seconds)
+
+
+async def run_prober(config: ClusterConfig, *, once: bool) -> None:
+    """Record until SIGTERM or SIGINT; with `once`, one full list.
+
+    Raises OSError when the health port is taken, ConfigError for settings that contradict each
+    other, and with `once` ApiError, LeaseHeld, LeadershipLost and Fenced.
+    """
+    health = Health()
+    election = leadership_options(LEASE)
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(KubeClient(config, user_agent="ipuhub-prober"))
+        proxy = await stack.enter_async_context(build_proxy(client))
+        build_chosen(client)  # says now what is wrong, not once it leads
+        leadership = Leadership(client, election)
+        if once:
+            await leadership.lead_now(lambda: Prober(client, proxy, health).list_once())
+            return
+        health.ask("leader election", lambda: leadership.problem)
+        meters = metrics.of_process(metrictable.WITH_LEASE, metrictable.WITH_API, health=health)
+        metrics.tell_leadership(meters, leadership)
+        metrics.tell_calls(meters, client)
+        meters.include(RECORDINGS)
+        page = metrics_route(meters, metrics_guard(client))
+        address = (settings.HEALTH_HOST, settings.HEALTH_PORT)
+        runner = await health.serve(*address, [page])
+        stack.push_async_callback(runner.cleanup)
+
+        async def record() -> None:
+            await Prober(client, proxy, health).run()
+
+        await until_stopped(keep_recording(leadership, record, health))

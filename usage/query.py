@@ -1,0 +1,220 @@
+"""glue: reads what is asked for from a query string, alike for page, chart, files and API.
+
+What is not understood is refused with a sentence (BadFilter: 400), and a namespace one may not
+see with PermissionDenied (403). A filter that is repeated means any of its values; what can only
+have one value is refused when it is repeated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+
+from ipuhub.months import Month, MonthError
+from ipuhub.web.access import (
+    ACCOUNTANTS_ONLY,
+    require_namespaces,
+    sees_cost,
+    usage_scope_of,
+)
+from ipuhub.web.exports import known_format
+from ipuhub.web.filters import BadFilter
+from usage.rates.reading import pricing_at
+from usage.sums.dimensions import DIMENSIONS, LABEL, UnknownDimensionError, dimension, dimensions
+from usage.sums.measures import COST, OUTPUTS
+from usage.sums.queries import Question
+from usage.time.monthbounds import month_bounds
+from usage.time.ranges import named_month, read_instant, read_window
+from usage.time.windows import Window, WindowError, day_begin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    from django.contrib.auth.base_user import AbstractBaseUser
+    from django.contrib.auth.models import AnonymousUser
+    from django.http import QueryDict
+
+    from usage.rates.pricing import Pricing
+    from usage.sums.dimensions import Dimension
+    from usage.sums.measures import Output
+
+    Params = Mapping[str, Sequence[str]]
+
+LONGEST_VALUE = 500
+LONGEST_CURSOR = 16_000
+MOST_VALUES = 100
+MOST_DIMENSIONS = 10
+_OWN = frozenset({"month", "from", "to", "window", "by", "format"})
+
+
+def given(query: QueryDict) -> dict[str, list[str]]:
+    """Return the parameters that have a value."""
+    listed = {name: [text for text in query.getlist(name) if text] for name in query}
+    return {name: texts for name, texts in listed.items() if texts}
+
+
+def one(params: Params, name: str) -> str:
+    """Return the only value of a parameter, empty without one. Raises BadFilter for several."""
+    values = params.get(name, ())
+    if len(values) > 1:
+        raise BadFilter([f"{name}: give it once."])
+    return values[0] if values else ""
+
+
+def read_question(
+    params: Params,
+    user: AbstractBaseUser | AnonymousUser,
+    now: datetime,
+    zone: ZoneInfo,
+    *also: str,
+) -> Question:
+    """Return what `params` ask for; `also` names further parameters the caller reads itself.
+
+    Without `by` everything is one sum. Raises BadFilter and PermissionDenied.
+    """
+    refuse_unknown(params, {*_OWN, *also, *DIMENSIONS}, _is_label)
+    labels = settings.USAGE_LABELS
+    try:
+        window = read_range(params, now, zone)
+        by = dimensions(_names(params.get("by", ())), labels)
+        equals = tuple(
+            (dimension(name, labels), tuple(values))
+            for name, values in params.items()
+            if _is_filter(name)
+        )
+    except (MonthError, WindowError, UnknownDimensionError) as error:
+        raise BadFilter([str(error)]) from error
+    scope = usage_scope_of(user)
+    require_namespaces(scope, params.get("namespace", ()))
+    pricing = _pricing(window, zone) if sees_cost(scope) else None
+    return Question(scope, window, zone, by, equals, pricing)
+
+
+def _pricing(window: Window, zone: ZoneInfo) -> Pricing:
+    pricing = pricing_at(window.begin, window.until, zone)
+    lost = pricing.unnamed_before
+    if lost and pricing.names("accelerator") and window.begin < day_begin(lost, zone):
+        return dataclasses.replace(pricing, lost_before=lost)
+    return pricing
+
+
+def read_total(params: Params) -> bool:
+    """Return whether a CSV is to end with a line of totals. Raises BadFilter."""
+    text = one(params, "total") or "yes"
+    if text not in {"yes", "no"}:
+        raise BadFilter([f"total: must be yes or no, not {text[:80]!r}."])
+    return text == "yes"
+
+
+def read_format(params: Params) -> str:
+    """Return the kind of file asked for, empty for none. Raises BadFilter."""
+    return known_format(one(params, "format"))
+
+
+def read_output(params: Params, question: Question) -> Output:
+    """Return the measure asked for, IPU-hours of pods by default.
+
+    Raises BadFilter, and PermissionDenied for the cost where it may not be known.
+    """
+    name = one(params, "measure") or "ipu_hours"
+    if name == COST.name:
+        if question.pricing is None:
+            raise PermissionDenied(ACCOUNTANTS_ONLY)
+        return COST
+    if name not in OUTPUTS:
+        known = ", ".join([*OUTPUTS, COST.name])
+        raise BadFilter([f"measure: {name!r} is not measured. Known: {known}."])
+    return OUTPUTS[name]
+
+
+def read_month(params: Params, now: datetime, zone: ZoneInfo) -> Month:
+    """Return the month asked for, this one by default. Raises MonthError and BadFilter."""
+    this = Month.of(now, zone)
+    text = one(params, "month")
+    month = Month.parse(text) if text else this
+    if month > this:
+        raise MonthError(f"{month} has not begun yet: there is usage up to {this}.")
+    return month
+
+
+def read_range(params: Params, now: datetime, zone: ZoneInfo) -> Window:
+    """Return the range asked for by month, by window, or by from and to; this month by default.
+
+    Raises BadFilter, MonthError and WindowError.
+    """
+    begin, end, name = (one(params, each) for each in ("from", "to", "window"))
+    ways = [bool(one(params, "month")), bool(name), bool(begin or end)]
+    if sum(ways) > 1:
+        raise WindowError("Give either month, or window, or from and to.")
+    if month := named_month(name, now, zone):
+        return _month_window(month, now, zone)
+    if name:
+        return Window.of(*read_window(name, now, zone), now)
+    if not begin and not end:
+        return _month_window(read_month(params, now, zone), now, zone)
+    if not begin:
+        raise WindowError("from: a range needs its beginning, for example from=2026-11-01.")
+    last = _bound("to", end, zone) if end else now
+    return Window.of(_bound("from", begin, zone), last, now)
+
+
+def _month_window(month: Month, now: datetime, zone: ZoneInfo) -> Window:
+    span = month_bounds(month, zone)
+    return Window.of(span.first, span.end, now)
+
+
+def _bound(name: str, text: str, zone: ZoneInfo) -> datetime:
+    try:
+        return read_instant(text, zone, end=name == "to")
+    except WindowError as error:
+        raise WindowError(f"{name}: {error}") from error
+
+
+def _names(values: Sequence[str]) -> list[str]:
+    """Return the names of `by=group,user` or of `by=group&by=user`."""
+    names = [name for text in values for name in text.split(",") if name]
+    if values and not names:
+        raise BadFilter(["by: name at least one dimension, or leave it out."])
+    if len(names) > MOST_DIMENSIONS:
+        raise BadFilter([f"by: at most {MOST_DIMENSIONS} dimensions at once."])
+    return names
+
+
+def _is_filter(name: str) -> bool:
+    return name in DIMENSIONS or _is_label(name)
+
+
+def _is_label(name: str) -> bool:
+    return name.startswith(LABEL)
+
+
+def refuse_unknown(
+    params: Params, known: Collection[str], also_known: Callable[[str], bool] | None = None
+) -> None:
+    """Refuse parameters that nobody reads, and values too long to be meant. Raises BadFilter."""
+    listed = ", ".join(sorted(known))
+    sentences = [
+        f"{name[:80]!r}: there is no such parameter. Known: {listed}."
+        for name in sorted(params)
+        if name not in known and not (also_known and also_known(name))
+    ]
+    for name, values in params.items():
+        longest = LONGEST_CURSOR if name == "cursor" else LONGEST_VALUE
+        if any("\0" in value or len(value) > longest for value in values):
+            sentences.append(
+                f"{name[:80]}: at most {longest} characters, none of them a zero byte."
+            )
+        if len(values) > MOST_VALUES:
+            sentences.append(f"{name[:80]}: at most {MOST_VALUES} values at once.")
+    if sentences:
+        raise BadFilter(sentences)
+
+
+def names_of(by: Sequence[Dimension]) -> list[str]:
+    """Return the names of dimensions, as they stand in URLs and files."""
+    return [each.name for each in by]

@@ -1,0 +1,379 @@
+"""glue: usage over any window: who held what, by any dimensions, in steps or in one sum."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db import connection
+from psycopg import DatabaseError
+
+from ipuhub.months import Month
+from ipuhub.web.filters import BadFilter
+from usage.sums.closedsql import closed_steps
+from usage.sums.coarsesql import table_of
+from usage.sums.dimensions import DIMENSIONS
+from usage.sums.measures import COST, POD_SUMS, Measures
+from usage.sums.parts import Coverage, Steps, split
+from usage.sums.patience import patience, rows_of
+from usage.sums.prices import Prices
+from usage.sums.rollups import read_coverage
+from usage.sums.sql import Asked, fold, partition_sums, pod_sums
+from usage.sums.sumsql import TOTAL_COST, Shape, joined, key_sql, page_sql, rows_sql
+from usage.time.monthbounds import month_bounds
+from usage.time.snapshots import one_snapshot
+from usage.time.windows import Window, day_begin, step_begins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import date, datetime
+    from zoneinfo import ZoneInfo
+
+    from ipuhub.web.access import Scope
+    from usage.rates.pricing import Pricing
+    from usage.sums.closedsql import ClosedSteps
+    from usage.sums.dimensions import Dimension
+    from usage.sums.parts import Parts
+
+TOTAL = "total"
+_CHUNK_ROWS = 2000
+_NUMBERS = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: whose usage, by what, of what (`equals`: any of these values of each), and
+    with which prices; None: whoever asks may not know them."""
+
+    scope: Scope
+    window: Window
+    zone: ZoneInfo
+    by: tuple[Dimension, ...] = ()
+    equals: tuple[tuple[Dimension, tuple[str, ...]], ...] = ()
+    pricing: Pricing | None = None
+
+    @property
+    def rolled(self) -> bool:
+        """Whether the day sums know all dimensions in question."""
+        return all(each.rolled for each in self._asked)
+
+    @property
+    def table(self) -> str:
+        """The smallest table of day and hour sums that knows them, without its grain."""
+        needed = [] if self.scope.namespaces is None else ["namespace"]
+        if self.pricing and self.pricing.names("instance"):
+            needed.append("instance_type")
+        return table_of([*needed, *(each.name for each in self._asked)])
+
+    @property
+    def _asked(self) -> list[Dimension]:
+        return [*self.by, *(each for each, _ in self.equals)]
+
+
+@dataclass(frozen=True, slots=True)
+class SumRow:
+    """What was held in one step (0 in a summary) under one value of each dimension."""
+
+    step: int
+    key: tuple[str, ...]
+    measures: Measures
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a list of sums: after the row of this rank (sum or step) and key."""
+
+    rank: int
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Some rows in order, how many there are in all, and the sum of all."""
+
+    rows: Sequence[SumRow]
+    count: int
+    total: Measures
+
+
+def month_to_date(scope: Scope, now: datetime, zone: ZoneInfo) -> Measures:
+    """Return what was held since the month of `zone` began."""
+    span = month_bounds(Month.of(now, zone), zone)
+    window = Window.of(span.first, span.end, now)
+    return read_sums(Question(scope, window, zone), [window.begin], "pods", 1).total
+
+
+@one_snapshot(read_only=True)
+def read_sums(
+    question: Question,
+    begins: Sequence[datetime],
+    order: str,
+    limit: int,
+    after: Place | None = None,
+) -> Sums:
+    """Return at most `limit` rows of the steps that begin at `begins`, after a place.
+
+    Raises BadFilter where rows are needed that were deleted, or too many.
+
+    `order` is a sum, largest first, or STEP. What has not happened yet is in no step; in a total
+    over steps a lifetime counts in each of its steps.
+    """
+    shape = Shape(len(question.by), order, after is not None, limited=True)
+    found = _sums_sql(question, begins)
+    if found is None:
+        return Sums([], 0, Measures())
+    more = {"limit": limit} | _after(after)
+    rows = _run(found.having(page_sql(found.sql, shape), more))
+    count, _, *totals = next(row for row in rows if row[1] is None)
+    shown = [_row(row) for row in rows if row[1] is not None]
+    return Sums(shown, count, total_as_closed(question, begins, _measures(totals)))
+
+
+@one_snapshot(read_only=True)
+def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iterator[SumRow]:
+    """Yield all rows in order, however many. The query is run before the first is asked for."""
+    found = _sums_sql(question, begins)
+    if found is None:
+        return iter(())
+    shown = found.having(rows_sql(found.sql, Shape(len(question.by), order)), {})
+    rows = _fetched(*_opened(shown))
+    next(rows)
+    return rows  # type: ignore[return-value]  # only the first one is None
+
+
+def with_total(
+    question: Question, begins: Sequence[datetime], rows: Iterable[SumRow]
+) -> Iterator[SumRow]:
+    """Yield the rows, then their sum, which is not rounded: the total that pages show.
+
+    The key of the sum is TOTAL; there is none of nothing, nor of a sum without dimensions.
+    """
+    sums = None
+    for row in rows:
+        sums = row.measures if sums is None else sums + row.measures
+        yield row
+    if sums is not None and question.by:
+        key = (TOTAL, *[""] * (len(question.by) - 1))
+        yield SumRow(0, key, total_as_closed(question, begins, sums))
+
+
+def _opened(query: _Query) -> tuple[Any, list[Any]]:
+    """Return a cursor and its first rows: it is kept by the server and fetched in chunks, so that
+    nobody holds all of them in memory; it outlives the transaction, which stays short."""
+    with patience(bounded=query.is_dear):
+        # The first rows in the transaction: no timeout holds for what its end makes of a cursor.
+        name = f"sums_{next(_NUMBERS)}"
+        cursor = connection.connection.cursor(name, scrollable=False, withhold=True)
+        try:
+            cursor.execute(query.sql, query.parameters)
+            return cursor, cursor.fetchmany(_CHUNK_ROWS)
+        except DatabaseError:
+            cursor.close()
+            raise
+
+
+def _fetched(cursor: Any, first: list[Any]) -> Iterator[SumRow | None]:
+    """Yield None once, then the rows. Begun, it closes the cursor also where nobody reads on."""
+    with cursor:
+        yield None
+        yield from map(_row, first)
+        while rows := cursor.fetchmany(_CHUNK_ROWS):
+            yield from map(_row, rows)
+
+
+def series_begins(question: Question, step: str) -> list[datetime]:
+    """Return when the steps of a series begin. Raises WindowError."""
+    return step_begins(question.window, step, question.zone)
+
+
+@one_snapshot(read_only=True)
+def chart(
+    question: Question, step: str, amount: str, top: int
+) -> tuple[list[datetime], dict[tuple[int, str | tuple[str, ...] | None], int]]:
+    """Return when the steps begin, and one exact sum by number of step and by value.
+
+    Only the `top` values with most of it stand apart; all others are under None. Raises
+    WindowError.
+    """
+    begins = step_begins(question.window, step, question.zone)
+    if amount != COST.amount:
+        question = dataclasses.replace(question, pricing=None)
+    if begins[0] >= question.window.until:
+        return begins, {}
+    cut = _cut(question, _steps(question, begins))
+    if amount == COST.amount:
+        found = _cost_sql(question, cut)
+    elif amount == "partition_ipu_seconds":
+        found = _Query(*_partition_sql(question, cut), cut.is_dear)
+    else:
+        found = _Query(*_pod_sql(question, cut, (amount,)), cut.is_dear)
+    rows = _run(found.having(fold(found.sql, amount), {"top": top}))
+    return begins, {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A SELECT and its parameters; `is_dear`: it reads many lifetimes."""
+
+    sql: str
+    parameters: dict[str, Any]
+    is_dear: bool
+
+    def having(self, sql: str, more: Mapping[str, Any]) -> _Query:
+        """Return another around it, with `more` parameters."""
+        return _Query(sql, self.parameters | dict(more), self.is_dear)
+
+
+def _sums_sql(question: Question, begins: Sequence[datetime]) -> _Query | None:
+    if begins[0] >= question.window.until:
+        return None
+    found = _both_sql(question, _cut(question, _steps(question, begins)))
+    closed = closed_steps(question.pricing, begins, question.window.end)
+    return _as_closed(question, found, closed) if closed and question.rolled else found
+
+
+def _as_closed(question: Question, found: _Query, closed: ClosedSteps) -> _Query:
+    """Return the sums with the cost of whole closed months as their reports have it, whose lines
+    know the dimensions of the day sums."""
+    where, parameters = _conditions(question, "pods")
+    costs = closed.costs(key_sql([each.pods for each in question.by]), where)
+    return found.having(closed.in_place(found.sql, costs), parameters | closed.parameters)
+
+
+def total_as_closed(question: Question, begins: Sequence[datetime], total: Measures) -> Measures:
+    """Return a total with the cost of a closed month as its report has it, also of dimensions that
+    the report's lines do not know."""
+    closed = closed_steps(question.pricing, begins, question.window.end)
+    whole = dataclasses.replace(question, by=())
+    if closed is None or question.rolled or not whole.rolled or len(begins) > 1:
+        return total
+    where, parameters = _conditions(whole, "pods")
+    sql = f"SELECT {TOTAL_COST} FROM ({closed.costs(key_sql([]), where)}) AS lines"  # noqa: S608  # our own text
+    ((cost,),) = _run(_Query(sql, parameters | closed.parameters, is_dear=False))
+    return dataclasses.replace(total, cost=None if cost is None else int(cost))
+
+
+def _steps(question: Question, begins: Sequence[datetime]) -> Steps:
+    """Return the steps that have begun, cut where a price changes."""
+    until = question.window.until
+    cuts = [each.begin for each in question.pricing.usable] if question.pricing else []
+    begun, cut = ([each for each in instants if each < until] for instants in (begins, cuts))
+    return Steps(tuple(begun), tuple(cut))
+
+
+def _both_sql(question: Question, cut: _Cut) -> _Query:
+    pods, parameters = _pod_sql(question, cut)
+    partitions, more = _partition_sql(question, cut)
+    return _Query(joined(pods, partitions), parameters | more, cut.is_dear)
+
+
+def _cost_sql(question: Question, cut: _Cut) -> _Query:
+    """Return the costs of pods and of partitions one below the other, by bucket and key: what
+    nobody selects of their sums PostgreSQL does not add up."""
+    pods, parameters = _pod_sql(question, cut)
+    partitions, more = _partition_sql(question, cut)
+    both = " UNION ALL ".join(
+        f"SELECT bucket, key, cost FROM ({each}) AS {name}"  # noqa: S608  # our own SELECTs
+        for each, name in ((pods, "p"), (partitions, "h"))
+    )
+    return _Query(both, parameters | more, cut.is_dear)
+
+
+def _after(place: Place | None) -> dict[str, Any]:
+    if place is None:
+        return {}
+    key = list(place.key) if len(place.key) > 1 else "".join(place.key)
+    return {"after_rank": place.rank, "after_key": key}
+
+
+def _row(row: Sequence[Any]) -> SumRow:
+    step, key, *sums = row
+    return SumRow(step, tuple(key), _measures(sums))
+
+
+def _measures(sums: Sequence[Any]) -> Measures:
+    """Return the sums of a row; only their last, the cost, may be none."""
+    *held, cost = sums
+    return dataclasses.replace(Measures(*map(int, held)), cost=None if cost is None else int(cost))
+
+
+def _pod_sql(
+    question: Question, cut: _Cut, names: Sequence[str] = POD_SUMS
+) -> tuple[str, dict[str, Any]]:
+    key = key_sql([each.pods for each in question.by])
+    where, parameters = _conditions(question, "pods")
+    asked = Asked(key, where, _prices(question, cut.steps), cut.named)
+    statement, own = pod_sums(asked, cut.parts, names, question.table)
+    return statement, parameters | own
+
+
+def _partition_sql(question: Question, cut: _Cut) -> tuple[str, dict[str, Any]]:
+    key = key_sql([each.partitions for each in question.by])
+    where, parameters = _conditions(question, "partitions")
+    statement, own = partition_sums(Asked(key, where, _prices(question, cut.steps)), cut.parts)
+    return statement, parameters | own
+
+
+def _prices(question: Question, steps: Steps) -> Prices | None:
+    pricing = question.pricing
+    return Prices(pricing, steps) if pricing and pricing.usable else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Steps, the parts in which they are added up, and those in which accelerators are that have
+    prices by name; None: none has."""
+
+    steps: Steps
+    parts: Parts
+    named: Parts | None
+
+    @property
+    def is_dear(self) -> bool:
+        """Whether many lifetimes are added up."""
+        return self.parts.is_dear or (self.named is not None and self.named.is_dear)
+
+
+def _cut(question: Question, steps: Steps) -> _Cut:
+    cover = read_coverage()
+    usable = cover if question.rolled else Coverage()
+    until, zone = question.window.until, question.zone
+    parts = split(steps, until, zone, usable)
+    if cover.frozen_before is not None:
+        _refuse_purged(parts, day_begin(cover.frozen_before, zone), cover.frozen_before)
+    if question.pricing is None or not question.pricing.names("accelerator"):
+        return _Cut(steps, parts, None)
+    return _Cut(steps, parts, split(steps, until, zone, usable.of_accelerators))
+
+
+def _refuse_purged(parts: Parts, kept_from: datetime, day: date) -> None:
+    """Raise BadFilter where rows are needed that retention deleted."""
+    if any(stretch.bounds[0] < kept_from for stretch in parts.stretches):
+        known = ", ".join(name for name, each in DIMENSIONS.items() if each.rolled)
+        raise BadFilter(
+            [
+                (
+                    f"Raw rows before {day} are gone; sums by day remain. Ask there for whole "
+                    f"days of the report zone, in steps of a day or longer, by {known}."
+                )
+            ]
+        )
+
+
+def _conditions(question: Question, source: str) -> tuple[str, dict[str, Any]]:
+    """Return the condition on rows of `source` and its parameters."""
+    texts = ["true"]
+    parameters: dict[str, Any] = {}
+    for number, (dimension, values) in enumerate(question.equals):
+        texts.append(f"{getattr(dimension, source)} = ANY(%(equals_{number})s)")
+        parameters[f"equals_{number}"] = list(values)
+    if question.scope.namespaces is not None:
+        texts.append("namespace = ANY(%(namespaces)s)")
+        parameters["namespaces"] = sorted(question.scope.namespaces)
+    return " AND ".join(texts), parameters
+
+
+def _run(query: _Query) -> list[Any]:
+    return rows_of(query.sql, query.parameters, bounded=query.is_dear)

@@ -1,0 +1,137 @@
+"""domain: the SQL that makes sums: of days and hours from lifetimes, of spans from days."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from usage.sums.coarsesql import COARSE, FULL, PARTITIONS, PODS, accelerators_of
+from usage.sums.measures import LEVELS, POD_SUMS
+from usage.sums.pieces import PIECE_COLUMNS, PIECE_SUMS, pieces
+from usage.time.intervals import PARTITION_PIECES, POD_PIECES
+
+_GOING: Final = "finished_at IS NULL OR finished_at >= b.ends AS going"
+_LEVEL_SUMS: Final = {
+    "going_pods": "count(*) FILTER (WHERE going)",
+    "going_estimated": "count(*) FILTER (WHERE going AND estimated)",
+    "going_unverified": "count(*) FILTER (WHERE going AND NOT user_verified)",
+    "going_millicores": "COALESCE(sum(cpu_millicores) FILTER (WHERE going), 0)",
+    "going_bytes": "COALESCE(sum(memory_bytes) FILTER (WHERE going), 0)",
+    "going_gpus": "COALESCE(sum(gpus) FILTER (WHERE going), 0)",
+    "going_micro_ipus": "COALESCE(sum(micro_ipus) FILTER (WHERE going), 0)",
+}
+_ACCELERATOR_SUMS: Final = {"gpu_seconds": "sum(amount::numeric * secs)"}
+_ACCELERATOR_LEVELS: Final = {"going_gpus": "sum(amount::numeric * going_pods)"}
+_KINDS: Final = {"day": "date", "hour": "timestamptz"}
+
+
+def _columns(table: str) -> str:
+    return ", ".join(f'"{name}"' for name in PODS[table])
+
+
+def _refill_pods(grain: str) -> str:
+    sums = PIECE_SUMS | (_LEVEL_SUMS if grain == "hour" else {})
+    columns = _columns(FULL)
+    held = pieces(POD_PIECES, f"{columns}, {PIECE_COLUMNS}, {_GOING}", "true", "s")
+    return (
+        f"INSERT INTO {FULL}{grain} ({grain}, {columns}, pods, begun, {', '.join(sums)})"  # noqa: S608
+        f" SELECT (%(times)s::{_KINDS[grain]}[])[bucket + 1] AS time, {columns}, count(*),"
+        f" count(*) FILTER (WHERE begun), {', '.join(sums.values())} FROM ({held}) AS pieces"
+        f" GROUP BY time, {columns} ORDER BY time"
+    )
+
+
+def _refill_accelerators(grain: str) -> str:
+    """Return the INSERT of what pods held of each accelerator. Few pods differ in which they have:
+    seconds are added up first, and names taken apart then."""
+    sums = _ACCELERATOR_SUMS | (_ACCELERATOR_LEVELS if grain == "hour" else {})
+    columns = _columns(FULL)
+    table = accelerators_of(FULL)
+    held = pieces(POD_PIECES, f"{columns}, accelerators, {_GOING}", "accelerators <> '{}'", "s")
+    together = (
+        f"SELECT (%(times)s::{_KINDS[grain]}[])[bucket + 1] AS time, {columns}, accelerators,"  # noqa: S608
+        f" sum(secs) AS secs, count(*) FILTER (WHERE going) AS going_pods FROM ({held}) AS pieces"
+        f" GROUP BY time, {columns}, accelerators"
+    )
+    return (
+        f"INSERT INTO {table}{grain} ({grain}, {columns}, accelerator, {', '.join(sums)})"  # noqa: S608
+        f" SELECT time, {columns}, name, {', '.join(sums.values())} FROM ({together}) AS held"
+        " CROSS JOIN LATERAL jsonb_each_text(accelerators) AS one (name, amount)"
+        f" GROUP BY time, {columns}, name ORDER BY time"
+    )
+
+
+def _refill_partitions(grain: str) -> str:
+    columns = 'namespace, "group", "user", size'
+    held = pieces(PARTITION_PIECES, columns, "true", "s")
+    return (
+        f"INSERT INTO {PARTITIONS}{grain} ({grain}, {columns}, partitions, begun,"  # noqa: S608
+        f" partition_ipu_seconds) SELECT (%(times)s::{_KINDS[grain]}[])[bucket + 1] AS time,"
+        f" {columns}, count(*), count(*) FILTER (WHERE begun), sum(size::numeric * secs)"
+        f" FROM ({held}) AS pieces GROUP BY time, {columns} ORDER BY time"
+    )
+
+
+def _refill_coarse(table: str, grain: str) -> tuple[str, ...]:
+    """Return the INSERTs that make the sums of `times` from the full ones, which are made."""
+    own = ("pods", "begun", *POD_SUMS, *(LEVELS.values() if grain == "hour" else ()))
+    named = ("gpu_seconds", *(("going_gpus",) if grain == "hour" else ()))
+
+    def refill(into: str, source: str, columns: str, sums: tuple[str, ...]) -> str:
+        return (
+            f"INSERT INTO {into}{grain} ({grain}, {columns}, {', '.join(sums)})"  # noqa: S608
+            f" SELECT {grain}, {columns}, {', '.join(f'sum({name})' for name in sums)}"
+            f" FROM {source}{grain} WHERE {grain} = ANY(%(times)s::{_KINDS[grain]}[])"
+            f" GROUP BY {grain}, {columns} ORDER BY {grain}"
+        )
+
+    columns = _columns(table)
+    return (
+        refill(table, FULL, columns, own),
+        refill(accelerators_of(table), accelerators_of(FULL), f"{columns}, accelerator", named),
+    )
+
+
+def _refill_span(table: str, columns: str, count: str, sums: tuple[str, ...]) -> str:
+    """Return the INSERT that makes the sums of the spans from `spans` to before `ends` from those
+    of their days. What was there in a span was there on its first day, or began on a later one."""
+    counts = (count, "begun") if count else ()
+    first = [f"sum(CASE WHEN day = span THEN {count} ELSE begun END)", "sum(begun)"]
+    cells = [*(first if count else ()), *(f"sum({name})" for name in sums)]
+    return (
+        f"INSERT INTO {table}span (span, {columns}, {', '.join((*counts, *sums))})"  # noqa: S608
+        f" SELECT span, {columns}, {', '.join(cells)}"
+        " FROM unnest(%(spans)s::date[], %(ends)s::date[]) AS each (span, ends)"
+        f" JOIN {table}day ON day >= span AND day < ends GROUP BY span, {columns} ORDER BY span"
+    )
+
+
+def _refill(grain: str) -> tuple[str, ...]:
+    coarse = (each for table in COARSE for each in _refill_coarse(table, grain))
+    return (
+        _refill_pods(grain),
+        _refill_accelerators(grain),
+        _refill_partitions(grain),
+        *coarse,
+    )
+
+
+REFILL: Final = {grain: _refill(grain) for grain in _KINDS}
+"""Sums an unbroken run of days or hours anew: a stretch `s`, a bucket for each of `times`."""
+REFILL_SPANS: Final = (
+    *(_refill_span(table, _columns(table), "pods", POD_SUMS) for table in PODS),
+    *(
+        _refill_span(
+            accelerators_of(table), f"{_columns(table)}, accelerator", "", ("gpu_seconds",)
+        )
+        for table in PODS
+    ),
+    _refill_span(
+        PARTITIONS, 'namespace, "group", "user", size', "partitions", ("partition_ipu_seconds",)
+    ),
+)
+"""Sums spans of days anew; of days that are summed."""
+TABLES: Final = {
+    grain: tuple(f"{table}{grain}" for table in (*PODS, *map(accelerators_of, PODS), PARTITIONS))
+    for grain in ("span", "day", "hour")
+}
+"""The tables that these fill."""

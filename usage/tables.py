@@ -1,0 +1,140 @@
+"""glue: the columns of the lists of pods, faults and gaps."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ipuhub.csvsafe import Figure
+from ipuhub.text import human_duration
+from ipuhub.web.lists import Column
+from usage.rates.pricing import cost_record
+from usage.sums.measures import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from usage.models import PodLifetime
+
+
+def _user(pod: PodLifetime) -> str:
+    return pod.user if pod.user_verified or not pod.user else f"{pod.user} (unverified)"
+
+
+def _end(pod: PodLifetime) -> str:
+    if pod.finished_at is None:
+        return "running" if pod.scheduled_at else "not scheduled"
+    if pod.scheduled_at is None:
+        return "never scheduled"
+    end = f"estimated, ± {pod.uncertainty_seconds} s" if pod.estimated else "exact"
+    return f"{end}, node's clock off by {pod.skew_seconds} s" if pod.skew_seconds else end
+
+
+def waited_seconds(pod: PodLifetime) -> int | None:
+    """How long a pod waited for a node, in whole seconds; None: it still waits.
+
+    One that never got a node waited until it went; that is no allocation.
+    """
+    until = pod.scheduled_at or pod.finished_at
+    return max(0, int((until - pod.created_at).total_seconds())) if until else None
+
+
+def _waited(pod: PodLifetime) -> str:
+    seconds = waited_seconds(pod)
+    return "still waiting" if seconds is None else human_duration(seconds)
+
+
+def _json(values: Mapping[str, object]) -> str:
+    return json.dumps(values, sort_keys=True, ensure_ascii=False)
+
+
+def _cost(name: str) -> Callable[[object], object]:
+    return lambda row: cost_record(getattr(row, "cost", None))[name]
+
+
+COST = Column(
+    "cost",
+    "Cost",
+    _cost("cost"),
+    kind="number",
+    shown=lambda row: getattr(getattr(row, "cost", None), "money", None),
+    sparse=True,
+)
+COST_EXPORTS = tuple(
+    Column(name, "", _cost(name), kind="export") for name in ("cost_micros", "currency")
+)
+"""Of rows whose `cost` was read; empty in files for whoever may not know it."""
+
+
+def _export(*names: str) -> tuple[Column, ...]:
+    return tuple(
+        Column(name, "", lambda row, name=name: getattr(row, name), kind="export")  # type: ignore[misc]
+        for name in names
+    )
+
+
+LIFETIME_COLUMNS = (
+    Column("pod_name", "Pod", lambda pod: pod.pod_name, kind="code"),
+    Column("namespace", "Namespace", lambda pod: pod.namespace),
+    Column("group", "Group", lambda pod: pod.group),
+    Column("user_shown", "User", _user),
+    Column("component", "", lambda pod: pod.component, kind="export"),
+    Column("instance_type", "Type", lambda pod: pod.instance_type),
+    Column("ipus", "IPUs", lambda pod: Figure(f"{pod.micro_ipus / 10**6:g}"), kind="number"),
+    Column("cpus", "", lambda pod: Figure(f"{pod.cpu_millicores / 1000:g}"), kind="export"),
+    Column("memory_gib", "", lambda pod: Figure(f"{pod.memory_bytes / GIB:.4g}"), kind="export"),
+    Column("waited", "Waited", _waited),
+    Column("scheduled_at", "Scheduled", lambda pod: pod.scheduled_at, kind="time"),
+    Column("finished_at", "Finished", lambda pod: pod.finished_at, kind="time"),
+    Column("end", "End", _end),
+    COST,
+    *_export(
+        "uid",
+        "claim",
+        "component_name",
+        "claimed_component",
+        "user",
+        "user_verified",
+        "job_uid",
+        "role",
+        "instance",
+        "attempt",
+        "partition",
+        "node",
+        "cpu_millicores",
+        "memory_bytes",
+        "gpus",
+        "micro_ipus",
+        "phase",
+        "reason",
+        "exit_code",
+        "created_at",
+        "started_at",
+        "end_source",
+        "estimated",
+        "uncertainty_seconds",
+        "skew_seconds",
+        "seen_at",
+    ),
+    Column("waited_seconds", "", waited_seconds, kind="export"),
+    Column("accelerators", "", lambda pod: _json(pod.accelerators), kind="export"),
+    Column("labels", "", lambda pod: _json(pod.labels), kind="export"),
+    *COST_EXPORTS,
+)
+FAULT_COLUMNS = (
+    Column("code", "Fault", lambda fault: fault.code, kind="code"),
+    Column("namespace", "Namespace", lambda fault: fault.namespace),
+    Column("name", "Object", lambda fault: fault.name),
+    Column("message", "What is wrong", lambda fault: fault.message, kind="note"),
+    Column("excerpt", "As it stood", lambda fault: fault.excerpt, kind="note"),
+    Column("count", "Times", lambda fault: fault.count, kind="number"),
+    Column("last_at", "Last seen", lambda fault: fault.last_at, kind="age"),
+    *_export("watch", "uid", "first_at"),
+)
+GAP_COLUMNS = (
+    Column("watch", "Watch", lambda gap: gap.watch),
+    Column("began_at", "From", lambda gap: gap.began_at, kind="time"),
+    Column("ended_at", "Until", lambda gap: gap.ended_at, kind="time"),
+    Column("cause", "Cause", lambda gap: gap.cause, kind="note"),
+    *_export("shows_loss"),
+)

@@ -1,0 +1,1 @@
+"""Months, ranges, windows and intervals."""
