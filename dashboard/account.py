@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from ipuhub.api.tokens import curl_line, make_token
+from ipuhub.api.auth import curl_line, make_token
 from ipuhub.models import ApiToken
 from ipuhub.web.requests import signed_in
 

@@ -8,17 +8,16 @@ from django.conf import settings
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
-from dashboard.jobapi import JobPods, JobUsageSoFar, JobWaiting
-from dashboard.partitionlist import AllPartitions
-from dashboard.partitions import PartitionUsage
+from dashboard.job import JobPods, JobUsageSoFar, JobWaiting
+from dashboard.partitions import AllPartitions, PartitionUsage
 from ipuhub.api.files import with_files
-from partitions.api_urls import urlpatterns as partition_api
+from partitions.api import urlpatterns as partition_api
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("", include("jobs.api_urls")),
+    path("", include("jobs.api")),
     path("jobs/<str:uid>/pods", JobPods.as_view(), name="job-pods"),
     path("jobs/<str:uid>/waiting", JobWaiting.as_view(), name="job-waiting"),
     path(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from partitions.live import fleet_reader
+from partitions.connections import fleet_reader
 from partitions.stats import stat_table
 
 if TYPE_CHECKING:

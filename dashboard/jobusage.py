@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from partitions.models import PartitionLifetime
 from usage.models import PodLifetime
 from usage.rates.linecosts import read_job_cost
-from usage.time.zones import usage_zone
+from usage.time.ranges import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from jobs.models import JobRecord
-    from usage.rates.money import Money
+    from usage.rates.tariff import Money
 
 SHOWN = 200
 

@@ -1,14 +1,19 @@
-"""io: what the cluster and the V-IPU Proxy say now; the last good answer while one is away."""
+"""glue: what the cluster and the V-IPU Proxy say now; the last good answer while one is away.
+
+Builds the web process's readers from settings, once.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.web.readings import NO_CONFIG, Latest, Reading, attempt
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
+from partitions.connections import sources
 from partitions.errors import PartitionsError
 
 if TYPE_CHECKING:
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.kube.client import KubeClient
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
     from partitions.client import PartitionRecord
     from partitions.connections import Sources
 
@@ -84,3 +89,9 @@ async def _read_all(sources: Sources, old: LiveState, now: datetime) -> LiveStat
 
 async def _list_jobs(client: KubeClient) -> Sequence[Manifest]:
     return (await client.list(IPUJOBS)).items
+
+
+@lru_cache(maxsize=1)
+def live_reader() -> LiveReader:
+    """Return the process's one reader of the present."""
+    return LiveReader(sources)

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from django_prometheus.exports import ExportToDjangoView
 
-from ipuhub.api.tokens import PREFIX, find_token
+from ipuhub.api.auth import PREFIX, find_token
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.errors import ConfigError
 from ipuhub.process.metricspage import Guard, Refused, may_not, not_asked, not_valid

@@ -1,10 +1,15 @@
 """glue: partitions in the API of usage: what each held in a range, and how much of it idle.
 
 A composition root: joins partitions and the pods that ran on them.
+
+The list of partitions, page and API: what they cost, and that older ones were purged.
+
+A composition root: joins partitions, the rates of usage, and its retention, which deletes them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -16,27 +21,31 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 
-from ipuhub.api.forms import FORMS, JSON, form_of
-from ipuhub.api.negotiation import AnyAccept
 from ipuhub.api.paging import page_size, refuse_cursor
-from ipuhub.csvsafe import Figure
+from ipuhub.api.parsing import AnyAccept
+from ipuhub.api.views import FORMS, JSON, form_of
 from ipuhub.months import MonthError
-from ipuhub.web.access import sees_cost, usage_scope_of
+from ipuhub.text import Figure
+from ipuhub.web.access import may_see_cost, sees_cost, usage_scope_of
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter, Filters, YesNoFilter, apply_filters
 from ipuhub.web.lists import Column
+from partitions.api import PartitionList
 from partitions.models import PartitionLifetime
 from partitions.selectors import visible_partitions
-from usage.api.parameters import RANGE
+from partitions.views import PARTITIONS, WATCH
 from usage.api.serializers import COST_FIELDS, LineCostSerializer
+from usage.api.sums import RANGE
 from usage.query import given, one, read_range
-from usage.rates.linecosts import PARTITIONS, read_line_costs
+from usage.rates.linecosts import EVER, read_line_costs
+from usage.rates.linecosts import PARTITIONS as PARTITION_LINES
 from usage.rates.pricing import cost_record
-from usage.retention.purged import say_purged
+from usage.retention.purged import list_notes, say_purged
 from usage.sums.measures import hours
+from usage.tables import COST, COST_EXPORTS
 from usage.time.intervals import clip
+from usage.time.ranges import usage_zone
 from usage.time.windows import WindowError
-from usage.time.zones import usage_zone
 from usage.utilization.selectors import partition_runs
 
 if TYPE_CHECKING:
@@ -44,6 +53,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from django.db.models import QuerySet
+    from django.http import HttpRequest
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
@@ -200,7 +210,7 @@ def held_parts(
     runs = partition_runs([row.pk for row in rows], window.begin, window.until)
     costs: dict[int, LineCost] = {}
     if costed:
-        costs = read_line_costs(PARTITIONS, rows, window.begin, window.until, usage_zone())
+        costs = read_line_costs(PARTITION_LINES, rows, window.begin, window.until, usage_zone())
     for row in rows:
         piece = clip(row.reserved_at, row.released_at, window.begin, window.until)
         if piece is None:
@@ -239,3 +249,35 @@ def _records(
     while chunk := list(islice(waiting, _AT_ONCE)):
         for part in held_parts(chunk, window, costed=costed):
             yield part.record()
+
+
+def _notes(_request: HttpRequest) -> dict[str, Any]:
+    return list_notes(WATCH, timezone.now())
+
+
+def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> None:
+    """Set `cost` of rows, of all their time, for whoever may know it."""
+    if not may_see_cost(request.user):
+        return
+    now = timezone.now().replace(second=0, microsecond=0)
+    costs = read_line_costs(PARTITION_LINES, rows, EVER, now, usage_zone())
+    for row in rows:
+        row.cost = costs.get(row.pk)
+
+
+partition_list = dataclasses.replace(
+    PARTITIONS,
+    columns=(*PARTITIONS.columns, COST, *COST_EXPORTS),
+    more=_notes,
+    prepare=_add_costs,
+).view
+
+
+class AllPartitions(PartitionList):
+    """Partitions that jobs hold and held, newest reservation first."""
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        """Return a page; older rows that were purged are said in a header."""
+        answer = super().list(request, *args, **kwargs)
+        say_purged(answer)
+        return answer

@@ -13,13 +13,12 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from ipuhub.web.access import require_admin
-from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter
-from ipuhub.web.freshness import STALE_SECONDS
 from ipuhub.web.lists import Column
 from ipuhub.web.problems import not_as_asked
-from ipuhub.web.requests import signed_in, wants_fragment
+from ipuhub.web.readings import STALE_SECONDS
+from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
 from usage.models import MonitorRound, PodLifetime, PurgeState, RollupDirt, RollupState
 
 if TYPE_CHECKING:

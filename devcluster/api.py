@@ -9,12 +9,12 @@ import orjson
 import structlog
 from aiohttp import web
 
-from devcluster.handlers import auth, documents, handlers_scale, handlers_streams, pods, read, write
+from devcluster.handlers import auth, documents, pods, read, write
 from devcluster.paths import parse_path
 from devcluster.requests import ApiRequest, check_accept
-from devcluster.security.impersonation import impersonate
+from devcluster.security.authorization import impersonate
 from devcluster.status import StatusError, bad_request, no_such_path, not_allowed
-from ipuhub.process.httpserver import is_departure
+from ipuhub.process.health import is_departure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -50,15 +50,15 @@ _ON_SUBRESOURCE: Final[dict[str, dict[str, Handler]]] = {
     "status": _STATUS,
     "finalize": {"PUT": write.replace_object},
     "scale": {
-        "GET": handlers_scale.get_scale,
-        "PUT": handlers_scale.replace_scale,
-        "PATCH": handlers_scale.patch_scale,
+        "GET": write.get_scale,
+        "PUT": write.replace_scale,
+        "PATCH": write.patch_scale,
     },
     "log": {"GET": pods.read_log},
     "binding": {"POST": pods.bind},
     "eviction": {"POST": pods.evict},
-    "exec": {"GET": handlers_streams.stream, "POST": handlers_streams.stream},
-    "attach": {"GET": handlers_streams.stream, "POST": handlers_streams.stream},
+    "exec": {"GET": pods.stream, "POST": pods.stream},
+    "attach": {"GET": pods.stream, "POST": pods.stream},
     "token": {"POST": auth.create_token},
 }
 _ANSWERED: Final[dict[str, Handler]] = {

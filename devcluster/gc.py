@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.status import StatusError
-from devcluster.storage.deletion import FOREGROUND, ORPHAN, DeleteOptions
+from devcluster.storage.metadata import FOREGROUND, ORPHAN, DeleteOptions
 from devcluster.storage.objects import Target
 
 if TYPE_CHECKING:

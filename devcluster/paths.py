@@ -1,8 +1,15 @@
-"""domain: what a request path of the Kubernetes API asks for."""
+"""domain: what a request path of the Kubernetes API asks for.
+
+Who makes a request.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +45,24 @@ def parse_path(path: str) -> ResourcePath | None:
         return None
     plural, name, subresource = [*rest, "", ""][:3]
     return ResourcePath(group, version, plural, namespace, name, subresource, is_watch)
+
+
+AUTHENTICATED = "system:authenticated"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """An authenticated identity as RBAC and TokenReview see it."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+def account_user(
+    namespace: str, name: str, uid: str, extra: Mapping[str, list[str]] | None = None
+) -> User:
+    """The identity of a service account."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+    return User(f"system:serviceaccount:{namespace}:{name}", groups, uid, extra or {})

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from devcluster.paths import ResourcePath
+    from devcluster.paths import ResourcePath, User
     from devcluster.schemas.kinds import Kind
-    from devcluster.users import User
 
 _MAX_BODY: Final = 3 * 1024 * 1024
 _READABLE: Final = "application/json, application/yaml"

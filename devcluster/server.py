@@ -1,4 +1,7 @@
-"""io: the embedded Kubernetes API as one object to start and stop."""
+"""io: the embedded Kubernetes API as one object to start and stop.
+
+The roles that every cluster has.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,16 @@ import fcntl
 import ipaddress
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from aiohttp import web
 
 from devcluster.api import Api
-from devcluster.bootstrap import create_access_rules
-from devcluster.controllers import Controllers
+from devcluster.controllers import Controllers, Namespaces
 from devcluster.gc import GarbageCollector
-from devcluster.namespaces import Namespaces
 from devcluster.nodelink import NodeLink
+from devcluster.schemas.kinds import BY_KIND
 from devcluster.schemas.registry import Registry
 from devcluster.security.authentication import ISSUER, Authenticator
 from devcluster.security.authorization import Authorizer
@@ -26,14 +28,100 @@ from devcluster.storage.objects import Objects
 from devcluster.storage.store import Store
 from devcluster.storage.watchers import Watchers
 from devcluster.webhooks.admitted import Admitted
-from devcluster.webhooks.webhookclient import WebhookClient
-from devcluster.webhooks.webhooks import Webhooks
-from ipuhub.process.httpserver import Limits, build_runner
+from devcluster.webhooks.webhooks import WebhookClient, Webhooks
+from ipuhub.process.health import Limits, build_runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from typing import TextIO
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+_READ: Final = ("get", "list", "watch")
+_WRITE: Final = (*_READ, "create", "update", "patch", "delete", "deletecollection")
+_NAMESPACED: Final = (
+    "configmaps",
+    "endpoints",
+    "events",
+    "persistentvolumeclaims",
+    "pods",
+    "pods/log",
+    "pods/status",
+    "serviceaccounts",
+    "services",
+)
+_INTO_PODS: Final = ("pods/attach", "pods/exec", "pods/eviction")
+
+
+def _rule(groups: tuple[str, ...], resources: tuple[str, ...], verbs: tuple[str, ...]) -> Any:
+    return {"apiGroups": list(groups), "resources": list(resources), "verbs": list(verbs)}
+
+
+_ROLES: Final[dict[str, list[Any]]] = {
+    "cluster-admin": [
+        _rule(("*",), ("*",), ("*",)),
+        {"nonResourceURLs": ["*"], "verbs": ["*"]},
+    ],
+    "admin": [
+        _rule(("",), (*_NAMESPACED, "secrets", *_INTO_PODS), _WRITE),
+        _rule((_RBAC,), ("roles", "rolebindings"), _WRITE),
+    ],
+    "edit": [_rule(("",), (*_NAMESPACED, "secrets", *_INTO_PODS), _WRITE)],
+    "view": [_rule(("",), _NAMESPACED, _READ)],
+    "system:auth-delegator": [
+        _rule(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
+        _rule(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
+    ],
+    "system:basic-user": [
+        _rule(
+            ("authorization.k8s.io",),
+            ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+            ("create",),
+        ),
+        _rule(("authentication.k8s.io",), ("selfsubjectreviews",), ("create",)),
+    ],
+    "system:discovery": [
+        {
+            "nonResourceURLs": [
+                "/api",
+                "/api/*",
+                "/apis",
+                "/apis/*",
+                "/healthz",
+                "/livez",
+                "/openapi",
+                "/openapi/*",
+                "/readyz",
+                "/version",
+            ],
+            "verbs": ["get"],
+        }
+    ],
+}
+_BINDINGS: Final = {
+    "cluster-admin": "system:masters",
+    "system:basic-user": "system:authenticated",
+    "system:discovery": "system:authenticated",
+}
+
+
+def create_access_rules(objects: Objects) -> None:
+    """Create the default ClusterRoles and bindings that are missing."""
+    for name, rules in _ROLES.items():
+        _ensure(objects, "ClusterRole", name, {"rules": rules})
+    for name, group in _BINDINGS.items():
+        subject = {"kind": "Group", "name": group, "apiGroup": _RBAC}
+        role = {"kind": "ClusterRole", "name": name, "apiGroup": _RBAC}
+        _ensure(objects, "ClusterRoleBinding", name, {"subjects": [subject], "roleRef": role})
+
+
+def _ensure(objects: Objects, kind_name: str, name: str, content: dict[str, Any]) -> None:
+    kind = BY_KIND[(f"{_RBAC}/v1", kind_name)]
+    if objects.store.get(kind.storage_key, "", name) is None:
+        labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+        head = {"apiVersion": kind.api_version, "kind": kind.kind}
+        objects.create(kind, "", {**head, "metadata": {"name": name, "labels": labels}, **content})
+
 
 log = structlog.get_logger(__name__)
 AUTHORIZATIONS = ("allow-all", "rbac")

@@ -1,7 +1,15 @@
-"""domain: exponential backoff with jitter, as pure functions."""
+"""io: exponential backoff with jitter, as pure functions.
+
+Random numbers for jitter.
+
+They come from the system and never from Python's global generator: that one belongs to whoever
+seeds it. Hypothesis does, and a jitter drawn on another thread made its strategies look
+unrepeatable.
+"""
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 
 
@@ -25,3 +33,16 @@ class Backoff:
         """Wait after failure `attempt` (0 is the first); `chance` is a random number in [0, 1)."""
         low = exponential(attempt, base=self.first_seconds, maximum=self.max_seconds / 2)
         return min(low * (1.0 + chance), self.max_seconds)
+
+
+_SYSTEM = random.SystemRandom()
+
+
+def jitter() -> float:
+    """A random number in [0, 1)."""
+    return _SYSTEM.random()
+
+
+def between(low: float, high: float) -> float:
+    """A random number from `low` to `high`."""
+    return _SYSTEM.uniform(low, high)

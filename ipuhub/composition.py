@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import secrets
-import signal
 import socket
 from typing import TYPE_CHECKING
 
@@ -20,21 +18,11 @@ from ipuhub.process.leadership import LeadershipOptions
 from ipuhub.process.metricspage import Guard
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncIterator
 
     from aiohttp.web import AppRunner, RouteDef
 
     from ipuhub.process.health import Health
-
-
-async def until_stopped(work: Awaitable[None]) -> None:
-    """Run `work` until it ends or the process is asked to stop; then cancel it."""
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
 
 
 async def serve_health(health: Health, *more: RouteDef) -> AppRunner:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
-from ipuhub.labelkeys import is_label_key
+from ipuhub.text import is_label_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,11 +1,19 @@
-"""glue: what all recorders share, and who may see what."""
+"""glue: what all recorders share, and who may see what.
+
+The index that finds long lifetimes by an instant within them.
+"""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import ClassVar
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GistIndex
 from django.db import models
+from django.db.models import F, Func, Q, Value
+from django.db.models.functions import Greatest
+from django.db.models.lookups import GreaterThan
 
 
 class WatchCheckpoint(models.Model):
@@ -145,3 +153,14 @@ class SignInAttempts(models.Model):
 
     def __str__(self) -> str:
         return f"{self.failures} since {self.changed_at}"
+
+
+def long_lifetimes(began: str, ended: str, *, name: str) -> GistIndex:
+    """Return an index of the lifetimes longer than a day by the time that they span.
+
+    Few are, so it costs recorders next to nothing; without it the long ones that reach into a
+    range would only be found among all that ever began before it (usage/time/intervals.py asks).
+    """
+    span = Func(F(began), Greatest(ended, began), Value("()"), function="tstzrange")
+    is_long = Q(GreaterThan(F(ended) - F(began), timedelta(days=1)))
+    return GistIndex(span, name=name, condition=is_long)

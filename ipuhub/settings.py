@@ -1,22 +1,60 @@
 """glue: Django's settings; the variables of the environment are declared in ipuhub/variables.
 
 Nothing below the composition roots reads settings: commands pass plain values to constructors.
+
+The part of Django's settings that no environment variable touches: those of the API.
 """
 
 from __future__ import annotations
 
-from ipuhub.apisettings import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401  # Django's
 from ipuhub.database import database_settings
-from ipuhub.variables.environment import BASE_DIR, ENV
+from ipuhub.variables import BASE_DIR, ENV
 from ipuhub.variables.jobs import *  # noqa: F403
 from ipuhub.variables.metering import *  # noqa: F403
 from ipuhub.variables.metering import USAGE_OPEN_PRIMEHUB_PATHS
 from ipuhub.variables.partitions import *  # noqa: F403
-from ipuhub.variables.primehub import *  # noqa: F403
 from ipuhub.variables.processes import *  # noqa: F403
 from ipuhub.variables.web import *  # noqa: F403
 from ipuhub.variables.web import DATABASE_URL, HTTPS, TRUST_FORWARDED_PROTO
 
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "ipuhub.api.auth.BearerAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["ipuhub.api.auth.IsSignedIn"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["ipuhub.api.parsing.JsonBody"],
+    "DEFAULT_FILTER_BACKENDS": ["ipuhub.api.parsing.PageFilterBackend"],
+    "DEFAULT_PAGINATION_CLASS": "ipuhub.api.paging.KeysetPagination",
+    "DEFAULT_SCHEMA_CLASS": "ipuhub.api.schema.Described",
+    "EXCEPTION_HANDLER": "ipuhub.api.problems.handle_exception",
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "IPUHub",
+    "DESCRIPTION": "Jobs, partitions and usage. Send `Authorization: Bearer <API token>`. "
+    "Errors are application/problem+json with a sentence in `detail`. A query "
+    "parameter without a value is as if it were not given.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.1",  # 3.0 has no way to say that a nested object may be null
+    "SERVERS": [{"url": "/", "description": "The server that hands out this document."}],
+    "CONTACT": {"name": "The administrators of this installation"},
+    "LICENSE": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+    "TAGS": [
+        {"name": "capacity", "description": "IPUs of each V-IPU controller."},
+        {"name": "jobs", "description": "IPUJobs, their pods and what they used."},
+        {"name": "partitions", "description": "Partitions that jobs hold and held."},
+        {"name": "query", "description": "How many partitions of a size fit."},
+        {"name": "stats", "description": "IPUs held and free."},
+        {"name": "usage", "description": "Usage, cost, month reports and rates."},
+    ],
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["ipuhub.api.auth.IsSignedIn"],
+    "SCHEMA_PATH_PREFIX": "/api/v1/",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {"JobState": "jobs.selectors.STATES"},  # `state` of other things, too
+}
 DATABASES = {"default": database_settings(DATABASE_URL)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [
@@ -44,10 +82,10 @@ MIDDLEWARE = [
     "ipuhub.web.probes.AnswerProbes",  # before SecurityMiddleware and whoever looks at the host
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "ipuhub.web.caching.KeepPrivate",  # after WhiteNoise: static files are everybody's
+    "ipuhub.web.requests.KeepPrivate",  # after WhiteNoise: static files are everybody's
     "csp.middleware.CSPMiddleware",
-    "ipuhub.web.downloads.DownloadSlots",  # after WhiteNoise: static files are no downloads
-    "ipuhub.web.querytext.RefuseUndecodableQueries",
+    "ipuhub.web.exports.DownloadSlots",  # after WhiteNoise: static files are no downloads
+    "ipuhub.web.problems.RefuseUndecodableQueries",
     "django.middleware.http.ConditionalGetMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -57,7 +95,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "ipuhub.web.hashing.RefuseTooManyHashes",
-    "ipuhub.web.requestmetrics.CountRequests",
+    "ipuhub.web.probes.CountRequests",
 ]
 TEMPLATES = [
     {
@@ -104,7 +142,6 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "ipuhub.web.statics.Statics"},
 }
-
 SESSION_COOKIE_AGE = 12 * 3600
 SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS

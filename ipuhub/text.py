@@ -1,8 +1,23 @@
-"""domain: times as kubectl and the pages show them: `5m10s`, `3d4h`, `2y`."""
+"""domain: times as kubectl and the pages show them: `5m10s`, `3d4h`, `2y`.
+
+CSV whose texts a spreadsheet shows as they are, in Python and as SQL.
+
+A text cell gets one leading apostrophe where a spreadsheet or pandas would take it for something
+else: a formula (`=1+1`), a number (`00123`, `1e5`), a date or time (`10-1`, `dec-2026`, `5 pm`), a
+truth value or a missing one (`true`, `NA`). So does one that begins with an apostrophe: taking one
+away gives back what went in. `Figure` marks text that is to be read as a number.
+
+What Kubernetes takes for the key of a label.
+
+Whether who made an IPUJob is known, or only claimed by whoever wrote the object.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
+from dataclasses import dataclass
+from typing import Final
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -54,3 +69,122 @@ def _in_days(days: int, hours: int) -> str:
 
 def _two(high: int, high_unit: str, low: int, low_unit: str) -> str:
     return f"{high}{high_unit}{low}{low_unit}" if low else f"{high}{high_unit}"
+
+
+GUARDED: Final = "=+-@\t\r'"
+"""First characters of a cell that get an apostrophe before them."""
+_BLANK: Final = r"[ \t\u00a0\u202f]*"
+_DIGITS: Final = r"[0-9 \t\u00a0\u202f.,:/()$\u0025\u0027\u20ac\u00a3\u00a5_+-]*"
+_MONTH: Final = (
+    "(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sep(t|tember)?"
+    "|oct(ober)?|nov(ember)?|dec(ember)?)"
+)
+_WORDS: Final = (
+    r"(true|false|n/?a|nan|null|none|inf(inity)?|<na>"
+    r"|#(n/a( n/a)?|na|ref!|value!|div/0!|name[?]|num!|null!))"
+)
+_NUMBER: Final = (
+    rf"{_BLANK}[(]?[$\u20ac\u00a3\u00a5]?{_BLANK}[.,]?[0-9]{_DIGITS}"
+    rf"(e[+-]?[0-9]{_DIGITS})?([ap]m?)?"
+)
+# In the part of the language that Python's `re` and PostgreSQL read alike, without a percent sign,
+# which has a meaning to psycopg, or a quote.
+_OTHERWISE: Final = "|".join(
+    (
+        _NUMBER,
+        rf"{_BLANK}1[.]#(ind|qnan)",
+        rf"{_BLANK}[0-9]{_DIGITS}{_MONTH}{_DIGITS}",
+        rf"{_BLANK}{_MONTH}{_DIGITS}[0-9]{_DIGITS}",
+        rf"{_BLANK}{_WORDS}{_BLANK}",
+    )
+)
+_READ_OTHERWISE: Final = re.compile(_OTHERWISE, re.IGNORECASE | re.ASCII)
+_FIRST_THREE: Final = (
+    *("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
+    *("tru", "fal", "na", "n/a", "nan", "nul", "non", "inf"),
+)
+"""How a text begins that begins with a letter and is read as something else."""
+
+
+class Figure(str):
+    """A number that the program itself has printed: a cell shows it unguarded."""
+
+    __slots__ = ()
+
+
+def safe_cell(text: str) -> str:
+    """Return `text` as a cell that neither spreadsheet nor pandas takes for something else."""
+    if isinstance(text, Figure) or not text:
+        return text
+    if text[0] in GUARDED or (_READ_OTHERWISE.fullmatch(text) and not _is_uid(text)):
+        return f"'{text}"
+    return text
+
+
+def plain_text(cell: str) -> str:
+    """Return the text that `safe_cell` made `cell` of."""
+    return cell[1:] if cell[:1] == "'" else cell
+
+
+def safe_cell_sql(expression: str) -> str:
+    """Return SQL that does to a text expression what `safe_cell` does, for COPY ... (FORMAT csv).
+
+    An empty text becomes NULL, which COPY writes as an empty cell without quotes. A pattern costs
+    as much as the rest of a cell: how a text begins settles the usual name, and a UID is none.
+    """
+    guarded = f"'''' || {expression}"
+    begins = ", ".join(f"'{three}'" for three in _FIRST_THREE)
+    pattern = f"{expression} COLLATE \"C\" ~ '(?i)^({_OTHERWISE})$'"
+    return (
+        f"CASE WHEN {expression} COLLATE \"C\" < 'A' THEN CASE WHEN {_is_guarded(expression)}"
+        f" OR {expression} COLLATE \"C\" NOT LIKE '________-____-____-____-____________'"
+        f" AND {pattern} THEN {guarded} ELSE NULLIF({expression}, '') END"
+        f' WHEN (lower(left({expression}, 3) COLLATE "C") COLLATE "C" IN ({begins})'
+        f" OR {expression} COLLATE \"C\" > '~') AND {pattern}"
+        f" THEN {guarded} ELSE {expression} END"
+    )
+
+
+def inert_cell_sql(expression: str) -> str:
+    """Return SQL for a cell that no spreadsheet runs, and that is otherwise as PrimeHub writes it.
+
+    Guarded characters all sort before `A`: one comparison settles the usual name.
+    """
+    return (
+        f"CASE WHEN {expression} COLLATE \"C\" < 'A' AND {_is_guarded(expression)}"
+        f" THEN '''' || {expression} ELSE NULLIF({expression}, '') END"
+    )
+
+
+def _is_uid(text: str) -> bool:
+    return len(text) == 36 and {text[place] for place in (8, 13, 18, 23)} == {"-"}
+
+
+def _is_guarded(expression: str) -> str:
+    return f"left({expression}, 1) IN ('=', '+', '-', '@', E'\\t', E'\\r', '''')"
+
+
+_PREFIX: Final = "[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?"
+_NAME: Final = "[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+_KEY: Final = re.compile(f"(?:{_PREFIX}/)?{_NAME}")
+_LONGEST_PREFIX, _LONGEST_NAME = 253, 63
+
+
+def is_label_key(text: str) -> bool:
+    """Whether `text` is a key: `name`, or `prefix/name`."""
+    prefix, _, name = text.rpartition("/")
+    fits = len(prefix) <= _LONGEST_PREFIX and len(name) <= _LONGEST_NAME
+    return fits and _KEY.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorTrust:
+    """When `ipuhub.io/created-by` is the webhook's word: where one is installed (`is_on`), and
+    not in `unasked` namespaces, about which the API server does not ask it."""
+
+    is_on: bool = False
+    unasked: frozenset[str] = frozenset()
+
+    def covers(self, user: str, namespace: str) -> bool:
+        """Whether `user` of a job in `namespace` is verified."""
+        return self.is_on and bool(user) and namespace not in self.unasked

@@ -12,7 +12,7 @@ from dashboard.account import PasswordPage, revoke_token, tokens
 from dashboard.job import job_page
 from dashboard.metrics import metrics
 from dashboard.overview import overview
-from dashboard.partitionlist import partition_list
+from dashboard.partitions import partition_list
 from dashboard.system import system
 from ipuhub.web.probes import healthz, readyz
 from ipuhub.web.signin import SignInPage

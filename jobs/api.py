@@ -1,22 +1,110 @@
-"""glue: jobs in the API; a job's pods and usage are `dashboard.jobapi`'s."""
+"""glue: jobs in the API; a job's pods and usage are `dashboard.job`'s.
+
+The shape of jobs in the API.
+
+The addresses below /api/v1/ that belong to jobs; `dashboard/apiurls.py` adds `/pods`
+etc.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema, extend_schema_view
+from django.urls import path
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
+from rest_framework import serializers
 from rest_framework.generics import ListAPIView, RetrieveAPIView
 
 from ipuhub.web.access import scope_of
-from jobs.filters import JobFilters
-from jobs.models import JobRecord
-from jobs.selectors import find_job, listed_jobs
-from jobs.serializers import JobDetailSerializer, JobSerializer
-from jobs.states import NO_JOB
+from jobs.models import JobAttempt, JobRecord, JobTransition
+from jobs.selectors import NO_JOB, STATES, find_job, listed_jobs, state_of
+from jobs.views import JobFilters
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
+    from django.urls import URLPattern, URLResolver
+
+_LISTED = [
+    "uid",
+    "namespace",
+    "name",
+    "state",
+    "status",
+    "reason",
+    "message",
+    "group",
+    "user",
+    "user_verified",
+    "ipus",
+    "instances",
+    "workers",
+    "restart_count",
+    "created_at",
+    "started_at",
+    "completed_at",
+    "deleted_at",
+    "estimated",
+    "updated_at",
+]
+
+
+class JobSerializer(serializers.ModelSerializer[JobRecord]):
+    """A job in a list. `state` is its last status, or Deleted if it was deleted before its end;
+    `estimated`: `deleted_at` is when it was found missing."""
+
+    state = serializers.SerializerMethodField()
+
+    class Meta:
+        model = JobRecord
+        fields = _LISTED
+        read_only_fields = _LISTED
+
+    @extend_schema_field({"type": "string", "enum": list(STATES)})
+    def get_state(self, job: JobRecord) -> str:
+        """Return the state that the pages show."""
+        return state_of(job)
+
+
+class AttemptSerializer(serializers.ModelSerializer[JobAttempt]):
+    """One attempt of one instance; attempts count from 0. `message` says how it failed, `log` has
+    the last lines of the container that did."""
+
+    class Meta:
+        model = JobAttempt
+        fields: ClassVar = [
+            "instance",
+            "attempt",
+            "outcome",
+            "reason",
+            "exit_code",
+            "message",
+            "log",
+            "began_at",
+            "ended_at",
+        ]
+
+
+class TransitionSerializer(serializers.ModelSerializer[JobTransition]):
+    """A change of a job's state."""
+
+    class Meta:
+        model = JobTransition
+        fields: ClassVar = ["at", "state", "reason", "message"]
+
+
+class JobDetailSerializer(JobSerializer):
+    """A job with all that is kept of it."""
+
+    spec = serializers.DictField(read_only=True)
+    conditions = serializers.ListField(child=serializers.DictField(), read_only=True)
+    labels = serializers.DictField(child=serializers.CharField(), read_only=True)
+    partitions = serializers.ListField(child=serializers.DictField(), read_only=True)
+    attempts = AttemptSerializer(source="past.attempts", many=True, read_only=True)
+    transitions = TransitionSerializer(source="past.transitions", many=True, read_only=True)
+
+    class Meta(JobSerializer.Meta):
+        fields = [*_LISTED, "labels", "spec", "conditions", "partitions", "attempts", "transitions"]  # noqa: RUF012
 
 
 @extend_schema_view(
@@ -50,3 +138,10 @@ class JobDetail(RetrieveAPIView[JobRecord]):
         if job is None:
             raise Http404(NO_JOB)
         return job
+
+
+app_name = "jobs-api"
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("jobs", JobList.as_view(), name="list"),
+    path("jobs/<str:uid>", JobDetail.as_view(), name="detail"),
+]

@@ -1,26 +1,30 @@
-"""io: reads what is remembered of jobs, within what somebody may see."""
+"""io: reads what is remembered of jobs, within what somebody may see.
+
+The state of a remembered job: its last status, or that it was deleted before its end.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Case, Count, IntegerField, Model, OuterRef, Q, Subquery, Value, When
 from django.db.models.functions import Coalesce, JSONObject
 
 from ipuhub.models import WatchCheckpoint
+from jobs.ipujob.conditions import FINISHED, JobState
 from jobs.models import JobAttempt, JobPast, JobRecord, JobTransition
-from jobs.operator.waitingline import ASKING, BY_AGE
+from jobs.operator.observer import ASKING, BY_AGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from django.db.models import Field, QuerySet
 
     from ipuhub.web.access import Scope
 
 _M = TypeVar("_M", bound=Model)
-
 WATCH = "ipujobs"  # the checkpoint of the jobs' recorder
 _ASKS = Q(reason__in=sorted(ASKING), deleted_at=None, completed_at=None)
 _LARGE = ("spec", "conditions", "labels", "partitions")  # shown for one job, not for fifty
@@ -100,3 +104,33 @@ def _rows(model: type[_M], told: Sequence[dict[str, Any]]) -> list[_M]:
 
 def _fields(model: type[Model]) -> Sequence[Field[Any, Any]]:
     return model._meta.concrete_fields  # noqa: SLF001  # of Django's documented API
+
+
+NO_JOB = "There is no job with this UID, or you have no access to its namespace."
+DELETED = "Deleted"
+DELETED_EARLY = "Deleted before its end."
+ENDED = tuple(state.value for state in FINISHED)
+STATES = (*(state.value for state in JobState), DELETED)
+
+
+class Remembered(Protocol):
+    """What of a job decides."""
+
+    status: str
+    deleted_at: datetime | None
+
+
+def state_of(job: Remembered) -> str:
+    """Return what the pages show: a job that was deleted while it ran does not run."""
+    return DELETED if _deleted_early(job) else job.status
+
+
+def message_of(job: Remembered, last: str) -> str:
+    """Return what to say of it where `last` was its last message: that of a deleted job is past."""
+    if not _deleted_early(job):
+        return last
+    return f"{DELETED_EARLY} Last said: {last}" if last else DELETED_EARLY
+
+
+def _deleted_early(job: Remembered) -> bool:
+    return bool(job.deleted_at) and job.status not in ENDED

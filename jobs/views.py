@@ -1,23 +1,61 @@
-"""glue: the list of jobs. A job's own page joins pods and partitions: `dashboard.job`."""
+"""glue: the list of jobs. A job's own page joins pods and partitions: `dashboard.job`.
+
+The filters of jobs, for page, exports and API.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import django_filters
 from django.urls import reverse
 from django.utils import timezone
 
-from ipuhub.web.freshness import freshness
+from ipuhub.web.filters import Filters, InstantFilter
 from ipuhub.web.lists import Column, ListPage
-from jobs.filters import JobFilters
+from ipuhub.web.readings import freshness
 from jobs.ipujob.conditions import brief_message
-from jobs.selectors import WATCH, listed_jobs
-from jobs.states import message_of, state_of
+from jobs.models import JobRecord
+from jobs.selectors import DELETED, ENDED, STATES, WATCH, listed_jobs, message_of, state_of
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
     from django.http import HttpRequest
 
-    from jobs.models import JobRecord
+
+class JobFilters(Filters):
+    """By namespace, group and user (exact), state, part of the name, and day of creation."""
+
+    namespace = django_filters.CharFilter(label="Namespace")
+    name = django_filters.CharFilter(label="Name contains", method="has_in_name")
+    status = django_filters.ChoiceFilter(
+        label="Status",
+        choices=[(state, state) for state in STATES],
+        empty_label="Any",
+        method="in_state",
+    )
+    group = django_filters.CharFilter(label="Group")
+    user = django_filters.CharFilter(label="User")
+    since = InstantFilter(field_name="created_at", lookup_expr="gte", label="Created from")
+    until = InstantFilter(
+        field_name="created_at", lookup_expr="lt", label="Created until", end=True
+    )
+
+    class Meta:
+        model = JobRecord
+        fields: tuple[str, ...] = ()
+
+    def has_in_name(self, rows: QuerySet[JobRecord], _name: str, value: str) -> QuerySet[JobRecord]:
+        """Names are in lower case; which of them match is read from the index of names alone."""
+        found = JobRecord.objects.filter(name__contains=value.lower())
+        return rows.filter(pk__in=found.values("pk"))
+
+    def in_state(self, rows: QuerySet[JobRecord], _name: str, value: str) -> QuerySet[JobRecord]:
+        """Jobs that were deleted before their end are Deleted, whatever they were then."""
+        if value == DELETED:
+            return rows.filter(deleted_at__isnull=False).exclude(status__in=ENDED)
+        found = rows.filter(status=value)
+        return found if value in ENDED else found.filter(deleted_at=None)
 
 
 def _address(job: JobRecord) -> str:

@@ -1,36 +1,117 @@
-"""glue: partitions, statistics, capacity and queries in the API."""
+"""glue: partitions, statistics, capacity and queries in the API.
+
+The shapes of partitions, statistics, capacity and queries in the API.
+
+The addresses below /api/v1/ of partitions, but for their list (dashboard/apiurls.py).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from django.urls import path
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers
 from rest_framework.exceptions import APIException
 from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from ipuhub.api.permissions import IsAdmin, IsSignedIn
+from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.web.access import scope_of
 from ipuhub.web.readings import say
+from partitions.connections import PROXY_AWAY, fleet_reader
 from partitions.errors import PartitionsError
-from partitions.filters import PartitionFilters
-from partitions.live import PROXY_AWAY, fleet_reader
 from partitions.models import PartitionLifetime
 from partitions.selectors import capacity_now, visible_partitions
-from partitions.serializers import (
-    CapacityListSerializer,
-    FitSerializer,
-    PartitionSerializer,
-    QuerySerializer,
-    StatsSerializer,
-)
 from partitions.stats import stat_table
+from partitions.views import LARGEST, MESSAGES, PartitionFilters
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
+    from django.urls import URLPattern, URLResolver
     from rest_framework.request import Request
+
+
+class PartitionSerializer(serializers.ModelSerializer[PartitionLifetime]):
+    """One holding of a partition by a job: reserved to released (null: held)."""
+
+    class Meta:
+        model = PartitionLifetime
+        fields: ClassVar = [
+            "key",
+            "partition",
+            "job_uid",
+            "namespace",
+            "job_name",
+            "instance",
+            "attempt",
+            "controller",
+            "size",
+            "phase",
+            "reason",
+            "message",
+            "group",
+            "user",
+            "reserved_at",
+            "active_at",
+            "released_at",
+            "estimated",
+            "uncertainty_seconds",
+        ]
+
+
+class StatRowSerializer(serializers.Serializer[Any]):
+    """IPUs held by jobs of a namespace, and IPUs free in the whole fleet."""
+
+    namespace = serializers.CharField()
+    used = serializers.IntegerField()
+    available = serializers.IntegerField()
+
+
+class StatsSerializer(serializers.Serializer[Any]):
+    """The proxy's statistics as of `read_at`; `problem` says why they are not of now."""
+
+    read_at = serializers.DateTimeField(allow_null=True)
+    problem = serializers.CharField(allow_blank=True)
+    available = serializers.IntegerField(allow_null=True)
+    total = StatRowSerializer(allow_null=True, help_text="Administrators only.")
+    namespaces = StatRowSerializer(many=True)
+
+
+class CapacitySerializer(serializers.Serializer[Any]):
+    """The IPUs of one V-IPU controller since `at`; total = used + free + cordoned + faulty."""
+
+    controller = serializers.CharField()
+    at = serializers.DateTimeField()
+    total = serializers.IntegerField()
+    used = serializers.IntegerField()
+    free = serializers.IntegerField()
+    cordoned = serializers.IntegerField()
+    faulty = serializers.IntegerField()
+    reachable = serializers.BooleanField()
+
+
+class CapacityListSerializer(serializers.Serializer[Any]):
+    """All controllers that were ever recorded, by name."""
+
+    results = CapacitySerializer(many=True)
+
+
+class QuerySerializer(serializers.Serializer[Any]):
+    """The question: how many partitions of `size` IPUs fit now?"""
+
+    size = serializers.IntegerField(min_value=1, max_value=LARGEST, error_messages=MESSAGES)
+
+
+class FitSerializer(serializers.Serializer[Any]):
+    """The answer; `message` says why none can; `available`: some V-IPU controller answered."""
+
+    size = serializers.IntegerField()
+    count = serializers.IntegerField()
+    message = serializers.CharField(allow_blank=True)
+    available = serializers.BooleanField()
 
 
 class ProxyAway(APIException):
@@ -109,3 +190,10 @@ class Query(APIView):
             in_full = scope_of(request.user).sees_all
             raise ProxyAway(say(PROXY_AWAY, str(error), in_full=in_full)) from error
         return Response(FitSerializer(fit).data)
+
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("stats", Stats.as_view(), name="stats"),
+    path("capacity", Capacity.as_view(), name="capacity"),
+    path("query", Query.as_view(), name="query"),
+]

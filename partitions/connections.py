@@ -1,19 +1,29 @@
-"""glue: the web process's connections to the cluster and to the V-IPU Proxy, opened once."""
+"""glue: the web process's connections to the cluster and to the V-IPU Proxy, opened once.
+
+What the V-IPU Proxy says now of the fleet: `/stats` and `/query`.
+"""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
 
 from ipuhub.kube.blocking import BlockingKubeClient
 from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import ConfigError
 from ipuhub.kube.token import FixedToken, TokenSource
-from ipuhub.web.readings import PATIENCE_SECONDS
+from ipuhub.web.readings import NO_CONFIG, PATIENCE_SECONDS, Latest, Reading, attempt
 from partitions.client import ProxyClient
+from partitions.errors import PartitionsError, ProxyUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
 
 PROXY_AUDIENCE = "ipuhub-proxy"
 _OPENING: Final = threading.Lock()
@@ -53,3 +63,66 @@ def opened() -> Sources:
     )
     proxy = ProxyClient(settings.PROXY_URL, token, timeout_seconds=PATIENCE_SECONDS)
     return Sources(kube, proxy)
+
+
+PROXY_AWAY: Final = "The V-IPU Proxy does not answer"
+Stats = Reading[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How many partitions of `size` fit now; `message` says why none can, or nothing.
+
+    `available` is false only when no V-IPU controller answered.
+    """
+
+    size: int
+    count: int
+    message: str
+    available: bool
+
+
+class FleetReader:
+    """Asks the proxy; keeps its last statistics, with their age, while it is away."""
+
+    def __init__(self, connect: Callable[[], Sources], *, fresh_seconds: float = 1.0) -> None:
+        self._connect = connect
+        self._stats: Latest[Stats] = Latest(
+            Reading({}), self._read, lambda stats: not stats.problem, fresh_seconds=fresh_seconds
+        )
+
+    def stats(self, now: datetime) -> Stats:
+        """IPUs used per namespace and available in the fleet, as `/stats` gives them."""
+        return self._stats.at(now)
+
+    def query(self, size: int) -> Fit:
+        """How many partitions of `size` fit now; raises PartitionsError with a sentence."""
+        try:
+            connected = self._connect()
+        except ConfigError as error:
+            raise ProxyUnavailable(str(error)) from error
+        found = connected.kube.run(connected.proxy.query, size)
+        return Fit(
+            size=size,
+            count=int(found["numOfPartitions"]),
+            message=str(found.get("message") or ""),
+            available=bool(found.get("available", True)),
+        )
+
+    def _read(self, last: Stats, now: datetime) -> Stats:
+        try:
+            connected = self._connect()
+        except ConfigError as error:
+            return replace(last, problem=NO_CONFIG, detail=str(error))
+        asked = connected.proxy.stats
+        return connected.kube.run(_attempt_stats, asked, last, now)
+
+
+async def _attempt_stats(asked: Callable[[], Any], last: Stats, now: datetime) -> Stats:
+    return await attempt(asked(), last, now, "The V-IPU Proxy", (PartitionsError,))
+
+
+@lru_cache(maxsize=1)
+def fleet_reader() -> FleetReader:
+    """Return the process's one reader."""
+    return FleetReader(sources)

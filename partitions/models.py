@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import F, Q
 
-from ipuhub.spans import long_lifetimes
+from ipuhub.models import long_lifetimes
 
 
 class PartitionLifetime(models.Model):

@@ -1,38 +1,96 @@
-"""glue: the pages of partitions: list, statistics with capacity, query."""
+"""glue: the pages of partitions: list, statistics with capacity, query.
+
+The size that `/query` is asked about, judged with sentences.
+
+The filters of partitions, for page, exports and API.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import django_filters
+from django import forms
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import scope_of
-from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.exports import export, known_format
-from ipuhub.web.filters import BadFilter
+from ipuhub.web.filters import BadFilter, Filters, InstantFilter
 from ipuhub.web.lists import Column, ListPage
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import say
-from ipuhub.web.requests import signed_in, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
+from partitions.connections import PROXY_AWAY, fleet_reader
 from partitions.errors import PartitionsError
-from partitions.filters import PartitionFilters
-from partitions.forms import SizeForm
-from partitions.live import PROXY_AWAY, fleet_reader
+from partitions.models import PartitionLifetime
+from partitions.proxy.lifecycle import Phase
 from partitions.selectors import capacity_now, visible_partitions
 from partitions.stats import bar_segments, stat_table, sum_amounts
 from partitions.vipu.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
 
     from ipuhub.web.access import Scope
-    from partitions.live import Fit
-    from partitions.models import PartitionLifetime
+    from partitions.connections import Fit
     from partitions.stats import StatTable
+
+LARGEST: Final = 2**31 - 1
+MESSAGES: Final[dict[str, Any]] = {
+    "required": "Give a number of IPUs, for example 4.",
+    "invalid": "A size is a whole number of IPUs, for example 4.",
+    "min_value": "A partition has at least 1 IPU.",
+    "max_value": f"A size is at most {LARGEST}.",
+}
+
+
+class SizeForm(forms.Form):
+    """One size, from 1; whether a partition can have it is the answer's to say."""
+
+    size = forms.IntegerField(min_value=1, max_value=LARGEST, error_messages=MESSAGES)
+
+
+HELD, RELEASED = "held", Phase.RELEASED.value
+_STORED = [phase for phase in Phase if phase not in {Phase.WAITING, Phase.RELEASED}]
+STATES = [
+    (HELD, "Held"),
+    *((phase.value, f"Held: {phase.value}") for phase in _STORED),
+    (RELEASED, "Released"),
+]
+
+
+class PartitionFilters(Filters):
+    """By namespace, state, controller, job name (all exact) and day of reservation."""
+
+    namespace = django_filters.CharFilter(label="Namespace")
+    state = django_filters.ChoiceFilter(
+        label="State", choices=STATES, empty_label="Any", method="in_state"
+    )
+    controller = django_filters.CharFilter(label="Controller")
+    job = django_filters.CharFilter(field_name="job_name", label="Job name")
+    since = InstantFilter(field_name="reserved_at", lookup_expr="gte", label="Reserved from")
+    until = InstantFilter(
+        field_name="reserved_at", lookup_expr="lt", label="Reserved until", end=True
+    )
+
+    class Meta:
+        model = PartitionLifetime
+        fields: tuple[str, ...] = ()
+
+    def in_state(
+        self, rows: QuerySet[PartitionLifetime], _name: str, value: str
+    ) -> QuerySet[PartitionLifetime]:
+        """Held is whatever is not released; the phase narrows it."""
+        if value == RELEASED:
+            return rows.filter(released_at__isnull=False)
+        held = rows.filter(released_at=None)
+        return held if value == HELD else held.filter(phase=value)
+
 
 STAT_COLUMNS = (
     Column("namespace", "Namespace", lambda row: row.namespace),
@@ -50,8 +108,6 @@ def _job_page(partition: PartitionLifetime) -> str:
 
 WATCH = "tracker"
 """The checkpoint of the partitions' recorder."""
-
-
 COLUMNS = (
     Column("phase", "Phase", lambda one: one.phase, kind="badge"),
     Column("partition", "Partition", lambda one: one.partition, kind="code"),
@@ -83,7 +139,7 @@ PARTITIONS = ListPage(
     empty="A job's partition appears here once it is reserved, and stays after its release.",
     template="partitions/list.html",
 )
-"""The list; dashboard/partitionlist.py also says how fresh it is and what was purged of it."""
+"""The list; dashboard/partitions.py also says how fresh it is and what was purged of it."""
 
 
 @require_safe

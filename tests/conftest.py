@@ -1,4 +1,7 @@
-"""What every suite shares: the database server, and the rule that CI skips nothing."""
+"""What every suite shares: the database server, and the rule that CI skips nothing.
+
+The switch to a real API server, and the mark of the tests that take it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
 _skipped: list[str] = []
 _rerun: list[pytest.TestReport] = []
 MOST_RERUN = 3
-
 # The first run of a fresh clone builds Hypothesis' tables in the first strategy that needs them:
 # a second on these machines, which its health check takes for a slow strategy.
 settings.register_profile(
@@ -165,3 +167,16 @@ def django_db_modify_db_settings(database_url: str) -> None:
     wanted = database_settings(database_url)
     django_settings.DATABASES["default"].update(wanted)
     connections["default"].settings_dict.update(wanted)
+
+
+@pytest.fixture(scope="session")
+def given_cluster() -> str:
+    """The kubeconfig in IPUHUB_TEST_KUBECONFIG; nothing: an embedded API server is made."""
+    return os.environ.get("IPUHUB_TEST_KUBECONFIG", "")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs on a given cluster: all else is the same with and without one."""
+    for item in items:
+        if "given_cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.takes_cluster)

@@ -1,17 +1,31 @@
-"""glue: until when the record of pods is complete: the one answer of pages, reports and files."""
+"""glue: until when the record of pods is complete: the one answer of pages, reports and files.
+
+What a page says about its figures: until when they are complete, how final they are.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from django.db import connection
 
+from ipuhub.months import Month
+from ipuhub.web.readings import judge
+from usage.rates.tariff import money_of
+from usage.time.windows import day_begin
+
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import date, datetime
+    from zoneinfo import ZoneInfo
+
+    from ipuhub.web.readings import Freshness
+    from usage.rates.tariff import Money
+    from usage.time.windows import Window
 
 POD_WATCH = "pods"
 """Checkpoints and gaps of the watch of pods have names that begin so."""
-
 SEEN_SQL = "SELECT min(position_at) FROM ipuhub_watchcheckpoint WHERE starts_with(name, %(watch)s)"
 GAPS_SQL = (
     "FROM ipuhub_watchgap WHERE starts_with(watch, %(watch)s)"
@@ -31,3 +45,66 @@ def complete_until(begin: datetime, end: datetime) -> datetime | None:
         cursor.execute(COMPLETE_UNTIL_SQL, {"watch": POD_WATCH, "begin": begin, "end": end})
         found: datetime | None = cursor.fetchone()[0]
         return found
+
+
+_FACTS = f"""
+SELECT
+  ({SEEN_SQL}), ({COMPLETE_UNTIL_SQL}), (SELECT count(*) {GAPS_SQL}),
+  (SELECT min(scheduled_at) FROM usage_podlifetime),
+  (SELECT max(purged_before) FROM usage_purgestate),
+  (SELECT count(*) FROM ipuhub_recordfault),
+  r.version, r.state, r.generated_at, r.cost, r.tariff,
+  (SELECT count(*) FROM usage_monthreport WHERE month = %(month)s AND number > 0)
+FROM (SELECT 1) AS one LEFT JOIN (
+  SELECT version, state, generated_at, cost, tariff FROM usage_monthreport
+  WHERE month = %(month)s AND number = 0 ORDER BY version DESC LIMIT 1) AS r ON true"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """About one month. `complete_until` None: nobody has watched pods yet; `earliest`: the first
+    month with rows; `purged_before`: the day before which rows of this month were deleted;
+    `version`, `state`, `made_at`: of its newest report, if there is one; `cost`: its money, in the
+    currency of its tariff; `corrections`: how often something was found after it was closed;
+    `freshness`: when the watch of pods was last heard of.
+    """
+
+    complete_until: datetime | None
+    gaps: int
+    earliest: Month
+    purged_before: date | None
+    faults: int
+    version: int | None
+    state: str | None
+    made_at: datetime | None
+    cost: Money | None
+    corrections: int
+    freshness: Freshness
+
+
+def month_facts(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> Facts:
+    """Return the facts of `month`, in one query."""
+    parameters: dict[str, Any] = {
+        "watch": POD_WATCH,
+        "begin": window.begin,
+        "end": window.end,
+        "month": str(month),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_FACTS, parameters)
+        found = cursor.fetchone()
+    seen, complete, gaps, first, purged, faults, *report = found
+    version, state, made_at, cost, tariff, corrections = report
+    return Facts(
+        complete,
+        gaps,
+        min(Month.of(first or now, zone), month),
+        purged if purged and day_begin(purged, zone) > window.begin else None,
+        faults,
+        version,
+        state,
+        made_at,
+        money_of(cost, json.loads(tariff)) if version else None,
+        corrections,
+        judge(seen, now),
+    )

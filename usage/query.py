@@ -23,8 +23,15 @@ from ipuhub.web.access import (
 from ipuhub.web.exports import known_format
 from ipuhub.web.filters import BadFilter
 from usage.rates.reading import pricing_at
-from usage.sums.dimensions import DIMENSIONS, LABEL, UnknownDimensionError, dimension, dimensions
-from usage.sums.measures import COST, OUTPUTS
+from usage.sums.measures import (
+    COST,
+    DIMENSIONS,
+    LABEL,
+    OUTPUTS,
+    UnknownDimensionError,
+    dimension,
+    dimensions,
+)
 from usage.sums.queries import Question
 from usage.time.monthbounds import month_bounds
 from usage.time.ranges import named_month, read_instant, read_window
@@ -40,8 +47,7 @@ if TYPE_CHECKING:
     from django.http import QueryDict
 
     from usage.rates.pricing import Pricing
-    from usage.sums.dimensions import Dimension
-    from usage.sums.measures import Output
+    from usage.sums.measures import Dimension, Output
 
     Params = Mapping[str, Sequence[str]]
 

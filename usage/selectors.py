@@ -11,7 +11,7 @@ from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.access import sees_cost
 from usage.models import PodLifetime
 from usage.rates.linecosts import EVER, PODS, read_line_costs
-from usage.time.zones import usage_zone
+from usage.time.ranges import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

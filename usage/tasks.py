@@ -10,8 +10,7 @@ from django.utils import timezone
 from usage.models import ReportRun
 from usage.reports.ranges import delete_expired
 from usage.reports.runs import do_range, do_run, request_run
-from usage.retention.purging import PurgeRefused, make_plan, purge
-from usage.retention.settings import retention
+from usage.retention.purging import PurgeRefused, make_plan, purge, retention
 from usage.sums.rollups import refresh
 from usage.utilization import rollups as utilization
 

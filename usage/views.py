@@ -20,9 +20,7 @@ from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import ListPage
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.requests import signed_in
-from usage.completeness import POD_WATCH
-from usage.facts import month_facts
-from usage.filters import FaultFilters, GapFilters, LifetimeFilters
+from usage.completeness import POD_WATCH, month_facts
 from usage.query import (
     given,
     names_of,
@@ -36,13 +34,19 @@ from usage.rates.pricing import Pricing
 from usage.retention.purged import list_notes
 from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes
 from usage.sums.columns import sums_columns
-from usage.sums.dimensions import DIMENSIONS, LABEL, dimension
-from usage.sums.measures import COST, OUTPUTS
+from usage.sums.measures import COST, DIMENSIONS, LABEL, OUTPUTS, dimension
 from usage.sums.queries import all_sums, chart, read_sums, with_total
-from usage.tables import FAULT_COLUMNS, GAP_COLUMNS, LIFETIME_COLUMNS
+from usage.tables import (
+    FAULT_COLUMNS,
+    GAP_COLUMNS,
+    LIFETIME_COLUMNS,
+    FaultFilters,
+    GapFilters,
+    LifetimeFilters,
+)
 from usage.time.monthbounds import MonthBounds
+from usage.time.ranges import usage_zone
 from usage.time.windows import WindowError, local_day
-from usage.time.zones import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

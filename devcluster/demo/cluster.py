@@ -13,7 +13,7 @@ from ipuhub.kube.errors import AlreadyExists, NotFound
 
 if TYPE_CHECKING:
     from ipuhub.kube.client import KubeClient
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
 
 CRD_FILE: Final = (
     Path(__file__).resolve().parents[2] / "charts/ipuhub/crds/graphcore.ai_ipujobs.yaml"

@@ -3,6 +3,8 @@
 Every object goes through a recorder's `read` and `write`, as if a watch had shown it. The rows
 carry the cluster identity `sample-history`: nothing else reads or ends them, and `clear` removes
 them. The same history written again changes nothing.
+
+The Kubernetes objects and the partition that a past job or pod was, as last seen.
 """
 
 from __future__ import annotations
@@ -16,17 +18,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from devcluster.demo.historyobjects import deletion_of, job_states, pod_of, pods_of, tracker_of
-from devcluster.demo.historyplan import (
+from devcluster.demo.samples import (
     CLUSTER,
     CONTROLLER,
+    LABEL,
     TOTAL_IPUS,
+    Outcome,
     free_ipus,
+    job_manifest,
     past_jobs,
     past_pods,
+    sample_uid,
 )
-from partitions.history.capacityrows import Capacity
+from jobs.builders.context import BuildContext, PodOptions, PodPlace
+from jobs.builders.launcher import build_launcher
+from jobs.builders.worker import build_worker
+from jobs.ipujob.conditions import FINISHED, JobState, Reason, Verdict, plain_verdict, with_verdict
+from jobs.ipujob.manifests import format_time
+from jobs.ipujob.names import ANNOTATION_CREATED_BY, JobKey
+from jobs.ipujob.spec import parse_spec
+from jobs.ports import Partition
+from partitions.history.capacity import Capacity
 from partitions.history.recorder import store_capacity
+from partitions.proxy.lifecycle import Phase, TrackerEntry
+from partitions.proxy.tracker import encode_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,10 +49,220 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from devcluster.demo.historyplan import PastJob
+    from devcluster.demo.samples import PastJob, PastPod
     from ipuhub.recording.recorder import Fault, Recorder
 
 Manifest = dict[str, Any]
+_EXIT_CODES: Final = {Outcome.FAILS: 1, Outcome.OUT_OF_MEMORY: 137}
+_TO_READY: Final = timedelta(seconds=2)  # from PodScheduled to the containers' start
+_KEPT: Final = timedelta(hours=20)  # from a job's end to its deletion
+_RELEASE: Final = timedelta(seconds=2)  # from the job's end to the partition's
+
+
+def job_states(past: PastJob) -> list[Manifest]:
+    """The IPUJob as it was after each change of its state, oldest first."""
+    path = f"{past.job.team.namespace}/{past.job.name}"
+    conditions: list[Manifest] = []
+    states = []
+    for at, verdict in _verdicts(past, path):
+        conditions = with_verdict(conditions, verdict, path, format_time(at))
+        states.append(_job(past, _status(past, verdict, conditions, at)))
+    return states
+
+
+def is_deleted(past: PastJob) -> bool:
+    """Whether somebody deleted it while it ran."""
+    return past.job.outcome is Outcome.DELETED
+
+
+def deletion_of(past: PastJob, now: datetime) -> Manifest:
+    """The IPUJob as its deletion showed it: of a finished job hours after its end, or now."""
+    last = job_states(past)[-1]
+    at = past.ended if is_deleted(past) else min(past.ended + _KEPT, now)
+    last["metadata"]["deletionTimestamp"] = format_time(at)
+    return last
+
+
+def pods_of(past: PastJob) -> list[Manifest]:
+    """Launcher and workers, as the operator builds them and the kubelet ended them."""
+    job = _made(past)
+    team = past.job.team
+    key = JobKey(team.namespace, past.job.name, past.uid)
+    context = BuildContext(key, job, parse_spec(job["spec"]), team.group, PodOptions())
+    place = PodPlace(0, 0, _partition_of(past))
+    scheduled = past.started - _TO_READY
+    code = _EXIT_CODES.get(past.job.outcome, 0)
+    launcher = _ended_pod(build_launcher(context, place), scheduled, past.ended, code)
+    workers = [build_worker(context, place, number) for number in range(past.job.workers)]
+    after = past.ended + timedelta(seconds=1)
+    return [launcher, *(_ended_pod(worker, scheduled, after, 0) for worker in workers)]
+
+
+def partition_of(past: PastJob) -> TrackerEntry:
+    """The tracker's entry of its partition, released."""
+    reserved = past.started - timedelta(seconds=3)
+    return TrackerEntry(
+        uid=past.uid,
+        instance=0,
+        serial=int(reserved.timestamp() * 1000),
+        namespace=past.job.team.namespace,
+        name=past.job.name,
+        attempt=0,
+        id=_partition_of(past).id,
+        size=past.job.ipus,
+        phase=Phase.RELEASED,
+        controller=CONTROLLER,
+        label="vipu-ctrl=sample",
+        reserved_at=reserved,
+        active_at=reserved + timedelta(milliseconds=300),
+        released_at=past.ended + _RELEASE,
+        recorded=True,
+    )
+
+
+def tracker_of(name: str, jobs: Iterable[PastJob]) -> Manifest:
+    """A ConfigMap of the tracker with the entries of these jobs."""
+    entries = map(partition_of, jobs)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "uid": sample_uid("tracker", name),
+            "namespace": "ipuhub-system",
+            "name": name,
+            "resourceVersion": "1",
+        },
+        "data": {entry.key: encode_entry(entry) for entry in entries},
+    }
+
+
+def pod_of(past: PastPod) -> Manifest:
+    """A pod of another product, with that product's annotation."""
+    claim = {
+        "component": past.component,
+        "component_name": past.name,
+        "group": past.team.group,
+        "instance_type": f"gpu-{past.gpus}" if past.gpus else f"cpu-{past.cpu_cores}",
+    }
+    if past.user:
+        claim["user"] = past.user
+    requests = {"cpu": str(past.cpu_cores), "memory": f"{past.cpu_cores * 4}Gi"}
+    limits = {"nvidia.com/gpu": str(past.gpus)} if past.gpus else {}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": past.name,
+            "namespace": past.team.namespace,
+            "labels": {LABEL: "true"},
+            "annotations": {"primehub.io/usage": json.dumps(claim)},
+        },
+        "spec": {
+            "containers": [
+                {"name": "main", "resources": {"requests": requests | limits, "limits": limits}}
+            ]
+        },
+    }
+    return _ended_pod(pod, past.started, past.ended, 0, past.uid)
+
+
+def _partition_of(past: PastJob) -> Partition:
+    name = f"p-{past.job.name}-{past.uid[:8]}-0"
+    return Partition(
+        0, Phase.ACTIVE.value, 0, name, past.job.ipus, CONTROLLER, {"vipu-ctrl": "sample"}
+    )
+
+
+def _ended_pod(
+    pod: Manifest, scheduled: datetime, ended: datetime, code: int, uid: str = ""
+) -> Manifest:
+    """The pod with identity and with the status that scheduler and kubelet left on it."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    owner = (metadata.get("ownerReferences") or [{}])[0].get("uid", "")
+    metadata |= {
+        "uid": uid or sample_uid(owner, metadata["name"]),
+        "resourceVersion": "1",
+        "creationTimestamp": format_time(scheduled),
+    }
+    spec["nodeName"] = f"sample-node-{int(metadata['uid'][:4], 16) % 8}"
+    started = scheduled + _TO_READY
+    terminated = {
+        "exitCode": code,
+        "reason": "Completed" if not code else "OOMKilled" if code == 137 else "Error",
+        "startedAt": format_time(started),
+        "finishedAt": format_time(ended),
+    }
+    pod["status"] = {
+        "phase": "Failed" if code else "Succeeded",
+        "startTime": format_time(scheduled),
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "True",
+                "lastTransitionTime": format_time(scheduled),
+            }
+        ],
+        "containerStatuses": [
+            {"name": container["name"], "state": {"terminated": terminated}}
+            for container in spec["containers"]
+        ],
+    }
+    return pod
+
+
+def _made(past: PastJob) -> Manifest:
+    """The IPUJob as its user made it and the webhooks stamped it."""
+    job = job_manifest(past.job)
+    job["metadata"]["annotations"][ANNOTATION_CREATED_BY] = past.job.user
+    return job
+
+
+def _job(past: PastJob, status: Manifest) -> Manifest:
+    job = _made(past)
+    job["metadata"] |= {
+        "uid": past.uid,
+        "resourceVersion": "1",
+        "creationTimestamp": format_time(past.created),
+    }
+    return job | {"status": status}
+
+
+def _verdicts(past: PastJob, path: str) -> list[tuple[datetime, Verdict]]:
+    """What the operator's passes decided, and when."""
+    waiting = plain_verdict(JobState.PENDING, path)
+    if past.started - past.created > timedelta(seconds=10):
+        message = f"waiting for {past.job.ipus} free IPUs"
+        waiting = Verdict(JobState.PENDING, Reason.NO_CAPACITY, message)
+    states = [(past.created, waiting), (past.started, plain_verdict(JobState.RUNNING, path))]
+    code = _EXIT_CODES.get(past.job.outcome)
+    if code is not None:
+        message = f"IPUJob {path} has failed: exit code {code}."
+        states.append((past.ended, Verdict(JobState.FAILED, Reason.FAILED, message)))
+    elif not is_deleted(past):
+        states.append((past.ended, plain_verdict(JobState.COMPLETED, path)))
+    return states
+
+
+def _status(past: PastJob, verdict: Verdict, conditions: list[Manifest], at: datetime) -> Manifest:
+    instance: Manifest = {"index": 0, "attempt": 0, "state": str(verdict.state)}
+    partition = {"instance": 0, "id": _partition_of(past).id, "controller": CONTROLLER}
+    status: Manifest = {
+        "launcherStatus": str(verdict.state),
+        "conditions": conditions,
+        "lastMessage": verdict.message,
+        "restartCount": 0,
+        "startTime": format_time(past.created),
+    }
+    if verdict.state is not JobState.PENDING:
+        status |= {"ipus": past.job.ipus, "partitions": [partition | {"state": "active"}]}
+    if verdict.state in FINISHED:
+        status["completionTime"] = format_time(at)
+        status["partitions"] = [partition | {"state": Phase.RELEASED.value}]
+        code = _EXIT_CODES.get(past.job.outcome, 0)
+        instance |= {"reason": str(verdict.reason), "exitCode": code}
+    return status | {"instances": [instance]}
+
+
 _BATCH: Final = 500
 _JOBS_A_MAP: Final = 100
 _OF_JOBS: Final = " USING jobs_jobrecord AS job WHERE job_id = job.id AND job.cluster_uid = "

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from devcluster.demo.samples import SampleJob
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
 
 IPUJOBS: Final = Resource("graphcore.ai", "v1alpha1", "ipujobs", "IPUJob")
 _FINISHED: Final = frozenset({"Completed", "Failed"})

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from devcluster.fielderror import FieldError
 from devcluster.handlers.read import answer
+from devcluster.paths import User
 from devcluster.requests import read_typed
 from devcluster.security.access import judge, list_rules
 from devcluster.security.authentication import ISSUER
-from devcluster.status import bad_request, conflict, invalid, not_found
+from devcluster.status import FieldError, bad_request, conflict, invalid, not_found
 from devcluster.storage.metadata import format_time
-from devcluster.users import User
 from devcluster.webhooks.review import user_info
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""io: discovery, OpenAPI and version."""
+"""io: discovery, OpenAPI and version.
+
+The discovery documents, one by one and aggregated, from the kinds that are served.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,151 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from aiohttp import web
 
-from devcluster.handlers import discovery
 from devcluster.handlers.read import answer
 from devcluster.schemas import openapi
 from devcluster.status import no_such_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from devcluster.api import Api
+    from devcluster.schemas.kinds import Kind, Subresource
+
+Document = dict[str, Any]
+VERSION: Document = {
+    "major": "1",
+    "minor": "32",
+    "gitVersion": "v1.32.4+ipuhub",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2025-04-22T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+
+
+def core_versions() -> Document:
+    """/api."""
+    address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address}
+
+
+def group_list(kinds: Iterable[Kind]) -> Document:
+    """/apis."""
+    groups = [_group(name, versions) for name, versions in _versions(kinds).items() if name]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def group_document(group: str, kinds: Iterable[Kind]) -> Document | None:
+    """/apis/GROUP; None where it is not served."""
+    versions = _versions(kinds).get(group)
+    return {**_group(group, versions), "kind": "APIGroup", "apiVersion": "v1"} if versions else None
+
+
+def resource_list(group: str, version: str, kinds: Iterable[Kind]) -> Document | None:
+    """/api/v1 and /apis/GROUP/VERSION; None where it is not served."""
+    found = [kind for kind in kinds if (kind.group, kind.version) == (group, version)]
+    if not found:
+        return None
+    resources: list[Document] = []
+    for kind in found:
+        resources.append(_resource(kind))
+        resources += [_subresource(kind, sub) for sub in kind.subresources]
+    api_version = found[0].api_version
+    head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version}
+    return {**head, "resources": resources}
+
+
+def aggregated(kinds: Iterable[Kind], *, core: bool) -> Document:
+    """/api and /apis as APIGroupDiscoveryList: everything in two requests."""
+    kinds = list(kinds)
+    items = [
+        {
+            "metadata": {"name": group} if group else {},
+            "versions": [_discovered_version(group, version, kinds) for version in versions],
+        }
+        for group, versions in _versions(kinds).items()
+        if (not group) == core
+    ]
+    head = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
+    return {**head, "metadata": {}, "items": items}
+
+
+def _versions(kinds: Iterable[Kind]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for kind in kinds:
+        versions = found.setdefault(kind.group, [])
+        if kind.version not in versions:
+            versions.append(kind.version)
+    return found
+
+
+def _group(name: str, versions: list[str]) -> Document:
+    entries = [{"groupVersion": f"{name}/{v}", "version": v} for v in versions]
+    return {"name": name, "versions": entries, "preferredVersion": entries[0]}
+
+
+def _resource(kind: Kind) -> Document:
+    document: Document = {
+        "name": kind.plural,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        document["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        document["categories"] = list(kind.categories)
+    return document
+
+
+def _subresource(kind: Kind, sub: Subresource) -> Document:
+    document: Document = {
+        "name": f"{kind.plural}/{sub.name}",
+        "singularName": "",
+        "namespaced": kind.namespaced,
+        "kind": sub.kind,
+        "verbs": list(sub.verbs),
+    }
+    if sub.version:
+        document |= {"group": sub.group, "version": sub.version}
+    return document
+
+
+def _discovered_version(group: str, version: str, kinds: list[Kind]) -> Document:
+    resources = [
+        {
+            "resource": kind.plural,
+            "responseKind": _kind(kind.group, kind.version, kind.kind),
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "singularResource": kind.singular,
+            "verbs": list(kind.verbs),
+            "shortNames": list(kind.short_names),
+            "categories": list(kind.categories),
+            "subresources": [
+                {
+                    "subresource": sub.name,
+                    "responseKind": _kind(
+                        sub.group if sub.version else kind.group,
+                        sub.version or kind.version,
+                        sub.kind,
+                    ),
+                    "verbs": list(sub.verbs),
+                }
+                for sub in kind.subresources
+            ],
+        }
+        for kind in kinds
+        if (kind.group, kind.version) == (group, version)
+    ]
+    return {"version": version, "resources": resources, "freshness": "Current"}
+
+
+def _kind(group: str, version: str, kind: str) -> Document:
+    return {"group": group, "version": version, "kind": kind}
+
 
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _OPENAPI_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -41,14 +180,14 @@ def _document(api: Api, request: web.Request, parts: list[str]) -> dict[str, Any
     kinds = api.registry.kinds()
     accept = request.headers.get("Accept", "")
     if parts in (["api"], ["apis"]) and "g=apidiscovery.k8s.io;v=v2;" in accept:
-        return discovery.aggregated(kinds, core=parts == ["api"])
+        return aggregated(kinds, core=parts == ["api"])
     documents: dict[tuple[str, int], Callable[[], dict[str, Any] | None]] = {
-        ("version", 1): lambda: discovery.VERSION,
-        ("api", 1): discovery.core_versions,
-        ("api", 2): lambda: discovery.resource_list("", parts[1], kinds),
-        ("apis", 1): lambda: discovery.group_list(kinds),
-        ("apis", 2): lambda: discovery.group_document(parts[1], kinds),
-        ("apis", 3): lambda: discovery.resource_list(parts[1], parts[2], kinds),
+        ("version", 1): lambda: VERSION,
+        ("api", 1): core_versions,
+        ("api", 2): lambda: resource_list("", parts[1], kinds),
+        ("apis", 1): lambda: group_list(kinds),
+        ("apis", 2): lambda: group_document(parts[1], kinds),
+        ("apis", 3): lambda: resource_list(parts[1], parts[2], kinds),
     }
     find = documents.get((parts[0], len(parts)))
     return find() if find is not None else None

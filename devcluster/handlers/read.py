@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from aiohttp import web
 
-from devcluster.fielderror import FieldError
 from devcluster.printing.tables import as_table
 from devcluster.requests import make_filter, read_number
-from devcluster.status import StatusError, bad_request, expired, invalid
-from devcluster.storage.eventkinds import to_version
+from devcluster.status import FieldError, StatusError, bad_request, expired, invalid
+from devcluster.storage.admission import to_version
 from devcluster.storage.watchers import WatchRequest
-from ipuhub.chance import between
+from ipuhub.backoff import between
 
 if TYPE_CHECKING:
     from collections.abc import Callable

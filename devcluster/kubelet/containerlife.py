@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.kubelet import containers
-from devcluster.kubelet.attempts import LAUNCHER_INIT
-from devcluster.kubelet.instants import from_text
+from devcluster.kubelet.behaviour import LAUNCHER_INIT
+from devcluster.kubelet.options import from_text
 from ipuhub.backoff import exponential
 
 if TYPE_CHECKING:

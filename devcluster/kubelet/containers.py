@@ -1,11 +1,14 @@
-"""domain: the status of one container and its changes."""
+"""domain: the status of one container and its changes.
+
+What follows for a pod from its containers: phase and conditions.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.kubelet.instants import to_text
+from devcluster.kubelet.options import to_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -97,3 +100,100 @@ def _keep_last_end(status: dict[str, Any]) -> None:
     ended = status["state"].get("terminated")
     if ended is not None:
         status["lastState"] = {"terminated": ended}
+
+
+TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+_OWN: Final = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+
+
+def phase_of(restart_policy: str, status: dict[str, Any]) -> str:
+    """Phase by the kubelet's rules; `status` has the statuses of all containers."""
+    inits = [exit_code(one) for one in status.get("initContainerStatuses") or ()]
+    if restart_policy == "Never" and any(code for code in inits):
+        return "Failed"
+    mains = status["containerStatuses"]
+    never_ran = any(last_end(one) is None and not is_running(one) for one in mains)
+    if any(code != 0 for code in inits) or never_ran:
+        return "Pending"
+    codes = [exit_code(one) for one in mains]
+    if restart_policy == "Always" or None in codes:
+        return "Running"
+    if not any(codes):
+        return "Succeeded"
+    return "Failed" if restart_policy == "Never" else "Running"
+
+
+def final_phase(status: dict[str, Any]) -> str:
+    """Phase of a pod whose containers were all stopped for good; unchanged if none ever ran."""
+    containers = (*(status.get("initContainerStatuses") or ()), *status["containerStatuses"])
+    ends = [end for one in containers if (end := last_end(one))]
+    if not ends:
+        return str(status["phase"])
+    mains_ran = all(last_end(one) for one in status["containerStatuses"])
+    failed = not mains_ran or any(end["exitCode"] for end in ends)
+    return "Failed" if failed else "Succeeded"
+
+
+def own_conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the conditions in `status` that a kubelet writes, without nulls."""
+    return [
+        {key: value for key, value in one.items() if value is not None}
+        for one in status.get("conditions") or ()
+        if one["type"] in _OWN
+    ]
+
+
+def conditions_of(status: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
+    """Return the pod's conditions with `status` as it is now.
+
+    The times of those that did not change stay; conditions of other writers are left out.
+    """
+    old = {one["type"]: one for one in status.get("conditions") or ()}
+    return [_condition(name, *_judge(name, status), old.get(name), to_text(now)) for name in _OWN]
+
+
+def unheard_condition(status: dict[str, Any], now: datetime) -> dict[str, Any] | None:
+    """What the node controller writes to a pod whose node is silent; None: it is not Ready, or has
+    ended. It gives no reason, and does not touch the other conditions."""
+    found = {one["type"]: one for one in status.get("conditions") or ()}
+    if status.get("phase") in TERMINAL or found.get("Ready", {}).get("status") != "True":
+        return None
+    return {"type": "Ready", "status": "False", "lastTransitionTime": to_text(now)}
+
+
+def is_unheard(status: dict[str, Any]) -> bool:
+    """Whether `unheard_condition` has been written: a kubelet that is back corrects it."""
+    found = {one["type"]: one for one in status.get("conditions") or ()}
+    ready, containers = found.get("Ready", {}), found.get("ContainersReady", {})
+    return (ready.get("status"), containers.get("status")) == ("False", "True")
+
+
+def _judge(name: str, status: dict[str, Any]) -> tuple[bool, str, str]:
+    """Truth, reason and message of one condition."""
+    if name == "PodScheduled":
+        return True, "", ""
+    ended_well = status["phase"] == "Succeeded"
+    if name == "Initialized":
+        inits = status.get("initContainerStatuses") or ()
+        missing = [one["name"] for one in inits if exit_code(one) != 0]
+        if missing:
+            text = f"containers with incomplete status: [{' '.join(missing)}]"
+            return False, "ContainersNotInitialized", text
+        return True, "PodCompleted" if ended_well else "", ""
+    if status["phase"] in TERMINAL:
+        return False, "PodCompleted" if ended_well else "PodFailed", ""
+    unready = [one["name"] for one in status["containerStatuses"] if not one["ready"]]
+    if unready:
+        text = f"containers with unready status: [{' '.join(unready)}]"
+        return False, "ContainersNotReady", text
+    return True, "", ""
+
+
+def _condition(
+    name: str, truth: bool, reason: str, message: str, old: dict[str, Any] | None, now: str
+) -> dict[str, Any]:
+    status = "True" if truth else "False"
+    since = old["lastTransitionTime"] if old and old["status"] == status else None
+    found = {"type": name, "status": status, "lastTransitionTime": since or now}
+    texts = {"reason": reason, "message": message}
+    return found | {key: text for key, text in texts.items() if text}

@@ -5,25 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from devcluster.kubelet.attempts import (
+from devcluster.kubelet.behaviour import (
+    Behaviour,
     are_workers_ready,
     attempt_of,
     is_worker,
     waits_for_workers,
 )
-from devcluster.kubelet.behaviour import Behaviour
-from devcluster.kubelet.conditions import TERMINAL, is_unheard
-from devcluster.kubelet.containers import is_running
+from devcluster.kubelet.containers import TERMINAL, is_running, is_unheard
 from devcluster.kubelet.life import PodState, Situation
 from devcluster.kubelet.machine import advance, build_patch
 from devcluster.kubelet.nodes import is_down
-from devcluster.kubelet.removal import delete_pod
-from devcluster.kubelet.workers import run_workers
-from devcluster.kubelet.world import BY_ATTEMPT, BY_NODE
-from devcluster.processes.podenv import MissingError
+from devcluster.kubelet.scheduler import run_workers
+from devcluster.kubelet.world import BY_ATTEMPT, BY_NODE, delete_pod
+from devcluster.processes.podfiles import MissingError
 from ipuhub.kube.errors import NotFound
+from ipuhub.kube.informer import key_of
 from ipuhub.kube.resources import PODS
-from ipuhub.kube.store import key_of
 from ipuhub.kube.workqueue import WorkQueue
 
 if TYPE_CHECKING:
@@ -33,8 +31,8 @@ if TYPE_CHECKING:
     from devcluster.kubelet.nodes import StandInNode
     from devcluster.kubelet.world import World
     from devcluster.processes.runtime import ProcessRuntime
-    from ipuhub.kube.store import ObjectKey
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.informer import ObjectKey
+    from ipuhub.kube.resources import Manifest
 
 _LEFT_SECONDS: Final = 1.0
 _MISSING_SECONDS: Final = 2.0

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.kubelet.conditions import own_conditions
-from devcluster.kubelet.instants import from_text
+from devcluster.kubelet.containers import own_conditions
+from devcluster.kubelet.options import from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.kubelet.conditions import TERMINAL, conditions_of, phase_of
 from devcluster.kubelet.containerlife import drive_init, drive_main
-from devcluster.kubelet.containers import CREATING, INITIALIZING, exit_code, new_status
-from devcluster.kubelet.instants import to_text
+from devcluster.kubelet.containers import (
+    CREATING,
+    INITIALIZING,
+    TERMINAL,
+    conditions_of,
+    exit_code,
+    new_status,
+    phase_of,
+)
 from devcluster.kubelet.life import Life, PodState, Step
+from devcluster.kubelet.options import to_text
 from devcluster.kubelet.stopping import end_at_deadline, end_deleted, is_past_deadline
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from devcluster.kubelet.instants import to_micro_text
 from devcluster.kubelet.nodes import (
     LEASE_NAMESPACE,
     build_lease,
@@ -17,6 +16,7 @@ from devcluster.kubelet.nodes import (
     has_reported,
     is_down,
 )
+from devcluster.kubelet.options import to_micro_text
 from ipuhub.backoff import Backoff
 from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
 from ipuhub.kube.resources import LEASES, NODES
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from devcluster.kubelet.nodes import StandInNode
     from devcluster.kubelet.world import World
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
 
 log = structlog.get_logger(__name__)
 

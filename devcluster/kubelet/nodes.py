@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.kubelet.instants import to_micro_text, to_text
+from devcluster.kubelet.options import to_micro_text, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping

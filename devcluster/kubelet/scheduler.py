@@ -1,24 +1,61 @@
-"""io: binds pods to nodes, in the place of kube-scheduler."""
+"""io: binds pods to nodes, in the place of kube-scheduler.
+
+A number of workers on one key queue, with retries.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from devcluster.kubelet.capacity import Ledger
-from devcluster.kubelet.conditions import TERMINAL
-from devcluster.kubelet.instants import to_text
-from devcluster.kubelet.scheduling import choose_node, judge_claims, needs_node
-from devcluster.kubelet.workers import run_workers
+import structlog
+
+from devcluster.kubelet.containers import TERMINAL
+from devcluster.kubelet.options import to_text
+from devcluster.kubelet.scheduling import Ledger, choose_node, judge_claims, needs_node
 from devcluster.kubelet.world import BY_NAMESPACE
 from ipuhub.kube.errors import ApiError, Conflict, NotFound
+from ipuhub.kube.informer import key_of
 from ipuhub.kube.resources import PODS
-from ipuhub.kube.store import key_of
 from ipuhub.kube.workqueue import WorkQueue
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable
+
     from devcluster.kubelet.world import World
-    from ipuhub.kube.store import ObjectKey
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.informer import ObjectKey
+    from ipuhub.kube.resources import Manifest
+
+if TYPE_CHECKING:
+    K = TypeVar("K", bound=Hashable)
+log = structlog.get_logger(__name__)
+
+
+async def run_workers(
+    queue: WorkQueue[K], handle: Callable[[K], Awaitable[None]], count: int, name: str
+) -> None:
+    """Hand keys to `handle`, `count` at a time, until cancelled; failures are tried again."""
+    async with asyncio.TaskGroup() as group:
+        for _ in range(count):
+            group.create_task(_work(queue, handle, name))
+
+
+async def _work(queue: WorkQueue[Any], handle: Callable[[Any], Awaitable[None]], name: str) -> None:
+    while True:
+        key = await queue.get()
+        try:
+            await handle(key)
+            queue.forget(key)
+        except ApiError as error:
+            if queue.failures(key) == 0:
+                log.warning("will try again", work=name, key=key, problem=str(error))
+            queue.add_rate_limited(key)
+        except Exception:  # one odd object must not stop the others
+            log.exception("will try again", work=name, key=key)
+            queue.add_rate_limited(key)
+        finally:
+            queue.done(key)
+
 
 _RETRY_SECONDS: Final = 0.5  # one more look at all waiting pods for a burst of changes
 

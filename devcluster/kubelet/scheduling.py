@@ -1,18 +1,205 @@
-"""domain: which node a pod goes to, or why to none, in kube-scheduler's words."""
+"""domain: which node a pod goes to, or why to none, in kube-scheduler's words.
+
+Which nodes a pod's selector, required affinity and tolerations allow.
+
+Kubernetes resource quantities ("500m", "256Gi") as exact integers.
+
+What pods ask of a node, and what is left on each node.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.kubelet.affinity import matches_node, tolerates, untolerated_taint
-from devcluster.kubelet.capacity import PODS, node_capacity, pod_request
+from devcluster.kubelet.containers import TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from devcluster.kubelet.capacity import Ledger
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def matches_node(pod: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    """Whether nodeSelector and required node affinity of the pod select the node."""
+    spec = pod["spec"]
+    labels: Mapping[str, str] = node["metadata"].get("labels") or {}
+    selector: Mapping[str, str] = spec.get("nodeSelector") or {}
+    if any(labels.get(key) != value for key, value in selector.items()):
+        return False
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get(_REQUIRED)
+    if required is None:
+        return True
+    fields = {"metadata.name": node["metadata"]["name"]}
+    return any(_term(term, labels, fields) for term in required.get("nodeSelectorTerms") or ())
+
+
+def _term(term: Mapping[str, Any], labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
+    expressions = term.get("matchExpressions") or ()
+    on_fields = term.get("matchFields") or ()
+    if not expressions and not on_fields:
+        return False  # an empty term selects nothing
+    return all(_requirement(one, labels) for one in expressions) and all(
+        _requirement(one, fields) for one in on_fields
+    )
+
+
+def _requirement(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    present = labels.get(requirement["key"])
+    values = requirement.get("values") or ()
+    verdicts = {
+        "In": present in values,
+        "NotIn": present not in values,
+        "Exists": present is not None,
+        "DoesNotExist": present is None,
+        "Gt": _compare(present, values) > 0,
+        "Lt": _compare(present, values) < 0,
+    }
+    return verdicts.get(requirement["operator"], False)
+
+
+def _compare(present: str | None, values: Any) -> int:
+    """Sign of present - wanted; 0, which satisfies neither, for what is no integer."""
+    try:
+        return int(present or "") - int(values[0])
+    except (ValueError, IndexError):
+        return 0
+
+
+def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Whether one toleration matches one taint."""
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    same = (toleration.get("value") or "") == (taint.get("value") or "")
+    return bool(toleration.get("key")) and same
+
+
+def untolerated_taint(
+    pod: Mapping[str, Any], node: Mapping[str, Any], effects: frozenset[str]
+) -> Mapping[str, Any] | None:
+    """Return the first taint of these effects that the pod does not tolerate."""
+    tolerations = pod["spec"].get("tolerations") or ()
+    taints = taints_of(node)
+    for taint in taints:
+        if taint.get("effect") in effects and not any(tolerates(t, taint) for t in tolerations):
+            return taint
+    return None
+
+
+def taints_of(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The taints of a node, which may have been made without a spec."""
+    return (node.get("spec") or {}).get("taints") or []
+
+
+_FORM: Final = re.compile(r"([+-]?[0-9.]+)(?:([eE][+-]?[0-9]+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?")
+_BINARY: Final = {f"{letter}i": Decimal(1024) ** n for n, letter in enumerate("KMGTPE", 1)}
+_DECIMAL: Final = {letter: Decimal(1000) ** n for n, letter in enumerate("kMGTPE", 1)}
+_SMALL: Final = {"m": Decimal("1e-3"), "u": Decimal("1e-6"), "n": Decimal("1e-9")}
+_FACTORS: Final = _BINARY | _DECIMAL | _SMALL
+
+
+@lru_cache(maxsize=4096)
+def parse_thousandths(text: str) -> int:
+    """Amount in thousandths, rounded up: "500m" is 500, "2" is 2000. Raises ValueError."""
+    match = _FORM.fullmatch(text.strip())
+    if match is None or match[1].count(".") > 1 or not any(c.isdigit() for c in match[1]):
+        raise ValueError(f"{text!r} is no resource quantity")
+    number, exponent, suffix = match.groups()
+    amount = Decimal(number + (exponent or "")) * _FACTORS.get(suffix or "", Decimal(1))
+    return int((amount * 1000).to_integral_value(ROUND_CEILING))
+
+
+PODS: Final = "pods"
+_ONE: Final = 1000  # amounts are thousandths
+
+
+def pod_request(pod: Mapping[str, Any]) -> Counter[str]:
+    """Return a pod's requests in thousandths, itself as one of `pods` included.
+
+    The larger of all containers together and the largest init container, and the overhead.
+    """
+    spec = pod["spec"]
+    total: Counter[str] = Counter()
+    for container in spec.get("containers") or ():
+        total.update(_requests(container))
+    for container in spec.get("initContainers") or ():
+        total |= _requests(container)
+    total.update(_amounts(spec.get("overhead") or {}))
+    total[PODS] = _ONE
+    return total
+
+
+def node_capacity(node: Mapping[str, Any]) -> Counter[str]:
+    """Return what a node offers to pods, in thousandths."""
+    status = node.get("status") or {}
+    return _amounts(status.get("allocatable") or status.get("capacity") or {})
+
+
+def _requests(container: Mapping[str, Any]) -> Counter[str]:
+    return _amounts((container.get("resources") or {}).get("requests") or {})
+
+
+def _amounts(quantities: Mapping[str, Any]) -> Counter[str]:
+    return Counter({name: parse_thousandths(str(amount)) for name, amount in quantities.items()})
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is in use on each node, kept up to date pod by pod."""
+
+    _pods: dict[str, tuple[str, Counter[str]]] = field(default_factory=dict)
+    _used: dict[str, Counter[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pods: Iterable[Mapping[str, Any]]) -> Ledger:
+        """The ledger of these pods."""
+        ledger = cls()
+        for pod in pods:
+            ledger.observe(pod)
+        return ledger
+
+    def observe(self, pod: Mapping[str, Any]) -> None:
+        """Count the pod on its node while it has one and has not ended."""
+        node = pod["spec"].get("nodeName")
+        ended = (pod.get("status") or {}).get("phase") in TERMINAL
+        if ended:
+            self.forget(pod["metadata"]["uid"])
+        elif node:
+            self.assume(pod, node)
+
+    def assume(self, pod: Mapping[str, Any], node: str) -> None:
+        """Count the pod on `node`: it is bound, or about to be."""
+        uid = pod["metadata"]["uid"]
+        if self._pods.get(uid, ("",))[0] == node:
+            return
+        self.forget(uid)
+        request = pod_request(pod)
+        self._pods[uid] = node, request
+        self._used.setdefault(node, Counter()).update(request)
+
+    def has(self, uid: str) -> bool:
+        """Whether the pod with this UID is counted somewhere."""
+        return uid in self._pods
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, or has ended."""
+        node, request = self._pods.pop(uid, ("", Counter()))
+        if node:
+            self._used[node].subtract(request)
+
+    def used(self, node: str) -> Counter[str]:
+        """Return what is in use on `node`, in thousandths."""
+        return self._used.get(node, Counter())
+
 
 _HARD: Final = frozenset({"NoSchedule", "NoExecute"})
 _CORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.kubelet import containers
 from devcluster.kubelet.behaviour import SIGKILL_CODE
-from devcluster.kubelet.conditions import TERMINAL, final_phase
 from devcluster.kubelet.containerlife import end, end_with_process, started_at
-from devcluster.kubelet.instants import from_text
+from devcluster.kubelet.containers import TERMINAL, final_phase
+from devcluster.kubelet.options import from_text
 
 if TYPE_CHECKING:
     from datetime import datetime

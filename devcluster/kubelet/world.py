@@ -1,12 +1,16 @@
-"""io: what all parts of the stand-in nodes share: client, clock and copies of the objects."""
+"""io: what all parts of the stand-in nodes share: client, clock and copies of the objects.
+
+Takes a pod's object away.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from devcluster.kubelet.attempts import attempt_of
+from devcluster.kubelet.behaviour import attempt_of
 from devcluster.kubelet.nodes import LEASE_NAMESPACE
+from ipuhub.kube.errors import Conflict, NotFound
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import (
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
     from devcluster.kubelet.options import StandInOptions
     from ipuhub.kube.client import KubeClient
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
 
 BY_NODE: Final = "node"
 BY_ATTEMPT: Final = "attempt"
@@ -96,3 +100,20 @@ def _by_attempt(pod: Manifest) -> list[str]:
 
 def _by_namespace(manifest: Manifest) -> list[str]:
     return [manifest["metadata"]["namespace"]]
+
+
+async def delete_pod(
+    client: KubeClient, pod: Manifest, *, grace_seconds: int | None = None
+) -> None:
+    """Delete this pod and no successor of its name; None: with the grace that it asks for."""
+    metadata = pod["metadata"]
+    try:
+        await client.delete(
+            PODS,
+            metadata["name"],
+            metadata["namespace"],
+            uid=metadata["uid"],
+            grace_period_seconds=grace_seconds,
+        )
+    except (NotFound, Conflict):
+        return  # gone; the name may be another pod's by now

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import structlog
 
 from devcluster.kubelet.life import End
-from devcluster.processes import sandbox
-from devcluster.processes.podenv import build_env, expand, host_name
-from devcluster.processes.podfiles import PodFiles
+from devcluster.processes import spawned as sandbox
+from devcluster.processes.podfiles import PodFiles, build_env, expand, host_name
 from devcluster.processes.spawned import spawn
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from devcluster.kubelet.world import World
     from devcluster.processes.spawned import Spawned
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
 
 log = structlog.get_logger(__name__)
 _LOST: Final = 137

@@ -3,24 +3,119 @@
 `builtin_schemas.json` (made by `manage.py make_builtin_schemas`) holds, by type name, its fields
 as `name` (required: `name!`) to one of string, integer, number, boolean, time, bytes, quantity,
 intOrString, any, another type's name, `[T]` for a list and `{T}` for a map.
+
+What the Python models of the built-in kinds do not say about their fields.
+
+Source: the Kubernetes API reference (patchStrategy and patchMergeKey of each field; the types
+Quantity and IntOrString). Keys are (type, field).
+
+A client's body held against its kind's schema: types, unknown fields, nulls.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.schemas.fieldrules import MERGE_KEYS
 from devcluster.schemas.schema import OMIT_EMPTY, Schema
+from devcluster.status import bad_request
+from devcluster.storage.metadata import check_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from devcluster.schemas.crds import CustomKind
+    from devcluster.schemas.kinds import Kind
     from devcluster.schemas.schema import FieldError
 
+MERGE_KEYS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("ObjectMeta", "finalizers"): "",
+        ("ObjectMeta", "ownerReferences"): "uid",
+        ("PodSpec", "containers"): "name",
+        ("PodSpec", "ephemeralContainers"): "name",
+        ("PodSpec", "hostAliases"): "ip",
+        ("PodSpec", "imagePullSecrets"): "name",
+        ("PodSpec", "initContainers"): "name",
+        ("PodSpec", "resourceClaims"): "name",
+        ("PodSpec", "schedulingGates"): "name",
+        ("PodSpec", "topologySpreadConstraints"): "topologyKey",
+        ("PodSpec", "volumes"): "name",
+        ("PodStatus", "conditions"): "type",
+        ("PodStatus", "hostIPs"): "ip",
+        ("PodStatus", "podIPs"): "ip",
+        ("PodStatus", "resourceClaimStatuses"): "name",
+        ("Container", "env"): "name",
+        ("Container", "ports"): "containerPort",
+        ("Container", "volumeDevices"): "devicePath",
+        ("Container", "volumeMounts"): "mountPath",
+        ("ContainerStatus", "volumeMounts"): "mountPath",
+        ("EphemeralContainer", "env"): "name",
+        ("EphemeralContainer", "ports"): "containerPort",
+        ("EphemeralContainer", "volumeDevices"): "devicePath",
+        ("EphemeralContainer", "volumeMounts"): "mountPath",
+        ("NodeSpec", "podCIDRs"): "",
+        ("NodeStatus", "addresses"): "type",
+        ("NodeStatus", "conditions"): "type",
+        ("NamespaceStatus", "conditions"): "type",
+        ("PersistentVolumeClaimStatus", "conditions"): "type",
+        ("ServiceAccount", "secrets"): "name",
+        ("ServiceSpec", "ports"): "port",
+        ("ServiceStatus", "conditions"): "type",
+        ("DeploymentStatus", "conditions"): "type",
+        ("PodDisruptionBudgetStatus", "conditions"): "type",
+        ("MutatingWebhookConfiguration", "webhooks"): "name",
+        ("ValidatingWebhookConfiguration", "webhooks"): "name",
+    }
+)
+"""Lists that merge, and by which key; empty: a list of texts that merges as a set."""
+QUANTITIES: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("ContainerStatus", "allocatedResources"),
+        ("EmptyDirVolumeSource", "sizeLimit"),
+        ("LimitRangeItem", "default"),
+        ("LimitRangeItem", "defaultRequest"),
+        ("LimitRangeItem", "max"),
+        ("LimitRangeItem", "maxLimitRequestRatio"),
+        ("LimitRangeItem", "min"),
+        ("NodeStatus", "allocatable"),
+        ("NodeStatus", "capacity"),
+        ("PersistentVolumeClaimStatus", "allocatedResources"),
+        ("PersistentVolumeClaimStatus", "capacity"),
+        ("PersistentVolumeSpec", "capacity"),
+        ("PodSpec", "overhead"),
+        ("ResourceFieldSelector", "divisor"),
+        ("ResourceQuotaSpec", "hard"),
+        ("ResourceQuotaStatus", "hard"),
+        ("ResourceQuotaStatus", "used"),
+        ("ResourceRequirements", "limits"),
+        ("ResourceRequirements", "requests"),
+        ("VolumeResourceRequirements", "limits"),
+        ("VolumeResourceRequirements", "requests"),
+    }
+)
+"""Texts, or maps of texts, that are quantities; a JSON number is accepted too."""
+INT_OR_STRING: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("HTTPGetAction", "port"),
+        ("PodDisruptionBudgetSpec", "maxUnavailable"),
+        ("PodDisruptionBudgetSpec", "minAvailable"),
+        ("RollingUpdateDeployment", "maxSurge"),
+        ("RollingUpdateDeployment", "maxUnavailable"),
+        ("ServicePort", "targetPort"),
+        ("TCPSocketAction", "port"),
+    }
+)
+REPLACED_TYPES: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        # The model says "object"; the API takes one schema here (a list is not structural).
+        ("JSONSchemaProps", "items"): "JSONSchemaProps",
+    }
+)
 SCHEMAS_FILE = Path(__file__).with_name("builtin_schemas.json")
 _SCALARS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -151,3 +246,67 @@ def _types_in(message: str) -> tuple[str, str]:
     wanted = message.partition("must be of type ")[2].partition(":")[0]
     # A text of the wrong format (a time, base64) stands there itself instead of its type.
     return _JSON_TYPES.get(found, "string"), _GO_TYPES.get(wanted, wanted)
+
+
+_LARGE: Final = ("spec", "status", "data", "binaryData")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How to read a body: `mode` is Ignore, Warn (into `warnings`) or Strict.
+
+    `old` is the stored object of an update: what is as before needs no second look.
+    """
+
+    mode: str
+    warnings: list[str]
+    old: dict[str, Any] | None = None
+
+
+def decode(
+    kind: Kind, custom: CustomKind | None, body: dict[str, Any], how: Decoding
+) -> list[FieldError]:
+    """Drop nulls and unknown fields from `body` and fill in a CRD's defaults.
+
+    StatusError 400 for a field of a wrong type and, in mode Strict, for unknown ones. Returns what
+    else is wrong with an object of a built-in kind.
+    """
+    api_version, name = body["apiVersion"], body["kind"]
+    schema = custom.schema if custom is not None else schema_of(api_version, name)
+    if custom is not None or schema is None:
+        check_shape(kind, body)
+    if schema is None:
+        return []
+    unchanged = _unchanged(body, how.old) if custom is None else {}
+    for field in unchanged:
+        del body[field]
+    unknown = schema.prune(body)
+    schema.default(body)
+    faults = schema.validate(body) if custom is None else []
+    wrong = decode_error(api_version, name, body) if faults else ""
+    if wrong:
+        raise _cannot_handle(kind, wrong)
+    missing = field_errors(api_version, name, body) if faults else []
+    body |= unchanged
+    sentences = [f'unknown field "{path}"' for path in unknown]
+    if sentences and how.mode == "Strict":
+        raise _cannot_handle(kind, f"strict decoding error: {', '.join(sentences)}")
+    if how.mode == "Warn":
+        how.warnings.extend(sentences)
+    return missing
+
+
+def _unchanged(body: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the large parts of `body` that are as stored and whose absence is no fault."""
+    if old is None:
+        return {}
+    name = definition_name(body["apiVersion"], body["kind"])
+    needed = definitions().get(name, {}).get("required", ())
+    kept = [f for f in _LARGE if f not in needed and f in body and body[f] == old.get(f)]
+    return {field: body[field] for field in kept}
+
+
+def _cannot_handle(kind: Kind, why: str) -> Exception:
+    return bad_request(
+        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
+    )

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from devcluster.fielderror import FieldError, go_value, invalid, required, unsupported
 from devcluster.schemas.kinds import ALL_VERBS, STATUS_VERBS, Kind, Subresource
 from devcluster.schemas.schema import Schema, structural_errors
+from devcluster.status import FieldError, go_value, invalid_value, required, unsupported
 
 CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
@@ -64,9 +64,9 @@ def _scale_faults(body: dict[str, Any], path: str, wanted: str) -> list[FieldErr
     if found != wanted:
         shown = value if isinstance(value, str) else go_value(value)
         why = f"{path} accessor error: {shown} is of the type {found}, expected {wanted}"
-        return [invalid(path, 0 if wanted == "int64" else "", why)]
+        return [invalid_value(path, 0 if wanted == "int64" else "", why)]
     if wanted == "int64" and value < 0:
-        return [invalid(path, value, "should be a non-negative integer")]
+        return [invalid_value(path, value, "should be a non-negative integer")]
     return []
 
 
@@ -116,12 +116,14 @@ def check_crd(crd: dict[str, Any]) -> list[FieldError]:
     errors: list[FieldError] = []
     name = crd["metadata"].get("name", "")
     if name != wanted:
-        errors.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+        errors.append(
+            invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+        )
     errors += [] if spec.get("group") else [required("spec.group")]
     errors += [required(f"spec.names.{n}") for n in ("plural", "kind") if not names.get(n)]
     for name in ("kind", "listKind"):
         if not _KIND.fullmatch(names.get(name) or "A"):
-            errors.append(invalid(f"spec.names.{name}", names[name], "must be a DNS label"))
+            errors.append(invalid_value(f"spec.names.{name}", names[name], "must be a DNS label"))
     if spec.get("scope") not in {"Namespaced", "Cluster"}:
         scopes = ("Cluster", "Namespaced")
         errors.append(unsupported("spec.scope", spec.get("scope", ""), scopes))
@@ -136,7 +138,7 @@ def check_crd(crd: dict[str, Any]) -> list[FieldError]:
 def check_crd_update(old: dict[str, Any], new: dict[str, Any]) -> list[FieldError]:
     """Return what an update of an established CRD must not have changed."""
     errors = [
-        invalid(f"spec.{name}", new["spec"].get(name), "field is immutable")
+        invalid_value(f"spec.{name}", new["spec"].get(name), "field is immutable")
         for name in ("group", "scope")
         if new["spec"].get(name) != old["spec"][name]
     ]
@@ -144,7 +146,7 @@ def check_crd_update(old: dict[str, Any], new: dict[str, Any]) -> list[FieldErro
     for number, name in enumerate((new.get("status") or {}).get("storedVersions") or []):
         if name not in left:
             path = f"status.storedVersions[{number}]"
-            errors.append(invalid(path, name, "must appear in spec.versions"))
+            errors.append(invalid_value(path, name, "must appear in spec.versions"))
     return errors
 
 
@@ -183,7 +185,7 @@ def _check_version(path: str, version: dict[str, Any]) -> list[FieldError]:
         text = column.get("jsonPath") or ""
         if not text.startswith("."):
             where = f"{path}.additionalPrinterColumns[{number}].jsonPath"
-            errors.append(invalid(where, text, "must be a simple json path starting with ."))
+            errors.append(invalid_value(where, text, "must be a simple json path starting with ."))
     scale = (version.get("subresources") or {}).get("scale")
     for name, parent in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
         if scale is not None and not str(scale.get(name, "")).startswith(parent):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from devcluster.fielderror import FieldError, join_errors
 from devcluster.schemas.structural import structural_errors
 from devcluster.schemas.validation import Validator
+from devcluster.status import FieldError, join_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,14 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from devcluster.fielderror import (
-    FieldError,
-    forbidden,
-    invalid,
-    required,
-    unsupported,
-)
 from devcluster.schemas.validation import Validator, compile_pattern
+from devcluster.status import FieldError, forbidden_field, invalid_value, required, unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,7 +43,7 @@ def _root_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     if not schema.get("type"):
         yield required(f"{path}.type", "must not be empty at the root")
     elif schema["type"] != "object":
-        yield invalid(f"{path}.type", schema["type"], "must be object at the root")
+        yield invalid_value(f"{path}.type", schema["type"], "must be object at the root")
     yield from _resource_errors(schema, path)
 
 
@@ -58,12 +52,12 @@ def _resource_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldErro
     for name in ("apiVersion", "kind"):
         kind = (properties.get(name) or {}).get("type", "string")
         if kind != "string":
-            yield invalid(f"{path}.properties[{name}].type", kind, "must be string")
+            yield invalid_value(f"{path}.properties[{name}].type", kind, "must be string")
     metadata = properties.get("metadata") or {}
     if metadata.get("type", "object") != "object":
-        yield invalid(f"{path}.properties[metadata].type", metadata["type"], "must be object")
+        yield invalid_value(f"{path}.properties[metadata].type", metadata["type"], "must be object")
     if set(metadata.get("properties") or {}) - {"name", "generateName"}:
-        yield forbidden(
+        yield forbidden_field(
             f"{path}.properties[metadata]",
             "must not specify anything other than name and generateName, but metadata is "
             "implicitly specified",
@@ -94,14 +88,14 @@ def _keyword_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError
         yield unsupported(f"{path}.type", kind, _TYPES)
     for name in _UNSUPPORTED:
         if name in schema:
-            yield forbidden(f"{path}.{name}", f"{name} is not supported")
+            yield forbidden_field(f"{path}.{name}", f"{name} is not supported")
     if schema.get("uniqueItems"):
-        yield forbidden(
+        yield forbidden_field(
             f"{path}.uniqueItems",
             "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
         )
     if "properties" in schema and "additionalProperties" in schema:
-        yield forbidden(
+        yield forbidden_field(
             f"{path}.additionalProperties",
             "additionalProperties and properties are mutual exclusive",
         )
@@ -111,13 +105,13 @@ def _keyword_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError
         compile_pattern(schema.get("pattern") or "")
     except re.error as error:
         detail = f"must be a valid regular expression, but isn't: {error}"
-        yield invalid(f"{path}.pattern", schema["pattern"], detail)
+        yield invalid_value(f"{path}.pattern", schema["pattern"], detail)
 
 
 def _extension_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     preserve = "x-kubernetes-preserve-unknown-fields"
     if schema.get(preserve) is False:
-        yield invalid(f"{path}.{preserve}", value=False, detail="must be true or undefined")
+        yield invalid_value(f"{path}.{preserve}", value=False, detail="must be true or undefined")
     if not schema.get("x-kubernetes-embedded-resource"):
         return
     if not schema.get("properties") and not schema.get(preserve):
@@ -128,7 +122,7 @@ def _extension_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldErr
         )
     if schema.get("type") != "object":
         detail = "must be object if x-kubernetes-embedded-resource is true"
-        yield invalid(f"{path}.type", schema.get("type", ""), detail)
+        yield invalid_value(f"{path}.type", schema.get("type", ""), detail)
     yield from _resource_errors(schema, path)
 
 
@@ -146,7 +140,7 @@ def _list_type_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldErr
         member = (items.get("properties") or {}).get(key)
         if member is None:
             detail = "entries must all be names of item properties"
-            yield invalid(f"{path}.x-kubernetes-list-map-keys", key, detail)
+            yield invalid_value(f"{path}.x-kubernetes-list-map-keys", key, detail)
         elif key not in (items.get("required") or []) and "default" not in member:
             yield required(
                 f"{path}.items.properties[{key}].default",
@@ -161,7 +155,7 @@ def _default_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError
         return
     where = f"{path}.default"
     if _has_unknown(value, schema):
-        yield invalid(where, value, "must not have unknown fields")
+        yield invalid_value(where, value, "must not have unknown fields")
     for error in Validator(lambda known: known).errors(value, schema):
         field = where if not error.field else f"{where}.{error.field}"
         yield FieldError(field, error.type, error.message)
@@ -210,10 +204,10 @@ def _logic_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """Below anyOf, allOf, oneOf and not only value rules may stand, no structure."""
     for name in _EMPTY_IN_LOGIC:
         if schema.get(name):
-            yield forbidden(f"{path}.{name}", "must be empty to be structural")
+            yield forbidden_field(f"{path}.{name}", "must be empty to be structural")
     for name in _UNDEFINED_IN_LOGIC:
         if name in schema:
-            yield forbidden(f"{path}.{name}", "must be undefined to be structural")
+            yield forbidden_field(f"{path}.{name}", "must be undefined to be structural")
     for name, below in (schema.get("properties") or {}).items():
         yield from _logic_errors(below, f"{path}.properties[{name}]")
     if isinstance(schema.get("items"), dict):

@@ -1,26 +1,81 @@
-"""domain: values against a structural schema, with the API server's sentences."""
+"""domain: values against a structural schema, with the API server's sentences.
+
+The string formats of OpenAPI that an API server checks, and quantities.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import datetime as dt
 import functools
+import ipaddress
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from devcluster.fielderror import (
+from devcluster.status import (
     FieldError,
     duplicate,
     go_value,
-    invalid,
+    invalid_value,
     required,
     unsupported,
     wrong_type,
 )
-from devcluster.schemas.formats import is_format, is_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+_DURATION = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)([\d.]+(ns|us|µs|ms|s|m|h))*|0")
+_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE])?")
+
+
+def is_format(name: str, value: str) -> bool:
+    """Whether `value` has the format; a format that is not checked is always had."""
+    check = _CHECKS.get(name)
+    return check is None or check(value)
+
+
+def is_quantity(value: str) -> bool:
+    """Whether `value` is a Kubernetes quantity, `500m`, `1Gi`, `2e3`."""
+    return _QUANTITY.fullmatch(value) is not None
+
+
+def _is_date_time(value: str) -> bool:
+    match = _DATE_TIME.fullmatch(value)
+    return match is not None and _parses(lambda: dt.datetime.fromisoformat(value[:19]))
+
+
+def _is_base64(value: str) -> bool:
+    return _parses(lambda: base64.b64decode(value.replace("\n", ""), validate=True))
+
+
+def _parses(parse: Callable[[], object]) -> bool:
+    try:
+        parse()
+    except (ValueError, binascii.Error):
+        return False
+    return True
+
+
+_CHECKS: Mapping[str, Callable[[str], bool]] = MappingProxyType(
+    {
+        "date-time": _is_date_time,
+        "date": lambda value: _parses(lambda: dt.date.fromisoformat(value)),
+        "byte": _is_base64,
+        "ipv4": lambda value: _parses(lambda: ipaddress.IPv4Address(value)),
+        "ipv6": lambda value: _parses(lambda: ipaddress.IPv6Address(value)),
+        "cidr": lambda value: (
+            "/" in value and _parses(lambda: ipaddress.ip_network(value, strict=False))
+        ),
+        "uuid": lambda value: _UUID.fullmatch(value) is not None,
+        "duration": lambda value: _DURATION.fullmatch(value) is not None,
+    }
+)
 _JUNCTORS = frozenset({"anyOf", "oneOf", "allOf", "not"})
 _INTEGER_FORMATS = frozenset({"int32", "int64"})
 _PLAIN_TYPES = {"string": str, "integer": int, "boolean": bool}
@@ -181,18 +236,18 @@ def _enum_errors(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[F
 def _text_errors(value: str, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     if longest is not None and len(value) > longest:
-        yield invalid(path, value, f"{path} in body should be at most {longest} chars long")
+        yield invalid_value(path, value, f"{path} in body should be at most {longest} chars long")
     if shortest is not None and len(value) < shortest:
-        yield invalid(path, value, f"{path} in body should be at least {shortest} chars long")
+        yield invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
     pattern = schema.get("pattern")
     if pattern and not compile_pattern(pattern).search(value):
-        yield invalid(path, value, f"{path} in body should match '{pattern}'")
+        yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
     wanted = schema.get("format")
     if wanted and not is_format(wanted, value):
         detail = f"{path} in body must be of type {wanted}: {go_value(value)}"
         yield wrong_type(path, value, detail)
     if schema.get("x-quantity") and not is_quantity(value):
-        yield invalid(
+        yield invalid_value(
             path,
             value,
             "quantities must match the regular expression "
@@ -206,15 +261,15 @@ def _number_errors(value: float, schema: Mapping[str, Any], path: str) -> Iterat
         exclusive = bool(schema.get("exclusiveMinimum"))
         if value < lowest or (exclusive and value == lowest):
             rule = "greater than" if exclusive else "greater than or equal to"
-            yield invalid(path, value, f"{path} in body should be {rule} {go_value(lowest)}")
+            yield invalid_value(path, value, f"{path} in body should be {rule} {go_value(lowest)}")
     if highest is not None:
         exclusive = bool(schema.get("exclusiveMaximum"))
         if value > highest or (exclusive and value == highest):
             rule = "less than" if exclusive else "less than or equal to"
-            yield invalid(path, value, f"{path} in body should be {rule} {go_value(highest)}")
+            yield invalid_value(path, value, f"{path} in body should be {rule} {go_value(highest)}")
     step = schema.get("multipleOf")
     if step and not float(value / step).is_integer():
-        yield invalid(path, value, f"{path} in body should be a multiple of {go_value(step)}")
+        yield invalid_value(path, value, f"{path} in body should be a multiple of {go_value(step)}")
 
 
 def _count_errors(
@@ -227,7 +282,9 @@ def _count_errors(
             continue
         # The server shows the number of items, but the limit of properties.
         shown = count if what == "Items" else limit
-        yield invalid(path, shown, f"{path} in body should have {words} {limit} {what.lower()}")
+        yield invalid_value(
+            path, shown, f"{path} in body should have {words} {limit} {what.lower()}"
+        )
 
 
 def _uniqueness_errors(

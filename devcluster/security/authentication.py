@@ -8,9 +8,9 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from devcluster.paths import AUTHENTICATED, User, account_user
 from devcluster.security.certificates import write_private
 from devcluster.status import StatusError
-from devcluster.users import AUTHENTICATED, User, account_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

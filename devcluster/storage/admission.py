@@ -1,24 +1,104 @@
-"""domain: defaults and rules of the built-in kinds, applied before an object is stored."""
+"""domain: defaults and rules of the built-in kinds, applied before an object is stored.
+
+What the API server refuses in kinds that it only stores: data keys, rules, leases.
+
+One set of objects with two faces: Events of two groups, a CRD's served versions.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.fielderror import FieldError, forbidden, invalid
 from devcluster.schemas.crds import CRDS, check_crd_update
-from devcluster.storage.kindrules import KIND_RULES
+from devcluster.status import FieldError, forbidden_field, invalid_value, required
 from devcluster.storage.pods import check_pod, check_pod_update, default_new_pod, default_pod
+from devcluster.webhooks.review import MUTATING, VALIDATING
 from devcluster.webhooks.rules import default_mutating, default_validating, webhook_faults
-from devcluster.webhooks.webhookmatch import MUTATING, VALIDATING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from devcluster.schemas.kinds import Kind
 
 Body = dict[str, Any]
+_DATA_KEY: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_DATA_BYTES: Final = 1024 * 1024
+_KEY_RULE: Final = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
+    "'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_SECRET_KEYS: Final = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+}
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def _data_faults(body: Body) -> Iterator[FieldError]:
+    size = 0
+    for place in ("data", "binaryData"):
+        for key, value in (body.get(place) or {}).items():
+            size += len(value.encode())
+            if not _DATA_KEY.fullmatch(key) or key == "." or key.startswith(".."):
+                yield invalid_value(f"{place}[{key}]", key, _KEY_RULE)
+    for key in (body.get("data") or {}).keys() & (body.get("binaryData") or {}).keys():
+        yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+    if size > _DATA_BYTES:
+        message = f"Too long: may not be more than {_DATA_BYTES} bytes"
+        yield FieldError("", "FieldValueTooLong", message)
+
+
+def _secret_faults(body: Body) -> Iterator[FieldError]:
+    yield from _data_faults(body)
+    for key in _SECRET_KEYS.get(body.get("type") or "", ()):
+        if key not in (body.get("data") or {}):
+            yield required(f"data[{key}]")
+
+
+def _role_faults(body: Body) -> Iterator[FieldError]:
+    for number, rule in enumerate(body.get("rules") or []):
+        path = f"rules[{number}]"
+        if not rule.get("verbs"):
+            yield required(f"{path}.verbs", "verbs must contain at least one value")
+        if rule.get("nonResourceURLs"):
+            continue
+        for name in ("apiGroups", "resources"):
+            if not rule.get(name):
+                detail = f"resource rules must supply at least one {name[:-1]}"
+                yield required(f"{path}.{name}", detail)
+
+
+def _lease_faults(body: Body) -> Iterator[FieldError]:
+    spec = body.get("spec") or {}
+    if spec.get("leaseDurationSeconds", 1) <= 0:
+        value = spec["leaseDurationSeconds"]
+        yield invalid_value("spec.leaseDurationSeconds", value, "must be greater than 0")
+    if spec.get("leaseTransitions", 0) < 0:
+        value = spec["leaseTransitions"]
+        yield invalid_value("spec.leaseTransitions", value, "must be greater than or equal to 0")
+
+
+def _event_faults(body: Body) -> Iterator[FieldError]:
+    about = (body.get("involvedObject") or {}).get("namespace", "")
+    if about != body["metadata"]["namespace"] and (
+        about or body["metadata"]["namespace"] not in {"default", "kube-system"}
+    ):
+        yield invalid_value("involvedObject.namespace", about, "does not match event.namespace")
+
+
+KIND_RULES: Final[dict[str, Callable[[Body], Iterator[FieldError]]]] = {
+    "configmaps": _data_faults,
+    "secrets": _secret_faults,
+    f"roles.{_RBAC}": _role_faults,
+    f"clusterroles.{_RBAC}": _role_faults,
+    "leases.coordination.k8s.io": _lease_faults,
+    "events": _event_faults,
+    "events.events.k8s.io": _event_faults,
+}
+"""Resource -> the faults of a stored object whose types are right."""
 PROTECTED_NAMESPACES: Final = ("default", "kube-public", "kube-system")
 CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
 _RBAC_GROUP: Final = "rbac.authorization.k8s.io"
@@ -54,13 +134,13 @@ def check_update(kind: Kind, old: Body, new: Body) -> list[FieldError]:
     if kind.plural in {"rolebindings", "clusterrolebindings"} and old["roleRef"] != new["roleRef"]:
         return [_changed_role(new["roleRef"])]
     if kind.plural == "secrets" and old.get("type") != new.get("type"):
-        return [invalid("type", new.get("type"), "field is immutable")]
+        return [invalid_value("type", new.get("type"), "field is immutable")]
     if kind.storage_key == CRDS:
         return check_crd_update(old, new)
     if kind.plural in {"configmaps", "secrets"} and old.get("immutable"):
         names = ("data", "binaryData", "immutable", "type")
         return [
-            forbidden(name, "field is immutable when `immutable` is set")
+            forbidden_field(name, "field is immutable when `immutable` is set")
             for name in names
             if old.get(name) != new.get(name)
         ]
@@ -157,3 +237,32 @@ _CHECKS: Final[dict[str, Callable[[Body], Iterable[FieldError]]]] = {
     MUTATING: webhook_faults,
     VALIDATING: webhook_faults,
 }
+_GROUP: Final = "events.k8s.io"
+_NAMES: Final = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_STORED_NAMES: Final = {new: old for old, new in _NAMES.items()}
+
+
+def to_version(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored object as `kind` shows it; the same object where it is stored so."""
+    if body["apiVersion"] == kind.api_version:
+        return body
+    if kind.group != _GROUP:
+        return {**body, "apiVersion": kind.api_version}
+    shown = {_NAMES.get(name, name): value for name, value in body.items()}
+    return {**shown, "apiVersion": f"{_GROUP}/v1"}
+
+
+def to_stored(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    """Return a client's object as it is stored; the same object unless it is an Event."""
+    if kind.group != _GROUP:
+        return body
+    stored = {_STORED_NAMES.get(name, name): value for name, value in body.items()}
+    return {**stored, "apiVersion": "v1"}

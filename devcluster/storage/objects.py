@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from devcluster.fielderror import FieldError
+from devcluster.schemas.builtin import Decoding, decode
 from devcluster.schemas.crds import CRD_FINALIZER, CRDS, accept_names, check_crd
-from devcluster.schemas.strictness import Decoding, decode
 from devcluster.status import (
+    FieldError,
     StatusError,
     already_exists,
     bad_request,
@@ -24,12 +24,14 @@ from devcluster.status import (
     not_found,
 )
 from devcluster.storage import admission
-from devcluster.storage.deletion import DeleteOptions, check_preconditions, mark_deleted
 from devcluster.storage.metadata import (
+    DeleteOptions,
     check_metadata,
     check_new_finalizers,
+    check_preconditions,
     format_time,
     keep_server_fields,
+    mark_deleted,
     prepare_new,
 )
 from devcluster.storage.podclasses import class_problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from devcluster.patcherror import PatchError, bad_request
+from devcluster.status import PatchError, bad_patch
 from devcluster.storage.strategic import strategic_merge
 
 if TYPE_CHECKING:
@@ -221,4 +221,4 @@ def _not_go_type(value: Any, wanted: str) -> PatchError:
         (object, "number"),
     )
     found = next(name for kind, name in names if isinstance(value, kind))
-    return bad_request(f"json: cannot unmarshal {found} into Go value of type {wanted}")
+    return bad_patch(f"json: cannot unmarshal {found} into Go value of type {wanted}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.fielderror import (
+from devcluster.kubelet.scheduling import parse_thousandths
+from devcluster.status import (
     FieldError,
     duplicate,
-    forbidden,
-    invalid,
+    forbidden_field,
+    invalid_value,
     required,
     unsupported,
 )
-from devcluster.kubelet.quantities import parse_thousandths
 from devcluster.storage.metadata import LABEL_MESSAGE, LABEL_NAME, check_key, check_label_value
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ def spec_faults(spec: Body) -> Iterator[FieldError]:
     """What is wrong with a pod's spec besides its containers."""
     yield from _volume_faults(spec.get("volumes") or [])
     if spec.get("ephemeralContainers"):
-        yield forbidden("spec.ephemeralContainers", "cannot be set on create")
+        yield forbidden_field("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("dnsPolicy") not in _DNS:
         yield unsupported("spec.dnsPolicy", spec.get("dnsPolicy"), _DNS)
     host = spec.get("hostname")
     if host and not LABEL_NAME.fullmatch(host):
-        yield invalid("spec.hostname", host, LABEL_MESSAGE)
+        yield invalid_value("spec.hostname", host, LABEL_MESSAGE)
     for key, value in (spec.get("nodeSelector") or {}).items():
         yield from check_key("spec.nodeSelector", key)
         yield from check_label_value("spec.nodeSelector", value)
@@ -54,7 +54,7 @@ def container_faults(path: str, container: Body, spec: Body) -> Iterator[FieldEr
     for number, variable in enumerate(container.get("env") or []):
         if variable.get("value") and variable.get("valueFrom"):
             detail = "may not be specified when `value` is not empty"
-            yield invalid(f"{path}.env[{number}].valueFrom", "", detail)
+            yield invalid_value(f"{path}.env[{number}].valueFrom", "", detail)
     host_network = bool(spec.get("hostNetwork"))
     yield from _port_faults(path, container.get("ports") or [], host_network=host_network)
     policies = ("Always", "IfNotPresent", "Never")
@@ -81,20 +81,20 @@ def _demand_faults(path: str, resources: Body) -> Iterator[FieldError]:
         asked, most = _thousandths(amount), _thousandths(limit)
         if not may_exceed and asked != most:
             detail = f"must be equal to {name} limit of {limit}"
-            yield invalid(f"{path}.requests", str(amount), detail)
+            yield invalid_value(f"{path}.requests", str(amount), detail)
         elif asked > most:
             detail = f"must be less than or equal to {name} limit of {limit}"
-            yield invalid(f"{path}.requests", str(amount), detail)
+            yield invalid_value(f"{path}.requests", str(amount), detail)
 
 
 def _amount_faults(path: str, name: str, amount: object) -> Iterator[FieldError]:
     if "/" not in name and not (name in _STANDARD or name.startswith("hugepages-")):
         for rule in ("type or fully qualified", "for containers"):
-            yield invalid(path, name, f"must be a standard resource {rule}")
+            yield invalid_value(path, name, f"must be a standard resource {rule}")
     if _thousandths(amount) < 0:
-        yield invalid(path, str(amount), "must be greater than or equal to 0")
+        yield invalid_value(path, str(amount), "must be greater than or equal to 0")
     if "/" in name and _thousandths(amount) % 1000:
-        yield invalid(path, str(amount), "must be an integer")
+        yield invalid_value(path, str(amount), "must be an integer")
 
 
 def _may_exceed(name: str) -> bool:
@@ -115,11 +115,11 @@ def _mount_faults(path: str, mounts: list[Body], spec: Body) -> Iterator[FieldEr
             message = f'Not found: "{mount.get("name")}"'
             yield FieldError(f"{here}.name", "FieldValueNotFound", message)
         if target and target in seen:
-            yield invalid(f"{here}.mountPath", target, "must be unique")
+            yield invalid_value(f"{here}.mountPath", target, "must be unique")
         seen.add(target)
         if ".." in str(mount.get("subPath") or "").split("/"):
             field = f"{path}.volumeMounts.subPath"  # without its number, as servers write it
-            yield invalid(field, mount["subPath"], "must not contain '..'")
+            yield invalid_value(field, mount["subPath"], "must not contain '..'")
 
 
 def _port_faults(path: str, ports: list[Body], *, host_network: bool) -> Iterator[FieldError]:
@@ -131,12 +131,12 @@ def _port_faults(path: str, ports: list[Body], *, host_network: bool) -> Iterato
             yield duplicate(f"{here}.name", name)
         names.add(name or "")
         if inside is not None and not 0 < inside < 65536:
-            yield invalid(f"{here}.containerPort", inside, _PORT_RULE)
+            yield invalid_value(f"{here}.containerPort", inside, _PORT_RULE)
         if outside and not 0 < outside < 65536:
-            yield invalid(f"{here}.hostPort", outside, _PORT_RULE)
+            yield invalid_value(f"{here}.hostPort", outside, _PORT_RULE)
         elif host_network and outside and outside != inside:
             detail = "must match `containerPort` when `hostNetwork` is true"
-            yield invalid(f"{here}.hostPort", outside, detail)
+            yield invalid_value(f"{here}.hostPort", outside, detail)
         protocols = ("SCTP", "TCP", "UDP")
         if port.get("protocol") not in protocols:
             yield unsupported(f"{here}.protocol", port.get("protocol"), protocols)
@@ -147,7 +147,7 @@ def _probe_faults(path: str, probe: Body) -> Iterator[FieldError]:
     if not found:
         yield required(path, "must specify a handler type")
     for name in found[1:]:
-        yield forbidden(f"{path}.{name}", "may not specify more than 1 handler type")
+        yield forbidden_field(f"{path}.{name}", "may not specify more than 1 handler type")
 
 
 def _user_faults(path: str, context: Body) -> Iterator[FieldError]:
@@ -155,7 +155,7 @@ def _user_faults(path: str, context: Body) -> Iterator[FieldError]:
         value = context.get(name)
         if value is not None and not 0 <= value <= _LARGEST_ID:
             detail = f"must be between 0 and {_LARGEST_ID}, inclusive"
-            yield invalid(f"{path}.{name}", value, detail)
+            yield invalid_value(f"{path}.{name}", value, detail)
 
 
 def _volume_faults(volumes: list[Body]) -> Iterator[FieldError]:
@@ -163,7 +163,7 @@ def _volume_faults(volumes: list[Body]) -> Iterator[FieldError]:
     for number, volume in enumerate(volumes):
         path, name = f"spec.volumes[{number}]", volume.get("name", "")
         if name and not LABEL_NAME.fullmatch(name):
-            yield invalid(f"{path}.name", name, LABEL_MESSAGE)
+            yield invalid_value(f"{path}.name", name, LABEL_MESSAGE)
         if name in seen:
             yield duplicate(f"{path}.name", name)
         seen.add(name)
@@ -171,7 +171,7 @@ def _volume_faults(volumes: list[Body]) -> Iterator[FieldError]:
         # Servers look at the kinds in an order of their own, with emptyDir and hostPath first.
         sources.sort(key=lambda kind: (kind not in {"emptyDir", "hostPath"}, kind))
         for kind in sources[1:]:
-            yield forbidden(f"{path}.{kind}", "may not specify more than 1 volume type")
+            yield forbidden_field(f"{path}.{kind}", "may not specify more than 1 volume type")
         for kind, field in _SOURCE_NAMES.items():
             if isinstance(volume.get(kind), dict) and not volume[kind].get(field):
                 yield required(f"{path}.{kind}.{field}")
@@ -183,4 +183,4 @@ def _toleration_faults(path: str, toleration: Body) -> Iterator[FieldError]:
         yield unsupported(path, operator, ("Equal", "Exists"))
     if operator == "Exists" and toleration.get("value"):
         detail = "value must be empty when `operator` is 'Exists'"
-        yield invalid(path, toleration["value"], detail)
+        yield invalid_value(path, toleration["value"], detail)

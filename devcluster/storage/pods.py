@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from devcluster.fielderror import FieldError, invalid
+from devcluster.status import FieldError, invalid_value
 from devcluster.storage.metadata import LABEL_MESSAGE, LABEL_NAME
 from devcluster.storage.podrules import container_faults, spec_faults
 
@@ -77,7 +77,7 @@ def check_pod(pod: dict[str, Any]) -> list[FieldError]:
             path = f"spec.{place}[{number}]"
             errors += [_required(f"{path}.{n}") for n in ("name", "image") if not container.get(n)]
             if not LABEL_NAME.fullmatch(container.get("name") or "a"):
-                errors.append(invalid(f"{path}.name", container["name"], LABEL_MESSAGE))
+                errors.append(invalid_value(f"{path}.name", container["name"], LABEL_MESSAGE))
             if container.get("name") in seen:
                 message = f'Duplicate value: "{container["name"]}"'
                 errors.append(FieldError(f"{path}.name", "FieldValueDuplicate", message))
@@ -92,7 +92,7 @@ def check_pod(pod: dict[str, Any]) -> list[FieldError]:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and deadline < 1:
         detail = "must be between 1 and 2147483647, inclusive"
-        errors.append(invalid("spec.activeDeadlineSeconds", deadline, detail))
+        errors.append(invalid_value("spec.activeDeadlineSeconds", deadline, detail))
     return errors
 
 

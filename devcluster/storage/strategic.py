@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from devcluster.patcherror import PatchError, bad_request
+from devcluster.status import PatchError, bad_patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -100,7 +100,7 @@ class _Merge:
         field, order, path = directive
         below = f"{path}.{field}" if path else field
         if not isinstance(order, list):
-            raise bad_request("invalid patch format of setElementOrder list")
+            raise bad_patch("invalid patch format of setElementOrder list")
         merged = result.get(field)
         if below not in self.keys or not isinstance(merged, list):
             return
@@ -112,7 +112,7 @@ class _Merge:
             if _directive_of(item) not in {"delete", "replace"}
         ]
         if [item for item in wanted if item in patched] != patched:
-            raise bad_request("invalid patch format of setElementOrder list")
+            raise bad_patch("invalid patch format of setElementOrder list")
         result[field] = _ordered(merged, original.get(field) or [], wanted, identify)
 
 
@@ -122,7 +122,7 @@ def _identifier(merge_key: str) -> Callable[[Any], Any]:
     def identify(item: Any) -> Any:
         if not merge_key:
             if isinstance(item, (dict, list)):
-                raise bad_request("invalid patch format of primitive list")
+                raise bad_patch("invalid patch format of primitive list")
             return item
         if not isinstance(item, dict):
             raise PatchError(500, f"expected a map in a list merged by {merge_key}, found {item}")
@@ -131,7 +131,7 @@ def _identifier(merge_key: str) -> Callable[[Any], Any]:
                 500, f"map: {_go_map(item)} does not contain declared merge key: {merge_key}"
             )
         if isinstance(item[merge_key], (dict, list)):
-            raise bad_request(f"the merge key {merge_key} of {_go_map(item)} is no plain value")
+            raise bad_patch(f"the merge key {merge_key} of {_go_map(item)} is no plain value")
         return item[merge_key]
 
     return identify
@@ -165,14 +165,14 @@ def _retain_keys(result: dict[str, Any], patch: dict[str, Any]) -> None:
         key for key, value in patch.items() if value is not None and not key.startswith("$")
     }
     if not isinstance(kept, list) or not all(key in kept for key in set_by_patch):
-        raise bad_request("invalid patch format of retainKeys")
+        raise bad_patch("invalid patch format of retainKeys")
     for key in [key for key in result if key not in kept]:
         del result[key]
 
 
 def _delete_from(result: dict[str, Any], field: str, values: Any) -> None:
     if not isinstance(values, list):
-        raise bad_request("invalid patch format of primitive list")
+        raise bad_patch("invalid patch format of primitive list")
     current = result.get(field)
     if isinstance(current, list):
         result[field] = [item for item in current if item not in values]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.requests import review_options
 from devcluster.status import StatusError, conflict
-from devcluster.storage.eventkinds import to_stored, to_version
+from devcluster.storage.admission import to_stored, to_version
 from devcluster.storage.objects import WriteOptions
 from devcluster.storage.patch import copy_json
-from devcluster.webhooks.webhookmatch import Action
+from devcluster.webhooks.review import Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from devcluster.requests import ApiRequest
     from devcluster.schemas.kinds import Kind
     from devcluster.security.authorization import Authorizer
-    from devcluster.storage.deletion import DeleteOptions
+    from devcluster.storage.metadata import DeleteOptions
     from devcluster.storage.objects import Objects, Target
     from devcluster.storage.store import Item
     from devcluster.webhooks.webhooks import Webhooks

@@ -6,18 +6,12 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from devcluster.fielderror import (
-    duplicate,
-    forbidden,
-    invalid,
-    required,
-    unsupported,
-)
+from devcluster.status import duplicate, forbidden_field, invalid_value, required, unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from devcluster.fielderror import (
+    from devcluster.status import (
         FieldError,
     )
 
@@ -80,9 +74,11 @@ def _faults(path: str, webhook: Body) -> Iterator[FieldError]:
     seconds = webhook.get("timeoutSeconds", 10)
     if not 1 <= seconds <= _LONGEST_SECONDS:
         why = "the timeout value must be between 1 and 30 seconds"
-        yield invalid(f"{path}.timeoutSeconds", seconds, why)
+        yield invalid_value(f"{path}.timeoutSeconds", seconds, why)
     if webhook.get("matchConditions"):
-        yield forbidden(f"{path}.matchConditions", "the embedded API evaluates no CEL expressions")
+        yield forbidden_field(
+            f"{path}.matchConditions", "the embedded API evaluates no CEL expressions"
+        )
     for number, rule in enumerate(webhook.get("rules") or ()):
         yield from _rule_faults(f"{path}.rules[{number}]", rule)
     yield from _client_faults(f"{path}.clientConfig", webhook.get("clientConfig") or {})
@@ -93,9 +89,11 @@ def _name_faults(path: str, name: str) -> Iterator[FieldError]:
     if not name:
         yield required(path)
     elif not all(_LABEL.fullmatch(part) for part in parts):
-        yield invalid(path, name, "a lowercase RFC 1123 subdomain must consist of lower case ...")
+        yield invalid_value(
+            path, name, "a lowercase RFC 1123 subdomain must consist of lower case ..."
+        )
     elif len(parts) < 3:
-        yield invalid(
+        yield invalid_value(
             path, name, "should be a domain with at least three segments separated by dots"
         )
 
@@ -106,7 +104,7 @@ def _version_faults(path: str, webhook: Body) -> Iterator[FieldError]:
         yield required(path, "must specify one of v1, v1beta1")
     elif "v1" not in versions:
         why = "must include at least one of v1, v1beta1; the embedded API speaks v1"
-        yield invalid(path, versions, why)
+        yield invalid_value(path, versions, why)
 
 
 def _rule_faults(path: str, rule: Body) -> Iterator[FieldError]:
@@ -115,7 +113,7 @@ def _rule_faults(path: str, rule: Body) -> Iterator[FieldError]:
         if not values:
             yield required(f"{path}.{field}")
         if "*" in values and len(values) > 1 and field != "resources":
-            yield invalid(
+            yield invalid_value(
                 f"{path}.{field}", values, f"if '*' is present, must not specify other {field}"
             )
     for number, operation in enumerate(rule.get("operations") or ()):
@@ -140,11 +138,11 @@ def _client_faults(path: str, client: Body) -> Iterator[FieldError]:
 def _url_faults(path: str, url: str) -> Iterator[FieldError]:
     parts, form = urlsplit(url), "; desired format: https://host[/path]"
     if parts.scheme != "https":
-        yield invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}")
+        yield invalid_value(path, parts.scheme, f"'https' is the only allowed URL scheme{form}")
     if not parts.netloc:
-        yield invalid(path, parts.netloc, f"host must be specified{form}")
+        yield invalid_value(path, parts.netloc, f"host must be specified{form}")
     for part, name in ((parts.username, "user information"), (parts.fragment, "fragments")):
         if part:
-            yield invalid(path, part, f"{name} are not permitted in the URL")
+            yield invalid_value(path, part, f"{name} are not permitted in the URL")
     if parts.query:
-        yield invalid(path, parts.query, "query parameters are not permitted in the URL")
+        yield invalid_value(path, parts.query, "query parameters are not permitted in the URL")

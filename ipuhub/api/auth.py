@@ -1,22 +1,69 @@
-"""glue: who calls the API: a tool by `Authorization: Bearer <token>`, a browser by its session."""
+"""glue: who calls the API: a tool by `Authorization: Bearer <token>`, a browser by its session.
+
+API tokens: made once, shown once, stored as a digest, found again.
+
+Who may call an endpoint; what he sees of it is `ipuhub.web.access`'s.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import hashlib
+import secrets
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.permissions import BasePermission
 
-from ipuhub.api.tokens import find_token
+from ipuhub.models import ApiToken
+from ipuhub.web.access import ACCOUNTANTS_ONLY, is_accountant, scope_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.http import HttpRequest
     from rest_framework.request import Request
+    from rest_framework.views import APIView
 
-    from ipuhub.models import ApiToken
+PREFIX = "ipuhub_"  # lets secret scanners recognise a leaked token
+_USED_EVERY = dt.timedelta(minutes=1)
+
+
+def make_token(
+    user: User, name: str, now: dt.datetime, expires_at: dt.datetime | None = None
+) -> tuple[ApiToken, str]:
+    """Store a new token of `user`; return it with its text, which nobody can read again."""
+    text = PREFIX + secrets.token_urlsafe(32)
+    token = ApiToken.objects.create(
+        user=user, name=name, digest=_digest(text), created_at=now, expires_at=expires_at
+    )
+    return token, text
+
+
+def curl_line(text: str, address: str) -> str:
+    """Return how to try a token in a terminal; `address` is the dashboard's."""
+    return f'curl -H "Authorization: Bearer {text}" {address.rstrip("/")}/api/v1/jobs'
+
+
+def find_token(text: str, now: dt.datetime) -> ApiToken | None:
+    """Return the live token of an active user with this text, and note (by the minute) its use."""
+    living = Q(expires_at=None) | Q(expires_at__gt=now)
+    token = (
+        ApiToken.objects.select_related("user")
+        .filter(living, digest=_digest(text), user__is_active=True)
+        .first()
+    )
+    if token and (token.last_used_at is None or now - token.last_used_at >= _USED_EVERY):
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
 
 _WRONG = "The API token is wrong, revoked or expired. Make one under Account, API tokens."
 
@@ -59,3 +106,31 @@ class BearerDescription(OpenApiAuthenticationExtension):  # type: ignore[no-unty
             "description": "An API token, made under Account, API tokens, or by "
             "`manage.py make_api_token`.",
         }
+
+
+class IsSignedIn(BasePermission):
+    """Anybody with a session or a token."""
+
+    def has_permission(self, request: Request, _view: APIView) -> bool:
+        """Say whether the caller is known."""
+        return request.user.is_authenticated
+
+
+class IsAdmin(BasePermission):
+    """Administrators."""
+
+    message = "Only administrators may do this."
+
+    def has_permission(self, request: Request, _view: APIView) -> bool:
+        """Say whether the caller sees everything."""
+        return scope_of(request.user).sees_all
+
+
+class IsAccountant(BasePermission):
+    """Administrators and accountants."""
+
+    message = ACCOUNTANTS_ONLY
+
+    def has_permission(self, request: Request, _view: APIView) -> bool:
+        """Say whether the caller may see reports and rates."""
+        return is_accountant(request.user)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from django.urls import path, re_path
 from rest_framework.exceptions import ValidationError
 
-from ipuhub.api.forms import CSV, LINES, MEDIA_TYPES
+from ipuhub.api.views import CSV, LINES, MEDIA_TYPES
 
 if TYPE_CHECKING:
     from django.urls import URLPattern

@@ -1,15 +1,29 @@
-"""glue: bodies of the API: JSON of a sensible size, else a refusal in words."""
+"""glue: bodies of the API: JSON of a sensible size, else a refusal in words.
+
+Endpoints that hand out files, whatever the client says it accepts.
+
+The API filters by the same classes, and with the same refusals, as the pages.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
+from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.exceptions import APIException, ParseError
+from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
+
+from ipuhub.web.filters import BadFilter, apply_filters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from django.db.models import QuerySet
+    from rest_framework.renderers import BaseRenderer
+    from rest_framework.request import Request
+    from rest_framework.views import APIView
 
 MOST_BYTES: Final = 64 * 1024  # the largest body there is has a few hundred
 
@@ -53,3 +67,37 @@ class JsonBody(BaseParser):
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
+
+
+class AnyAccept(BaseContentNegotiation):
+    """Files go out as they are, whatever the client says it accepts; refusals as JSON."""
+
+    def select_parser(self, _request: Request, parsers: Any) -> Any:
+        """Return the first."""
+        return next(iter(parsers), None)
+
+    def select_renderer(
+        self, _request: Request, renderers: Any, _format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        """Return the first."""
+        return renderers[0], renderers[0].media_type
+
+
+class PageFilterBackend(DjangoFilterBackend):  # type: ignore[misc]
+    """Applies the view's `filterset_class`. Raises BadFilter and PermissionDenied.
+
+    A view that answers in other forms than JSON names them in `formats`.
+    """
+
+    def filter_queryset(
+        self, request: Request, queryset: QuerySet[Any], view: APIView
+    ) -> QuerySet[Any]:
+        """Return the rows that pass."""
+        answers = getattr(view, "formats", ("json",))
+        asked = request.query_params.get("format") or "json"
+        if asked not in answers:
+            raise BadFilter([f"format: {asked!r} is none of {', '.join(answers)}."])
+        kind = self.get_filterset_class(view, queryset)
+        if kind is None:
+            return queryset
+        return apply_filters(kind, request.query_params, queryset, request.user)

@@ -1,19 +1,24 @@
-"""glue: the OpenAPI description of an endpoint, with the refusals that every one of them has."""
+"""glue: the OpenAPI description of an endpoint, with the refusals that every one of them has.
+
+The OpenAPI document of the API, generated from its views.
+"""
 
 from __future__ import annotations
 
 import copy
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.renderers import OpenApiYamlRenderer
 from rest_framework import serializers
 
 from ipuhub.api.files import FORM, describe_file, describe_json
-from ipuhub.api.forms import JSON, MEDIA_TYPES
-from ipuhub.api.negotiation import AnyAccept
+from ipuhub.api.parsing import AnyAccept
 from ipuhub.api.problems import CONTENT_TYPE
+from ipuhub.api.views import JSON, MEDIA_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +31,6 @@ _ALWAYS = {
     HTTPStatus.FORBIDDEN: "Not for this user.",
     HTTPStatus.SERVICE_UNAVAILABLE: "Something that this needs is away. Try again later.",
 }
-
 _KEYS = {"uid": "UID of the job.", "id": "Number of the row, from the list."}
 _RAISES = re.compile(r"\s*\bRaises? [^.]*\.")
 _BY_FIELD = serializers.DictField(
@@ -101,3 +105,9 @@ class Described(AutoSchema):
         if self.method == "POST":
             yield HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."
             yield HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body is not JSON."
+
+
+def openapi_text() -> str:
+    """Return docs/reference/openapi.yaml."""
+    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    return cast("bytes", OpenApiYamlRenderer().render(schema, renderer_context={})).decode()  # type: ignore[no-untyped-call]

@@ -11,9 +11,8 @@ from ipuhub.kube.client import KubeClient
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from ipuhub.kube.cluster import ClusterConfig
-    from ipuhub.kube.resources import Resource
-    from ipuhub.kube.types import ListResult, Manifest
+    from ipuhub.kube.credentials import ClusterConfig
+    from ipuhub.kube.resources import ListResult, Manifest, Resource
 
 T = TypeVar("T")
 

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import structlog
 
 from ipuhub.kube.errors import ApiError, Gone, ServerError
+from ipuhub.kube.resources import ListResult
 from ipuhub.kube.transport import JSON, Request, Transport
-from ipuhub.kube.types import ListResult
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from ipuhub.kube.cluster import ClusterConfig
-    from ipuhub.kube.resources import Resource
-    from ipuhub.kube.types import Manifest, PatchType, Propagation
+    from ipuhub.kube.credentials import ClusterConfig
+    from ipuhub.kube.resources import Manifest, PatchType, Propagation, Resource
 
 _UNPAGED_SECONDS: Final = 120.0  # ten thousand pods are 25 MB
 log = structlog.get_logger(__name__)

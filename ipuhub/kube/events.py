@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.kube.client import KubeClient
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
 
 log = structlog.get_logger(__name__)
 K = TypeVar("K")

@@ -3,6 +3,8 @@
 What a replica sees of another is timed by its own clock, from the moment it saw the Lease change:
 clocks of two machines are never compared. A leader that cannot renew stops before another begins.
 Who stands by looks at the Lease when it changes, when it runs out, and every few seconds anyway.
+
+Word that a Lease has changed, for who waits for it: a reason to look, never one to act.
 """
 
 from __future__ import annotations
@@ -11,23 +13,63 @@ import asyncio
 import contextlib
 import math
 import time
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
-from ipuhub.kube.leasewatch import lease_changes
+from ipuhub.backoff import Backoff, jitter
+from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, Gone, NotFound
 from ipuhub.kube.resources import LEASES
+from ipuhub.kube.watch import Scope, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from ipuhub.kube.client import KubeClient
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
 
 log = structlog.get_logger(__name__)
+_BACKOFF = Backoff(first_seconds=0.8, max_seconds=60.0)
+
+
+@asynccontextmanager
+async def lease_changes(
+    client: KubeClient, namespace: str, name: str
+) -> AsyncIterator[asyncio.Event]:
+    """An event that is set at each change of the Lease; who waits for it clears it.
+
+    A change may be missed, and a server that lets nobody watch is told of in the log only: who
+    waits looks by himself, too.
+    """
+    changed = asyncio.Event()
+    task = asyncio.create_task(_follow(client, namespace, name, changed))
+    try:
+        yield changed
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _follow(client: KubeClient, namespace: str, name: str, changed: asyncio.Event) -> None:
+    # Named by a field selector, or the right to watch this one Lease would not do.
+    scope = Scope(LEASES, namespace, field_selector=f"metadata.name={name}")
+    failures = 0
+    while True:
+        try:
+            # From what there is now, which needs no right to list.
+            async with aclosing(Watch(client, scope, "").events()) as events:
+                async for event in events:
+                    failures = 0
+                    if event.type != "BOOKMARK":
+                        changed.set()
+        except ApiError as error:
+            if not failures and not isinstance(error, Gone):
+                log.warning("cannot watch the Lease", lease=name, problem=str(error))
+        await asyncio.sleep(_BACKOFF.delay_seconds(failures, jitter()))
+        failures += 1
 
 
 # A suspended machine stops the usual monotonic clock, by which its Lease would still be fresh.

@@ -1,9 +1,12 @@
-"""domain: resource types of the Kubernetes API and the paths they are served at."""
+"""io: resource types of the Kubernetes API and the paths they are served at.
+
+The shapes that pass between the API client and its callers.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
 
@@ -45,7 +48,6 @@ class Resource:
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ADMISSION: Final = "admissionregistration.k8s.io"
-
 PODS: Final = Resource("", "v1", "pods", "Pod")
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
@@ -93,3 +95,32 @@ TOKEN_REVIEWS: Final = Resource(
 SUBJECT_ACCESS_REVIEWS: Final = Resource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
+Manifest: TypeAlias = dict[str, Any]
+"""One Kubernetes object as JSON. What list and watch return always has apiVersion and kind."""
+PatchType: TypeAlias = Literal["merge", "json", "strategic"]
+Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListResult:
+    """All objects of one list, and the version a watch continues from without a gap."""
+
+    items: list[Manifest]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One change: `type` is ADDED, MODIFIED, DELETED or BOOKMARK.
+
+    A BOOKMARK's object carries nothing but metadata.resourceVersion.
+    """
+
+    type: str
+    object: Manifest
+
+    @property
+    def resource_version(self) -> str:
+        """The version to continue from after this event."""
+        version: str = self.object["metadata"]["resourceVersion"]
+        return version

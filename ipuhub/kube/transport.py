@@ -27,7 +27,7 @@ from ipuhub.kube.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.kube.credentials import ClusterConfig
     from ipuhub.kube.errors import ApiError
 
 JSON = "application/json"

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import orjson
 import structlog
 
-from ipuhub.backoff import Backoff
-from ipuhub.chance import between, jitter
+from ipuhub.backoff import Backoff, between, jitter
 from ipuhub.kube.client import selector_params
 from ipuhub.kube.errors import ApiError, Gone, ServerError, from_answer
-from ipuhub.kube.types import WatchEvent
+from ipuhub.kube.resources import WatchEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable

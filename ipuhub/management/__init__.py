@@ -1,1 +1,18 @@
-"""Management commands: the composition roots of this app."""
+"""Management commands: the composition roots of this app.
+
+What refuses to run where USAGE_ENABLED is off.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.core.management.base import CommandError
+
+
+def require_usage() -> None:
+    """Raise CommandError with a sentence where usage is off."""
+    if not settings.USAGE_ENABLED:
+        raise CommandError(
+            "usage is off (USAGE_ENABLED): nothing is recorded, summed, reported or purged. "
+            "Take this process out, or set USAGE_ENABLED=on for all of them."
+        )

@@ -1,10 +1,13 @@
-"""glue: which demo a command means, and commands that find its database."""
+"""glue: which demo a command means, and commands that find its database.
+
+A progress bar for commands: one line of a terminal, drawn over; elsewhere nothing.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -12,11 +15,14 @@ from django.db import connections
 
 from devcluster.demo.postgres import EmbeddedPostgres
 from ipuhub.database import NO_DATABASE, database_settings
-from ipuhub.management.usageswitch import require_usage
+from ipuhub.management import require_usage
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Mapping
+    from types import TracebackType
+
+    from django.core.management.base import OutputWrapper
 
 
 def add_folder_option(parser: ArgumentParser) -> None:
@@ -75,3 +81,40 @@ class DatabaseCommand(BaseCommand):
             use_database(demo_url(directory))
             self.dashboard = f"http://localhost:{demo_ports(directory)['web']}"
         return super().execute(*args, **options)
+
+
+_CELLS = 30
+
+
+class ProgressBar:
+    """Shows how much of something is done, as a context; at its end the line is left clean."""
+
+    def __init__(self, out: OutputWrapper, noun: str) -> None:
+        self._out, self._noun = out, noun
+        self._is_shown = out.isatty()
+
+    def __enter__(self) -> Self:
+        """Draw nothing yet."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Clear the line."""
+        if self._is_shown:
+            self._write("\r\033[K")
+
+    def show(self, done: int, whole: int) -> None:
+        """Draw `done` of `whole`."""
+        if not self._is_shown:
+            return
+        filled = _CELLS * done // whole if whole else _CELLS
+        bar = "#" * filled + "." * (_CELLS - filled)
+        self._write(f"\r[{bar}] {done:,} of {whole:,} {self._noun}\033[K")
+
+    def _write(self, text: str) -> None:
+        self._out.write(text, ending="")
+        self._out.flush()

@@ -1,26 +1,31 @@
-"""io: one process' metrics, made from their table, and what each process says of itself."""
+"""io: one process' metrics, made from their table, and what each process says of itself.
+
+Metrics that no label's text can break or fill memory with, whoever chose that text.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from prometheus_client import (
     CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
     ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.metrics import MetricWrapperBase
 
 from ipuhub.process import metrictable
-from ipuhub.process.boundedmetrics import BoundedCounter, BoundedGauge, BoundedHistogram
 from ipuhub.process.metrictable import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-    from prometheus_client import Counter, Gauge, Histogram
+    from typing import Self
 
     from ipuhub.kube.client import KubeClient
     from ipuhub.kube.informer import Informer
@@ -28,8 +33,42 @@ if TYPE_CHECKING:
     from ipuhub.process.leadership import Leadership
     from ipuhub.process.metrictable import Metric
 
-    Values = Mapping[Any, float]  # by tuples of label values
+MOST_SERIES: Final = 1000  # of one metric; what is more is counted together
+LONGEST_TEXT: Final = 200  # characters of one label
+OTHER: Final = "other"
 
+
+def safe_text(value: object) -> str:
+    """`value` as a label that can be written down: a lone surrogate would stop every later
+    answer, and a long text would be held for ever."""
+    text = str(value)[:LONGEST_TEXT]
+    return text.encode(errors="backslashreplace").decode()
+
+
+class _Bounded(MetricWrapperBase):
+    def labels(self, *labelvalues: object, **labelkwargs: object) -> Self:
+        """The series of these labels; with as many as there may be, the series `other`."""
+        given = labelvalues or tuple(labelkwargs[name] for name in self._labelnames)
+        texts = tuple(map(safe_text, given))
+        if texts not in self._metrics and len(self._metrics) >= MOST_SERIES:
+            texts = (OTHER,) * len(texts)
+        return super().labels(*texts)
+
+
+class BoundedCounter(_Bounded, Counter):
+    """A counter."""
+
+
+class BoundedGauge(_Bounded, Gauge):
+    """A gauge."""
+
+
+class BoundedHistogram(_Bounded, Histogram):
+    """A histogram."""
+
+
+if TYPE_CHECKING:
+    Values = Mapping[Any, float]  # by tuples of label values
 log = structlog.get_logger(__name__)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each one, that nobody asks for
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import psycopg
 import structlog
 
-from ipuhub.chance import jitter
+from ipuhub.backoff import jitter
 from ipuhub.recording import metrics
 from ipuhub.recording.store import Store, explain
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from ipuhub.backoff import Backoff
     from ipuhub.recording.buffer import Batch
-    from ipuhub.recording.checkpoint import Checkpoint
     from ipuhub.recording.recorder import Fault, Recorder
+    from ipuhub.recording.shapes import Checkpoint
 
 Row = TypeVar("Row")
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ipuhub.kube.errors import ApiError
-from ipuhub.recording.checkpoint import is_reached
+from ipuhub.recording.shapes import is_reached
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
 
-from ipuhub.backoff import Backoff
-from ipuhub.chance import jitter
+from ipuhub.backoff import Backoff, jitter
 from ipuhub.kube.errors import ApiError, Gone
 from ipuhub.kube.resources import NAMESPACES
 from ipuhub.kube.watch import Pace, Watch
 from ipuhub.recording import metrics
 from ipuhub.recording.buffer import Batch, Buffer
-from ipuhub.recording.checkpoint import is_reached, reason_to_list
 from ipuhub.recording.database import Database
-from ipuhub.recording.decoding import Decoder
-from ipuhub.recording.listing import Lister, revision_of
 from ipuhub.recording.positions import PositionClock
-from ipuhub.recording.reading import Reader
+from ipuhub.recording.reading import Decoder, Lister, Reader, revision_of
+from ipuhub.recording.shapes import is_reached, reason_to_list
 from ipuhub.recording.store import Fenced, Moved
 
 if TYPE_CHECKING:

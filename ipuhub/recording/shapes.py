@@ -1,10 +1,17 @@
-"""domain: who an object is, and what can be wrong with it."""
+"""domain: who an object is, and what can be wrong with it.
+
+How far a watch is recorded, and whether it can go on from there.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 class ObjectMeta(msgspec.Struct, rename="camel", gc=False):
@@ -33,3 +40,43 @@ class Fault:
     code: str
     message: str
     excerpt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What Postgres knows of a watch: its last committed position, and whose epoch it is."""
+
+    epoch: int
+    cluster_uid: str = ""
+    resource_version: str = ""
+    selection: str = ""
+    position_at: datetime | None = None
+    namespace: str = ""
+    """The only one that was watched; empty: all of them."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing has ever been recorded."""
+        return not self.resource_version
+
+
+def reason_to_list(checkpoint: Checkpoint, cluster_uid: str, revision: str, selection: str) -> str:
+    """Say why a watch cannot go on from `checkpoint`; empty: it can.
+
+    `revision` is the version of a list made now. One below the checkpoint means that the server
+    lost its data or was set back: a watch from a version in its future would stay silent.
+    """
+    if checkpoint.is_fresh:
+        return "nothing was recorded before"
+    if checkpoint.cluster_uid != cluster_uid:
+        return "the API server belongs to another cluster"
+    if checkpoint.selection != selection:
+        return "the selection of what is recorded changed"
+    if not is_reached(checkpoint.resource_version, revision):
+        return "the API server is behind what was recorded: it was restored or emptied"
+    return ""
+
+
+def is_reached(position: str, revision: str) -> bool:
+    """Whether a server at `revision` has come to `position`; no to what cannot be compared."""
+    return position.isdecimal() and revision.isdecimal() and int(revision) >= int(position)

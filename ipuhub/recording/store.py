@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 import psycopg
 
 from ipuhub.database import session_options
-from ipuhub.recording import faults as fault_table
-from ipuhub.recording.checkpoint import Checkpoint, is_reached
+from ipuhub.recording import recorder as fault_table
 from ipuhub.recording.recorder import Absence, Fault
+from ipuhub.recording.shapes import Checkpoint, is_reached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,1 +1,14 @@
-"""Every environment variable of the product, by who reads it, with its default and a sentence."""
+"""Every environment variable of the product, by who reads it, with its default and a sentence.
+
+The process's environment, read once; it knows every variable that was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ipuhub.env import Env
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+ENV = Env(os.environ)

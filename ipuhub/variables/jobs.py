@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipuhub.env import SettingError
-from ipuhub.variables.environment import ENV
+from ipuhub.variables import ENV
 
 LONGEST_WEBHOOK_TIMEOUT_SECONDS = 30
 

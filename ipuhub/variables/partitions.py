@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipuhub.variables.environment import ENV
+from ipuhub.variables import ENV
 
 ENV.read_by("V-IPU Proxy")
 PROXY_HOST = ENV.text("PROXY_HOST", "127.0.0.1", doc="Address the V-IPU Proxy listens on.")

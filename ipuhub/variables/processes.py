@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipuhub.variables.environment import ENV
+from ipuhub.variables import ENV
 
 ENV.read_by("Every process")
 KUBECONFIG = ENV.text(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ipuhub.variables.environment import ENV
-from ipuhub.variables.primehub import PRIMEHUB_DATABASE_URL
+from ipuhub.variables import ENV
+from ipuhub.variables.metering import PRIMEHUB_DATABASE_URL
 
 ENV.read_by("Dashboard")
 DEBUG = ENV.switch("IPUHUB_DEBUG", False, doc="Django's debug mode; never in production.")

@@ -18,12 +18,14 @@ Example, all there is to the page of partitions (`partitions/views.py`)::
     ).view                                     # path("", partition_list, name="list")
 
 Kinds: text, number, time, second (a time to the second), age, badge (colour by
-`ipuhub.web.colours`), code, note, log, export. Rows are newest first by `order`, a time and a
+`ipuhub.web.lists`), code, note, log, export. Rows are newest first by `order`, a time and a
 unique number with an index. Filters stand in the URL; a filter that is not understood is a 400
 and a foreign namespace a 403, each with a sentence. `template` may extend `lists/page.html`;
 `more(request)` adds to its context, `prepare(request, filters, rows)` to the rows of a page or of
 a part of a file. Twins: `?format=csv`, `json` and `jsonl` (an object a line), all rows of the
 filters, the columns' `value` as it is.
+
+The colour of each state, for every badge and chart of the pages.
 """
 
 from __future__ import annotations
@@ -38,12 +40,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import scope_of, usage_scope_of
-from ipuhub.web.colours import colour_of
-from ipuhub.web.etag import fragment_etag, not_modified, tagged
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, bind_filters
 from ipuhub.web.keyset import CursorError, read_page
-from ipuhub.web.requests import signed_in, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,6 +55,30 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
     from ipuhub.web.filters import Filters
     from ipuhub.web.keyset import Page
+
+COLOURS = {
+    "Running": "green",
+    "Completed": "blue",
+    "Succeeded": "blue",
+    "Failed": "red",
+    "Pending": "yellow",
+    "Restarting": "orange",
+    "Suspended": "secondary",
+    "Deleted": "secondary",
+    "active": "green",
+    "error": "red",
+    "creating": "yellow",
+    "reserving": "yellow",
+    "waiting": "yellow",
+    "releasing": "orange",
+    "released": "secondary",
+}
+
+
+def colour_of(state: str) -> str:
+    """Return the Tabler colour of a state; grey for an unknown one."""
+    return COLOURS.get(state, "secondary")
+
 
 PAGE_SIZE = 50
 CHUNK_ROWS = 2000  # of a file

@@ -1,9 +1,13 @@
-"""glue: refusals: a page for people, a line for a polled part, problem+json for programs."""
+"""glue: refusals: a page for people, a line for a polled part, problem+json for programs.
+
+Refuses query strings that are no text, instead of answering another question.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote_to_bytes
 
 from django.core.exceptions import DisallowedHost, RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
@@ -15,7 +19,7 @@ from ipuhub.api.problems import problem_answer
 from ipuhub.web.requests import wants_fragment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from django.http import HttpRequest, HttpResponseBase
 
@@ -120,3 +124,26 @@ def _is_program(request: HttpRequest) -> bool:
     return request.path.startswith("/api/") or accept.startswith(
         ("application/json", "application/problem+json")
     )
+
+
+class RefuseUndecodableQueries:
+    """Middleware: a query string that is not UTF-8 is a 400.
+
+    Django would put a replacement character where the bytes were, and a filter would quietly ask
+    for something else.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer the request."""
+        query = request.META.get("QUERY_STRING", "")
+        if "%" in query or not query.isascii():
+            try:
+                unquote_to_bytes(query.encode("latin-1", "surrogateescape")).decode()
+            except UnicodeError:
+                return bad_request(
+                    request, "The query string is not UTF-8. Encode it and ask again."
+                )
+        return self._get_response(request)

@@ -1,4 +1,7 @@
-"""io: values read from other processes, each with its age, and the last good one while away."""
+"""glue: values read from other processes, each with its age, and the last good one while away.
+
+How old the recorded data of a page are.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from ipuhub.models import WatchCheckpoint
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
 NO_CONFIG: Final = "The web process has no usable kubeconfig"
 PATIENCE_SECONDS: Final = 3.0  # a page waits no longer for what another process says
-
 _T = TypeVar("_T")
 
 
@@ -94,3 +98,27 @@ class Latest(Generic[_T]):
         whole = self._is_whole(self._state)
         limit = self._fresh_seconds if whole else self._retry_seconds
         return (now - self._asked_at).total_seconds() < limit
+
+
+STALE_SECONDS = 90  # a watch shows at least a bookmark each minute
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """When the cluster was last heard of (None: never, or just now), and if that is long ago."""
+
+    seen_at: datetime | None
+    is_stale: bool
+
+
+def freshness(watch: str, now: datetime) -> Freshness:
+    """Return it for what the recorder with this checkpoint keeps."""
+    rows = WatchCheckpoint.objects.filter(name=watch)
+    return judge(rows.values_list("position_at", flat=True).first(), now)
+
+
+def judge(seen: datetime | None, now: datetime) -> Freshness:
+    """Return it for a watch that was last heard of at `seen`."""
+    stale = seen is None or (now - seen).total_seconds() > STALE_SECONDS
+    # A fresh time changes with every event: without it an unchanged page keeps its ETag.
+    return Freshness(seen if stale else None, stale)

@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from ipuhub.models import SignInAttempts
-from ipuhub.web.clients import client_address
+from ipuhub.web.requests import client_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
-from ipuhub.process.httpserver import log_bad_requests_in_one_line
+from ipuhub.process.health import log_bad_requests_in_one_line
 from ipuhub.webserver.connections import CountedServer
 from ipuhub.webserver.exchange import Head, answer, environ_of
 from ipuhub.webserver.outflow import Budget, Outflow

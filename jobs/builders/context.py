@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         JobKey,
     )
     from jobs.ipujob.spec import JobSpec
-    from jobs.partitionview import Partition
+    from jobs.ports import Partition
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MICRO_IPUS = 1_000_000

@@ -1,4 +1,7 @@
-"""domain: the ConfigMap from which Open MPI learns the workers and how to reach them."""
+"""domain: the ConfigMap from which Open MPI learns the workers and how to reach them.
+
+What the launcher pod may do: see the job's pods and run commands in its workers.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,14 @@ import shlex
 from typing import TYPE_CHECKING
 
 from jobs.builders.context import child_metadata
-from jobs.ipujob.names import SHORT_HOST, host_names, launcher_name, needs_short_hosts, worker_name
+from jobs.ipujob.names import (
+    GROUP,
+    SHORT_HOST,
+    host_names,
+    launcher_name,
+    needs_short_hosts,
+    worker_name,
+)
 
 if TYPE_CHECKING:
     from jobs.builders.context import BuildContext
@@ -57,3 +67,54 @@ def _pod_of_host(context: BuildContext) -> str:
 def main_container_name(context: BuildContext) -> str:
     """The container in which the job's processes run: the template's first."""
     return str(context.spec.template["spec"]["containers"][0]["name"])
+
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def build_service_account(context: BuildContext) -> Manifest:
+    """The launcher pod's identity."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": child_metadata(context.key, launcher_name(context.key.name)),
+    }
+
+
+def build_role(context: BuildContext) -> Manifest:
+    """Watch pods, exec into this job's workers only, read this job."""
+    job = context.key.name
+    workers = [worker_name(job, n) for n in range(context.spec.total_workers)]
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "Role",
+        "metadata": child_metadata(context.key, launcher_name(job)),
+        "rules": [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+            {
+                "apiGroups": [""],
+                "resources": ["pods/exec"],
+                "resourceNames": workers,
+                # kubectl execs by WebSocket, a GET; older ones by SPDY, a POST.
+                "verbs": ["create", "get"],
+            },
+            {
+                "apiGroups": [GROUP],
+                "resources": ["ipujobs"],
+                "resourceNames": [job],
+                "verbs": ["get"],
+            },
+        ],
+    }
+
+
+def build_role_binding(context: BuildContext) -> Manifest:
+    """Gives the role to the launcher's service account."""
+    name = launcher_name(context.key.name)
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": child_metadata(context.key, name),
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": context.key.namespace}],
+    }

@@ -1,28 +1,142 @@
-"""domain: worker pods."""
+"""domain: worker pods.
+
+What launcher and worker pods have in common.
+"""
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
-from jobs.builders.context import micro_ipus_of
-from jobs.builders.mpi import SCRIPT
-from jobs.builders.pod import (
-    MPI_FOLDER,
-    MPI_VOLUME,
-    add_environment,
-    add_mounts,
-    add_volume,
-    ipu_environment,
-    mpi_volume,
-    pod_metadata,
-    pod_spec,
-    sleep_command,
+from jobs.builders.context import (
+    inherited_annotations,
+    micro_ipus_of,
+    owner_reference,
+    usage_annotation,
 )
-from jobs.ipujob.names import ROLE_WORKER, launcher_name, worker_name
+from jobs.builders.mpi import SCRIPT
+from jobs.ipujob.fingerprint import ANNOTATION_MADE_OF, made_of
+from jobs.ipujob.names import ANNOTATION_END, ROLE_WORKER, launcher_name, pod_labels, worker_name
+from jobs.ipujob.privileges import ADDED_CAPABILITY
 
 if TYPE_CHECKING:
-    from jobs.builders.context import BuildContext, PodPlace
+    from collections.abc import Iterable, Mapping
+
+    from jobs.builders.context import (
+        BuildContext,
+        PodPlace,
+    )
     from jobs.ipujob.manifests import Manifest
+
+MPI_VOLUME = "ipuhub-mpi"
+MPI_FOLDER = "/etc/mpi"
+END_FILE = "end"
+KUBECTL_VOLUME = "ipuhub-kubectl"
+
+
+def sleep_command() -> list[str]:
+    """A command that waits for 365 days, and ends with success at once on SIGTERM and within
+    seconds of being told by the file (see `mpi_volume`). A bare `sleep` as process 1 ignores the
+    signal and costs the pod's whole grace period."""
+    told = f"until [ -s {MPI_FOLDER}/{END_FILE} ]; do sleep 2; done; kill -TERM $$"
+    return ["sh", "-c", f'trap "exit 0" TERM; ({told}) & sleep 365d & wait']
+
+
+def mpi_volume(config_map: str, items: list[Manifest], *, sleeps: bool) -> Manifest:
+    """The volume at `MPI_FOLDER`: files of the job's ConfigMap and, for a pod that sleeps, one
+    that shows its annotation `ipuhub.io/end`, which a kubelet keeps up to date: a pod cannot be
+    told anything else without rights to run commands in it, or to delete it."""
+    files: Manifest = {"configMap": {"name": config_map, "items": items}}
+    if not sleeps:
+        return {"name": MPI_VOLUME} | files
+    field = {"fieldPath": f"metadata.annotations['{ANNOTATION_END}']"}
+    end = {"downwardAPI": {"items": [{"path": END_FILE, "fieldRef": field}]}}
+    return {"name": MPI_VOLUME, "projected": {"sources": [files, end]}}
+
+
+def pod_metadata(
+    context: BuildContext, place: PodPlace, *, name: str, role: str, micro_ipus: int
+) -> Manifest:
+    """Labels and annotations: the job's, then the template's, then the operator's own."""
+    template = context.spec.template.get("metadata") or {}
+    labels = pod_labels(context.key, role, place.instance, place.attempt)
+    own = {ANNOTATION_MADE_OF: made_of(context.spec).to_text()}
+    given = {k: v for k, v in (template.get("annotations") or {}).items() if k != ANNOTATION_END}
+    if context.spec.sleeps(role):
+        own[ANNOTATION_END] = ""  # it will hear of its end
+    return {
+        "name": name,
+        "namespace": context.key.namespace,
+        "labels": (template.get("labels") or {}) | labels,
+        "annotations": inherited_annotations(context.job)
+        | given
+        | usage_annotation(context, place, micro_ipus)
+        | own,
+        "ownerReferences": [owner_reference(context.key)],
+    }
+
+
+def pod_spec(context: BuildContext, place: PodPlace) -> Manifest:
+    """A copy of the template's spec with the operator's values where it says nothing."""
+    spec: Manifest = copy.deepcopy(context.spec.template["spec"])
+    spec["restartPolicy"] = "Never"  # restarting is the operator's decision
+    spec.setdefault("hostNetwork", context.options.host_network)
+    if spec["hostNetwork"]:
+        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
+    else:
+        spec.pop("hostNetwork")
+    spec["nodeSelector"] = dict(place.partition.node_selector) | (spec.get("nodeSelector") or {})
+    for container in spec["containers"]:
+        _allow_ipus(container)
+    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+        container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    return spec
+
+
+def add_environment(container: Manifest, additions: Mapping[str, str]) -> None:
+    """Appends the variables that the container does not set itself."""
+    environment = container.setdefault("env", [])
+    present = {variable.get("name") for variable in environment}
+    environment += [
+        {"name": name, "value": value} for name, value in additions.items() if name not in present
+    ]
+
+
+def ipu_environment(context: BuildContext, place: PodPlace) -> dict[str, str]:
+    """How Poplar finds the partition, and PopDist's totals in the alpha shape."""
+    host, _, port = place.partition.controller.rpartition(":")
+    environment = {
+        "IPUOF_VIPU_API_HOST": host,
+        "IPUOF_VIPU_API_PORT": port,
+        "IPUOF_VIPU_API_PARTITION_ID": place.partition.id,
+        "IPUOF_VIPU_API_TIMEOUT": str(context.options.vipu_timeout_seconds),
+    }
+    if context.spec.model_replicas is not None:
+        environment["POPDIST_NUM_TOTAL_REPLICAS"] = str(context.spec.model_replicas)
+        environment["POPDIST_NUM_IPUS_PER_REPLICA"] = str(context.spec.ipus_per_replica)
+    return environment
+
+
+def add_volume(spec: Manifest, volume: Manifest) -> None:
+    """Adds a volume to a pod spec."""
+    spec["volumes"] = [*(spec.get("volumes") or []), volume]
+
+
+def add_mounts(container: Manifest, mounts: Iterable[Manifest]) -> None:
+    """Adds mounts to a container."""
+    container["volumeMounts"] = [*(container.get("volumeMounts") or []), *mounts]
+
+
+def _allow_ipus(container: Manifest) -> None:
+    """IPU memory is locked, which needs IPC_LOCK. A template that drops it by name, or has it
+    already, keeps its word."""
+    security = container.get("securityContext") or {}
+    capabilities = security.get("capabilities") or {}
+    added, dropped = capabilities.get("add") or [], capabilities.get("drop") or []
+    has_it = security.get("privileged") is True or {ADDED_CAPABILITY, "ALL"} & {*added}
+    if not has_it and ADDED_CAPABILITY not in dropped:
+        capabilities = capabilities | {"add": [*added, ADDED_CAPABILITY]}
+        container["securityContext"] = security | {"capabilities": capabilities}
 
 
 def build_worker(context: BuildContext, place: PodPlace, worker: int) -> Manifest:

@@ -6,12 +6,12 @@ import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from ipuhub.authors import AuthorTrust
 from ipuhub.kube.watch import Scope
 from ipuhub.recording.recorder import Subject
+from ipuhub.text import AuthorTrust
 from jobs.history.rows import row_of
 from jobs.ipujob.manifests import namespace_of
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

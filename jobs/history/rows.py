@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobs.ipujob.conditions import CONDITION_OF_STATE, CONDITION_TYPES, FINISHED, JobState
-from jobs.ipujob.defaults import with_defaults
 from jobs.ipujob.manifests import (
     annotations_of,
     labels_of,
@@ -20,9 +19,9 @@ from jobs.ipujob.manifests import (
     uid_of,
 )
 from jobs.ipujob.names import ANNOTATION_CREATED_BY
-from jobs.ipujob.spec import whole_number
+from jobs.ipujob.spec import whole_number, with_defaults
 from jobs.operator.keptstatus import plain_conditions, whole
-from jobs.operator.logtail import clean_tail
+from jobs.operator.pods import clean_tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,8 +19,7 @@ from jobs.ipujob.validation import problems
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.ipujob.sessionlimits import SessionLimits
-    from jobs.ipujob.spec import JobSpec
+    from jobs.ipujob.spec import JobSpec, SessionLimits
 
 ANNOTATION_MADE_OF = "ipuhub.io/made-of"
 INTERACTIVE = "interactive"

@@ -1,9 +1,22 @@
-"""domain: names, labels and annotation keys of everything that belongs to an IPUJob."""
+"""io: names, labels and annotation keys of everything that belongs to an IPUJob.
+
+Where the operator's objects live in the API.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from enum import StrEnum
+
+from ipuhub.kube.resources import (
+    CONFIG_MAPS,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    Resource,
+)
 
 GROUP = "graphcore.ai"
 VERSION = "v1alpha1"
@@ -14,7 +27,6 @@ KIND = "IPUJob"
 FINALIZER = "ipu.graphcore.ai/finalizer"
 FIRST_FINALIZER = "ipu.finalizers.graphcore.ai"
 FINALIZERS = frozenset({FINALIZER, FIRST_FINALIZER})
-
 LABEL_JOB_NAME = "graphcore.ai/ipujob-name"
 LABEL_JOB_UID = "graphcore.ai/ipujob-uid"
 LABEL_ROLE = "graphcore.ai/role"
@@ -22,12 +34,10 @@ LABEL_INSTANCE = "graphcore.ai/instance"
 LABEL_ATTEMPT = "graphcore.ai/attempt"
 ROLE_LAUNCHER = "launcher"
 ROLE_WORKER = "worker"
-
 ANNOTATION_USAGE = "ipuhub.io/usage"
 ANNOTATION_CREATED_BY = "ipuhub.io/created-by"
 ANNOTATION_END = "ipuhub.io/end"  # since when a sleeping pod has nothing more to wait for
 LABEL_GROUP = "ipuhub.io/group"
-
 LONGEST_JOB_NAME = 63
 LONGEST_LABEL = 63
 LONGEST_HOST = 49  # mpirun aborts at host names of 58 characters; below 50 leaves it room
@@ -104,3 +114,23 @@ def pod_labels(key: JobKey, role: str, instance: int, attempt: int) -> dict[str,
         LABEL_INSTANCE: str(instance),
         LABEL_ATTEMPT: str(attempt),
     }
+
+
+class Kind(StrEnum):
+    """The kinds of objects that belong to a job."""
+
+    POD = "Pod"
+    CONFIG_MAP = "ConfigMap"
+    SERVICE_ACCOUNT = "ServiceAccount"
+    ROLE = "Role"
+    ROLE_BINDING = "RoleBinding"
+
+
+IPUJOBS = Resource(GROUP, VERSION, "ipujobs", KIND)
+RESOURCE_OF: dict[Kind, Resource] = {
+    Kind.POD: PODS,
+    Kind.CONFIG_MAP: CONFIG_MAPS,
+    Kind.SERVICE_ACCOUNT: SERVICE_ACCOUNTS,
+    Kind.ROLE: ROLES,
+    Kind.ROLE_BINDING: ROLE_BINDINGS,
+}

@@ -1,14 +1,19 @@
-"""glue: structural schemas from the `kubernetes` package's models."""
+"""glue: structural schemas from the `kubernetes` package's models.
+
+The fields of a pod template, as a file: making them anew takes the `kubernetes` package,
+half of a webhook's memory and start.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
-from ipuhub.kube.models import model_fields
+from ipuhub.kube.credentials import model_fields
 
 Schema = dict[str, Any]
-
 INT_OR_STRING: Schema = {"x-kubernetes-int-or-string": True}
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _LIST = re.compile(r"[Ll]ist\[(.+)\]")
@@ -78,3 +83,26 @@ def _type(written: str) -> Schema:
     if written == "object":
         return {PRESERVE: True}
     return dict(_SIMPLE[written]) if written in _SIMPLE else schema_of(written)
+
+
+FILE = Path(__file__).with_name("podtemplate.json")
+
+
+def read_pod_template() -> Schema:
+    """The schema of `spec.workers.template`, of which only `properties` and `items` are left."""
+    found: Schema = json.loads(FILE.read_bytes())
+    return found
+
+
+def pod_template_text(schema: Schema) -> str:
+    """The file's text, made of the whole schema."""
+    return json.dumps(_fields(schema), sort_keys=True, indent=1) + "\n"
+
+
+def _fields(schema: Schema) -> Schema:
+    left: Schema = {}
+    if "properties" in schema:
+        left["properties"] = {name: _fields(one) for name, one in schema["properties"].items()}
+    if isinstance(schema.get("items"), dict):
+        left["items"] = _fields(schema["items"])
+    return left

@@ -1,18 +1,33 @@
-"""domain: what an administrator decides about every job."""
+"""domain: what an administrator decides about every job.
+
+How long the operator waits, and how often it tries, before it gives something up.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.ipujob.patience import USUAL
 from jobs.ipujob.privileges import NOBODYS
-from jobs.ipujob.sessionlimits import UNLIMITED
+from jobs.ipujob.spec import UNLIMITED
 
 if TYPE_CHECKING:
-    from jobs.ipujob.patience import Patience
     from jobs.ipujob.privileges import Privileges
-    from jobs.ipujob.sessionlimits import SessionLimits
+    from jobs.ipujob.spec import SessionLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """`most_losses`: attempts in a row that may end through no fault of the job (0: no limit).
+    `hold_seconds`: a pause that is longer gives the partition back. `start_seconds`: how long an
+    attempt that cannot start keeps its partition."""
+
+    most_losses: int = 50
+    hold_seconds: float = 60.0
+    start_seconds: float = 600.0
+
+
+USUAL: Final = Patience()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,69 @@
-"""domain: the IPUJob's spec, both published shapes brought to one."""
+"""domain: the IPUJob's spec, both published shapes brought to one.
+
+How long the administrator lets interactive jobs last.
+
+What an IPUJob means when it leaves a field out.
+
+The fields that an IPUJob has, as paths: what a user writes beside them is no field.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from jobs.ipujob.defaults import BACK_OFF_LIMIT, with_defaults
 from jobs.ipujob.names import ROLE_WORKER
-from jobs.ipujob.sessionlimits import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from jobs.ipujob.manifests import Manifest
-    from jobs.ipujob.sessionlimits import SessionLimits
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """Seconds of `interactive.ttl`: `default_seconds` where a job says nothing (0: it must say),
+    `maximum_seconds` at most (0: there is no limit)."""
+
+    default_seconds: int = 0
+    maximum_seconds: int = 0
+
+    def allowed(self, seconds: int) -> int:
+        """The value nearest to `seconds` that is within the limit."""
+        return min(seconds, self.maximum_seconds) if self.maximum_seconds else seconds
+
+
+UNLIMITED = SessionLimits()
+CLEAN_POD_POLICY = "None"
+RESTART_TYPE = "Never"
+BACK_OFF_LIMIT = 3
+WORKER_REPLICAS = 1
+JOB_INSTANCES = 1
+
+
+def with_defaults(spec: Mapping[str, Any], limits: SessionLimits = UNLIMITED) -> dict[str, Any]:
+    """A copy of `spec` with the defaults filled in; applying it twice changes nothing."""
+    filled = dict(spec)
+    if filled.get("cleanPodPolicy") is None:
+        filled["cleanPodPolicy"] = CLEAN_POD_POLICY
+    restart = filled.get("restartPolicy")
+    if restart is None or isinstance(restart, dict):
+        filled["restartPolicy"] = {"type": RESTART_TYPE, "backOffLimit": BACK_OFF_LIMIT} | (
+            restart or {}
+        )
+    workers = filled.get("workers")
+    if isinstance(workers, dict):
+        filled["workers"] = {"replicas": WORKER_REPLICAS} | workers
+    interactive = filled.get("interactive")
+    if isinstance(interactive, dict) and interactive.get("ttl") is None and limits.default_seconds:
+        filled["interactive"] = interactive | {"ttl": limits.default_seconds}
+    # kubectl scale reads the number of instances here.
+    if filled.get("ipusPerJobInstance") is not None and filled.get("jobInstances") is None:
+        filled["jobInstances"] = JOB_INSTANCES
+    return filled
+
 
 LARGEST_PARTITION = 64  # IPUs: the published limit of a partition
 ALPHA_FIELDS = ("modelReplicas", "ipusPerModelReplica")
@@ -187,3 +235,41 @@ def _slots(spec: Mapping[str, Any], replicas: int | None, workers: int) -> int:
     if per_worker is not None:
         return per_worker
     return math.ceil(replicas / workers) if replicas else 1
+
+
+TEMPLATE: Final = "spec.workers.template"
+_INDEX: Final = re.compile(r"\[[^]]*\]")
+_OWN: Final = frozenset(
+    """
+    metadata.name spec spec.replicas
+    spec.activeDeadlineSeconds spec.cleanPodPolicy spec.interactive spec.interactive.ttl
+    spec.ipusPerJobInstance spec.ipusPerModelReplica spec.jobInstances spec.keepPartition
+    spec.launcher spec.launcher.command spec.launcher.env spec.modelReplicas
+    spec.modelReplicasPerWorker spec.restartPolicy spec.restartPolicy.backOffLimit
+    spec.restartPolicy.exitCodes spec.restartPolicy.type spec.suspend
+    spec.ttlSecondsAfterFinished spec.workers spec.workers.replicas spec.workers.strategy
+    spec.workers.template spec.workersPerJobInstance
+    """.split()  # noqa: SIM905  # one name a line would fill a page
+)
+
+
+def known_field(path: str, template_schema: Mapping[str, Any]) -> str | None:
+    """`path` without the indices of lists; None: an IPUJob, or a Scale, has no such field.
+
+    `template_schema` is the CRD's of a pod template.
+    """
+    plain = _INDEX.sub("", path)
+    if plain in _OWN:
+        return plain
+    below = plain.removeprefix(f"{TEMPLATE}.")
+    return plain if below != plain and _has(template_schema, below.split(".")) else None
+
+
+def _has(schema: Mapping[str, Any], parts: Iterable[str]) -> bool:
+    here = schema
+    for part in parts:
+        properties = here.get("items", here).get("properties") or {}
+        if part not in properties:
+            return False
+        here = properties[part]
+    return True

@@ -1,6 +1,8 @@
 """domain: the one list of rules that a valid IPUJob keeps.
 
 The operator judges stored jobs by it before it acts, the webhook incoming ones.
+
+How deep a value of JSON is nested, found without nesting calls as deep.
 """
 
 from __future__ import annotations
@@ -8,26 +10,45 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from jobs.ipujob.defaults import with_defaults
 from jobs.ipujob.names import LONGEST_JOB_NAME
-from jobs.ipujob.nesting import is_nested_deeper
 from jobs.ipujob.privileges import LABEL_POD_PROFILE, beyond
-from jobs.ipujob.sessionlimits import UNLIMITED
 from jobs.ipujob.spec import (
     ALPHA_FIELDS,
     CURRENT_FIELDS,
     LARGEST_NUMBER,
     LARGEST_PARTITION,
+    UNLIMITED,
     whole_number,
+    with_defaults,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobs.ipujob.privileges import Privileges
-    from jobs.ipujob.sessionlimits import SessionLimits
+    from jobs.ipujob.spec import SessionLimits
+
+
+def is_nested_deeper(value: object, levels: int) -> bool:
+    """Whether there are objects or lists in `value` below more than `levels` others."""
+    layer = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        if not layer:
+            return False
+        layer = [part for part in chain.from_iterable(map(_parts, layer)) if _is_container(part)]
+    return bool(layer)
+
+
+def _parts(value: Any) -> Any:
+    return value.values() if isinstance(value, dict) else value
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, dict | list)
+
 
 CLEAN_POD_POLICIES = ("None", "Workers", "All")
 RESTART_TYPES = ("Never", "OnFailure", "Always", "ExitCode")

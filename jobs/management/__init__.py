@@ -1,1 +1,36 @@
-"""Management commands: the composition roots of this app."""
+"""Management commands: the composition roots of this app.
+
+The administrator's part of the rules of IPUJobs, the same for operator and webhooks.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from jobs.ipujob.privileges import Privileges
+from jobs.ipujob.rules import Patience
+from jobs.ipujob.spec import SessionLimits
+
+
+def session_limits() -> SessionLimits:
+    """How long interactive jobs last."""
+    return SessionLimits(settings.SESSION_DEFAULT_SECONDS, settings.SESSION_MAXIMUM_SECONDS)
+
+
+def privileges() -> Privileges:
+    """What job pods may ask for."""
+    return Privileges(
+        profile=settings.POD_PROFILE,
+        host_network=settings.HOST_NETWORK,
+        version=settings.POD_STANDARD_VERSION,
+        secrets=tuple(settings.JOB_SECRETS),
+    )
+
+
+def patience() -> Patience:
+    """When the operator gives something up."""
+    return Patience(
+        most_losses=settings.MOST_LOSSES,
+        hold_seconds=settings.RESTART_HOLD_SECONDS,
+        start_seconds=settings.START_HOLD_SECONDS,
+    )

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from jobs.ipujob.names import Kind
 
 if TYPE_CHECKING:
     from jobs.ipujob.manifests import Manifest
-
-
-class Kind(StrEnum):
-    """The kinds of objects that belong to a job."""
-
-    POD = "Pod"
-    CONFIG_MAP = "ConfigMap"
-    SERVICE_ACCOUNT = "ServiceAccount"
-    ROLE = "Role"
-    ROLE_BINDING = "RoleBinding"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,32 +2,170 @@
 
 A decision is written to the status alone, with its evidence; what follows from it is planned by
 the next pass from that status, so that a crash in between loses nothing.
+
+Whether an attempt that has ended is followed by another, and when.
+
+The end of a job that runs for too long.
+
+The end of an interactive session, and the warning before it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from ipuhub.backoff import exponential
 from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, default_message, plain_verdict
 from jobs.ipujob.conditions import ConditionType as Condition
-from jobs.operator import deadline, session
-from jobs.operator.instancerecord import InstanceRecord, end_reason, records_of
-from jobs.operator.logtail import clean_tail, longest_tail
-from jobs.operator.outcome import end_of
-from jobs.operator.restart import is_loss, is_series_over, restart_after, tally_of
-from jobs.partitionview import Phase
+from jobs.ipujob.manifests import parse_time
+from jobs.operator.instancerecord import End, InstanceRecord, end_reason, records_of
+from jobs.operator.instances import end_of
+from jobs.operator.pods import clean_tail, longest_tail
+from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from jobs.ipujob.spec import JobSpec
+    from jobs.ipujob.spec import JobSpec, RestartPolicy
     from jobs.operator.effectivespec import InForce
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Observed
-    from jobs.operator.outcome import End
+
+FIRST_PAUSE_SECONDS = 10.0
+LONGEST_PAUSE_SECONDS = 300.0
+# An attempt that lasted longer than this, pause included, was no part of a series of losses.
+SERIES = timedelta(seconds=900)
+SIGNALS = range(128, 256)  # ExitCode without codes: the container was killed by a signal
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How often an instance has been restarted: `used` restarts count against backOffLimit;
+    `losses` are the attempts in a row that ended through no fault of the job."""
+
+    used: int = 0
+    losses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Another attempt after a pause. `is_counted`: it uses up one of backOffLimit."""
+
+    pause_seconds: float
+    is_counted: bool
+
+
+def is_loss(end: End) -> bool:
+    """Whether the attempt was taken from the job: that is not the job's fault."""
+    return end.reason in LOST and not end.succeeded
+
+
+def tally_of(instance: Instance, now: datetime) -> Tally:
+    """The restarts so far, as of an attempt that ends now."""
+    record = instance.record
+    began = parse_time((record.last_exit or {}).get("at"))
+    was_sound = instance.has_started and (began is None or now - began >= SERIES)
+    return Tally(record.restarts, 0 if was_sound else record.losses)
+
+
+def is_series_over(policy: RestartPolicy, end: End, tally: Tally, most_losses: int) -> bool:
+    """Whether the job would be restarted, had it not been lost too often in a row."""
+    limited = policy.type != "Never" and most_losses > 0
+    return limited and is_loss(end) and tally.losses >= most_losses
+
+
+def restart_after(
+    policy: RestartPolicy, end: End, tally: Tally, most_losses: int = 0
+) -> Restart | None:
+    """The restart that `end` leads to; None: it is the end.
+
+    What was taken from a job does not count against backOffLimit, but may happen `most_losses`
+    times in a row (0: any number); under Never it ends the job all the same.
+    """
+    before = tally.used + tally.losses
+    pause = exponential(before, base=FIRST_PAUSE_SECONDS, maximum=LONGEST_PAUSE_SECONDS)
+    if is_loss(end):
+        if policy.type == "Never" or is_series_over(policy, end, tally, most_losses):
+            return None
+        return Restart(pause, is_counted=False)
+    if tally.used >= policy.back_off_limit or not _applies(policy, end):
+        return None
+    return Restart(pause, is_counted=True)
+
+
+def _applies(policy: RestartPolicy, end: End) -> bool:
+    match policy.type:
+        case "Always":
+            return True
+        case "OnFailure":
+            return not end.succeeded
+        case "ExitCode":
+            codes = policy.exit_codes or (SIGNALS,)
+            return any(end.exit_code in part for part in codes)
+        case _:
+            return False
+
+
+def seconds_left(observed: Observed, spec: JobSpec, now: datetime) -> float | None:
+    """Seconds until `activeDeadlineSeconds` is over (0 or less: it is); None: there is no end.
+
+    It counts from startTime, which begins anew when a suspended job is resumed.
+    """
+    started = parse_time(observed.status().get("startTime"))
+    if spec.deadline_seconds is None or started is None or observed.state() is JobState.SUSPENDED:
+        return None
+    return spec.deadline_seconds - (now - started).total_seconds()
+
+
+def deadline_end(spec: JobSpec) -> End:
+    """How the deadline ends an instance."""
+    seconds = spec.deadline_seconds
+    return End(
+        False,
+        Reason.DEADLINE_EXCEEDED,
+        f"it has run for longer than its activeDeadlineSeconds of {seconds} s",
+    )
+
+
+WARNED_BEFORE = timedelta(minutes=5)
+LONGEST_SECONDS = 10**10  # three centuries: no clock can say when 64 bits of seconds are over
+
+
+def ends_at(instance: Instance, spec: JobSpec) -> datetime | None:
+    """When the session's time is over: `ttl` after the launcher began to run; None: not known."""
+    launcher = instance.launcher
+    if spec.ttl_seconds is None or launcher is None or launcher.started_at is None:
+        return None
+    return launcher.started_at + timedelta(seconds=min(spec.ttl_seconds, LONGEST_SECONDS))
+
+
+def session_end(instance: Instance, spec: JobSpec, now: datetime) -> End | None:
+    """The session's end, if its time is over: a success whatever the launcher did."""
+    over = ends_at(instance, spec)
+    if over is None or now < over:
+        return None
+    return End(True, Reason.SUCCEEDED, f"The session's {spec.ttl_seconds} s are over", 0)
+
+
+def warning(instance: Instance, spec: JobSpec, now: datetime) -> str:
+    """What to tell people in the session; empty: it is too early."""
+    over = ends_at(instance, spec)
+    if over is None or now < over - WARNED_BEFORE:
+        return ""
+    return f"The session ends at {over:%H:%M:%S} UTC: save your work"
+
+
+def seconds_to_next(instance: Instance, spec: JobSpec, now: datetime) -> float | None:
+    """Seconds until the warning or, after it, the end."""
+    over = ends_at(instance, spec)
+    if over is None:
+        return None
+    next_at = over if now >= over - WARNED_BEFORE else over - WARNED_BEFORE
+    return max((next_at - now).total_seconds(), 0.0)
+
 
 Records = dict[int, "InstanceRecord"]
 PodName = tuple[str, int]
@@ -37,13 +175,13 @@ def ended(
     observed: Observed, spec: JobSpec, instances: Iterable[Instance], now: datetime
 ) -> Records:
     """The instances whose attempt has ended and of which the status does not say so yet."""
-    left = deadline.seconds_left(observed, spec, now)
+    left = seconds_left(observed, spec, now)
     is_over = left is not None and left <= 0
     found: Records = {}
     for instance in instances:
         if instance.is_settled:
             continue
-        over = deadline.deadline_end(spec) if is_over else session.session_end(instance, spec, now)
+        over = deadline_end(spec) if is_over else session_end(instance, spec, now)
         end = over or end_of(instance)
         if end is not None:
             end = replace(end, log=clean_tail(end.log, longest_tail(spec.instances)))

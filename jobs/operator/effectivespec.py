@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.ipujob.conditions import JobState
 from jobs.ipujob.fingerprint import changes, kept, kept_of_invalid, made_of, read_stamp
 from jobs.operator.instancerecord import records_of
-from jobs.partitionview import Phase
+from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from jobs.ipujob.fingerprint import MadeOf

@@ -1,11 +1,24 @@
-"""io: what a plan takes effect on."""
+"""io: what a plan takes effect on.
+
+What the operator's passes tell about themselves; `jobs.operator.metrics` makes metrics
+of it.
+
+Own writes must be seen before the next plan.
+
+A plan made from a cache that does not show the last write yet would do the same again, or undo it.
+
+Pods that the API server is asked about before a job takes IPUs for them.
+"""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from jobs.operator.measures import KEEPS_NOTHING
+from ipuhub.kube.errors import AlreadyExists, ApiError
+from jobs.ipujob.manifests import is_being_deleted, metadata, uid_of
+from jobs.ipujob.names import RESOURCE_OF, Kind
 from jobs.operator.statuskeeper import StatusKeeper
 
 if TYPE_CHECKING:
@@ -14,11 +27,29 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.client import KubeClient
     from jobs.ipujob.manifests import Manifest
-    from jobs.operator.caches import Caches
-    from jobs.operator.expectations import Expectations
-    from jobs.operator.measures import Measures
+    from jobs.operator.actions import Action, PatchStatus, TryPod
+    from jobs.operator.observer import Cache, Caches
     from jobs.operator.partitions import PartitionFacts
     from jobs.ports import Partitions
+
+
+class Measures:
+    """Hears of each pass and action, and keeps nothing."""
+
+    def passed(self, outcome: str, seconds: float) -> None:
+        """A pass has ended: done, failed, deferred (the caches are behind), gone or crashed."""
+
+    def acted(self, action: Action, seconds: float, error: BaseException | None) -> None:
+        """An action has been carried out, or has failed."""
+
+    def decided(self, job: Manifest, patch: PatchStatus) -> None:
+        """A status has been written; `job` is what it was before."""
+
+    def untold(self, count: int) -> None:
+        """So many Events will not be written: there was no room, or no time, for them."""
+
+
+KEEPS_NOTHING = Measures()
 
 
 class Recorder(Protocol):
@@ -49,3 +80,130 @@ class Effects:
     now: Callable[[], datetime]
     measures: Measures = KEEPS_NOTHING
     keeper: StatusKeeper = field(default_factory=StatusKeeper)
+
+
+# A watch that has lost something is made anew within 90 s: a plan made from a copy that is known
+# to be wrong could start a command twice, so that waiting for it is better.
+TIMEOUT_SECONDS = 120.0
+MOST_GONE = 4096  # objects seen to go of late; an answer comes within seconds of its event
+
+
+@dataclass(frozen=True, slots=True)
+class _Expectation:
+    cache: Cache
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str  # empty: a deletion
+    since: float
+    is_new: bool
+
+
+class Expectations:
+    """What the caches still have to show, by job UID. `monotonic` gives seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._waiting: dict[str, list[_Expectation]] = {}
+        self._gone: dict[str, None] = {}  # UIDs, oldest first
+
+    def written(self, key: str, cache: Cache, manifest: Manifest, *, is_new: bool = False) -> None:
+        """We changed an object, or created it (`is_new`); `manifest` is the server's answer."""
+        meta = metadata(manifest)
+        if meta.get("resourceVersion") and uid_of(manifest) not in self._gone:
+            self._add(key, cache, manifest, str(meta["resourceVersion"]), is_new=is_new)
+
+    def deleted(self, key: str, cache: Cache, namespace: str, name: str, uid: str) -> None:
+        """We asked for an object's deletion."""
+        gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
+        self._add(key, cache, gone, "")
+
+    def gone(self, key: str, uid: str) -> None:
+        """A copy has seen an object go: it will not show it any more, even where the answer to its
+        creation is still on the way."""
+        self._gone[uid] = None
+        if len(self._gone) > MOST_GONE:
+            del self._gone[next(iter(self._gone))]
+        if key in self._waiting:
+            self._waiting[key] = [e for e in self._waiting[key] if e.uid != uid]
+
+    def seconds_left(self, key: str) -> float:
+        """How long to wait for the caches at most; 0: they show all our writes (or will not)."""
+        now = self._monotonic()
+        left = [
+            e
+            for e in self._waiting.get(key, ())
+            if now - e.since < TIMEOUT_SECONDS and not _is_met(e)
+        ]
+        if left:
+            self._waiting[key] = left
+            return TIMEOUT_SECONDS - (now - min(e.since for e in left))
+        self._waiting.pop(key, None)
+        return 0.0
+
+    def _add(
+        self, key: str, cache: Cache, manifest: Manifest, version: str, *, is_new: bool = False
+    ) -> None:
+        meta = metadata(manifest)
+        expectation = _Expectation(
+            cache,
+            meta.get("namespace", ""),
+            meta.get("name", ""),
+            uid_of(manifest),
+            version,
+            self._monotonic(),
+            is_new,
+        )
+        self._waiting.setdefault(key, []).append(expectation)
+
+
+def _is_met(expectation: _Expectation) -> bool:
+    found = expectation.cache.get(expectation.namespace, expectation.name)
+    if not expectation.resource_version:
+        return (
+            found is None
+            or bool(expectation.uid and uid_of(found) != expectation.uid)
+            or is_being_deleted(found)
+        )
+    # An object shown at an older version has missed an event, however far the copy says it is.
+    shown = found and metadata(found).get("resourceVersion")
+    if expectation.is_new and not shown:
+        return False  # nor has it been seen to go: the event of its making was lost
+    return _reaches(str(shown or expectation.cache.resource_version), expectation.resource_version)
+
+
+def _reaches(version: str, wanted: str) -> bool:
+    if version.isdigit() and wanted.isdigit():
+        return int(version) >= int(wanted)
+    return version == wanted
+
+
+REMEMBERED_SECONDS = 10.0  # a burst of equal jobs asks once
+MOST_REMEMBERED = 1000
+_NO_DRY_RUN = "does not support dry run"  # a webhook with side effects: nobody can tell beforehand
+
+
+class Rehearsals:
+    """Asks by dry runs, which store nothing. What was taken a moment ago is not asked again: a
+    quota that is used up meanwhile refuses the pods themselves."""
+
+    def __init__(self, client: KubeClient, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._monotonic = monotonic
+        self._taken: dict[str, float] = {}
+
+    async def judge(self, action: TryPod) -> None:
+        """Raises the ApiError by which the server would refuse the pod."""
+        now = self._monotonic()
+        if now - self._taken.get(action.key, float("-inf")) < REMEMBERED_SECONDS:
+            return
+        try:
+            await self._client.try_create(RESOURCE_OF[Kind.POD], action.manifest)
+        except AlreadyExists:
+            pass  # the pod of an attempt before, or somebody else's: its creation will tell
+        except ApiError as error:
+            if _NO_DRY_RUN not in error.message:
+                raise
+        if len(self._taken) >= MOST_REMEMBERED:
+            self._taken.clear()
+        self._taken[action.key] = now

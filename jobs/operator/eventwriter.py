@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import structlog
 
 from jobs.ipujob.manifests import uid_of
-from jobs.operator.measures import KEEPS_NOTHING
+from jobs.operator.effects import KEEPS_NOTHING
 
 if TYPE_CHECKING:
     from jobs.ipujob.manifests import Manifest
-    from jobs.operator.effects import Recorder
-    from jobs.operator.measures import Measures
+    from jobs.operator.effects import Measures, Recorder
 
     _Told = tuple[Manifest, Literal["Normal", "Warning"], str, str]
 

@@ -1,4 +1,10 @@
-"""io: carrying out a plan; the only place that knows conflicts, retries and AlreadyExists."""
+"""io: carrying out a plan; the only place that knows conflicts, retries and AlreadyExists.
+
+Which pods a job has, by the API server's own word.
+
+A watch may be late by a minute; what cannot be undone does not rest on the copy that it feeds.
+Every function raises ApiError.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +15,67 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
-from jobs.ipujob.manifests import format_time, metadata, name_of, namespace_of
-from jobs.ipujob.names import ANNOTATION_END
-from jobs.ipujob.resources import IPUJOBS, RESOURCE_OF
+from jobs.ipujob.manifests import format_time, labels_of, metadata, name_of, namespace_of
+from jobs.ipujob.names import (
+    ANNOTATION_END,
+    IPUJOBS,
+    LABEL_ATTEMPT,
+    LABEL_INSTANCE,
+    LABEL_JOB_UID,
+    RESOURCE_OF,
+    Kind,
+)
 from jobs.operator.actions import (
     CreateChild,
     DeleteChild,
     DeleteJob,
     EndPod,
     EnsurePartition,
-    Kind,
     PatchStatus,
     ReleasePartition,
     SetFinalizers,
     TryPod,
 )
-from jobs.operator.errors import NameConflictError
-from jobs.operator.failures import fault_of
-from jobs.operator.ownership import is_object_of
-from jobs.operator.presence import has_live_pods, has_pod
-from jobs.operator.rehearsals import Rehearsals
-from jobs.partitionview import Phase
+from jobs.operator.effects import Rehearsals
+from jobs.operator.failures import NameConflictError, fault_of
+from jobs.operator.ownership import is_object_of, is_pod_of
+from jobs.operator.pods import TERMINAL
+from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from ipuhub.kube.client import KubeClient
     from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import JobKey
     from jobs.operator.actions import Action, Event, Plan, Step
     from jobs.operator.effects import Effects
     from jobs.operator.observed import Fault, Observed
-    from jobs.partitionview import Partition
-    from jobs.ports import PartitionFact
+    from jobs.ports import Partition, PartitionFact
+
+_PODS = RESOURCE_OF[Kind.POD]
+
+
+async def has_pod(client: KubeClient, key: JobKey, name: str, attempt: int) -> bool:
+    """Whether the job has this pod, and for this attempt."""
+    try:
+        pod = await client.get(_PODS, name, key.namespace)
+    except NotFound:
+        return False
+    return is_object_of(pod, key) and labels_of(pod).get(LABEL_ATTEMPT) == str(attempt)
+
+
+async def has_live_pods(client: KubeClient, key: JobKey, instance: int) -> bool:
+    """Whether a pod may still use the instance's IPUs."""
+    selector = f"{LABEL_JOB_UID}={key.uid}"
+    found = await client.list(_PODS, key.namespace, label_selector=selector)
+    return any(
+        (pod.get("status") or {}).get("phase") not in TERMINAL
+        for pod in found.items
+        if is_pod_of(pod, key)
+        and labels_of(pod).get(LABEL_INSTANCE, str(instance)) == str(instance)
+    )
+
 
 HEAD_START_SECONDS = 0.1
 

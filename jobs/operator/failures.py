@@ -1,4 +1,9 @@
-"""io: what a failed action is told as in the job's status."""
+"""io: what a failed action is told as in the job's status.
+
+What an API server's refusal of a write means for a job, as a reason and a sentence.
+
+What can go wrong while a job is brought to its wanted state.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,6 @@ import structlog
 from ipuhub.kube.errors import ApiError, Conflict, Unreachable
 from jobs.ipujob.conditions import Reason
 from jobs.ipujob.manifests import name_of
-from jobs.operator import refusals
 from jobs.operator.actions import (
     CreateChild,
     DeleteChild,
@@ -20,14 +24,73 @@ from jobs.operator.actions import (
     SetFinalizers,
     TryPod,
 )
-from jobs.operator.errors import NameConflictError
 from jobs.operator.observed import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from jobs.ipujob.names import JobKey
     from jobs.operator.actions import Action
+
+LONGEST_WORDS = 800
+_BY_WORDS = (
+    ("failed calling webhook", Reason.WEBHOOK_UNAVAILABLE),
+    ("exceeded quota", Reason.QUOTA_EXCEEDED),
+    ("failed quota", Reason.QUOTA_EXCEEDED),
+    ("violates podsecurity", Reason.POD_SECURITY),
+    ("denied the request", Reason.ADMISSION_DENIED),
+    ("because it is being terminated", Reason.NAMESPACE_TERMINATING),
+)
+_LIMIT_RANGE = ("maximum ", "minimum ")
+_REMEDIES = {
+    Reason.QUOTA_EXCEEDED: "the operator tries again; make room, or ask for more",
+    Reason.LIMIT_RANGE: "change the resources in workers.template",
+    Reason.POD_SECURITY: "change workers.template, or the namespace's Pod Security level",
+    Reason.WEBHOOK_UNAVAILABLE: "the operator tries again",
+    Reason.API_UNAVAILABLE: "the operator tries again",
+}
+
+
+def reason_of(status: int, words: str, details: Mapping[str, object]) -> Reason:
+    """Why the API server refused; by its words, since most admission plugins answer a bare 403."""
+    said = words.lower()
+    if "NamespaceTerminating" in str(details.get("causes")):
+        return Reason.NAMESPACE_TERMINATING
+    for part, reason in _BY_WORDS:
+        if part in said:
+            return reason
+    if status == 403 and (_names_limit(said) or "limit to request ratio" in said):
+        return Reason.LIMIT_RANGE
+    if status == 429 or status >= 500:
+        return Reason.API_UNAVAILABLE
+    return Reason.CREATE_FAILED
+
+
+def _names_limit(said: str) -> bool:
+    return any(word in said and " usage per " in said for word in _LIMIT_RANGE)
+
+
+def sentence(reason: Reason, what: str, words: str) -> str:
+    """`what` the operator wanted to do, the server's words, and what helps."""
+    remedy = _REMEDIES.get(reason)
+    said = f"{what}: {words[:LONGEST_WORDS].strip().rstrip('.')}"
+    return f"{said} ({remedy})" if remedy else said
+
+
+class JobsError(Exception):
+    """Root of this app's errors."""
+
+
+class RetryableError(JobsError):
+    """Worth trying again without a change from outside."""
+
+
+class PermanentError(JobsError):
+    """Stays wrong until somebody changes something."""
+
+
+class NameConflictError(PermanentError):
+    """An object of the needed name exists and belongs to something else."""
 
 
 log = structlog.get_logger(__name__)
@@ -98,8 +161,8 @@ def fault_of(action: Action, error: BaseException) -> Fault | None:
         return None
     if isinstance(error, Conflict) and not isinstance(action, CreateChild):
         return None  # the object has changed: the next pass looks at it again
-    why = refusals.reason_of(error.status, error.message, error.details)
-    message = refusals.sentence(why, what, error.message)
+    why = reason_of(error.status, error.message, error.details)
+    message = sentence(why, what, error.message)
     # A namespace that was made a moment ago has no service account yet.
     is_new = isinstance(action, TryPod) and "error looking up service account" in error.message
     return Fault(why, message, is_passing=error.retryable or is_new)

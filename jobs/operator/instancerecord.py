@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobs.ipujob.manifests import Manifest
-    from jobs.operator.outcome import End
 
 _SETTLED = frozenset({JobState.COMPLETED.value, JobState.FAILED.value})
 
@@ -168,3 +167,15 @@ def _from_entry(entry: Mapping[str, Any]) -> InstanceRecord:
 def end_reason(record: InstanceRecord) -> str:
     """The reason of a settled instance that has failed."""
     return record.reason or Reason.FAILED.value
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How an attempt ended. `exit_code` is None where no container's code decided it; `log` holds
+    the last lines of the container that failed."""
+
+    succeeded: bool
+    reason: Reason
+    message: str
+    exit_code: int | None = None
+    log: str = ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from jobs.ipujob.manifests import Manifest
     from jobs.operator.pods import PodView
-    from jobs.partitionview import Partition
+    from jobs.ports import Partition
 
 CARRIER = "IPUHubRecord"
 CARRIER_REASON = "CrdDropsStatusFields"

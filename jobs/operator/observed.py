@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from jobs.builders.context import PodOptions
 from jobs.ipujob.conditions import FINISHED, JobState
 from jobs.ipujob.names import ROLE_LAUNCHER, ROLE_WORKER
-from jobs.ipujob.patience import USUAL
 from jobs.ipujob.privileges import Privileges
-from jobs.ipujob.sessionlimits import SessionLimits
+from jobs.ipujob.rules import USUAL
+from jobs.ipujob.spec import SessionLimits
 from jobs.ipujob.validation import problems
 
 if TYPE_CHECKING:
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from jobs.ipujob.manifests import Manifest
-    from jobs.ipujob.names import JobKey
-    from jobs.ipujob.patience import Patience
+    from jobs.ipujob.names import JobKey, Kind
+    from jobs.ipujob.rules import Patience
     from jobs.ipujob.validation import Problem
-    from jobs.operator.actions import Kind
     from jobs.operator.pods import PodView
-    from jobs.partitionview import Partition
+    from jobs.ports import Partition
 
 STATES = {state.value: state for state in JobState}
 

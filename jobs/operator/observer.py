@@ -1,11 +1,22 @@
-"""io: what a pass sees: one job, its children and its partitions, all from local copies."""
+"""io: what a pass sees: one job, its children and its partitions, all from local copies.
+
+The operator's local copies of what it watches.
+
+What was said of each job's spec, so that not every pass judges it anew.
+
+In which order jobs ask for IPUs.
+
+The order is no promise: whoever fits gets IPUs, so that a small job may pass older, larger ones.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
+from jobs.ipujob.conditions import JobState, Reason
 from jobs.ipujob.manifests import (
     is_being_deleted,
     labels_of,
@@ -15,29 +26,137 @@ from jobs.ipujob.manifests import (
     parse_time,
     uid_of,
 )
-from jobs.ipujob.names import LABEL_JOB_UID, JobKey, launcher_name
+from jobs.ipujob.names import LABEL_GROUP, LABEL_JOB_UID, JobKey, Kind, launcher_name
+from jobs.ipujob.privileges import LABEL_POD_PROFILE
 from jobs.ipujob.rules import USUAL_RULES
+from jobs.ipujob.validation import problems
 from jobs.operator import pods as podview
-from jobs.operator.actions import Kind
-from jobs.operator.caches import BY_JOB
-from jobs.operator.contents import contents_of
-from jobs.operator.judgements import Judgements
 from jobs.operator.keptstatus import recovered, whole
 from jobs.operator.observed import Child, Observed
-from jobs.operator.ownership import claimed_key, controller_of, is_pod_of
-from jobs.partitionview import Phase
+from jobs.operator.ownership import claimed_key, contents_of, controller_of, is_pod_of
+from jobs.ports import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jobs.builders.context import PodOptions
-    from jobs.ipujob.manifests import (
-        Manifest,
-    )
+    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.privileges import Privileges
     from jobs.ipujob.rules import Rules
-    from jobs.operator.caches import Caches
+    from jobs.ipujob.spec import SessionLimits
+    from jobs.ipujob.validation import Problem
     from jobs.operator.observed import Fault
     from jobs.operator.partitions import PartitionFacts
+
+BY_UID = "uid"
+BY_JOB = "job"
+
+
+class Cache(Protocol):
+    """The part of `ipuhub.kube.informer.Informer` that passes read."""
+
+    @property
+    def resource_version(self) -> str:
+        """How far the copy is."""
+        ...
+
+    def get(self, namespace: str, name: str) -> Manifest | None:
+        """One object."""
+        ...
+
+    def by_index(self, index: str, value: str) -> Sequence[Manifest]:
+        """The objects under one value of an index."""
+        ...
+
+    def all(self) -> Sequence[Manifest]:
+        """All objects."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """One cache per kind; `jobs` is indexed by UID, `pods` by the UID of their job."""
+
+    jobs: Cache
+    children: Mapping[Kind, Cache]
+    namespaces: Cache
+
+    @property
+    def pods(self) -> Cache:
+        """The pods with the operator's labels."""
+        return self.children[Kind.POD]
+
+    def job(self, uid: str) -> Manifest | None:
+        """The job with this UID."""
+        found = self.jobs.by_index(BY_UID, uid)
+        return found[0] if found else None
+
+    def group_of(self, namespace: str) -> str:
+        """Who the usage of a namespace is accounted to, by its label; empty: nobody is named."""
+        found = self.namespaces.get("", namespace)
+        return labels_of(found).get(LABEL_GROUP, "") if found else ""
+
+    def pod_profile(self, namespace: str) -> str | None:
+        """The pod profile that a namespace's label chooses; None: it has none."""
+        found = self.namespaces.get("", namespace)
+        return labels_of(found).get(LABEL_POD_PROFILE) if found else None
+
+    def is_ending(self, namespace: str) -> bool:
+        """Whether a namespace is being deleted."""
+        found = self.namespaces.get("", namespace)
+        return found is not None and is_being_deleted(found)
+
+
+def by_uid(manifest: Manifest) -> list[str]:
+    """Index of jobs."""
+    return [uid_of(manifest)]
+
+
+def by_job(manifest: Manifest) -> list[str]:
+    """Index of what belongs to a job."""
+    uid = labels_of(manifest).get(LABEL_JOB_UID)
+    return [uid] if uid else []
+
+
+def only_metadata(manifest: Manifest) -> Manifest:
+    """Of objects that are only looked for, the contents need no memory."""
+    return {key: manifest[key] for key in ("apiVersion", "kind", "metadata") if key in manifest}
+
+
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    spec: object
+    limits: SessionLimits
+    privileges: Privileges
+    found: tuple[Problem, ...]
+
+
+class Judgements:
+    """The problems of a spec, remembered by the job's UID as long as nothing that they depend on
+    has changed: a job is looked at about ten times on its way to Running, and judging it would be
+    a third of each plan."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Judgement] = {}
+
+    def of(
+        self, key: JobKey, job: Mapping[str, object], limits: SessionLimits, privileges: Privileges
+    ) -> tuple[Problem, ...]:
+        """What is wrong with the job's spec."""
+        spec, known = job.get("spec"), self._known.get(key.uid)
+        if (
+            known is not None
+            and known.spec == spec
+            and (known.limits, known.privileges) == (limits, privileges)
+        ):
+            return known.found
+        found = problems(key.name, spec, limits, namespace=key.namespace, privileges=privileges)
+        self._known[key.uid] = _Judgement(spec, limits, privileges, tuple(found))
+        return tuple(found)
+
+    def forget(self, uid: str) -> None:
+        """The job has gone."""
+        self._known.pop(uid, None)
 
 
 log = structlog.get_logger(__name__)
@@ -164,3 +283,28 @@ def _child(kind: Kind, manifest: Manifest) -> Child:
         contents=manifest["contents"] if "contents" in manifest else contents_of(manifest),
         made_at=parse_time(metadata(manifest).get("creationTimestamp")),
     )
+
+
+ASKING: Final = frozenset(
+    {
+        Reason.NO_CAPACITY,
+        Reason.NO_CONTROLLERS,
+        Reason.CONTROLLER_UNAVAILABLE,
+        Reason.NO_LABELLED_NODE,
+    }
+)
+"""The reasons of jobs that ask for IPUs again and again."""
+BY_AGE: Final = JobState.PENDING
+"""The state in which a job asks in the order of age; any other job that waits asks before."""
+
+
+def turn_of(job: Manifest | None) -> float:
+    """A number by which those who wait are asked for, least first: their creation in seconds since
+    1970, and 0 for a job that has run already and for one that has gone."""
+    if job is None:
+        return 0.0
+    state = (job.get("status") or {}).get("launcherStatus", BY_AGE)
+    if state != BY_AGE:
+        return 0.0
+    created = parse_time(metadata(job).get("creationTimestamp"))
+    return created.timestamp() if created else 0.0

@@ -15,33 +15,26 @@ from ipuhub.kube.resources import NAMESPACES
 from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
 from jobs.ipujob.conditions import Reason
-from jobs.ipujob.names import LABEL_JOB_UID
-from jobs.ipujob.patience import USUAL
+from jobs.ipujob.names import IPUJOBS, LABEL_JOB_UID, RESOURCE_OF, Kind
 from jobs.ipujob.privileges import NOBODYS
-from jobs.ipujob.resources import IPUJOBS, RESOURCE_OF
-from jobs.ipujob.rules import Rules
-from jobs.ipujob.sessionlimits import UNLIMITED
-from jobs.operator.actions import Kind
-from jobs.operator.caches import BY_JOB, BY_UID, Caches, by_job, by_uid, only_metadata
+from jobs.ipujob.rules import USUAL, Rules
+from jobs.ipujob.spec import UNLIMITED
 from jobs.operator.controller import Controller
-from jobs.operator.effects import Effects
+from jobs.operator.effects import KEEPS_NOTHING, Effects, Expectations
 from jobs.operator.eventwriter import Teller
 from jobs.operator.execute import Executor
-from jobs.operator.expectations import Expectations
-from jobs.operator.measures import KEEPS_NOTHING
-from jobs.operator.observer import Observer
+from jobs.operator.observer import BY_JOB, BY_UID, Caches, Observer, by_job, by_uid, only_metadata
+from jobs.operator.ownership import trim_child, trim_job, trim_pod
 from jobs.operator.partitions import PartitionFacts
-from jobs.operator.trimming import trim_child, trim_job, trim_pod
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ipuhub.kube.client import KubeClient
-    from jobs.ipujob.patience import Patience
     from jobs.ipujob.privileges import Privileges
-    from jobs.ipujob.sessionlimits import SessionLimits
-    from jobs.operator.effects import Recorder
-    from jobs.operator.measures import Measures
+    from jobs.ipujob.rules import Patience
+    from jobs.ipujob.spec import SessionLimits
+    from jobs.operator.effects import Measures, Recorder
     from jobs.ports import Partitions
 
 log = structlog.get_logger(__name__)

@@ -5,30 +5,30 @@ release; time to live), invalid, suspended, ended (deadline, exit, restart), and
 way up: finalizer, partitions, ConfigMap and account, pods; the launcher's access beside. A pass
 that decides writes only the status; what follows from it is planned by the next pass from that
 status, so that a crash in between loses nothing.
+
+The objects a job still lacks.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from jobs.builders.context import BuildContext
-from jobs.builders.overrides import overrides
+from jobs.builders.context import BuildContext, PodPlace
+from jobs.builders.launcher import build_launcher, overrides
+from jobs.builders.mpi import (
+    build_config_map,
+    build_role,
+    build_role_binding,
+    build_service_account,
+)
+from jobs.builders.worker import build_worker
 from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
 from jobs.ipujob.manifests import is_being_deleted, metadata
-from jobs.ipujob.names import FINALIZER, FINALIZERS
+from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind
 from jobs.ipujob.spec import parse_spec
-from jobs.operator import (
-    blocked,
-    deadline,
-    decisions,
-    name_conflict,
-    restoring,
-    session,
-    stuck,
-    unheard,
-)
-from jobs.operator.actions import Event, Plan, SetFinalizers, Step
+from jobs.operator import decisions, restoring, waiting
+from jobs.operator.actions import CreateChild, Event, Plan, SetFinalizers, Step
 from jobs.operator.effectivespec import in_force, in_force_of_invalid, strays_of
 from jobs.operator.instances import instances_of
 from jobs.operator.partitioning import (
@@ -37,8 +37,8 @@ from jobs.operator.partitioning import (
     release_again_after,
     releases,
     reservations,
+    try_step,
 )
-from jobs.operator.rehearsal import try_step
 from jobs.operator.status import next_status, status_patch, waiting_status, with_status
 from jobs.operator.teardown import (
     end_pods,
@@ -50,16 +50,9 @@ from jobs.operator.teardown import (
     surplus_steps,
 )
 from jobs.operator.waiting import waiting_verdict
-from jobs.operator.wayup import (
-    access_steps,
-    changed_children,
-    children_step,
-    pods_step,
-    restore_step,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from jobs.ipujob.manifests import Manifest
@@ -68,6 +61,97 @@ if TYPE_CHECKING:
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Child, Observed
     from jobs.operator.pods import PodView
+
+_Builders: TypeAlias = "dict[Kind, Callable[[BuildContext], Manifest]]"
+# What an API server (the account) and the kubelet (the ConfigMap) want to see before a pod starts.
+CHILDREN: Final[_Builders] = {
+    Kind.CONFIG_MAP: build_config_map,
+    Kind.SERVICE_ACCOUNT: build_service_account,
+}
+# What the launcher's first request needs. An API server takes 0.1 s for each at rest and several
+# times that in a burst: whether we may grant what is in it, it looks up in copies of all roles and
+# bindings that must not be late. Before anybody binds a role it looks into that, too.
+ROLE: Final[_Builders] = {Kind.ROLE: build_role}
+BINDING: Final[_Builders] = {Kind.ROLE_BINDING: build_role_binding}
+
+
+def children_step(
+    observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
+) -> Step:
+    """ConfigMap and ServiceAccount of a job with a launcher."""
+    return _missing("children", CHILDREN, observed, context, instances)
+
+
+def access_steps(
+    observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
+) -> tuple[Step, ...]:
+    """The Role and then the RoleBinding of a job with a launcher, which no pod waits for."""
+    steps = (
+        _missing("role", ROLE, observed, context, instances),
+        _missing("binding", BINDING, observed, context, instances),
+    )
+    return tuple(step for step in steps if step.actions)
+
+
+def restore_step(observed: Observed, changed: tuple[Child, ...], now: datetime) -> Step:
+    """Of what somebody has `changed`, what may go now: the next pass makes it anew."""
+    return Step("restore", tuple(restoring.replaced(observed, changed, now)))
+
+
+def changed_children(
+    observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
+) -> tuple[Child, ...]:
+    """What is not as the builders make it, as long as the job needs it."""
+    if not context.spec.has_launcher or not any(instance.is_active for instance in instances):
+        return ()
+    return restoring.changed(observed, context, CHILDREN | ROLE | BINDING)
+
+
+def _missing(
+    name: str,
+    builders: _Builders,
+    observed: Observed,
+    context: BuildContext,
+    instances: tuple[Instance, ...],
+) -> Step:
+    is_due = context.spec.has_launcher and any(instance.is_active for instance in instances)
+    kinds = (kind for kind in builders if is_due and kind not in observed.children)
+    actions = tuple(CreateChild(kind, builders[kind](context)) for kind in kinds)
+    return Step(name, actions, needs_previous=True)
+
+
+def pods_step(context: BuildContext, instances: tuple[Instance, ...]) -> Step:
+    """The missing pods of every instance whose partition is ready, all at once: the launcher waits
+    for its workers by itself, whichever is made first."""
+    actions = []
+    for instance in instances:
+        place = _place(instance)
+        if place is None:
+            continue
+        numbers = context.spec.workers_of(instance.index)
+        actions += [
+            CreateChild(Kind.POD, build_worker(context, place, number))
+            for number, pod in zip(numbers, instance.workers.values(), strict=True)
+            if pod is None
+        ]
+        if context.spec.has_launcher and instance.launcher is None:
+            actions.append(CreateChild(Kind.POD, build_launcher(context, place)))
+    return Step("pods", tuple(actions), needs_previous=True)
+
+
+def _place(instance: Instance) -> PodPlace | None:
+    """Where new pods of an instance go; None: it must not get any now.
+
+    A running attempt gets no second launcher and no replaced worker: a pod it lost ends it. Pods
+    of another attempt have to be gone first, since they have the same names.
+    """
+    if not instance.is_active or instance.has_started or instance.strays:
+        return None
+    if instance.is_settled or instance.is_resting:
+        return None
+    if instance.partition is None:
+        return None
+    return PodPlace(instance.index, instance.attempt, instance.partition)
 
 
 def plan(observed: Observed, now: datetime) -> Plan:
@@ -109,7 +193,7 @@ def _plan_giving_up(
     """Attempts that hold a partition and cannot start have their time; None: none is over it."""
     standing = _standing_verdict(observed, instances, now)
     patience = observed.patience.start_seconds
-    records = blocked.given_up(instances, standing, now, patience)
+    records = waiting.given_up(instances, standing, now, patience)
     if not records:
         return None
     if standing.state is not JobState.RUNNING:
@@ -146,7 +230,7 @@ def _plan_invalid(observed: Observed, spec: Manifest, message: str, now: datetim
     if parsed.is_suspended:
         return _plan_suspension(observed, instances, now)
     state = JobState.RUNNING if any(i.has_started for i in instances) else state
-    warning = session.warning(instances[0], parsed, now) if state is JobState.RUNNING else ""
+    warning = decisions.warning(instances[0], parsed, now) if state is JobState.RUNNING else ""
     said = f"{warning}. {message}" if warning else message
     status = next_status(observed, Verdict(state, Reason.INVALID_SPEC, said), instances, {}, now)
     planned = with_status(observed, status, now, (), tuple(_session_news(observed, warning)))
@@ -186,7 +270,7 @@ def _standing_verdict(
 ) -> Verdict:
     """What the job does as long as nothing has ended."""
     if observed.state() is JobState.RUNNING or any(i.has_started for i in instances):
-        for reason, message in unheard.causes(instances):
+        for reason, message in waiting.unheard_causes(instances):
             return Verdict(JobState.RUNNING, reason, message)
         return plain_verdict(JobState.RUNNING, observed.key.path)
     return waiting_verdict(observed, instances, now)
@@ -198,11 +282,11 @@ def _plan_way_up(
     """Finalizer, partitions, children, pods: whatever is missing."""
     spec = force.spec
     context = BuildContext(observed.key, observed.job or {}, spec, observed.group, observed.options)
-    conflict = name_conflict.verdict(observed, now)
+    conflict = waiting.verdict(observed, now)
     if conflict is not None:
         status = next_status(observed, conflict, instances, {}, now)
         planned = with_status(observed, status, now, ())
-        return planned.requeued(name_conflict.LOOK_AGAIN_SECONDS)
+        return planned.requeued(waiting.LOOK_AGAIN_SECONDS)
     steps = [
         *surplus_steps(observed, spec.instances, now),
         *end_pods(_unwanted_pods(instances)),
@@ -222,7 +306,7 @@ def _plan_way_up(
             pods_step(context, instances),
         ]
         beside = access_steps(observed, context, instances)
-    warning = session.warning(instances[0], spec, now)
+    warning = decisions.warning(instances[0], spec, now)
     verdict = _standing_verdict(observed, instances, now)
     if force.waiting and verdict.state is JobState.RUNNING:
         verdict = Verdict(JobState.RUNNING, Reason.SPEC_CHANGED, force.waiting)
@@ -269,10 +353,10 @@ def _waits(
     return [
         ask_again_after(instances, now),
         release_again_after(observed, now),
-        deadline.seconds_left(observed, spec, now),
-        session.seconds_to_next(instances[0], spec, now),
-        stuck.seconds_left(instances, now),
-        blocked.seconds_left(instances, now, observed.patience.start_seconds),
+        decisions.seconds_left(observed, spec, now),
+        decisions.seconds_to_next(instances[0], spec, now),
+        waiting.stuck_seconds_left(instances, now),
+        waiting.blocked_seconds_left(instances, now, observed.patience.start_seconds),
         *rests,
     ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.ipujob.conditions import Reason
 from jobs.ipujob.manifests import parse_time
 from jobs.operator.actions import DeleteChild, Event
-from jobs.operator.contents import contents_of
+from jobs.operator.ownership import contents_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from jobs.builders.context import BuildContext
     from jobs.ipujob.manifests import Manifest
-    from jobs.operator.actions import Kind
+    from jobs.ipujob.names import Kind
     from jobs.operator.observed import Child, Observed
 
 # Where the cluster itself changes what we make (an admission webhook), it is made again no faster.

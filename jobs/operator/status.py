@@ -12,7 +12,7 @@ from jobs.ipujob.names import ROLE_WORKER
 from jobs.operator.actions import Event, PatchStatus, Plan, Step
 from jobs.operator.instancerecord import records_of
 from jobs.operator.partitioning import MOST_AT_ONCE, is_released
-from jobs.partitionview import Phase
+from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

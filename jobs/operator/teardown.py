@@ -1,16 +1,22 @@
-"""domain: the ways down: a job that is gone, being deleted, finished or suspended."""
+"""domain: the ways down: a job that is gone, being deleted, finished or suspended.
+
+What happens to the pods of a finished job.
+
+When a finished job is deleted.
+"""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from math import ceil
 from typing import TYPE_CHECKING
 
-from jobs.ipujob.manifests import metadata, parse_time
-from jobs.ipujob.names import FINALIZERS, ROLE_LAUNCHER
+from jobs.ipujob.manifests import format_time, metadata, parse_time
+from jobs.ipujob.names import FINALIZERS, ROLE_LAUNCHER, ROLE_WORKER, Kind
 from jobs.ipujob.spec import whole_number
 from jobs.ipujob.validation import problems
-from jobs.operator import name_conflict, ttl
-from jobs.operator.actions import DeleteJob, Event, Plan, SetFinalizers, Step
-from jobs.operator.cleanup import clean_up, delete_pod
+from jobs.operator import waiting
+from jobs.operator.actions import DeleteChild, DeleteJob, EndPod, Event, Plan, SetFinalizers, Step
 from jobs.operator.instancerecord import record_of, records_of
 from jobs.operator.partitioning import (
     is_released,
@@ -19,8 +25,9 @@ from jobs.operator.partitioning import (
     releases,
     was_released,
 )
+from jobs.operator.pods import END_SECONDS
 from jobs.operator.status import coalescing_seconds, live_fields, status_patch, with_status
-from jobs.partitionview import Phase
+from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -28,7 +35,58 @@ if TYPE_CHECKING:
 
     from jobs.operator.observed import Observed
     from jobs.operator.pods import PodView
-    from jobs.partitionview import Partition
+    from jobs.ports import Partition
+
+# How long a sleeping pod has to hear of it: a node takes a second or two. Then it is ended like
+# any other, which its phase shows as Failed.
+PATIENCE = timedelta(seconds=20)
+
+
+def clean_up(
+    pods: Iterable[PodView], policy: str, now: datetime
+) -> tuple[DeleteChild | EndPod, ...]:
+    """Actions on the pods of a job that will not run again.
+
+    None keeps all pods, Workers keeps the launcher, All keeps none. A kept pod that still runs
+    is ended: a sleeping worker would hold CPU, memory and the partition for a year.
+    """
+    actions: list[DeleteChild | EndPod] = []
+    for pod in pods:
+        if pod.is_deleting:
+            continue
+        if policy == "All" or (policy == "Workers" and pod.role == ROLE_WORKER):
+            actions.append(delete_pod(pod))
+        elif not pod.is_terminal and not pod.is_ended_by_us:
+            # The deadline is the kubelet's business: a pod that has no node needs deleting.
+            actions.append(end_pod(pod, now) if pod.is_scheduled else delete_pod(pod))
+    return tuple(actions)
+
+
+def delete_pod(pod: PodView) -> DeleteChild:
+    """Delete this pod and no successor of its name."""
+    return DeleteChild(Kind.POD, pod.namespace, pod.name, pod.uid)
+
+
+def end_pod(pod: PodView, now: datetime) -> EndPod:
+    """End the pod's containers, keep its object and log: a pod that sleeps ends with success, and
+    any other by a deadline that has passed. A deadline can only be made shorter."""
+    if not pod.hears_end or pod.accepted_at is None:
+        return EndPod(pod.namespace, pod.name, pod.uid, END_SECONDS)
+    seconds = max(ceil((now + PATIENCE - pod.accepted_at).total_seconds()), END_SECONDS)
+    is_sooner = pod.deadline is None or seconds < pod.deadline
+    deadline = seconds if is_sooner else None
+    return EndPod(pod.namespace, pod.name, pod.uid, deadline, format_time(now))
+
+
+def seconds_left(observed: Observed, now: datetime) -> float | None:
+    """Seconds until `ttlSecondsAfterFinished` is over (0 or less: it is); None: it stays."""
+    spec = (observed.job or {}).get("spec") or {}
+    seconds = whole_number(spec.get("ttlSecondsAfterFinished"))
+    ended = parse_time(observed.status().get("completionTime"))
+    if seconds is None or seconds < 0 or ended is None:
+        return None
+    return seconds - (now - ended).total_seconds()
+
 
 EXPLAIN_DELETION_SECONDS = 10.0
 
@@ -62,7 +120,7 @@ def plan_deletion(observed: Observed, now: datetime) -> Plan:
 def plan_finished(observed: Observed, now: datetime) -> Plan:
     """Clean-up of a job that will not run again, and its deletion when its time is over."""
     spec = (observed.job or {}).get("spec") or {}
-    left = ttl.seconds_left(observed, now)
+    left = seconds_left(observed, now)
     if left is not None and left <= 0:
         return Plan((Step("time to live is over", (DeleteJob(),)),))
     policy = str(spec.get("cleanPodPolicy") or "None")
@@ -171,7 +229,7 @@ def _free(observed: Observed, indexes: tuple[int, ...], now: datetime) -> Plan:
     steps = [*end_pods(observed.pods)]
     if all(pod.is_terminal for pod in observed.pods):
         steps.append(Step("release", releases(observed, indexes, now)))
-    steps.append(Step("orphans", name_conflict.orphans(observed)))
+    steps.append(Step("orphans", waiting.orphans(observed)))
     done = tuple(step for step in steps if step.actions)
     return Plan(done, release_again_after(observed, now))
 

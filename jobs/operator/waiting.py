@@ -1,21 +1,139 @@
-"""domain: why a job is not running yet."""
+"""domain: why a job is not running yet.
+
+Pods that were asked to end and do not, since nobody on their node hears it.
+
+Pods on a node that has stopped reporting, until Kubernetes takes them away.
+
+Attempts whose pods cannot start: they do not hold their partition for ever.
+
+Objects under a name the job needs that are not the job's, or will not go with it.
+"""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, current_condition, plain_verdict
-from jobs.operator import blocked, stuck, unheard
-from jobs.partitionview import Phase
+from jobs.ipujob.manifests import metadata, parse_time
+from jobs.operator.actions import DeleteChild
+from jobs.operator.decisions import LONGEST_PAUSE_SECONDS
+from jobs.operator.instancerecord import End
+from jobs.ports import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from jobs.operator.instancerecord import InstanceRecord
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Observed
-    from jobs.operator.pods import Trouble
-    from jobs.partitionview import Partition
+    from jobs.operator.pods import PodView, Trouble
+    from jobs.ports import Partition
+
+PATIENCE = timedelta(seconds=60)  # past the pod's own grace period
+
+
+def stuck_causes(instances: Iterable[Instance], now: datetime) -> Iterator[tuple[str, str]]:
+    """What a job waits for: its partition is never reset under a pod that may still run."""
+    for pod in _ending(instances):
+        if pod.gone_by is not None and now - pod.gone_by >= PATIENCE:
+            yield Reason.PODS_STUCK, _sentence(pod)
+
+
+def stuck_seconds_left(instances: Iterable[Instance], now: datetime) -> float | None:
+    """Seconds until a pod that is ending counts as stuck; None: none is ending."""
+    waits = [
+        (pod.gone_by + PATIENCE - now).total_seconds()
+        for pod in _ending(instances)
+        if pod.gone_by is not None and now - pod.gone_by < PATIENCE
+    ]
+    return min(waits) if waits else None
+
+
+def _ending(instances: Iterable[Instance]) -> Iterator[PodView]:
+    for instance in instances:
+        for pod in (*instance.strays, *instance.pods):
+            if pod.is_deleting and not pod.is_terminal:
+                yield pod
+
+
+def _sentence(pod: PodView) -> str:
+    where = f" on node {pod.node}" if pod.node else ""
+    return (
+        f"Waiting for pod {pod.name}{where} to end, which it should have long done: if the node is "
+        "lost, delete the node, or force-delete the pod once nothing of it runs any more"
+    )
+
+
+MOST_NAMED = 3
+
+
+def unheard_causes(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
+    """What may stand still, told at once: the pods are taken away minutes later."""
+    pods = [pod for instance in instances for pod in _unheard(instance)]
+    if not pods:
+        return
+    nodes = sorted({pod.node for pod in pods})
+    names = sorted(pod.name for pod in pods)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    said = (
+        f"Node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:MOST_NAMED])} stopped reporting, "
+        f"with {', '.join(names[:MOST_NAMED])}{more}: unless that changes, Kubernetes takes the "
+        "pods away after some minutes (five by default), which ends the attempt"
+    )
+    yield Reason.NODE_NOT_READY, said
+
+
+def _unheard(instance: Instance) -> Iterator[PodView]:
+    if not instance.is_settled:
+        yield from (pod for pod in instance.pods if pod.is_unheard and not pod.is_deleting)
+
+
+LONGEST_CAUSE = 300
+
+
+def given_up(
+    instances: Iterable[Instance], cause: Verdict, now: datetime, hold_seconds: float
+) -> dict[int, InstanceRecord]:
+    """The instances that have held a partition for too long without a start, as they begin anew
+    after a pause in which others can have the IPUs; `cause` is what the job has said so far."""
+    found = {}
+    for instance in instances:
+        left = blocked_seconds_left([instance], now, hold_seconds)
+        if left is None or left > 0:
+            continue
+        again = now + timedelta(seconds=LONGEST_PAUSE_SECONDS)
+        said = (
+            f"The pods could not start for {hold_seconds / 60:.0f} min; the partition is given "
+            f"back and asked for again at {again:%H:%M:%S} UTC. {cause.message[:LONGEST_CAUSE]}"
+        )
+        end = End(False, Reason.START_BLOCKED, said)
+        record = instance.record.next_attempt(
+            JobState.PENDING, restart_at=again, losses=instance.record.losses
+        )
+        found[instance.index] = record.after(end, now)
+    return found
+
+
+def blocked_seconds_left(
+    instances: Iterable[Instance], now: datetime, hold_seconds: float
+) -> float | None:
+    """Seconds until the first is given up; None: none is blocked, or there is no end to it."""
+    waits = [
+        (instance.blocked_since - now).total_seconds() + hold_seconds
+        for instance in instances
+        if instance.blocked_since is not None
+    ]
+    return min(waits) if waits and hold_seconds else None
+
+
+def blocked_causes(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
+    """What is said during the pause."""
+    for instance in instances:
+        if instance.is_blocked_out:
+            yield Reason.START_BLOCKED, str((instance.record.last_exit or {}).get("message"))
+
 
 # What a restart is told as; any other reason of the condition is a cause that has passed.
 ENDS = frozenset({Reason.RESTARTING.value, *(reason.value for reason in LOST)})
@@ -29,9 +147,9 @@ def waiting_verdict(observed: Observed, instances: tuple[Instance, ...], now: da
     """
     state = _waiting_state(observed)
     told = (
-        *stuck.causes(instances, now),
-        *blocked.causes(instances),
-        *unheard.causes(instances),
+        *stuck_causes(instances, now),
+        *blocked_causes(instances),
+        *unheard_causes(instances),
     )
     for reason, message in (*told, *_causes(observed, instances)):
         return Verdict(state, reason, message)
@@ -84,3 +202,36 @@ def _told_once(observed: Observed, trouble: Trouble) -> str:
     if known.get("reason") == trouble.reason and message.startswith(f"{trouble.message}: "):
         return message
     return trouble.sentence
+
+
+LOOK_AGAIN_SECONDS = 2.0
+COLLECTED_WITHIN = timedelta(seconds=30)
+
+
+def verdict(observed: Observed, now: datetime) -> Verdict | None:
+    """Pending because of a foreign object; None: there is none.
+
+    Right after a job was replaced by one of the same name its predecessor's objects are still
+    being collected; that passes by itself and is no news.
+    """
+    created = parse_time(metadata(observed.job or {}).get("creationTimestamp"))
+    for child in observed.children.values():
+        if child.job_uid != observed.key.uid:
+            if created is not None and now - created < COLLECTED_WITHIN:
+                return plain_verdict(JobState.PENDING, observed.key.path)
+            return Verdict(
+                JobState.PENDING,
+                Reason.NAME_CONFLICT,
+                f"{child.kind} {child.namespace}/{child.name} exists and belongs to something "
+                "else: delete it or rename the job",
+            )
+    return None
+
+
+def orphans(observed: Observed) -> tuple[DeleteChild, ...]:
+    """Our children without an owner (`--cascade=orphan` strips it): nobody else deletes them."""
+    return tuple(
+        DeleteChild(child.kind, child.namespace, child.name, child.uid)
+        for child in observed.children.values()
+        if child.is_orphan_of(observed.key.uid) and not child.is_deleting
+    )

@@ -6,20 +6,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.ipujob.conditions import FINISHED, JobState
-from jobs.ipujob.defaults import with_defaults
 from jobs.ipujob.manifests import is_being_deleted, name_of, namespace_of
-from jobs.ipujob.sessionlimits import UNLIMITED
-from jobs.ipujob.spec import whole_number, with_plain_numbers
+from jobs.ipujob.spec import UNLIMITED, whole_number, with_defaults, with_plain_numbers
 from jobs.ipujob.validation import Problem, problems
 from jobs.operator.keptstatus import whole
-from jobs.partitionview import Phase
+from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobs.ipujob.manifests import Manifest
     from jobs.ipujob.privileges import Privileges
-    from jobs.ipujob.sessionlimits import SessionLimits
+    from jobs.ipujob.spec import SessionLimits
     from jobs.webhooks.review import Review
 
 WHILE_RUNNING = frozenset(

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 import psycopg
 import structlog
 
-from ipuhub.backoff import Backoff
-from ipuhub.chance import jitter
+from ipuhub.backoff import Backoff, jitter
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.resources import CONFIG_MAPS
 from partitions.errors import PartitionsError
-from partitions.history.lifetimerows import shard_of, tombstones
+from partitions.history.recorder import shard_of, tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

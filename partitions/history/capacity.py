@@ -1,26 +1,83 @@
-"""io: asks the proxy for the IPUs of all V-IPU controllers, and has the changes written."""
+"""io: asks the proxy for the IPUs of all V-IPU controllers, and has the changes written.
+
+How many IPUs the V-IPU controllers have and what of it is free, when it changes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 import structlog
 
 from ipuhub.recording.store import explain
-from partitions.errors import PartitionsError
-from partitions.history.capacityrows import capacity_changes
+from partitions.errors import PartitionsError, ProxyUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
 
-    from partitions.history.capacityrows import Capacity
 
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The IPUs of one V-IPU controller; an unreachable one keeps the numbers it had."""
+
+    controller: str
+    total: int = 0
+    free: int = 0
+    cordoned: int = 0
+    faulty: int = 0
+    reachable: bool = True
+
+
+def capacity_changes(
+    answer: Mapping[str, Any], known: Mapping[str, Capacity]
+) -> tuple[Capacity, ...]:
+    """What differs between the proxy's `/v1/controllers` and the last rows by controller.
+
+    A controller that is gone from the answer has no IPUs any more: it is off the list and holds
+    nothing of ours. One that never answered is nothing to tell. Raises ProxyUnavailable for an
+    answer that makes no sense.
+    """
+    items = answer.get("items")
+    if not isinstance(items, list):
+        raise ProxyUnavailable("the answer has no items")
+    now = {one.controller: one for one in (_read(item, known) for item in items) if one}
+    listed = {item["address"] for item in items}
+    gone = {
+        address: Capacity(address, reachable=False) for address in known if address not in listed
+    }
+    return tuple(one for one in (now | gone).values() if one != known.get(one.controller))
+
+
+def _read(item: object, known: Mapping[str, Capacity]) -> Capacity | None:
+    if not isinstance(item, dict) or not isinstance(item.get("address"), str):
+        raise ProxyUnavailable("an item has no address")
+    address = item["address"]
+    if item.get("reachable") is not True:
+        last = known.get(address)
+        return None if last is None else replace(last, reachable=False)
+    return Capacity(
+        controller=address,
+        total=_count(item, "total"),
+        free=_count(item, "free"),
+        cordoned=_count(item, "cordoned", 0),
+        faulty=_count(item, "faulty", 0),
+    )
+
+
+def _count(item: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    number: object = item.get(name, default)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**31:
+        raise ProxyUnavailable(f"{item['address']}: {name} is {number!r}, no number of IPUs")
+    return number
+
+
+if TYPE_CHECKING:
     Changes = Callable[[Mapping[str, Capacity]], Sequence[Capacity]]
     Write = Callable[[Changes, datetime], Awaitable[int]]
-
 log = structlog.get_logger(__name__)
 
 

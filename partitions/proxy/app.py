@@ -1,4 +1,7 @@
-"""io: the routes of the V-IPU Proxy."""
+"""io: the routes of the V-IPU Proxy.
+
+Who may ask the proxy about which job's partitions, as the API server says.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from partitions.client import record_to_json
 from partitions.errors import UnknownPartition
 from partitions.proxy import capacity, requests
-from partitions.proxy.controllerlist import controllers_to_json
+from partitions.proxy.capacity import controllers_to_json
 from partitions.proxy.lifecycle import Phase
-from partitions.proxy.problems import answer_problems, unavailable
-from partitions.records import record_to_json
+from partitions.proxy.requests import Problem, answer_problems, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aiohttp.typedefs import Middleware
 
+    from ipuhub.kube.access import Reviewer, User
     from ipuhub.process.health import Health
-    from partitions.proxy.access import Access
+    from partitions.client import PartitionRecord
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.fleet import Fleet
-    from partitions.proxy.problems import Handler
+    from partitions.proxy.requests import Handler
     from partitions.proxy.service import PartitionService
     from partitions.proxy.store import TrackerStore
     from partitions.proxy.sweep import Sweep
-    from partitions.records import PartitionRecord
 
 _HOLDER: Final = "/v1/partitions/{uid}/{instance}"
 # Recording is a right of its own: who has it may not reserve or reset partitions.
@@ -201,3 +204,43 @@ def _json(body: Any, status: int = 200) -> web.Response:
     """Compact JSON in the order of its keys, without a newline at the end."""
     text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
     return web.Response(status=status, text=text, content_type="application/json")
+
+
+AUDIENCE: Final = "ipuhub-proxy"
+
+
+class Access:
+    """The one authorisation function of `/v1`. Raises ApiError where `reviews` cannot ask."""
+
+    def __init__(self, reviews: Reviewer) -> None:
+        self._reviews = reviews
+
+    async def user(self, request: web.Request) -> User:
+        """Who asks; raises Problem 401."""
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        challenge = {"WWW-Authenticate": "Bearer"}
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Problem(
+                401, f"a bearer token of audience {AUDIENCE} is needed (TokenRequest)", challenge
+            )
+        user = await self._reviews.authenticate(token.strip())
+        if user is None:
+            raise Problem(401, f"the token is not valid, or not for audience {AUDIENCE}", challenge)
+        return user
+
+    async def may(self, user: User, verb: str, namespace: str = "") -> bool:
+        """Whether `user` may do `verb` to partitions of jobs in a namespace, or everywhere."""
+        return await self._reviews.authorize(
+            user,
+            verb=verb,
+            group="graphcore.ai",
+            resource="ipujobs",
+            subresource="partitions",
+            namespace=namespace,
+        )
+
+    async def require(self, user: User, verb: str, namespace: str = "") -> None:
+        """Raise Problem 403 unless `user` may."""
+        if not await self.may(user, verb, namespace):
+            where = f"in namespace {namespace}" if namespace else "in all namespaces"
+            raise Problem(403, f"{user.username} may not {verb} ipujobs/partitions {where}")

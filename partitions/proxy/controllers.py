@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from partitions.errors import InvalidControllers
 from partitions.proxy.lifecycle import Reason
 from partitions.proxy.tracker import MAX_CONTROLLER_LENGTH
-from partitions.vipu.allocator import count_fitting, free_blocks, largest_block
-from partitions.vipu.topology import size_problem
+from partitions.vipu.topology import count_fitting, free_blocks, largest_block, size_problem
 from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:

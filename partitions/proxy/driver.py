@@ -1,28 +1,58 @@
-"""io: keeps each unfinished partition going, step after step, until nothing is left to do."""
+"""io: keeps each unfinished partition going, step after step, until nothing is left to do.
+
+One lock per key; keys that nobody uses take no room.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import structlog
 
-from ipuhub.backoff import Backoff
-from ipuhub.chance import jitter
+from ipuhub.backoff import Backoff, jitter
 from partitions.errors import NotLeading, PartitionsError, TrackerUnavailable
-from partitions.proxy.locks import KeyedLocks
 from partitions.proxy.steps import Memory, Next
 
 if TYPE_CHECKING:
-    from partitions.proxy.lifecycle import Phase
+    from collections.abc import AsyncIterator, Hashable
+
+    from partitions.client import PartitionRecord
+    from partitions.proxy.lifecycle import Holder, Phase, TrackerEntry
     from partitions.proxy.steps import Steps
     from partitions.proxy.store import TrackerStore
-    from partitions.proxy.tracker import Holder, TrackerEntry
-    from partitions.records import PartitionRecord
+
+K = TypeVar("K", bound="Hashable")
+
+
+class KeyedLocks(Generic[K]):
+    """Work on one key follows each other; work on different keys goes on side by side."""
+
+    def __init__(self) -> None:
+        self._locks: dict[K, tuple[asyncio.Lock, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @asynccontextmanager
+    async def hold(self, key: K) -> AsyncIterator[None]:
+        """Hold the key's lock; those who wait get it in the order in which they came."""
+        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
+        self._locks[key] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks[key]
+            if users == 1:
+                del self._locks[key]
+            else:
+                self._locks[key] = (lock, users - 1)
+
 
 log = structlog.get_logger(__name__)
-
 _POLL = Backoff(first_seconds=0.05, max_seconds=1.0)
 _RETRY = Backoff(first_seconds=0.2, max_seconds=5.0)
 

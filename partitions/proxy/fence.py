@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from ipuhub.process.fence import LeaseOverdue, while_leading
+from ipuhub.process.leadership import LeaseOverdue, while_leading
 from partitions.errors import NotLeading
 from partitions.vipu.errors import Unavailable
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from ipuhub.backoff import Backoff
-from ipuhub.chance import jitter
+from ipuhub.backoff import Backoff, jitter
 from partitions.errors import InvalidControllers
 from partitions.proxy.controllers import ControllerView, PartitionSettings, parse_controllers
 from partitions.vipu.errors import Unavailable, VipuError

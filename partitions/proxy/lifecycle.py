@@ -2,22 +2,24 @@
 
 reserving -> creating -> active -> releasing -> released. A new attempt goes back to reserving,
 where a partition that exists already is reset; error is left by a new attempt or a release.
+
+The id of a new partition; chosen once, at reserve, and never computed again.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from itertools import count
 from typing import TYPE_CHECKING
 
 from partitions.errors import Contradiction, IllegalTransition, StaleAttempt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
-
-    from partitions.proxy.tracker import TrackerEntry
 
 
 class Phase(StrEnum):
@@ -251,3 +253,77 @@ def _refuse_other_size(entry: TrackerEntry, size: int) -> None:
             f"attempt {entry.attempt} of {entry.namespace}/{entry.name} holds {entry.size} IPUs; "
             f"for {size} release them first or begin a new attempt"
         )
+
+
+Holder = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackerEntry:
+    """Which job (by UID), instance and attempt holds which partition, where, since when.
+
+    `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
+    `asked` tells where V-IPU was to make it (ownership.py). `may_come`: V-IPU was asked for it and
+    nobody knows the answer, so that it may appear later. `lost_at`: since when it is known to be
+    gone.
+    """
+
+    uid: str
+    instance: int
+    serial: int = 0
+    namespace: str
+    name: str
+    attempt: int
+    id: str
+    size: int
+    phase: Phase
+    controller: str
+    label: str
+    reserved_at: datetime
+    active_at: datetime | None = None
+    released_at: datetime | None = None
+    reason: str = ""
+    message: str = ""
+    recorded: bool = False
+    num_gcds: int = 0
+    num_replicas: int = 0
+    asked: str = ""
+    may_come: bool = False
+    lost_at: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        """The entry's key in the ConfigMap's data."""
+        return f"{self.uid}.{self.instance}.{self.serial}"
+
+    @property
+    def holder(self) -> Holder:
+        """Job UID and instance."""
+        return self.uid, self.instance
+
+
+# Longer ids made jobs of the first IPU Operator fail with "Failed to acquire IPU(s)".
+MAX_ID_LENGTH = 42
+_HASH_LENGTH = 8
+
+
+def choose_partition_id(
+    *, name: str, namespace: str, instance: int, uid: str, taken: Collection[str]
+) -> str:
+    """Return `p-<job>-<namespace>-<instance>` if it fits and is free, else a form with a hash.
+
+    Jobs `a-b` in `c` and `a` in `b-c` have the same readable form; `taken` holds the ids in use.
+    """
+    readable = f"p-{name}-{namespace}-{instance}"
+    if len(readable) <= MAX_ID_LENGTH and readable not in taken:
+        return readable
+    hashed = (_hashed_id(name, instance, uid, salt) for salt in count())
+    return next(one for one in hashed if one not in taken)
+
+
+def _hashed_id(name: str, instance: int, uid: str, salt: int) -> str:
+    identity = f"{uid}/{instance}" + (f"/{salt}" if salt else "")
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:_HASH_LENGTH]
+    tail = f"-{digest}-{instance}"
+    head = f"p-{name}"[: MAX_ID_LENGTH - len(tail)].rstrip("-._")
+    return head + tail

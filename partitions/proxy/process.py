@@ -19,18 +19,15 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import NODES
 from ipuhub.process import metrics, metrictable
-from ipuhub.process.health import Health
-from ipuhub.process.httpserver import build_runner
+from ipuhub.process.health import Health, build_runner
 from ipuhub.process.leadership import Leadership
 from ipuhub.process.metricspage import Guard, metrics_route
 from partitions.errors import TrackerUnavailable
-from partitions.proxy.access import AUDIENCE, Access
-from partitions.proxy.app import Parts, build_app
+from partitions.proxy.app import AUDIENCE, Access, Parts, build_app
 from partitions.proxy.controllers import PartitionSettings, parse_controllers
 from partitions.proxy.fence import FencedVipu
 from partitions.proxy.fleet import Fleet, FleetOptions
-from partitions.proxy.metrics import ProxyMeasures, count_requests, tell_proxy, tell_waiting
-from partitions.proxy.metrictable import PROXY
+from partitions.proxy.metrics import PROXY, ProxyMeasures, count_requests, tell_proxy, tell_waiting
 from partitions.proxy.service import PartitionService, ServiceOptions
 from partitions.proxy.store import StoreOptions, TrackerStore
 from partitions.proxy.sweep import Sweep, SweepOptions
@@ -39,8 +36,8 @@ from partitions.vipu.client import VipuClient
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from ipuhub.kube.cluster import ClusterConfig
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.credentials import ClusterConfig
+    from ipuhub.kube.resources import Manifest
     from ipuhub.process.leadership import LeadershipOptions
     from ipuhub.process.metrics import Meters
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import Resource
+from partitions.client import release_error
 from partitions.errors import UnknownPartition
-from partitions.proxy.lifecycle import Phase
-from partitions.proxy.tracker import TrackerEntry, next_serial
-from partitions.records import release_error
+from partitions.proxy.lifecycle import Phase, TrackerEntry
+from partitions.proxy.tracker import next_serial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

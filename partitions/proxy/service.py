@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from partitions.client import PartitionRecord, record_of, waiting_record
 from partitions.errors import ReplicaEnds, UnknownPartition
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import PlacementRule, explain_shortage, order_candidates
+from partitions.proxy.drift import asked_of
 from partitions.proxy.driver import Driver, Pace
-from partitions.proxy.lifecycle import Phase, Verdict
-from partitions.proxy.ownership import asked_of
+from partitions.proxy.lifecycle import Phase, TrackerEntry, Verdict
 from partitions.proxy.queue import Offer, TurnOptions, WaitingList
 from partitions.proxy.steps import Memory, Steps, free_id
-from partitions.proxy.tracker import TrackerEntry, next_serial
-from partitions.records import PartitionRecord, record_of, waiting_record
+from partitions.proxy.tracker import next_serial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from partitions.proxy.controllers import ControllerView, Shortage
     from partitions.proxy.fleet import Fleet
-    from partitions.proxy.lifecycle import Request
+    from partitions.proxy.lifecycle import Holder, Request
     from partitions.proxy.store import TrackerStore
-    from partitions.proxy.tracker import Draft, Holder
+    from partitions.proxy.tracker import Draft
 
 log = structlog.get_logger(__name__)
 

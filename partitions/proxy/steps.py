@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from partitions.client import waiting_record
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import PartitionSettings, explain_shortage, order_candidates
-from partitions.proxy.lifecycle import Phase, Reason
-from partitions.proxy.naming import choose_partition_id
-from partitions.proxy.ownership import asked_of, strangeness
-from partitions.proxy.queue import Offer
-from partitions.proxy.readiness import Readiness
+from partitions.proxy.drift import asked_of, strangeness
+from partitions.proxy.lifecycle import Phase, Reason, choose_partition_id
+from partitions.proxy.queue import Offer, Readiness
 from partitions.proxy.tracker import next_serial
-from partitions.records import waiting_record
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, Unavailable, VipuError
 from partitions.vipu.types import CreateRequest, OperationState, ReadyState
 
@@ -29,12 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from datetime import datetime
 
+    from partitions.client import PartitionRecord
     from partitions.proxy.controllers import ControllerView, PlacementRule, Shortage
     from partitions.proxy.fleet import Fleet
+    from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.queue import WaitingList
     from partitions.proxy.store import TrackerStore
-    from partitions.proxy.tracker import Draft, TrackerEntry
-    from partitions.records import PartitionRecord
+    from partitions.proxy.tracker import Draft
     from partitions.vipu.types import VipuStatus
 
 log = structlog.get_logger(__name__)

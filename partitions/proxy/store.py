@@ -1,4 +1,7 @@
-"""io: the tracker's one writer: all waiting changes go out as one merge patch per ConfigMap."""
+"""io: the tracker's one writer: all waiting changes go out as one merge patch per ConfigMap.
+
+What the tracker's writer tells about itself; the proxy makes metrics of it.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,34 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, Type
 
 import structlog
 
-from ipuhub.backoff import Backoff
-from ipuhub.chance import jitter
+from ipuhub.backoff import Backoff, jitter
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from ipuhub.kube.resources import CONFIG_MAPS
 from partitions.errors import TrackerUnavailable
-from partitions.proxy.measures import KEEPS_NOTHING
 from partitions.proxy.tracker import Draft, Shard, Tracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from ipuhub.kube.resources import Resource
-    from ipuhub.kube.types import ListResult, Manifest
+    from ipuhub.kube.resources import ListResult, Manifest, Resource
+    from partitions.proxy.lifecycle import TrackerEntry
 
+
+class StoreMeasures:
+    """Hears of each write, and keeps nothing."""
+
+    def written(self, changes: int, seconds: float) -> None:
+        """So many callers' changes went out together."""
+
+    def conflicted(self) -> None:
+        """Somebody else has changed the tracker."""
+
+    def changed(self, before: TrackerEntry | None, after: TrackerEntry | None) -> None:
+        """An entry is another one now; None: it was not, or is no longer."""
+
+
+KEEPS_NOTHING = StoreMeasures()
 log = structlog.get_logger(__name__)
-
 LABEL: Final = "ipuhub.io/tracker"
 _T = TypeVar("_T")
 _BACKOFF: Final = Backoff(first_seconds=0.2, max_seconds=5.0)

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.fleet import Fleet
+    from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.service import PartitionService
     from partitions.proxy.store import TrackerStore
-    from partitions.proxy.tracker import Draft, TrackerEntry
+    from partitions.proxy.tracker import Draft
 
 log = structlog.get_logger(__name__)
 

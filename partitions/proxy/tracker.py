@@ -12,62 +12,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from partitions.errors import EntryTooLarge, UnreadableEntry
-from partitions.proxy.lifecycle import Phase
+from partitions.proxy.lifecycle import Phase, TrackerEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from partitions.proxy.lifecycle import Holder
 
 MAX_ENTRY_BYTES = 600
 MAX_SHARD_BYTES = 64_000
 # Names, id and times at their longest leave this much for controller and label together.
 MAX_CONTROLLER_LENGTH = 120
 _CUT = "…"
-
-Holder = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackerEntry:
-    """Which job (by UID), instance and attempt holds which partition, where, since when.
-
-    `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
-    `asked` tells where V-IPU was to make it (ownership.py). `may_come`: V-IPU was asked for it and
-    nobody knows the answer, so that it may appear later. `lost_at`: since when it is known to be
-    gone.
-    """
-
-    uid: str
-    instance: int
-    serial: int = 0
-    namespace: str
-    name: str
-    attempt: int
-    id: str
-    size: int
-    phase: Phase
-    controller: str
-    label: str
-    reserved_at: datetime
-    active_at: datetime | None = None
-    released_at: datetime | None = None
-    reason: str = ""
-    message: str = ""
-    recorded: bool = False
-    num_gcds: int = 0
-    num_replicas: int = 0
-    asked: str = ""
-    may_come: bool = False
-    lost_at: datetime | None = None
-
-    @property
-    def key(self) -> str:
-        """The entry's key in the ConfigMap's data."""
-        return f"{self.uid}.{self.instance}.{self.serial}"
-
-    @property
-    def holder(self) -> Holder:
-        """Job UID and instance."""
-        return self.uid, self.instance
 
 
 def format_time(moment: datetime | None) -> str | None:

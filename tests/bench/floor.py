@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ipuhub.kube import resources
-from jobs.ipujob.resources import IPUJOBS, RESOURCE_OF
-from jobs.operator.actions import CreateChild, EnsurePartition, Kind, PatchStatus
+from jobs.ipujob.names import IPUJOBS, RESOURCE_OF, Kind
+from jobs.operator.actions import CreateChild, EnsurePartition, PatchStatus
 from jobs.operator.plan import plan
 from tests.bench.jobtimes import job_manifest
 from tests.bench.surroundings import CONCURRENCY
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ipuhub.kube.client import KubeClient
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
     from jobs.operator.actions import Action, Event
     from partitions.client import ProxyClient
 

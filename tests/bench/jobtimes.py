@@ -14,8 +14,7 @@ import yaml
 
 from ipuhub.kube import resources
 from ipuhub.kube.informer import Informer
-from jobs.ipujob.names import FINALIZER
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import FINALIZER, IPUJOBS
 from tests.bench.surroundings import CONCURRENCY
 from tests.e2e.running_demo import EXAMPLES
 

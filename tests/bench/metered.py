@@ -64,7 +64,7 @@ def admin_token() -> str:
     from django.contrib.auth import get_user_model
     from django.utils import timezone
 
-    from ipuhub.api.tokens import make_token
+    from ipuhub.api.auth import make_token
 
     user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)
     return make_token(user, "bench", timezone.now())[1]

@@ -21,8 +21,8 @@ import orjson
 from aiohttp import web
 
 from devcluster.demo.supervisor import Process, Supervisor
-from jobs.ipujob.resources import RESOURCE_OF
-from jobs.operator.actions import CreateChild, Kind, PatchStatus
+from jobs.ipujob.names import RESOURCE_OF, Kind
+from jobs.operator.actions import CreateChild, PatchStatus
 from jobs.operator.plan import plan
 from tests.bench.jobtimes import job_manifest
 from tests.bench.surroundings import METRICS_TOKEN

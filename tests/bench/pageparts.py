@@ -108,8 +108,8 @@ def priced(prices: tuple[tuple[str, str], ...]) -> Iterator[None]:
 
     from ipuhub.months import Month
     from usage.models import Rate
-    from usage.rates.services import set_rate
-    from usage.time.zones import usage_zone
+    from usage.rates.pages import set_rate
+    from usage.time.ranges import usage_zone
 
     now, zone = timezone.now(), usage_zone()
     change = Month.of(now, zone).previous().first(zone).date() + timedelta(days=8)

@@ -76,7 +76,7 @@ def _prepare(options: argparse.Namespace, filled: Path) -> None:
 
     from tests.bench.pagesdata import fill
     from usage.sums.rollups import refresh
-    from usage.time.zones import usage_zone
+    from usage.time.ranges import usage_zone
     from usage.utilization import rollups as utilization
 
     call_command("migrate", verbosity=0)
@@ -106,7 +106,7 @@ def _measure(options: argparse.Namespace) -> None:
 
     from ipuhub.months import Month
     from tests.bench.pageparts import PARTS, priced
-    from usage.time.zones import usage_zone
+    from usage.time.ranges import usage_zone
 
     user, _ = get_user_model().objects.get_or_create(username="bench", is_staff=True)
     client = Client(headers={"Host": "localhost"})

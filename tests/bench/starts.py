@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ipuhub.kube.client import KubeClient
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
     from tests.bench.jobtimes import Times
 
 REST_SECONDS = 0.7  # between two single jobs: what belongs to the last one is written by then

@@ -25,7 +25,7 @@ import structlog
 
 from devcluster.demo.postgres import EmbeddedPostgres
 from ipuhub.kube.client import KubeClient
-from ipuhub.kube.cluster import ClusterConfig
+from ipuhub.kube.credentials import ClusterConfig
 from ipuhub.kube.watch import split_batches
 from ipuhub.process.health import Health
 from ipuhub.recording.recording import Recording
@@ -35,7 +35,7 @@ from tests.fakes.freeport import free_port
 from tests.fakes.podstream import EPOCH
 from tests.fakes.postgresbinaries import chosen_binaries
 from usage.pods.recorder import PodRecorder
-from usage.recorders import recorded_jobs
+from usage.prober import recorded_jobs
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.test import Client
 from django.utils import timezone
 
-from ipuhub.api.tokens import make_token
+from ipuhub.api.auth import make_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from ipuhub.api.document import openapi_text
+from ipuhub.api.schema import openapi_text
 
 CRD = Path(__file__).resolve().parents[2] / "charts/ipuhub/crds/graphcore.ai_ipujobs.yaml"
 

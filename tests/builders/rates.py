@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from tests.builders.lifetimes import at
 from usage.models import Rate
-from usage.rates.services import set_rate
+from usage.rates.pages import set_rate
 
 
 def rate(

@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from partitions.proxy.lifecycle import Phase
-from partitions.proxy.tracker import TrackerEntry
+from partitions.proxy.lifecycle import Phase, TrackerEntry
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, 123_000, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.ipujob.patience import Patience
+from jobs.ipujob.rules import Patience
 from tests.chaos.losses import STORIES
 from tests.chaos.samples import LONG, turn_of
 from tests.chaos.stories import check_end, check_rest, new

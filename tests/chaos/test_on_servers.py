@@ -20,7 +20,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
 from tests.builders.documents import our_crd
 from tests.chaos.losses import NAMES
 from tests.chaos.samples import LONG
@@ -48,7 +48,7 @@ from tests.fakes.wire import Mischief
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.kube.credentials import ClusterConfig
     from tests.chaos.stories import Story
 
 GIVEN = os.environ.get("IPUHUB_TEST_KUBECONFIG")

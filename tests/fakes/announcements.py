@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.ipujob.conditions import OF_PARTITION
 from jobs.ipujob.names import LABEL_INSTANCE, LABEL_JOB_UID
-from jobs.ipujob.patience import USUAL
+from jobs.ipujob.rules import USUAL
 
 if TYPE_CHECKING:
     from tests.fakes.kube import FakeKube

@@ -14,9 +14,8 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES
 from ipuhub.process.health import Health
-from jobs.ipujob.resources import IPUJOBS
-from partitions.proxy.access import Access
-from partitions.proxy.app import Parts, build_app
+from jobs.ipujob.names import IPUJOBS
+from partitions.proxy.app import Access, Parts, build_app
 from tests.builders.ipujobs import IPUJobBuilder
 from tests.fakes.freeport import free_port
 from tests.integration.proxy.conftest import FakeReviews, World, request

@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
-from jobs.ipujob.patience import USUAL
-from jobs.ipujob.resources import RESOURCE_OF
-from jobs.ipujob.rules import Rules
-from jobs.operator.actions import Kind
-from jobs.operator.caches import Caches
+from jobs.ipujob.names import RESOURCE_OF, Kind
+from jobs.ipujob.rules import USUAL, Rules
 from jobs.operator.controller import Controller
-from jobs.operator.effects import Effects
+from jobs.operator.effects import Effects, Expectations
 from jobs.operator.execute import Executor
-from jobs.operator.expectations import Expectations
-from jobs.operator.observer import Observer
+from jobs.operator.observer import Caches, Observer
+from jobs.operator.ownership import trim_child
 from jobs.operator.partitions import PartitionFacts
-from jobs.operator.trimming import trim_child
 from tests.fakes.announcements import Announcements
 from tests.fakes.invariants import Invariants
 from tests.fakes.jobworld import Events, WatchfulPartitions, carry_out_beside
@@ -33,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from jobs.ipujob.patience import Patience
+    from jobs.ipujob.rules import Patience
     from tests.fakes.wire import Mischief
 
 STEP_SECONDS = 2.0

@@ -6,15 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import AlreadyExists, Conflict, NotFound, Unreachable
-from ipuhub.kube.types import ListResult
+from ipuhub.kube.resources import ListResult
 from tests.fakes.jsoncopy import copied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ipuhub.kube.errors import ApiError
-    from ipuhub.kube.resources import Resource
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest, Resource
 
 
 class FakeConfigMaps:

@@ -10,14 +10,12 @@ from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
 from jobs.ipujob.manifests import uid_of
 from jobs.ipujob.names import LABEL_JOB_UID
-from jobs.ipujob.patience import USUAL
 from jobs.ipujob.privileges import NOBODYS
-from jobs.ipujob.rules import Rules
-from jobs.ipujob.sessionlimits import UNLIMITED
+from jobs.ipujob.rules import USUAL, Rules
+from jobs.ipujob.spec import UNLIMITED
 from jobs.operator.controller import Controller
-from jobs.operator.effects import Effects
+from jobs.operator.effects import Effects, Expectations
 from jobs.operator.execute import Executor
-from jobs.operator.expectations import Expectations
 from jobs.operator.observer import Observer
 from jobs.operator.partitions import PartitionFacts
 from tests.fakes.kube import FakeKube

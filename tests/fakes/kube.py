@@ -8,12 +8,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import AlreadyExists, Conflict, NotFound
-from ipuhub.kube.types import ListResult
+from ipuhub.kube.resources import ListResult
 from jobs.ipujob.manifests import format_time
-from jobs.ipujob.names import ANNOTATION_END, LABEL_ATTEMPT, LABEL_ROLE, worker_name
-from jobs.ipujob.resources import IPUJOBS, RESOURCE_OF
+from jobs.ipujob.names import (
+    ANNOTATION_END,
+    IPUJOBS,
+    LABEL_ATTEMPT,
+    LABEL_ROLE,
+    RESOURCE_OF,
+    worker_name,
+)
 from jobs.launcher.main import awaited, closed_because
-from jobs.operator.caches import BY_JOB, BY_UID, Caches, by_job
+from jobs.operator.observer import BY_JOB, BY_UID, Caches, by_job
 from tests.fakes.jsoncopy import copied
 from tests.fakes.podstates import closed_gate, containers, environment, exited, unschedulable
 from tests.fakes.refusing import Refusing

@@ -19,7 +19,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from jobs.ipujob.crd import build_crd
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
 from jobs.launcher.main import ACCOUNT
 from tests.builders.ipujobs import ipujob, worker
 from tests.fakes.waiting import eventually

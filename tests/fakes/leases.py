@@ -15,7 +15,7 @@ from tests.fakes.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
 
 LEASE = "ipuhub-test"
 # Nobody loses this one because the machine is slow.

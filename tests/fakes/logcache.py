@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from jobs.operator.caches import BY_UID, by_job
+from jobs.operator.observer import BY_UID, by_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,8 +32,7 @@ from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.waiting import eventually
 from usage.monitor.api import PodCensus
-from usage.monitor.metrictable import MONITOR
-from usage.monitor.rounds import Monitor
+from usage.monitor.rounds import MONITOR, Monitor
 from usage.monitor.store import MonitorStore
 from usage.pods.recorder import PodRecorder
 

@@ -21,8 +21,7 @@ from partitions.proxy.fleet import FleetOptions
 from partitions.proxy.process import ProxyOptions
 from partitions.proxy.sweep import SweepOptions
 from partitions.vipu.client import VipuClient
-from partitions.vipu.server.options import ServerOptions
-from partitions.vipu.server.server import VipuServer
+from partitions.vipu.server.main import ServerOptions, VipuServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -28,8 +28,7 @@ from ipuhub.kube.resources import (
     Resource,
 )
 from ipuhub.kube.watch import Scope, Watch
-from jobs.ipujob.names import LABEL_JOB_UID
-from jobs.ipujob.resources import IPUJOBS, RESOURCE_OF
+from jobs.ipujob.names import IPUJOBS, LABEL_JOB_UID, RESOURCE_OF
 from tests.fakes.kube import Change, FakeKube
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.resources import EVENTS
-from jobs.operator.measures import Measures
+from jobs.operator.effects import Measures
 from jobs.operator.operator import Operator, OperatorOptions
 from tests.fakes.chaosworld import STEP_SECONDS, ChaosWorld
 from tests.fakes.kube import Killed
@@ -23,7 +23,7 @@ from tests.fakes.wire import Wire, WiredPartitions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.kube.credentials import ClusterConfig
     from tests.fakes.chaosworld import Faults
     from tests.fakes.logcache import Feed
     from tests.fakes.serverkube import Observer, ServerKube

@@ -6,10 +6,9 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from partitions.vipu.allocator import place
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, NotReady
 from partitions.vipu.server.machines import ipu_attributes
-from partitions.vipu.topology import fleet_of_parts, topology_from_attributes
+from partitions.vipu.topology import fleet_of_parts, place, topology_from_attributes
 from partitions.vipu.types import (
     CreateRequest,
     OperationState,

@@ -19,9 +19,8 @@ from tests.fakes.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from partitions.client import ProxyClient
-    from partitions.proxy.tracker import TrackerEntry
-    from partitions.records import PartitionRecord
+    from partitions.client import PartitionRecord, ProxyClient
+    from partitions.proxy.lifecycle import TrackerEntry
     from tests.fakes.proxylab import Lab
     from tests.fakes.serverkube import ServerKube
 

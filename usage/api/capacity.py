@@ -14,16 +14,16 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 from rest_framework.views import APIView
 
-from ipuhub.api.forms import FORMS, JSON, form_of
-from ipuhub.api.negotiation import AnyAccept
+from ipuhub.api.auth import IsAdmin, IsSignedIn
 from ipuhub.api.paging import page_size, refuse_cursor
-from ipuhub.api.permissions import IsAdmin, IsSignedIn
+from ipuhub.api.parsing import AnyAccept
+from ipuhub.api.views import FORMS, JSON, form_of
 from ipuhub.web.exports import export
-from usage.api.parameters import CURSOR, RANGE
+from usage.api.sums import CURSOR, RANGE
 from usage.query import given, one
+from usage.time.ranges import usage_zone
 from usage.time.windows import STEPS
-from usage.time.zones import usage_zone
-from usage.utilization.asking import (
+from usage.utilization.pages import (
     OUTPUTS,
     WHOLE,
     amounts_record,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
-    from usage.utilization.asking import CapacityRow
+    from usage.utilization.pages import CapacityRow
 
 _PARAMETERS = [
     *RANGE,

@@ -4,6 +4,8 @@ Its answers, but for: a month with usage whose report is not made yet is a 404 w
 (there: a bare header, or a 500; a month without usage is a bare header here, too), CSV is text/csv
 and a download, each line ends with a newline, and a text that a spreadsheet would run has an
 apostrophe before it.
+
+The metrics of the web process that are our own.
 """
 
 from __future__ import annotations
@@ -17,15 +19,23 @@ from drf_spectacular.utils import extend_schema
 from prometheus_client import Counter
 from rest_framework.views import APIView
 
-from ipuhub.web.clients import client_address, lies_in
+from ipuhub.process.metrictable import Kind, Metric
 from ipuhub.web.probes import database_answer
-from usage.api.metrictable import OPEN_READS
+from ipuhub.web.requests import client_address, lies_in
 from usage.api.reports import PrimeHubFile, PrimeHubMonths
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
     from rest_framework.request import Request
 
+OPEN_READS = Metric(
+    "ipuhub_open_report_reads_total",
+    Kind.COUNTER,
+    "Reads below /report/monthly without a token, from USAGE_OPEN_PRIMEHUB_PATHS.",
+    "Who reads reports without signing in, and does anybody still?",
+    ("path",),
+)
+WEB = (OPEN_READS,)
 log = structlog.get_logger(__name__)
 _reads = Counter(OPEN_READS.name, OPEN_READS.help, OPEN_READS.labels)
 

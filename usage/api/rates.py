@@ -15,15 +15,15 @@ from rest_framework.generics import ListAPIView
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from ipuhub.api.permissions import IsAccountant
+from ipuhub.api.auth import IsAccountant
 from usage.api.reportserializers import (
     RateEndSerializer,
     RatePreviewSerializer,
     RateSerializer,
 )
 from usage.models import Rate
+from usage.rates.pages import check_rate, end_rate, set_rate
 from usage.rates.preview import preview
-from usage.rates.services import check_rate, end_rate, set_rate
 
 if TYPE_CHECKING:
     from rest_framework.request import Request

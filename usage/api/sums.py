@@ -1,42 +1,93 @@
-"""glue: usage of any range in the API: in one sum or in steps, by any dimensions."""
+"""glue: usage of any range in the API: in one sum or in steps, by any dimensions.
+
+The parameters by which a range of time is asked for, described once for every path.
+
+The rows behind the sums in the API: pods, and what the record lacks.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from django.utils.functional import cached_property
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 from rest_framework.views import APIView
 
-from ipuhub.api.forms import CSV, FORMS, JSON, form_of
-from ipuhub.api.negotiation import AnyAccept
+from ipuhub.api.auth import IsAccountant
 from ipuhub.api.paging import refuse_cursor
+from ipuhub.api.parsing import AnyAccept
+from ipuhub.api.views import CSV, FORMS, JSON, FileList, form_of
+from ipuhub.models import RecordFault, WatchGap
+from ipuhub.web.access import usage_scope_of
 from ipuhub.web.exports import export
 from ipuhub.web.filters import BadFilter
-from usage.api.parameters import CURSOR, RANGE
-from usage.api.serializers import SeriesSerializer, SummarySerializer
+from usage.api.serializers import (
+    FaultSerializer,
+    GapSerializer,
+    LifetimeSerializer,
+    SeriesSerializer,
+    SummarySerializer,
+)
+from usage.models import PodLifetime
 from usage.query import given, names_of, one, read_output, read_question, read_total
-from usage.sums.columns import measures_record, step_columns, step_rows, sums_columns
-from usage.sums.cursors import Cursor, read_cursor, write_cursor
-from usage.sums.dimensions import DIMENSIONS
-from usage.sums.measures import COST, OUTPUTS
+from usage.retention.purged import say_purged
+from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes
+from usage.sums.columns import (
+    Cursor,
+    measures_record,
+    read_cursor,
+    step_columns,
+    step_rows,
+    sums_columns,
+    write_cursor,
+)
+from usage.sums.measures import COST, DIMENSIONS, OUTPUTS
 from usage.sums.queries import Place, all_sums, read_sums, series_begins, with_total
-from usage.sums.sumsql import STEP
+from usage.sums.sql import STEP
+from usage.tables import (
+    FAULT_COLUMNS,
+    GAP_COLUMNS,
+    LIFETIME_COLUMNS,
+    FaultFilters,
+    GapFilters,
+    LifetimeFilters,
+)
+from usage.time.ranges import NAMED, usage_zone
 from usage.time.windows import STEPS, Window, WindowError
-from usage.time.zones import usage_zone
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from django.db.models import QuerySet
     from django.http.response import HttpResponseBase
     from rest_framework.request import Request
 
-    from usage.rates.money import Money
+    from ipuhub.web.access import Scope
     from usage.rates.pricing import Pricing
+    from usage.rates.tariff import Money
     from usage.sums.measures import Measures
     from usage.sums.queries import Question, SumRow, Sums
 
+RANGE: Final = (
+    OpenApiParameter("month", str, description="YYYY-MM; this month by default."),
+    OpenApiParameter(
+        "window",
+        str,
+        description=f"Instead of month: {', '.join(NAMED)}, a length up to now (12h, 7d, 4w), or "
+        "two instants with a comma between them.",
+    ),
+    OpenApiParameter(
+        "from",
+        str,
+        description="Instead of month: the first day (of the report zone) or instant (RFC 3339).",
+    ),
+    OpenApiParameter("to", str, description="The last day, or an instant; now by default."),
+)
+CURSOR: Final = OpenApiParameter("cursor", str, description="Where to go on: from `next`.")
 PAGE_ROWS, MOST_ROWS = 1000, 10_000
 _ROWS = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": PAGE_ROWS}
 PARAMETERS = [
@@ -62,8 +113,6 @@ _ORDER = OpenApiParameter(
     enum=[*OUTPUTS, COST.name],
     description="Most of it first; ipu_hours by default. Cost: accountants and administrators.",
 )
-
-
 _TOTAL = OpenApiParameter(
     "total",
     str,
@@ -205,3 +254,86 @@ def _money(question: Question, measures: Measures) -> Money | None:
 
 def _record(by: list[str], row: SumRow, money: Money | None) -> dict[str, Any]:
     return {"key": dict(zip(by, row.key, strict=True)), **measures_record(row.measures, money)}
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="usage_lifetimes",
+        summary="Pods, newest first",
+        tags=["usage"],
+    )
+)
+class LifetimeList(FileList[PodLifetime]):
+    """The pods behind the sums."""
+
+    queryset = PodLifetime.objects.none()
+    serializer_class = LifetimeSerializer
+    filterset_class = LifetimeFilters
+    columns = LIFETIME_COLUMNS
+    file_name = "pods"
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        """Return a page, or the file; older rows that were purged are said in a header."""
+        answer = super().list(request, *args, **kwargs)
+        say_purged(answer)
+        return answer
+
+    @cached_property
+    def scope(self) -> Scope:
+        """What the caller may see."""
+        return usage_scope_of(self.request.user)
+
+    def get_queryset(self) -> QuerySet[PodLifetime]:
+        """Return the pods of the caller's namespaces."""
+        return visible_lifetimes(self.scope)
+
+    def prepare(self, rows: Sequence[PodLifetime]) -> None:
+        """Add what they cost."""
+        asked = LifetimeFilters(self.request.query_params, queryset=self.queryset)
+        asked.form.is_valid()
+        add_pod_costs(self.scope, asked.form.cleaned_data, rows, timezone.now())
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="usage_faults",
+        summary="Faults, newest first",
+        tags=["usage"],
+    )
+)
+class FaultList(FileList[RecordFault]):
+    """What the recorders could not take as it stood; for administrators."""
+
+    queryset = RecordFault.objects.none()
+    serializer_class = FaultSerializer
+    filterset_class = FaultFilters
+    permission_classes = (IsAccountant,)
+    ordering = ("last_at", "id")
+    columns = FAULT_COLUMNS
+    file_name = "faults"
+
+    def get_queryset(self) -> QuerySet[RecordFault]:
+        """Return all of them."""
+        return faults(usage_scope_of(self.request.user))
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="usage_gaps",
+        summary="Gaps, newest first",
+        tags=["usage"],
+    )
+)
+class GapList(FileList[WatchGap]):
+    """When watches saw nothing, so that the record may lack something."""
+
+    queryset = WatchGap.objects.none()
+    serializer_class = GapSerializer
+    filterset_class = GapFilters
+    ordering = ("began_at", "id")
+    columns = GAP_COLUMNS
+    file_name = "gaps"
+
+    def get_queryset(self) -> QuerySet[WatchGap]:
+        """Return all of them."""
+        return gaps(usage_scope_of(self.request.user))

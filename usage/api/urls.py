@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from ipuhub.api.files import with_files
 from usage.api.capacity import CapacityView
-from usage.api.sums import SeriesView, SummaryView
-from usage.api.views import FaultList, GapList, LifetimeList
+from usage.api.sums import FaultList, GapList, LifetimeList, SeriesView, SummaryView
 from usage.reports.urls import API
 
 if TYPE_CHECKING:

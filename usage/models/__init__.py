@@ -13,32 +13,35 @@ from usage.models.accelerators import (
     UserAcceleratorHour,
     UserAcceleratorSpan,
 )
-from usage.models.lifetimes import PodLifetime
-from usage.models.monitor import MonitorRound
-from usage.models.purges import PurgeState
-from usage.models.rates import Rate
+from usage.models.lifetimes import MonitorRound, PodLifetime, PurgeState
 from usage.models.reports import (
     MonthReport,
+    Rate,
     ReportChunk,
     ReportRow,
     ReportRun,
     ReportState,
     RunChunk,
 )
-from usage.models.spans import KindSpan, PartitionSpan, UsageSpan, UserSpan
 from usage.models.sums import (
     KindDay,
     KindHour,
+    KindSpan,
     PartitionDay,
     PartitionHour,
+    PartitionSpan,
     RollupDirt,
     RollupState,
     UsageDay,
     UsageHour,
+    UsageSpan,
     UserDay,
     UserHour,
+    UserSpan,
+    UtilizationDirt,
+    UtilizationQuarter,
+    UtilizationState,
 )
-from usage.models.utilization import UtilizationDirt, UtilizationQuarter, UtilizationState
 
 __all__ = [
     "KindAcceleratorDay",

@@ -1,4 +1,9 @@
-"""glue: pod lifetimes: what was allocated to whom, from when to when."""
+"""glue: pod lifetimes: what was allocated to whom, from when to when.
+
+What the monitor did last.
+
+What retention deleted, for ever on record.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.fields.json import KT
 
-from ipuhub.spans import long_lifetimes
+from ipuhub.models import long_lifetimes
 
 if TYPE_CHECKING:
     from usage.rates.pricing import LineCost
@@ -94,3 +99,42 @@ class PodLifetime(models.Model):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.pod_name}"
+
+
+class MonitorRound(models.Model):
+    """The monitor's last round in each cluster.
+
+    `checked` pods were asked about, `present` of them are there, `closed` were ended. `left` are
+    gone but were left to somebody else: the prober, which is about to record their exact end, or
+    a later round. `problem` is why nothing could be judged; empty: nothing was in the way.
+    """
+
+    cluster_uid = models.TextField(unique=True)
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField()
+    checked = models.BigIntegerField()
+    present = models.BigIntegerField()
+    closed = models.BigIntegerField()
+    left = models.BigIntegerField()
+    problem = models.TextField(default="")
+
+    def __str__(self) -> str:
+        return f"{self.cluster_uid} at {self.ended_at}"
+
+
+class PurgeState(models.Model):
+    """One purge: what ended before `purged_before` (a day of `zone`) was deleted, and how much.
+
+    Lifetimes before the latest such day may be gone, so that no report of a range that begins
+    before it can be made any more, and sums by day before it are never made anew.
+    `finished_at` empty: it was interrupted; the next one deletes the rest.
+    """
+
+    purged_before = models.DateField()
+    zone = models.TextField(default="UTC")
+    began_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    counts = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"before {self.purged_before}"

@@ -9,7 +9,7 @@ import msgspec
 
 from ipuhub.kube.errors import Gone, NotFound, ServerError
 from ipuhub.kube.resources import NAMESPACES, PODS
-from usage.monitor.plan import Answer
+from usage.monitor.store import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.client import KubeClient
     from ipuhub.kube.errors import ApiError
-    from usage.monitor.plan import Question, Suspect
+    from usage.monitor.store import Question, Suspect
 
 LIST_LIMIT: Final = 500
 

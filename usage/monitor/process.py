@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from ipuhub.composition import metrics_guard, until_stopped
+from ipuhub.composition import metrics_guard
 from ipuhub.kube.client import KubeClient
 from ipuhub.process import metrics, metrictable
 from ipuhub.process.health import Health
 from ipuhub.process.metricspage import metrics_route
+from ipuhub.process.runtime import until_stopped
 from ipuhub.recording.store import connection_arguments
 from usage.monitor.api import PodCensus
-from usage.monitor.metrictable import MONITOR
-from usage.monitor.rounds import Monitor, MonitorOptions
+from usage.monitor.rounds import MONITOR, Monitor, MonitorOptions
 from usage.monitor.store import MonitorStore
 
 if TYPE_CHECKING:
-    from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.kube.credentials import ClusterConfig
     from usage.monitor.rounds import Tally
 
 

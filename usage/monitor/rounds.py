@@ -3,6 +3,8 @@
 A round reads the running pods of which nothing was recorded for long, asks the API server about
 each by UID, and ends those that it says are gone, at their last sighting and flagged. Without a
 full answer nothing is ended. It adds no pod: what nobody recorded it does not know.
+
+The metrics of the monitor.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ import psycopg
 import structlog
 
 from ipuhub.kube.errors import ApiError
-from usage.monitor import metrictable as table
-from usage.monitor.plan import questions_for
+from ipuhub.process.metrictable import Kind, Metric
+from usage.monitor.store import questions_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +28,41 @@ if TYPE_CHECKING:
     from ipuhub.process.health import Health
     from ipuhub.process.metrics import Meters
     from usage.monitor.api import PodCensus
-    from usage.monitor.plan import Answer, Question
-    from usage.monitor.store import MonitorStore
+    from usage.monitor.store import Answer, MonitorStore, Question
 
+CHECKED = Metric(
+    "ipuhub_monitor_checked_total",
+    Kind.COUNTER,
+    "Running pods that the API server was asked about, since nothing was recorded of them.",
+    "Are there pods of which nothing is recorded for long?",
+)
+CLOSED = Metric(
+    "ipuhub_monitor_closed_total",
+    Kind.COUNTER,
+    "Lifetimes ended by the monitor, estimated: their pods were gone.",
+    "Does the prober miss ends?",
+)
+LEFT = Metric(
+    "ipuhub_monitor_left_total",
+    Kind.COUNTER,
+    "Pods found gone and not ended: the prober is about to record their end, or somebody wrote "
+    "their row meanwhile.",
+    "Does the monitor wait for the prober?",
+)
+FAILURES = Metric(
+    "ipuhub_monitor_failures_total",
+    Kind.COUNTER,
+    "Questions without a full answer, and rounds that Postgres stopped: nothing was ended then.",
+    "Can the monitor judge?",
+    ("of",),
+)
+LAST_ROUND = Metric(
+    "ipuhub_monitor_round_age_seconds",
+    Kind.GAUGE,
+    "Since the last round that asked all it had to ask; since the start before the first.",
+    "Does the monitor work?",
+)
+MONITOR = (CHECKED, CLOSED, LEFT, FAILURES, LAST_ROUND)
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 BEAT = "monitor"
@@ -149,7 +183,7 @@ class Monitor:
             )
 
     def _fail(self, tally: Tally, of: str, problem: str) -> None:
-        self._meters.counter(table.FAILURES).labels(of).inc()
+        self._meters.counter(FAILURES).labels(of).inc()
         if not tally.problem and problem != self.problem:
             log.warning("the monitor cannot judge", problem=problem)
         tally.problem = tally.problem or problem
@@ -163,9 +197,9 @@ class Monitor:
             except psycopg.Error as error:
                 self._fail(tally, "postgres", f"Postgres: {' '.join(str(error).split())}")
         for metric, amount in (
-            (table.CHECKED, tally.checked),
-            (table.CLOSED, tally.closed),
-            (table.LEFT, tally.left),
+            (CHECKED, tally.checked),
+            (CLOSED, tally.closed),
+            (LEFT, tally.left),
         ):
             self._meters.counter(metric).inc(amount)
         self.problem = tally.problem
@@ -174,7 +208,7 @@ class Monitor:
 
     def _tell_age(self) -> None:
         age = self._clock() - self._last_good_at
-        self._meters.gauge(table.LAST_ROUND).set(max(age.total_seconds(), 0.0))
+        self._meters.gauge(LAST_ROUND).set(max(age.total_seconds(), 0.0))
 
 
 async def _caught(work: Any) -> psycopg.Error | None:

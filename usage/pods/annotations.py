@@ -1,6 +1,8 @@
 """domain: whom a pod counts for, by its usage annotation; a claim, unless the operator made it.
 
 That the operator did is itself only said here: `usage.pods.stamps` asks the record of the job.
+
+The pod labels that usage can be grouped by: which of them are kept.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import msgspec
 from ipuhub.quantities import LARGEST
 
 if TYPE_CHECKING:
-    from usage.pods.shape import PodMeta
+    from collections.abc import Collection, Mapping
+
+    from usage.pods.resources import PodMeta
 
 ANNOTATIONS: Final = ("ipuhub.io/usage", "primehub.io/usage")
 JOB_UID_LABEL: Final = "graphcore.ai/ipujob-uid"
@@ -21,7 +25,6 @@ OPERATOR, ANNOTATION, NAMESPACE = "operator", "annotation", "namespace"
 OPERATORS_COMPONENT: Final = "ipujob"
 RESERVED: Final = frozenset({OPERATORS_COMPONENT, "partition"})
 """Components of the product's own: of pods that the operator stamped, and of partitions."""
-
 _LONGEST: Final = 253  # the longest name of an object
 
 
@@ -146,3 +149,14 @@ def _decode(text: str) -> _Stamp:
 def _number(text: str | None) -> int | None:
     """A small whole number of a label."""
     return int(text) if text and text.isdecimal() and len(text) < 10 else None
+
+
+PREFIX: Final = "label:"
+"""What stands before a label's key where usage is grouped or filtered by it."""
+
+
+def kept_labels(labels: Mapping[str, str] | None, keys: Collection[str]) -> dict[str, str]:
+    """Return those of a pod's labels that are to be recorded."""
+    if not keys or not labels:
+        return {}
+    return {key: labels[key].replace("\0", "\ufffd") for key in keys if key in labels}

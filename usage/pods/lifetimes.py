@@ -1,4 +1,12 @@
-"""domain: when a pod held what it asked for: from its scheduling to its last container's end."""
+"""domain: when a pod held what it asked for: from its scheduling to its last container's end.
+
+When a pod was last known to be there, as SQL over a row `known` of its lifetime.
+
+Three things are sightings: the last change that was written, the monitor's last look, and the
+position of the watch, since every change before it is written. The last one proves nothing for a
+pod outside the namespace that was watched, nor for one whose later change Postgres or the decoder
+refused: its end may be among what was refused.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +14,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from usage.pods.shape import PodStatus
+from usage.pods.resources import PodStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from usage.pods.shape import ContainerStatus, Pod, Terminated
+    from usage.pods.resources import ContainerStatus, Pod, Terminated
 
 BY_EVENT: Final = "event"
 BY_DELETION: Final = "deleted"
 BY_LIST: Final = "relist"
-
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _NOTICED: Final = timedelta(minutes=5)
 """How late a control plane with its usual timeouts notes that a node was lost."""
-
 _CLOCKS_DIFFER: Final = timedelta(seconds=2)
 """What clocks that are kept right may differ by, and times are cut to whole seconds."""
 
@@ -214,3 +220,18 @@ def _not_before(end: datetime, start: datetime | None) -> datetime:
 
 def _seconds(length: timedelta) -> int:
     return max(0, -(-length // timedelta(seconds=1)))
+
+
+REFUSALS: Final = ("refused", "unreadable")
+"""Faults for which a change of a pod was not written."""
+
+
+def last_seen(position: str, watched: str) -> str:
+    """The expression; `position` and `watched` (empty: all namespaces) are SQL of the watch."""
+    codes = ", ".join(f"'{code}'" for code in REFUSALS)
+    return f"""GREATEST(known.updated_at, known.seen_at,
+    CASE WHEN {watched} IN ('', known.namespace) AND NOT EXISTS (
+        SELECT FROM ipuhub_recordfault AS fault
+        WHERE fault.watch = 'pods' AND fault.uid = known.uid AND fault.code IN ({codes})
+          AND fault.last_at >= known.updated_at)
+    THEN {position} END)"""  # text of this program

@@ -16,13 +16,11 @@ from usage.pods.annotations import (
     annotation_of,
     by_namespace,
     claim_of,
+    kept_labels,
 )
-from usage.pods.labels import kept_labels
-from usage.pods.lifetimes import BY_LIST, lifetime_of
-from usage.pods.resources import GPU_RESOURCES, wish_of
+from usage.pods.lifetimes import BY_LIST, last_seen, lifetime_of
+from usage.pods.resources import GPU_RESOURCES, Pod, wish_of
 from usage.pods.rows import CLAIMED, END, FIXED, merged, row_of
-from usage.pods.shape import Pod
-from usage.pods.sightings import last_seen
 from usage.pods.stamps import judged, nobody
 
 if TYPE_CHECKING:
@@ -34,8 +32,8 @@ if TYPE_CHECKING:
     from ipuhub.kube.namespaces import ChosenNamespaces
     from ipuhub.recording.recorder import Absence
     from usage.pods.annotations import Claim
+    from usage.pods.resources import PodMeta
     from usage.pods.rows import PodRow
-    from usage.pods.shape import PodMeta
     from usage.pods.stamps import RecordedJobs
 
 _STATE: Final = ("phase", "reason", "exit_code", *END)

@@ -14,8 +14,7 @@ from usage.pods.lifetimes import BY_LIST
 if TYPE_CHECKING:
     from usage.pods.annotations import Claim
     from usage.pods.lifetimes import Lifetime
-    from usage.pods.resources import Wish
-    from usage.pods.shape import PodMeta
+    from usage.pods.resources import PodMeta, Wish
 
 MICRO_IPUS: Final = 1_000_000
 MONITOR: Final = "monitor"

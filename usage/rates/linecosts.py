@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from zoneinfo import ZoneInfo
 
-    from usage.rates.money import Money
     from usage.rates.pricing import Pricing
+    from usage.rates.tariff import Money
 
 EVER: Final = datetime(1970, 1, 2, tzinfo=UTC)
 """Before all that was recorded."""

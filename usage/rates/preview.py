@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from usage.models import Rate
-    from usage.rates.money import Money
+    from usage.rates.tariff import Money
     from usage.sums.measures import Measures
 
 _HOURS: Final = {

@@ -10,9 +10,8 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from ipuhub.csvsafe import Figure
-from usage.rates.money import Money
-from usage.rates.tariff import DETAIL_DECIMALS
+from ipuhub.text import Figure
+from usage.rates.tariff import DETAIL_DECIMALS, Money
 from usage.sums.measures import COST_UNIT, HOUR
 
 if TYPE_CHECKING:

@@ -4,13 +4,15 @@ Prices are exact decimals per hour, in one currency. A pod whose instance type h
 that and nothing else; otherwise its cores, memory, accelerators (those with a price by name at
 that, the others at the one of `gpu`) and IPUs are added up. A partition costs its IPU-hours, from
 reserved to released. What has no price is free.
+
+An amount of money with its currency, as people read it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -119,3 +121,29 @@ class Tariff:
 
 def _first_instant(day: date, zone: ZoneInfo) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+
+
+_EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """So much of a currency."""
+
+    amount: Decimal
+    currency: str
+
+    def __str__(self) -> str:
+        """Return it with thousands set apart: `1,234.50 EUR`."""
+        return f"{self.amount:,f} {self.currency}"
+
+
+def money_of(amount: Decimal | None, tariff: Mapping[str, Any]) -> Money | None:
+    """Return a report's sum with the decimals of its tariff; None where nothing had a price.
+
+    The sum of rounded rows has no further decimals, so nothing is rounded again.
+    """
+    if amount is None or not tariff.get("rates"):
+        return None
+    unit = Decimal(1).scaleb(-int(tariff["decimals"]))
+    return Money(amount.quantize(unit, context=_EXACT), tariff["currency"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ipuhub.csvsafe import inert_cell_sql, safe_cell_sql
+from ipuhub.text import inert_cell_sql, safe_cell_sql
 
 Columns = tuple[tuple[str, str], ...]
 """Names with the SQL of their cells."""

@@ -1,4 +1,7 @@
-"""glue: the files of reports, each over a connection of its own."""
+"""glue: the files of reports, each over a connection of its own.
+
+Whether anything at all was recorded in a range.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,11 @@ from psycopg.rows import dict_row
 from ipuhub.patientpostgres.connection import PatientConnection
 from usage.rates.tariff import Tariff
 from usage.reports.columns import CORRECTION, PROFILES, header
-from usage.reports.csv import IN_ORDER, CsvStream, copy_csv
-from usage.reports.fileforms import csv_form, json_lines
+from usage.reports.csv import IN_ORDER, CsvStream, copy_csv, csv_form, json_lines
 from usage.reports.making import file_key, state_of
 from usage.reports.monthly import Range, details_sql, summary_sql
-from usage.reports.recorded import anything_recorded
 from usage.retention.purged import PurgedError, refuse_purged
+from usage.time.intervals import PARTITION_PIECES, POD_PIECES, bounds
 from usage.time.monthbounds import month_bounds
 
 if TYPE_CHECKING:
@@ -26,6 +28,18 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.months import Month
+
+
+def anything_recorded(first: datetime, until: datetime) -> bool:
+    """Return whether a pod or a partition was there at any moment of [first, until)."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT EXISTS (SELECT FROM ({POD_PIECES}) AS pods)"  # noqa: S608
+            f" OR EXISTS (SELECT FROM ({PARTITION_PIECES}) AS held)",
+            bounds(first, until),
+        )
+        return bool(cursor.fetchone()[0])
+
 
 _COLUMNS = (
     'id, month, version, number, state, zone, first, "end", generated_at, complete_until,'

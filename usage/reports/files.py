@@ -10,8 +10,8 @@ from django.http import Http404, HttpResponseNotModified, StreamingHttpResponse
 from django.utils import timezone
 from django.utils.http import parse_etags
 
+from usage.reports.csv import csv_form
 from usage.reports.downloads import NoReportError, open_file
-from usage.reports.fileforms import csv_form
 from usage.reports.making import ReportRefused, state_of
 from usage.reports.ranges import stored_blocks
 

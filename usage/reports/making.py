@@ -1,4 +1,7 @@
-"""glue: making a month's report, in one transaction that puts it in the old one's place."""
+"""glue: making a month's report, in one transaction that puts it in the old one's place.
+
+Corrections: what was found after a month was closed, as differences of its summary.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import connection
@@ -17,23 +21,21 @@ from ipuhub.months import Month
 from usage.completeness import complete_until
 from usage.models import MonthReport, PodLifetime, ReportChunk, ReportRow, ReportState
 from usage.rates.reading import tariff_of
-from usage.reports.columns import PROFILES, header
+from usage.rates.tariff import Tariff
+from usage.reports.columns import CORRECTION, PROFILES, header
 from usage.reports.csv import CHUNK_BYTES, copy_csv
 from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
-from usage.sums.copyrows import copy_rows
+from usage.sums.refill import copy_rows
 from usage.sums.rollups import HASHED
-from usage.time.monthbounds import month_bounds
-from usage.time.snapshots import one_snapshot
+from usage.time.monthbounds import month_bounds, one_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
-    from zoneinfo import ZoneInfo
 
     import psycopg
 
-    from usage.rates.tariff import Tariff
     from usage.reports.columns import Profile
 
 ROW_KEYS = ("namespace", "group", "user", "user_verified", "component", "instance_type", "running")
@@ -269,3 +271,72 @@ def raw_connection() -> psycopg.Connection[Any]:
     """Return Django's connection as psycopg knows it."""
     connection.ensure_connection()
     return cast("psycopg.Connection[Any]", connection.connection)
+
+
+_KEYS = ", ".join(f'"{name}"' for name in ROW_KEYS)
+_ORDER = ", ".join(
+    f'"{name}"' if name in {"user_verified", "running"} else f'"{name}" COLLATE "C"'
+    for name in ROW_KEYS
+)
+_STORED = ", ".join(f"-{name} AS {name}" for name in ROW_SUMS)
+_FOUND = ", ".join(ROW_SUMS)
+_DIFFERENCES = ", ".join(f"sum({name}) AS {name}" for name in ROW_SUMS)
+_CHANGED = " OR ".join(f"sum({name}) <> 0" for name in ROW_SUMS)
+
+
+def correctable_months(limit: int) -> list[Month]:
+    """Return the newest closed months whose records are there, at most `limit`, oldest first."""
+    closed = MonthReport.objects.filter(state=ReportState.CLOSED).order_by("-month")[:limit]
+    return sorted(Month.parse(each.month) for each in closed if not _is_report_purged(each))
+
+
+def _is_report_purged(closed: MonthReport) -> bool:
+    try:
+        refuse_purged(closed.first, ZoneInfo(closed.zone))
+    except PurgedError:
+        return True
+    return False
+
+
+def correct_month(month: Month, now: datetime, order: Order | None = None) -> MonthReport | None:
+    """Store what differs from the closed report of `month` and its corrections; None: nothing.
+
+    The month is added up anew with the zone and the prices that it was closed with. Raises
+    ReportRefused where it is not closed, and where its records were deleted.
+    """
+    now = now.replace(microsecond=0)
+    with one_snapshot():
+        closed = MonthReport.objects.filter(month=str(month), state=ReportState.CLOSED).first()
+        if closed is None:
+            raise ReportRefused(f"{month} is not closed: its report is made anew instead.")
+        zone = ZoneInfo(closed.zone)
+        try:
+            refuse_purged(closed.first, zone)
+        except PurgedError as error:
+            raise ReportRefused(str(error)) from error
+        return _store_differences(closed, month, now, order or Order())
+
+
+def _store_differences(
+    closed: MonthReport, month: Month, now: datetime, order: Order
+) -> MonthReport | None:
+    covers = month_range(month, now, ZoneInfo(closed.zone), Tariff.from_record(closed.tariff))
+    versions = MonthReport.objects.filter(month=str(month))
+    stored = list(versions.values_list("pk", flat=True))
+    newest = versions.order_by("version").last() or closed
+    report = store_report(covers, str(month), newest.version + 1, ReportState.CORRECTION, order)
+    differences = (
+        f"SELECT {_KEYS}, {_DIFFERENCES} FROM ("  # noqa: S608
+        f"SELECT {_KEYS}, {_FOUND} FROM ({rows_sql(covers)}) AS found UNION ALL"
+        f" SELECT {_KEYS}, {_STORED} FROM usage_reportrow WHERE report_id = ANY(%(stored)s)"
+        f") AS both_sides GROUP BY {_KEYS} HAVING {_CHANGED}"
+        f" ORDER BY {_ORDER}"
+    )
+    insert_rows(report, differences, {**covers.parameters, "stored": stored})
+    if not report.rows.exists():
+        report.delete()
+        return None
+    report.number = newest.number + 1
+    finish_report(report, [CORRECTION])
+    report.save()
+    return report

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 
 from usage.models import MonthReport, Rate, ReportState
-from usage.rates.services import price_of
+from usage.rates.pages import price_of
 from usage.rates.tariff import Tariff
 from usage.time.windows import local_day
 

@@ -12,10 +12,9 @@ from django.views.decorators.http import require_POST, require_safe
 
 from ipuhub.months import Month, MonthError
 from ipuhub.web.access import require_accountant
-from ipuhub.web.etag import fragment_etag, not_modified, tagged
-from ipuhub.web.requests import signed_in, wants_fragment
+from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
 from usage.models import MonthReport, ReportRun, ReportState
-from usage.rates.money import money_of
+from usage.rates.tariff import money_of
 from usage.reports.making import ReportRefused
 from usage.reports.outdated import outdated_reports, outdated_runs
 from usage.reports.review import review_month

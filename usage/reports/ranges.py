@@ -21,9 +21,8 @@ from usage.rates.pricing import Pricing
 from usage.rates.reading import pricing_at
 from usage.rates.tariff import Tariff
 from usage.reports.columns import PROFILES, header
-from usage.reports.csv import CHUNK_BYTES, IN_ORDER, CsvStream, copy_csv
+from usage.reports.csv import CHUNK_BYTES, IN_ORDER, CsvStream, copy_csv, csv_form, json_lines
 from usage.reports.downloads import own_connection
-from usage.reports.fileforms import csv_form, json_lines
 from usage.reports.making import ReportRefused
 from usage.reports.monthly import Range, details_sql, range_summary_sql
 from usage.retention.purged import PurgedError, refuse_purged

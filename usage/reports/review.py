@@ -11,9 +11,8 @@ from django.db.models import Sum
 from ipuhub.models import WatchGap
 from usage.completeness import POD_WATCH
 from usage.models import MonthReport, ReportState
-from usage.rates.money import money_of
 from usage.rates.pricing import pricing_of
-from usage.rates.tariff import Tariff
+from usage.rates.tariff import Tariff, money_of
 from usage.reports.making import ReportRefused
 from usage.reports.outdated import outdated_reports
 from usage.sums.measures import GIB, hours
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from ipuhub.months import Month
-    from usage.rates.money import Money
+    from usage.rates.tariff import Money
     from usage.reports.outdated import Outdated
 
 _TOTALS: Final = (

@@ -17,11 +17,12 @@ from ipuhub.months import Month
 from usage.completeness import complete_until
 from usage.models import ReportRun, ReportState
 from usage.reports.columns import PROFILES
-from usage.reports.corrections import correct_month, correctable_months
 from usage.reports.making import (
     Order,
     ReportRefused,
     closed_months,
+    correct_month,
+    correctable_months,
     due_months,
     make_month,
     state_of,

@@ -8,8 +8,15 @@ from django.urls import path, re_path
 
 from usage.api.primehub import OpenDetails, OpenMonths, OpenSummary, health
 from usage.api.rates import RateEnd, RateList, RatePreview
-from usage.api.reportruns import RunDetail, RunFile, RunList
-from usage.api.reports import CorrectionFile, ReportFile, ReportList, ReportReview
+from usage.api.reports import (
+    CorrectionFile,
+    ReportFile,
+    ReportList,
+    ReportReview,
+    RunDetail,
+    RunFile,
+    RunList,
+)
 from usage.rates.pages import end, rates
 from usage.reports.pages import make_range, make_reports, reports, review
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from django.db import connection
 from django.db.models import Max
 
-from ipuhub.web.freshness import judge
+from ipuhub.web.readings import judge
 from usage.models import PurgeState
 from usage.time.windows import day_begin
 

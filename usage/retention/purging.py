@@ -1,4 +1,7 @@
-"""io: deletes what is older than the retention, in batches, and keeps the record of it."""
+"""glue: deletes what is older than the retention, in batches, and keeps the record of it.
+
+The retention that the settings ask for.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import datetime as dt
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from django.conf import settings
 from django.db import connection, transaction
 
 from ipuhub.months import Month
@@ -29,8 +33,8 @@ if TYPE_CHECKING:
 
     from usage.retention.rules import Kind
 
+if TYPE_CHECKING:
     _Span = tuple[dt.datetime, dt.datetime]
-
 BATCH_ROWS: Final = 5000
 _LOCK: Final = 0x70757267  # only one purge at a time
 _NEVER: Final = dt.date(1970, 1, 1)  # gaps and faults went, no lifetimes
@@ -225,3 +229,12 @@ def _take_lock() -> bool:
 def _release_lock() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
+
+
+def retention() -> Retention:
+    """Return for how many months rows are kept."""
+    return Retention(
+        settings.USAGE_RETENTION_MONTHS,
+        settings.USAGE_RETENTION_GAPS_MONTHS,
+        settings.USAGE_RETENTION_FAULTS_MONTHS,
+    )

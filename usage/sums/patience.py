@@ -10,7 +10,7 @@ from django.db import OperationalError, connection
 from psycopg.errors import QueryCanceled
 
 from ipuhub.web.filters import BadFilter
-from usage.sums.dimensions import DIMENSIONS
+from usage.sums.measures import DIMENSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,17 +13,24 @@ from psycopg import DatabaseError
 from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
 from usage.sums.closedsql import closed_steps
-from usage.sums.coarsesql import table_of
-from usage.sums.dimensions import DIMENSIONS
-from usage.sums.measures import COST, POD_SUMS, Measures
+from usage.sums.measures import COST, DIMENSIONS, POD_SUMS, Measures
 from usage.sums.parts import Coverage, Steps, split
 from usage.sums.patience import patience, rows_of
-from usage.sums.prices import Prices
+from usage.sums.pieces import Prices, table_of
 from usage.sums.rollups import read_coverage
-from usage.sums.sql import Asked, fold, partition_sums, pod_sums
-from usage.sums.sumsql import TOTAL_COST, Shape, joined, key_sql, page_sql, rows_sql
-from usage.time.monthbounds import month_bounds
-from usage.time.snapshots import one_snapshot
+from usage.sums.sql import (
+    TOTAL_COST,
+    Asked,
+    Shape,
+    fold,
+    joined,
+    key_sql,
+    page_sql,
+    partition_sums,
+    pod_sums,
+    rows_sql,
+)
+from usage.time.monthbounds import month_bounds, one_snapshot
 from usage.time.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
     from usage.rates.pricing import Pricing
     from usage.sums.closedsql import ClosedSteps
-    from usage.sums.dimensions import Dimension
+    from usage.sums.measures import Dimension
     from usage.sums.parts import Parts
 
 TOTAL = "total"

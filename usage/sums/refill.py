@@ -1,13 +1,35 @@
-"""domain: the SQL that makes sums: of days and hours from lifetimes, of spans from days."""
+"""io: the SQL that makes sums: of days and hours from lifetimes, of spans from days.
+
+Puts what a SELECT makes into a table, with the processors that an INSERT would leave idle.
+
+PostgreSQL runs the SELECT of an INSERT in one process, that of a COPY in several. So rows leave
+by COPY, wait in a file, since a connection does one thing, and come back by COPY: few and small
+beside what they are sums of.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import tempfile
+from typing import TYPE_CHECKING, Any, Final
 
-from usage.sums.coarsesql import COARSE, FULL, PARTITIONS, PODS, accelerators_of
+from usage.reports.csv import BLOCK_BYTES, copy_csv
 from usage.sums.measures import LEVELS, POD_SUMS
-from usage.sums.pieces import PIECE_COLUMNS, PIECE_SUMS, pieces
+from usage.sums.pieces import (
+    COARSE,
+    FULL,
+    PARTITIONS,
+    PIECE_COLUMNS,
+    PIECE_SUMS,
+    PODS,
+    accelerators_of,
+    pieces,
+)
 from usage.time.intervals import PARTITION_PIECES, POD_PIECES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import psycopg
 
 _GOING: Final = "finished_at IS NULL OR finished_at >= b.ends AS going"
 _LEVEL_SUMS: Final = {
@@ -135,3 +157,25 @@ TABLES: Final = {
     for grain in ("span", "day", "hour")
 }
 """The tables that these fill."""
+
+
+def copy_rows(
+    connection: psycopg.Connection[Any],
+    query: str,
+    parameters: Mapping[str, Any],
+    target: str,
+) -> None:
+    """Append the rows of `query`, in order, to `target`: a table with its columns in brackets.
+
+    In the transaction of `connection`, in constant memory. Raises psycopg.Error.
+    """
+    with tempfile.TemporaryFile() as spool:
+        for block in copy_csv(connection, query, parameters):
+            spool.write(block)
+        spool.seek(0)
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(f"COPY {target} FROM STDIN (FORMAT csv)") as copy,
+        ):
+            while block := spool.read(BLOCK_BYTES):
+                copy.write(block)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.db import connection, transaction
 
-from usage.sums.coarsesql import FULL, PARTITIONS
 from usage.sums.parts import (
     HOUR,
     Coverage,
@@ -24,7 +23,7 @@ from usage.sums.parts import (
     runs,
     spans_to_sum,
 )
-from usage.sums.pieces import stretch_parameters
+from usage.sums.pieces import FULL, PARTITIONS, stretch_parameters
 from usage.sums.refill import REFILL, REFILL_SPANS, TABLES
 from usage.time.windows import day_begin, local_day
 

@@ -1,22 +1,169 @@
-"""domain: the SQL that adds up lifetimes, clipped as in usage/time/intervals.py."""
+"""domain: the SQL that adds up lifetimes, clipped as in usage/time/intervals.py.
+
+The SELECTs that add up a window in its parts: sums where they stand, else lifetimes.
+
+The SQL that puts sums of pods and of partitions side by side, in pages.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from usage.rates.heldsql import accelerator_columns, accelerator_counts
-from usage.sums.coarsesql import FULL, PARTITIONS, accelerators_of
-from usage.sums.measures import LEVELS, POD_SUMS
-from usage.sums.partsql import NOTHING, Cell, Summed, part_selects, together
-from usage.sums.pieces import PIECE_COLUMNS, PIECE_SUMS
-from usage.time.intervals import PARTITION_PIECES, POD_PIECES
+from usage.rates.sql import accelerator_columns, accelerator_counts
+from usage.sums.measures import LEVELS, NAMES, POD_SUMS
+from usage.sums.pieces import (
+    FULL,
+    PARTITIONS,
+    PIECE_COLUMNS,
+    PIECE_SUMS,
+    accelerators_of,
+    pieces,
+    stretch_parameters,
+)
+from usage.time.intervals import PARTITION_PIECES, POD_ENDS, POD_PARTS, POD_PIECES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from usage.sums.parts import Parts
-    from usage.sums.prices import Prices
+    from usage.sums.parts import Parts, Rolled, Stretch
+    from usage.sums.pieces import Prices
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """SQL of one sum: of rows that are summed (`opens`: a step begins with this one), of what was
+    held as an hour ended (for `lasting` seconds), of pieces of lifetimes, and of pieces that are
+    taken off since their pods no longer hold anything (`is_over`: from the beginning)."""
+
+    rolled: str
+    level: str = ""
+    pieces: str = ""
+    ended: str = ""
+
+
+NOTHING: Final = Cell("0::numeric", "0::numeric", "0::numeric", "0::numeric")
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """What is summed under which names: from tables (without their grain) by expressions for the
+    `keys`, `where` a row of them is meant; from lifetimes of `source`, `source_where`, with these
+    columns of theirs."""
+
+    tables: str
+    keys: Mapping[str, str]
+    where: str
+    cells: Mapping[str, Cell]
+    source: str
+    source_where: str
+    source_columns: str
+
+    @property
+    def columns(self) -> str:
+        """SQL of the keys."""
+        return ", ".join(f"{sql} AS {name}" for name, sql in self.keys.items())
+
+    def listed(self, kind: str) -> str:
+        """Return SQL of the sums, each under its name."""
+        return ", ".join(f"{getattr(each, kind)} AS {name}" for name, each in self.cells.items())
+
+
+def part_selects(summed: Summed, parts: Parts, name: str) -> tuple[list[str], dict[str, Any]]:
+    """Return SELECTs of bucket, keys and sums, and their parameters, which begin with `name`."""
+    selects: list[str] = []
+    parameters: dict[str, Any] = {}
+    for grain, kind, taken in parts.rolled:
+        if taken:
+            selects.append(_rolled_sums(summed, grain, kind, f"{name}_{grain}"))
+            parameters |= _rolled_parameters(f"{name}_{grain}", taken)
+    for number, stretch in enumerate(parts.stretches):
+        own = f"{name}_{number}"
+        selects += _stretch_sums(summed, stretch, own)
+        parameters |= stretch_parameters(own, stretch)
+    return selects, parameters
+
+
+def together(selects: Sequence[str], names: Sequence[str], keys: Sequence[str]) -> str:
+    """Return the sum of all `selects`, each of which has a row for each value of the keys."""
+    by, sums = ", ".join(keys), ", ".join(names)
+    if len(selects) == 1:
+        return f"SELECT {by}, {sums} FROM ({selects[0]}) AS parts ({by}, {sums})"  # noqa: S608
+    sums = ", ".join(f"sum({name}) AS {name}" for name in names)
+    return (
+        f"SELECT {by}, {sums} FROM ("  # noqa: S608
+        + " UNION ALL ".join(selects)
+        + f") AS parts ({by}, {', '.join(names)}) GROUP BY {ordinals(len(keys))}"
+    )
+
+
+def ordinals(count: int) -> str:
+    """Return what groups by the first `count` columns."""
+    return ", ".join(str(n + 1) for n in range(count))
+
+
+def _rolled_sums(summed: Summed, grain: str, kind: str, name: str) -> str:
+    """Return a SELECT from sums of this grain, bucket by bucket: grouped by buckets at once the
+    planner would expect as many groups as rows, and sort them all on disk."""
+    times = (
+        f"SELECT d.time FROM unnest(%({name}_times)s::{kind}[], %({name}_buckets)s::int[])"  # noqa: S608
+        " AS d (time, number) WHERE d.number = b.bucket"
+    )
+    rows = (
+        f"SELECT *, {grain} = b.opening AS opens FROM {summed.tables}{grain}"  # noqa: S608
+        f" WHERE {grain} = ANY(ARRAY({times})) AND {summed.where}"
+    )
+    return (
+        f"SELECT b.bucket, held.* FROM unnest(%({name}_numbers)s::int[],"  # noqa: S608
+        f" %({name}_openings)s::{kind}[]) AS b (bucket, opening) CROSS JOIN LATERAL"
+        f" (SELECT {summed.columns}, {summed.listed('rolled')} FROM ({rows}) AS rows"
+        f" GROUP BY {ordinals(len(summed.keys))}) AS held"
+    )
+
+
+def _rolled_parameters(name: str, taken: Sequence[Rolled]) -> dict[str, Any]:
+    openings = dict.fromkeys(each.bucket for each in taken)
+    openings |= {each.bucket: each.time for each in taken if each.opens}
+    return {
+        f"{name}_times": [each.time for each in taken],
+        f"{name}_buckets": [each.bucket for each in taken],
+        f"{name}_numbers": list(openings),
+        f"{name}_openings": list(openings.values()),
+    }
+
+
+def _stretch_sums(summed: Summed, stretch: Stretch, name: str) -> list[str]:
+    """Return SELECTs of what lifetimes held in the stretch called `name`.
+
+    Where the hour before is summed: what was held as it ended, for the whole stretch, and what
+    begins in it, less what is no longer held after an end in it.
+    """
+    columns = f"{summed.columns}, {summed.source_columns}"
+    by = f"GROUP BY {ordinals(len(summed.keys) + 1)}"
+    listed = ", ".join(["bucket", *summed.keys])
+
+    def added_up(source: str, extra: str, kind: str) -> str:
+        many = len(stretch.buckets) > 1
+        held = pieces(source, f"{columns}{extra}", summed.source_where, name, many=many)
+        return f"SELECT {listed}, {summed.listed(kind)} FROM ({held}) AS pieces {by}"  # noqa: S608
+
+    if stretch.after is None or not all(each.level for each in summed.cells.values()):
+        return [added_up(summed.source, "", "pieces")]
+    seconds = int((stretch.bounds[1] - stretch.bounds[0]).total_seconds())
+    rows = (
+        f"SELECT *, {seconds} AS lasting, {stretch.opens[0]} AS opens FROM {summed.tables}hour"  # noqa: S608
+        f" WHERE hour = %({name}_after)s AND {summed.where}"
+    )
+    carried = (
+        f"SELECT {stretch.buckets[0]}, {summed.columns}, {summed.listed('level')}"  # noqa: S608
+        f" FROM ({rows}) AS rows {by}"
+    )
+    return [
+        carried,
+        added_up(POD_PARTS[0], "", "pieces"),
+        added_up(POD_ENDS, ", finished_at = b.begins AS is_over", "ended"),
+    ]
+
 
 _COUNTED: Final = "count(*) FILTER (WHERE counts)"
 _PODS: Final = {
@@ -143,3 +290,70 @@ def fold(sums: str, amount: str) -> str:
         f" SELECT bucket, big.key, sum({amount}) FROM sums LEFT JOIN big USING (key)"
         f" GROUP BY 1, 2 HAVING sum({amount}) > 0"
     )
+
+
+TOTAL_COST: Final = "CASE WHEN count(*) > 0 THEN sum(cost) ELSE 0 END"
+"""SQL of the cost of all rows: none where there are rows and none of them has one."""
+STEP: Final = "bucket"
+"""The order of a series: by step, then by value. Any other order is a sum, largest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is selected: how many dimensions a key has, the order, and whether it begins later."""
+
+    dimensions: int
+    order: str
+    goes_on: bool = False
+    limited: bool = False
+
+
+def joined(pods: str, partitions: str) -> str:
+    """Return the SELECT of bucket, key and all sums of two SELECTs; both have a cost."""
+    cells = ", ".join(f"COALESCE({name}, 0) AS {name}" for name in NAMES if name != "cost")
+    return (
+        f"SELECT bucket, key, {cells}, COALESCE(p.cost + h.cost, p.cost, h.cost) AS cost"  # noqa: S608  # our own SELECTs
+        f" FROM ({pods}) AS p"
+        f" FULL JOIN ({partitions}) AS h USING (bucket, key)"
+    )
+
+
+def rows_sql(sums: str, shape: Shape) -> str:
+    """Return the SELECT of bucket, key (an array) and sums, in order.
+
+    Parameters: `after_rank` and `after_key` where it goes on, `limit` where it is limited.
+    """
+    return f"WITH sums AS MATERIALIZED ({sums}) {_rows(shape)}"
+
+
+def page_sql(sums: str, shape: Shape) -> str:
+    """Return the same and a row without a key: how many there are (as bucket), and their sum."""
+    totals = ", ".join(f"COALESCE(sum({name}), 0)" for name in NAMES if name != "cost")
+    totals += f", {TOTAL_COST}"
+    return (
+        f"WITH sums AS MATERIALIZED ({sums})"  # noqa: S608  # likewise
+        f" SELECT count(*)::int AS bucket, NULL::text[] AS key, {totals} FROM sums"
+        f" UNION ALL ({_rows(shape)})"
+    )
+
+
+def _rows(shape: Shape) -> str:
+    key = {0: "'{}'::text[]", 1: "ARRAY[key]"}.get(shape.dimensions, "key")
+    rank, beyond = (STEP, ">") if shape.order == STEP else (f"COALESCE({shape.order}, 0)", "<")
+    direction = "" if shape.order == STEP else " DESC"
+    kind = "text[]" if shape.dimensions > 1 else "text"
+    after = (
+        f" WHERE {rank} {beyond} %(after_rank)s::numeric OR ({rank} = %(after_rank)s::numeric"
+        f' AND key > %(after_key)s::{kind} COLLATE "C")'
+    )
+    return (
+        f"SELECT bucket, {key}, {', '.join(NAMES)} FROM sums{after if shape.goes_on else ''}"  # noqa: S608
+        f' ORDER BY {rank}{direction}, key COLLATE "C"{" LIMIT %(limit)s" if shape.limited else ""}'
+    )
+
+
+def key_sql(columns: list[str]) -> str:
+    """Return the expression to group by: one text, or an array of several."""
+    if len(columns) > 1:
+        return f"ARRAY[{', '.join(columns)}]::text[]"
+    return columns[0] if columns else "''::text"

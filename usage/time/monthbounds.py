@@ -3,20 +3,26 @@
 Closed months never change, in whatever zone they were closed. A month beside one begins where that
 ended, or ends where it begins, so that each second is billed in exactly one month, also after the
 report zone was changed.
+
+Transactions whose statements all see the same rows.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
+
+import psycopg
+from django.db import connection, transaction
 
 from ipuhub.months import Month
 from usage.models import MonthReport, ReportState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
 _OLDEST: Final = Month(1970, 1)
@@ -83,3 +89,26 @@ def bad_seams(reports: Iterable[MonthReport]) -> list[str]:
 
 def _span(first: datetime, end: datetime) -> str:
     return f"{first:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
+
+
+@contextmanager
+def one_snapshot(*, read_only: bool = False) -> Iterator[None]:
+    """Run all statements in here, or of a function that it decorates, on one state of the rows.
+
+    Within another transaction, as tests have around them, they see what that sees.
+    """
+    if connection.in_atomic_block:
+        with transaction.atomic():
+            yield
+        return
+    connection.ensure_connection()
+    own: psycopg.Connection[Any] = connection.connection
+    # Said in the BEGIN itself: SET TRANSACTION would be one more message of each page.
+    own.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    own.read_only = read_only or None
+    try:
+        with transaction.atomic():
+            yield
+    finally:
+        if not own.closed:
+            own.isolation_level = own.read_only = None

@@ -1,10 +1,15 @@
-"""domain: how a range of time is written: instants, days of a zone, and names such as lastmonth."""
+"""glue: how a range of time is written: instants, days of a zone, and names such as lastmonth.
+
+The zone in whose calendar usage has days and months.
+"""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
+
+from django.conf import settings
 
 from ipuhub.months import Month
 from usage.time.windows import WindowError, day_begin, local_day
@@ -14,7 +19,6 @@ if TYPE_CHECKING:
 
 NAMED: Final = ("today", "yesterday", "week", "lastweek", "month", "lastmonth")
 """Windows by name; those of now go on to the end of the day, week or month."""
-
 _DAY: Final = timedelta(days=1)
 _LENGTH: Final = re.compile(r"([1-9][0-9]{0,5})([hdw])")
 _UNITS: Final = {"h": timedelta(hours=1), "d": _DAY, "w": 7 * _DAY}
@@ -82,3 +86,9 @@ def _named(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime
         "lastweek": (monday - 7 * _DAY, 7),
     }[text]
     return day_begin(first, zone), day_begin(first + days * _DAY, zone)
+
+
+def usage_zone() -> ZoneInfo:
+    """Return the zone of the reports: pages and reports cut months alike."""
+    zone: ZoneInfo = settings.REPORT_ZONE
+    return zone

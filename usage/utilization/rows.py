@@ -1,4 +1,7 @@
-"""io: tells the story of V-IPU controllers from the rows themselves: exact, but dear."""
+"""io: tells the story of V-IPU controllers from the rows themselves: exact, but dear.
+
+The SQL that reads what became of the IPUs of V-IPU controllers in a range.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,112 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from usage.time.intervals import bounds
+from usage.time.intervals import PARTITION_PIECES, bounds
 from usage.utilization.amounts import Holding, State, Story, sweep
-from usage.utilization.sql import ASKED, CAPACITY_WATCH, HOLDINGS, RUNS, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from usage.utilization.amounts import Utilization
 
-    Silences = tuple[tuple[int, int], ...]
+CAPACITY_WATCH: Final = "capacity"
+"""Name of the checkpoint and of the gaps of whoever asks controllers for their IPUs."""
+_AT: Final = (
+    PARTITION_PIECES.replace("%(first)s::timestamptz", "before.at")
+    .replace("%(until)s::timestamptz", "(before.at + interval '1 second')")
+    .replace("%(day_before)s::timestamptz", "(before.at - interval '1 day')")
+)
 
+
+def _micro(instant: str) -> str:
+    return f"(extract(epoch FROM {instant}) * 1000000)::bigint"
+
+
+# One probe of the index for each controller, however long its history is.
+STATES: Final = f"""
+WITH RECURSIVE names AS (
+  (SELECT controller FROM partitions_capacitychange ORDER BY controller LIMIT 1)
+  UNION ALL
+  SELECT (SELECT one.controller FROM partitions_capacitychange AS one
+          WHERE one.controller > names.controller ORDER BY one.controller LIMIT 1)
+  FROM names WHERE names.controller IS NOT NULL
+)
+SELECT names.controller, {_micro("told.at")}, told.total, told.free, told.cordoned + told.faulty,
+  told.reachable, told.held
+FROM names CROSS JOIN LATERAL (
+  (SELECT before.at, total, free, cordoned, faulty, reachable,
+     (SELECT COALESCE(sum(held.size), 0) FROM ({_AT}) AS held
+      WHERE held.controller = names.controller AND held.reserved_at <= before.at
+        AND (held.released_at IS NULL OR held.released_at > before.at)) AS held
+   FROM (SELECT * FROM partitions_capacitychange AS last
+         WHERE last.controller = names.controller AND last.at < %(first)s
+         ORDER BY last.at DESC LIMIT 1) AS before)
+  UNION ALL
+  (SELECT at, total, free, cordoned, faulty, reachable, 0 FROM partitions_capacitychange AS within
+   WHERE within.controller = names.controller AND within.at >= %(first)s
+     AND within.at < %(until)s)
+) AS told WHERE names.controller IS NOT NULL ORDER BY names.controller, told.at
+"""  # noqa: S608  # text of this module
+"""controller, at (microseconds), total, free, down, reachable, and what jobs held then (of the
+state in force before the range; else 0)."""
+HOLDINGS: Final = f"""
+SELECT controller, {_micro("start")}, {_micro("stop")}, size FROM ({PARTITION_PIECES}) AS held
+WHERE stop > start
+"""  # noqa: S608
+"""controller, start, stop (microseconds, clipped to the range) and IPUs."""
+KNOWN: Final = """COALESCE(
+  (SELECT position_at FROM ipuhub_watchcheckpoint WHERE name = %(watch)s),
+  (SELECT max(at) FROM partitions_capacitychange))"""
+"""Until when controllers were asked; NULL: nobody ever did."""
+ASKED: Final = f"""
+SELECT told.any_did, gaps.began, gaps.ended
+FROM (
+  SELECT EXISTS (SELECT 1 FROM partitions_capacitychange WHERE at < %(until)s) AS any_did
+) AS told
+LEFT JOIN (SELECT {_micro("began_at")} AS began, {_micro("ended_at")} AS ended FROM ipuhub_watchgap
+  WHERE watch = %(watch)s AND began_at < %(until)s AND ended_at > %(first)s) AS gaps ON true
+"""  # noqa: S608
+"""Whether any controller had told its IPUs, and from and to when nobody asked though they were
+asked since, in microseconds, not clipped; NULL, in one row, where there was no such time."""
+# A pod counts on a partition of its own job, in the job's namespace (elsewhere its label is a
+# stranger's claim); one without a partition in its stamp on each of the job's.
+RUNS: Final = f"""
+WITH held AS MATERIALIZED (
+  SELECT id, controller, namespace, job_uid, partition, size,
+    date_trunc('second', start) AS start, date_trunc('second', stop) AS stop
+  FROM ({PARTITION_PIECES}) AS clipped WHERE stop > start AND job_uid <> ''
+), runs AS MATERIALIZED (
+  SELECT held.id, held.controller, held.size,
+    CASE WHEN pods.partition = held.partition THEN pods.micro_ipus ELSE 0 END AS micro,
+    GREATEST(date_trunc('second', pods.scheduled_at), held.start) AS begins,
+    LEAST(date_trunc('second', pods.finished_at), held.stop) AS ends
+  FROM held JOIN usage_podlifetime AS pods
+    ON pods.job_uid = held.job_uid AND pods.job_uid <> '' AND pods.namespace = held.namespace
+   AND pods.partition IN (held.partition, '')
+  WHERE pods.scheduled_at < held.stop
+    AND (pods.finished_at IS NULL OR pods.finished_at > GREATEST(pods.scheduled_at, held.start))
+), spans AS (
+  SELECT id, controller, size, 0::bigint AS micro, lower(span) AS begins, upper(span) AS ends
+  FROM (SELECT id, controller, size, unnest(range_agg(tstzrange(begins, ends))) AS span
+        FROM runs WHERE begins < ends GROUP BY id, controller, size) AS covered
+  UNION ALL
+  SELECT id, controller, 0, micro, begins, ends FROM runs WHERE begins < ends AND micro > 0
+)
+SELECT KEY, step - 1,
+  sum(size * seconds)::numeric, sum(micro::numeric * seconds)
+FROM spans CROSS JOIN LATERAL (
+  SELECT n AS step, date_part('epoch', LEAST(ends, (%(bounds)s::timestamptz[])[n + 1])
+    - GREATEST(begins, (%(bounds)s::timestamptz[])[n]))::bigint AS seconds
+  FROM generate_series(width_bucket(begins, %(bounds)s::timestamptz[]),
+                       width_bucket(ends, %(bounds)s::timestamptz[])) AS n
+  WHERE n < cardinality(%(bounds)s::timestamptz[])
+) AS pieces
+WHERE seconds > 0 GROUP BY 1, 2
+"""  # noqa: S608
+"""KEY (a column of `spans`: controller or id), number of the step, IPU-seconds of partitions on
+which a pod of their job ran, and micro-IPU-seconds of such pods."""
+if TYPE_CHECKING:
+    Silences = tuple[tuple[int, int], ...]
 _BY_CONTROLLER: Final = RUNS.replace("KEY", "controller")
 
 
@@ -57,11 +155,11 @@ def read_asked(cursor: Any, begin: datetime, until: datetime, known: datetime | 
     rows = cursor.fetchall()
     found = [(start, stop) for _, start, stop in rows if start is not None]
     if known is not None and known < until:
-        found.append((_micro(known), _micro(until)))
+        found.append((_since_epoch(known), _since_epoch(until)))
     return Asked(tuple(found), told=rows[0][0])
 
 
-def _micro(instant: datetime) -> int:
+def _since_epoch(instant: datetime) -> int:
     return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 

@@ -11,17 +11,15 @@ from django.db import connection
 from ipuhub.web.filters import BadFilter
 from usage.sums.patience import patience
 from usage.time.intervals import bounds
-from usage.time.snapshots import one_snapshot
+from usage.time.monthbounds import one_snapshot
 from usage.utilization.amounts import Utilization
-from usage.utilization.quarters import plan
-from usage.utilization.rollups import read_quarters, read_standing
-from usage.utilization.rows import read_asked, read_rows
-from usage.utilization.sql import RUNS
+from usage.utilization.rollups import plan, read_quarters, read_standing
+from usage.utilization.rows import RUNS, read_asked, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from usage.utilization.quarters import Plan, Standing
+    from usage.utilization.rollups import Plan, Standing
 
 _MICRO = 10**6
 _BY_PARTITION = RUNS.replace("KEY", "id")

@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from ipuhub.api.tokens import curl_line, make_token
+from ipuhub.api.auth import curl_line, make_token
 from ipuhub.management.demofolder import DatabaseCommand
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.reference import metrics_page, reasons_page, settings_page
-from ipuhub.api.document import openapi_text
+from ipuhub.api.schema import openapi_text
 from ipuhub.process import metrictable
-from ipuhub.recording.metrictable import TABLE as RECORDINGS
+from ipuhub.recording.metrics import TABLE as RECORDINGS
 from jobs.ipujob.conditions import SENTENCES
-from jobs.operator.metrictable import OPERATOR, WEBHOOKS
-from partitions.proxy.metrictable import PROXY
-from usage.api.metrictable import WEB
-from usage.monitor.metrictable import MONITOR
+from jobs.operator.metrics import OPERATOR, WEBHOOKS
+from partitions.proxy.metrics import PROXY
+from usage.api.primehub import WEB
+from usage.monitor.rounds import MONITOR
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

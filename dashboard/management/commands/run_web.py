@@ -1,4 +1,7 @@
-"""glue: `manage.py run_web`, the dashboard."""
+"""glue: `manage.py run_web`, the dashboard.
+
+Brings the database to the schema of this version, one process at a time.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,45 @@ import structlog
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
+from django.db.migrations.executor import MigrationExecutor
 
-from dashboard.management.commands.migrating import migrate
-from ipuhub.composition import until_stopped
 from ipuhub.database import bounded
 from ipuhub.process import logs, runtime
+from ipuhub.process.runtime import until_stopped
 from ipuhub.web.statics import prepare
 from ipuhub.webserver.server import Aside, Limits, WebServer
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Iterator
+
+_LOCK: Final = 0x1B0_0001
+"""Number of the advisory lock; any other user of advisory locks takes another."""
+
+
+def migrate() -> bool:
+    """Apply what is missing and say whether anything was.
+
+    Processes that start together wait for the one that migrates, and then find nothing to do.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+        try:
+            return _migrate()
+        finally:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
+
+
+def _migrate() -> bool:
+    executor = MigrationExecutor(connection)
+    if not executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        return False
+    call_command("migrate", interactive=False, verbosity=0)
+    return True
+
 
 ASIDES: Final = {
     # A kubelet gives a probe seconds, and a process that says nothing is restarted.

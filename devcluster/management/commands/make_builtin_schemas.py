@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from devcluster.schemas.builtin import SCHEMAS_FILE, definition_name
-from devcluster.schemas.fieldrules import INT_OR_STRING, QUANTITIES, REPLACED_TYPES
+from devcluster.schemas.builtin import (
+    INT_OR_STRING,
+    QUANTITIES,
+    REPLACED_TYPES,
+    SCHEMAS_FILE,
+    definition_name,
+)
 from devcluster.schemas.kinds import KINDS
-from ipuhub.kube.models import model_fields, required_fields
+from ipuhub.kube.credentials import model_fields, required_fields
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

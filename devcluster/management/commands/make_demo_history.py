@@ -11,15 +11,14 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from devcluster.demo.history import HistoryError, HistoryWriter, Recorders, clear, longest_ended
-from devcluster.demo.historyplan import CLUSTER, first_of_month_before
-from devcluster.demo.samples import TEAMS
-from ipuhub.authors import AuthorTrust
+from devcluster.demo.samples import CLUSTER, TEAMS, first_of_month_before
 from ipuhub.management.demofolder import add_folder_option, demo_url, use_database
 from ipuhub.recording.store import connection_arguments
+from ipuhub.text import AuthorTrust
 from jobs.history.recorder import JobRecorder
 from partitions.history.recorder import Owner, PartitionRecorder
 from usage.pods.recorder import PodRecorder
-from usage.recorders import owners_of, recorded_jobs
+from usage.prober import owners_of, recorded_jobs
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

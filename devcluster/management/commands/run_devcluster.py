@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from devcluster.security.certificates import write_private
 from devcluster.server import AUTHORIZATIONS, DevCluster, DevClusterError
 from ipuhub.process import logs
-from ipuhub.process.heap import give_back_what_is_free
+from ipuhub.process.runtime import give_back_what_is_free
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -15,7 +15,7 @@ from devcluster.kubelet import Durations, StandInNodes, StandInOptions, Taint
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import ConfigError, load_config
 from ipuhub.process import logs
-from ipuhub.process.heap import give_back_what_is_free
+from ipuhub.process.runtime import give_back_what_is_free
 
 _SWITCH = argparse.BooleanOptionalAction
 _PARTS = {

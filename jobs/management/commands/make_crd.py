@@ -10,8 +10,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from jobs.ipujob.crd import build_crd, template_schema
-from jobs.ipujob.podtemplate import FILE as POD_TEMPLATE
-from jobs.ipujob.podtemplate import pod_template_text
+from jobs.ipujob.podschema import FILE as POD_TEMPLATE
+from jobs.ipujob.podschema import pod_template_text
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

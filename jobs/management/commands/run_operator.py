@@ -18,12 +18,11 @@ from ipuhub.process import logs, metrics, metrictable, runtime
 from ipuhub.process.health import Health
 from ipuhub.process.leadership import Leadership
 from ipuhub.process.metricspage import metrics_route
+from jobs import management
 from jobs.builders.context import PodOptions
-from jobs.management import rulesettings
-from jobs.operator.fence import FencedPartitions
-from jobs.operator.metrics import OperatorMeasures, tell_events, tell_operator
-from jobs.operator.metrictable import OPERATOR
+from jobs.operator.metrics import OPERATOR, OperatorMeasures, tell_events, tell_operator
 from jobs.operator.operator import Operator, OperatorOptions, utc_now
+from jobs.operator.partitions import FencedPartitions
 from partitions.client import ProxyClient
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ async def run_operator() -> None:
         terms = Terms(lambda: Operator(*working), health)
         tell(meters, client, leadership, terms, recorder)
         health.ask("leader election", lambda: leadership.problem)
-        await composition.until_stopped(leadership.lead(terms.run))
+        await runtime.until_stopped(leadership.lead(terms.run))
 
 
 class Terms:
@@ -115,9 +114,9 @@ def operator_options() -> OperatorOptions:
     return OperatorOptions(
         concurrency=settings.OPERATOR_CONCURRENCY,
         poll_seconds=settings.PARTITION_POLL_SECONDS,
-        limits=rulesettings.session_limits(),
-        privileges=rulesettings.privileges(),
-        patience=rulesettings.patience(),
+        limits=management.session_limits(),
+        privileges=management.privileges(),
+        patience=management.patience(),
         pods=PodOptions(
             host_network=settings.HOST_NETWORK,
             launcher_image=settings.LAUNCHER_IMAGE,

@@ -11,17 +11,22 @@ from aiohttp import web
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub.composition import lonely_metrics_guard, serve_health, until_stopped
+from ipuhub.composition import lonely_metrics_guard, serve_health
 from ipuhub.process import logs
-from ipuhub.process.health import Health
-from ipuhub.process.httpserver import Limits, build_runner
+from ipuhub.process.health import Health, Limits, build_runner
 from ipuhub.process.metrics import of_process
 from ipuhub.process.metricspage import metrics_route
-from jobs.ipujob.podtemplate import read_pod_template
-from jobs.management import rulesettings
-from jobs.operator.metrictable import WEBHOOKS
-from jobs.webhooks.metrics import WebhookMeasures, tell_certificate
-from jobs.webhooks.server import Certificate, WebhookRules, build_app
+from ipuhub.process.runtime import until_stopped
+from jobs import management
+from jobs.ipujob.podschema import read_pod_template
+from jobs.operator.metrics import WEBHOOKS
+from jobs.webhooks.server import (
+    Certificate,
+    WebhookMeasures,
+    WebhookRules,
+    build_app,
+    tell_certificate,
+)
 
 RELOAD_SECONDS = 5.0
 
@@ -74,6 +79,4 @@ def open_certificate() -> Certificate:
 
 def webhook_rules() -> WebhookRules:
     """The webhooks' part of the settings."""
-    return WebhookRules(
-        rulesettings.privileges(), read_pod_template(), rulesettings.session_limits()
-    )
+    return WebhookRules(management.privileges(), read_pod_template(), management.session_limits())

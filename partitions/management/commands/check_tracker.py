@@ -11,11 +11,11 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.process import logs
+from partitions.client import release_error
 from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable, UnknownPartition
 from partitions.proxy.process import beside
 from partitions.proxy.repair import Repair, read_claims, strangers
-from partitions.records import release_error
 from partitions.vipu.errors import VipuError
 
 if TYPE_CHECKING:
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.drift import Drift
+    from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.process import ProxyProcess
     from partitions.proxy.repair import Claim, Stranger
-    from partitions.proxy.tracker import Tracker, TrackerEntry
+    from partitions.proxy.tracker import Tracker
 
 
 class Command(BaseCommand):

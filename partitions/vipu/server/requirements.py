@@ -6,9 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from partitions.vipu.allocator import free_blocks, is_buddy_block, place
 from partitions.vipu.errors import InvalidRequest, NoCapacity
-from partitions.vipu.topology import MAX_PARTITION_SIZE, size_problem
+from partitions.vipu.topology import (
+    MAX_PARTITION_SIZE,
+    free_blocks,
+    is_buddy_block,
+    place,
+    size_problem,
+)
 from partitions.vipu.types import IpuLinkRouting, SyncType
 
 if TYPE_CHECKING:

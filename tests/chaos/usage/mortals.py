@@ -17,14 +17,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from ipuhub.backoff import Backoff
 from ipuhub.kube.client import KubeClient
-from ipuhub.kube.cluster import ClusterConfig
+from ipuhub.kube.credentials import ClusterConfig
 from ipuhub.kube.watch import Pace
 from ipuhub.process.health import Health
 from ipuhub.process.metrics import Meters
 from ipuhub.recording.recording import Recording, RecordingOptions
 from usage.monitor.api import PodCensus
-from usage.monitor.metrictable import MONITOR
-from usage.monitor.rounds import Monitor, MonitorOptions
+from usage.monitor.rounds import MONITOR, Monitor, MonitorOptions
 from usage.monitor.store import MonitorStore
 from usage.pods.recorder import PodRecorder
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from devcluster import controllers
+from devcluster.controllers import Namespaces
 from devcluster.gc import GarbageCollector
-from devcluster.namespaces import Namespaces
 from devcluster.schemas.kinds import BY_RESOURCE
 from devcluster.schemas.registry import Registry
 from devcluster.server import DevCluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from devcluster.schemas import builtin, fieldrules
+from devcluster.schemas import builtin
 from devcluster.schemas.kinds import KINDS
 from devcluster.storage.patch import STRATEGIC_PATCH, apply_patch
 
@@ -27,9 +27,7 @@ _POD = {
 }
 
 
-@pytest.mark.parametrize(
-    "table", [fieldrules.MERGE_KEYS, fieldrules.QUANTITIES, fieldrules.INT_OR_STRING]
-)
+@pytest.mark.parametrize("table", [builtin.MERGE_KEYS, builtin.QUANTITIES, builtin.INT_OR_STRING])
 def test_every_hand_kept_rule_is_about_a_field_that_exists(table):
     known = builtin.definitions()
     missing = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from devcluster.printing.jsonpath import JsonPathError, find
+from devcluster.printing.tables import JsonPathError, find
 
 _OBJECT = {"spec": {"a": {"x": 1, "y": [2, 3]}, "l": [{"n": "p", "v": 1}, {"n": "q"}]}}
 

@@ -8,8 +8,7 @@ import re
 import pytest
 
 from devcluster.schemas.kinds import KINDS, STATUS_VERBS, Kind, Subresource
-from devcluster.schemas.openapi import v2_document, v3_document, v3_index
-from devcluster.schemas.openapischemas import component_name
+from devcluster.schemas.openapi import component_name, v2_document, v3_document, v3_index
 
 _CUSTOM = Kind(
     "x.io", "v1", "ts", "t", "T", subresources=(Subresource("status", "T", STATUS_VERBS),)

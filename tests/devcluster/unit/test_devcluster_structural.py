@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from devcluster.fielderror import join_errors
 from devcluster.schemas.schema import structural_errors
+from devcluster.status import join_errors
 
 _ROOT = "spec.validation.openAPIV3Schema"
 _SPEC = f"{_ROOT}.properties[spec]"

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from ipuhub.api.tokens import make_token
+from ipuhub.api.auth import make_token
 from ipuhub.wsgi import application
 from tests.builders.documents import openapi
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders.clients import browser
-from usage.sums.dimensions import DIMENSIONS
+from usage.sums.measures import DIMENSIONS
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

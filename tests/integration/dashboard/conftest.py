@@ -9,10 +9,9 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from dashboard import monthtodate, wiring
+from dashboard import history, live
 from ipuhub.models import NamespaceGrant
-from partitions.connections import opened, sources
-from partitions.live import fleet_reader
+from partitions.connections import fleet_reader, opened, sources
 from tests.fakes.background import Background, Cluster, Proxy
 
 if TYPE_CHECKING:
@@ -46,9 +45,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def _forget_readers() -> None:
     if opened.cache_info().currsize:
         sources().close()
-    for cached in (wiring.live_reader, fleet_reader, opened):
+    for cached in (live.live_reader, fleet_reader, opened):
         cached.cache_clear()
-    monthtodate.forget()
+    history.forget()
 
 
 @pytest.fixture(autouse=True)

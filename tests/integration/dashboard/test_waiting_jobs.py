@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from jobs.models import JobRecord
-from jobs.operator.waitingline import turn_of
+from jobs.operator.observer import turn_of
 from tests.builders import jobhistory
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, SERVICE_ACCOUNTS
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
 from jobs.operator.operator import Operator, OperatorOptions, utc_now
 from tests.builders.documents import our_crd
 from tests.fakes.partitions import FakePartitions

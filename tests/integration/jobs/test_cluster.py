@@ -12,7 +12,7 @@ import yaml
 
 from ipuhub.kube.errors import Invalid
 from ipuhub.kube.resources import EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
 from tests.builders.ipujobs import ipujob
 from tests.fakes.waiting import eventually
 

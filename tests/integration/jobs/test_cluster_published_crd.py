@@ -9,9 +9,9 @@ import pytest
 
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS
 from ipuhub.process.health import Health
-from jobs.ipujob.resources import IPUJOBS
-from jobs.operator.crdcheck import CRD_NAME
+from jobs.ipujob.names import IPUJOBS
 from jobs.operator.keptstatus import CARRIER, whole
+from jobs.operator.statuskeeper import CRD_NAME
 from tests.builders.documents import our_crd
 from tests.builders.ipujobs import ipujob
 from tests.builders.publishedcrd import build_published_crd

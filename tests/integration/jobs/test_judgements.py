@@ -9,10 +9,10 @@ import pytest
 
 from jobs.ipujob.names import JobKey
 from jobs.ipujob.privileges import NOBODYS
-from jobs.ipujob.sessionlimits import UNLIMITED
+from jobs.ipujob.spec import UNLIMITED
 from jobs.ipujob.validation import problems
-from jobs.operator import judgements
-from jobs.operator.judgements import Judgements
+from jobs.operator import observer
+from jobs.operator.observer import Judgements
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
 from tests.fakes.jsoncopy import copied
@@ -32,7 +32,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         asked.append(spec)
         return problems(name, spec, *rest, **options)
 
-    monkeypatch.setattr(judgements, "problems", counting)
+    monkeypatch.setattr(observer, "problems", counting)
     return asked
 
 

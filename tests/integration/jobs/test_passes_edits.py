@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.ipujob.sessionlimits import SessionLimits
+from jobs.ipujob.spec import SessionLimits
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld

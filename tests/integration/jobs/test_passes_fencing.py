@@ -9,7 +9,7 @@ import pytest
 
 from ipuhub.kube.errors import ServerError
 from jobs.ipujob.conditions import Reason
-from jobs.ipujob.names import FINALIZER, LABEL_JOB_UID
+from jobs.ipujob.names import FINALIZER, LABEL_JOB_UID, Kind
 from jobs.operator.actions import (
     CreateChild,
     DeleteChild,
@@ -17,7 +17,6 @@ from jobs.operator.actions import (
     EndPod,
     EnsurePartition,
     Event,
-    Kind,
     PatchStatus,
     Plan,
     SetFinalizers,

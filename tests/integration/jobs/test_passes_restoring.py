@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.ipujob.manifests import format_time
-from jobs.operator.trimming import trim_child
+from jobs.operator.ownership import trim_child
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
 

@@ -12,7 +12,7 @@ from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
 from jobs.ipujob.names import LABEL_GROUP, LABEL_JOB_UID
 from jobs.ipujob.rules import Rules
-from jobs.ipujob.sessionlimits import SessionLimits
+from jobs.ipujob.spec import SessionLimits
 from jobs.operator.observer import Observer
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
@@ -22,7 +22,7 @@ from tests.fakes.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
 
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.resources import Manifest
 
 BUSY = ServerError(500, "ServerTimeout", "etcd is slow")
 

@@ -11,8 +11,7 @@ import structlog.testing
 
 from ipuhub.process.metrics import Meters
 from jobs.ipujob.names import JobKey, pod_labels
-from jobs.operator.metrics import tell_operator
-from jobs.operator.metrictable import OPERATOR
+from jobs.operator.metrics import OPERATOR, tell_operator
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from ipuhub.process.fence import LeaseOverdue
+from ipuhub.process.leadership import LeaseOverdue
 from jobs.management.commands import run_operator
 from jobs.operator.operator import Operator
 
@@ -86,6 +86,6 @@ async def test_an_operator_that_does_not_lead_asks_nothing_of_the_proxy(
             await made[-1].release("uid", 0)
 
     monkeypatch.setattr(run_operator, "Operator", Kept)
-    monkeypatch.setattr(run_operator.processes, "until_stopped", standing_by)
+    monkeypatch.setattr(run_operator.runtime, "until_stopped", standing_by)
     await run_operator.run_operator()
     assert made

@@ -9,8 +9,7 @@ from ipuhub.kube.blocking import BlockingKubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES
 from ipuhub.process.metrics import Meters
-from jobs.operator.metrics import tell_operator
-from jobs.operator.metrictable import OPERATOR
+from jobs.operator.metrics import OPERATOR, tell_operator
 from tests.builders.ipujobs import ipujob
 from tests.fakes.serverkube import ServerKube
 from tests.fakes.waiting import eventually

@@ -222,7 +222,7 @@ def test_inside_a_pod_the_mounted_account_is_used_and_its_token_rotates(
 
     from kubernetes.config import incluster_config
 
-    import ipuhub.kube.kubeconfig as module
+    import ipuhub.kube.config as module
 
     (tmp_path / "token").write_text("first")
     (tmp_path / "ca.crt").write_bytes(Authority().pem)

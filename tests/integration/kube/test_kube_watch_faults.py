@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from ipuhub.kube.client import KubeClient
-    from ipuhub.kube.types import WatchEvent
+    from ipuhub.kube.resources import WatchEvent
 
     from .conftest import ScriptedApi
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
 from jobs.launcher.main import ACCOUNT
 from tests.fakes.launcherlab import ALONE, PROGRAM, stored_job
 

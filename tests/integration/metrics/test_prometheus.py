@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from ipuhub.process import metrictable
-from jobs.ipujob.resources import IPUJOBS
-from jobs.operator.metrictable import OPERATOR
+from jobs.ipujob.names import IPUJOBS
+from jobs.operator.metrics import OPERATOR
 from tests.builders.ipujobs import ipujob
 from tests.fakes.freeport import free_port
 from tests.fakes.promtool import complaints, families

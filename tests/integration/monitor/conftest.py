@@ -12,13 +12,12 @@ from django.conf import settings
 from psycopg.rows import dict_row
 
 from ipuhub.kube.client import KubeClient
-from ipuhub.kube.cluster import ClusterConfig
+from ipuhub.kube.credentials import ClusterConfig
 from ipuhub.process.metrics import Meters
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.podstream import PodStream, pod_of, truth_of, uid_of
 from usage.monitor.api import PodCensus
-from usage.monitor.metrictable import MONITOR
-from usage.monitor.rounds import Monitor, MonitorOptions
+from usage.monitor.rounds import MONITOR, Monitor, MonitorOptions
 from usage.monitor.store import MonitorStore
 
 if TYPE_CHECKING:

@@ -13,14 +13,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.recording.buffer import Batch
-from ipuhub.recording.decoding import Decoder
-from ipuhub.recording.reading import Reader
+from ipuhub.recording.reading import Decoder, Reader
 from ipuhub.recording.store import Fenced, Store
 from tests.fakes.podstream import truth_of, uid_of
 from tests.integration.monitor.conftest import ago
 from tests.integration.monitor.interleaving import run_in_order
-from usage.monitor.plan import Answer, Question
-from usage.monitor.store import MonitorStore
+from usage.monitor.store import Answer, MonitorStore, Question
 from usage.pods.recorder import PodRecorder
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ def prober_of(lookout: Lookout, pods: int) -> Callable[[dict[str, Any]], Any]:
 
 
 def lookout_checkpoint(lookout: Lookout) -> Any:
-    from ipuhub.recording.checkpoint import Checkpoint
+    from ipuhub.recording.shapes import Checkpoint
 
     return Checkpoint(1, "cluster-1", "101", "all", POSITION)
 

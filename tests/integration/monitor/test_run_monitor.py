@@ -22,7 +22,7 @@ from tests.fakes.podstream import uid_of
 from tests.fakes.promtool import complaints, families
 from tests.fakes.waiting import eventually
 from tests.integration.monitor.conftest import ago
-from usage.monitor.metrictable import MONITOR
+from usage.monitor.rounds import MONITOR
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

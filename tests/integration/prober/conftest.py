@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 
 from ipuhub.backoff import Backoff
 from ipuhub.kube.client import KubeClient
-from ipuhub.kube.cluster import ClusterConfig
+from ipuhub.kube.credentials import ClusterConfig
 from ipuhub.kube.watch import Pace
 from ipuhub.process.health import Health
 from ipuhub.recording.recording import Recording, RecordingOptions

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from psycopg.conninfo import conninfo_to_dict
 
 from ipuhub.kube.client import KubeClient
-from ipuhub.kube.cluster import ClusterConfig
+from ipuhub.kube.credentials import ClusterConfig
 from ipuhub.process.health import Health
 from ipuhub.recording.recording import Recording, RecordingOptions
 from usage.pods.recorder import PodRecorder

@@ -15,8 +15,8 @@ from psycopg.rows import dict_row
 from devcluster.server import DevCluster
 from ipuhub.backoff import Backoff
 from ipuhub.kube.client import KubeClient
-from ipuhub.kube.cluster import ClusterConfig
 from ipuhub.kube.config import load_config
+from ipuhub.kube.credentials import ClusterConfig
 from ipuhub.kube.errors import ConfigError
 from ipuhub.kube.namespaces import ChosenNamespaces
 from ipuhub.kube.resources import NAMESPACES, PODS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from ipuhub.recording.faults import LONGEST_EXCERPT
+from ipuhub.recording.recorder import LONGEST_EXCERPT
 from tests.fakes.podstream import pod_of, truth_of, uid_of
 from tests.fakes.waiting import eventually
 

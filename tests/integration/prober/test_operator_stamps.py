@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from ipuhub.authors import AuthorTrust
+from ipuhub.text import AuthorTrust
 from jobs.history.recorder import JobRecorder
 from tests.builders.ipujobs import ipujob
 from tests.fakes.podstream import pod_of, truth_of, uid_of
@@ -19,8 +19,8 @@ from tests.fakes.waiting import eventually
 from tests.integration.monitor.interleaving import run_in_order
 from tests.integration.prober.test_pod_recording import JOB, on_ipus
 from usage.pods.recorder import PodRecorder
-from usage.pods.shape import Pod
-from usage.recorders import prove_stamps, recorded_jobs
+from usage.pods.resources import Pod
+from usage.prober import prove_stamps, recorded_jobs
 
 if TYPE_CHECKING:
     from tests.integration.prober.conftest import Lab

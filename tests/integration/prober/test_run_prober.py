@@ -22,9 +22,9 @@ from ipuhub.kube.errors import NotFound
 from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from ipuhub.process.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE
-from ipuhub.recording.metrictable import TABLE as RECORDINGS
+from ipuhub.recording.metrics import TABLE as RECORDINGS
 from ipuhub.recording.store import Fenced
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
 from tests.builders.documents import our_crd
 from tests.fakes.freeport import free_port
 from tests.fakes.promtool import complaints, families

@@ -21,7 +21,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
 from tests.builders.documents import our_crd
 from tests.builders.ipujobs import ipujob
 from tests.fakes.freeport import free_port

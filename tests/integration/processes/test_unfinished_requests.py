@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from ipuhub.process.health import Health
-from ipuhub.process.httpserver import Limits, build_runner
+from ipuhub.process.health import Health, Limits, build_runner
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:

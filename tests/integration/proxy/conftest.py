@@ -19,10 +19,8 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import CONFIG_MAPS
-from ipuhub.process.health import Health
-from ipuhub.process.httpserver import build_runner
-from partitions.proxy.access import Access
-from partitions.proxy.app import Parts, build_app
+from ipuhub.process.health import Health, build_runner
+from partitions.proxy.app import Access, Parts, build_app
 from partitions.proxy.controllers import PlacementRule
 from partitions.proxy.driver import Pace
 from partitions.proxy.fence import FencedVipu
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ipuhub.kube.errors import ApiError
-    from partitions.proxy.tracker import TrackerEntry
+    from partitions.proxy.lifecycle import TrackerEntry
 
 FAST = Backoff(first_seconds=0.001, max_seconds=0.004)
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)

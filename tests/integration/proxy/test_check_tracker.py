@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from devcluster.demo.cluster import CRD_FILE, apply_file
 from ipuhub.kube.resources import CONFIG_MAPS
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
 from partitions.errors import UnknownPartition
 from partitions.proxy.lifecycle import Phase, Reason
 from partitions.proxy.process import sweep_once
@@ -27,7 +27,7 @@ from tests.integration.proxy.conftest import request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from partitions.proxy.tracker import TrackerEntry
+    from partitions.proxy.lifecycle import TrackerEntry
     from tests.fakes.proxylab import Lab
     from tests.integration.proxy.conftest import World
 

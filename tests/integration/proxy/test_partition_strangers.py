@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from partitions.proxy.controllers import PartitionSettings
+from partitions.proxy.drift import asked_of
 from partitions.proxy.lifecycle import Phase
-from partitions.proxy.ownership import asked_of
 from partitions.vipu.errors import Unavailable, VipuError
 from tests.builders.trackerentries import entry
 from tests.fakes.waiting import eventually
@@ -17,7 +17,7 @@ from tests.integration.proxy.conftest import request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from partitions.proxy.tracker import TrackerEntry
+    from partitions.proxy.lifecycle import TrackerEntry
     from partitions.vipu.types import CreateRequest
     from tests.fakes.vipu import FakeVipu
     from tests.integration.proxy.conftest import World

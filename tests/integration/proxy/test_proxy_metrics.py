@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.process.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE, WITH_WATCHES
-from partitions.proxy.metrictable import PROXY
+from partitions.proxy.metrics import PROXY
 from partitions.proxy.process import running
 from tests.fakes.promtool import complaints, families
 from tests.fakes.proxylab import JOB, SYSTEM, get, ready

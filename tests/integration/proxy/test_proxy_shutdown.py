@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from partitions.client import ProxyClient
+    from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.process import ProxyOptions
-    from partitions.proxy.tracker import TrackerEntry
     from tests.fakes.proxylab import Lab
 
 ENDS = "this replica ends"

@@ -11,9 +11,9 @@ import pytest
 
 from ipuhub.kube.errors import TooManyRequests
 from partitions.errors import Contradiction, TrackerUnavailable
-from partitions.proxy.lifecycle import Phase
+from partitions.proxy.lifecycle import Phase, TrackerEntry
 from partitions.proxy.store import LABEL
-from partitions.proxy.tracker import MAX_SHARD_BYTES, TrackerEntry, encode_entry
+from partitions.proxy.tracker import MAX_SHARD_BYTES, encode_entry
 from tests.fakes.configmaps import away
 from tests.integration.proxy.conftest import START
 

@@ -22,12 +22,12 @@ from ipuhub.kube.token import TokenSource
 from ipuhub.process.health import Health
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
 from partitions.client import ProxyClient
 from tests.fakes.proxylab import SYSTEM
 from tests.integration.jobs.conftest import install_crd
 from tests.integration.proxy.conftest import lab  # noqa: F401  # a fixture
-from usage.recorders import JobsAndPartitions, TrackerPlace
+from usage.prober import JobsAndPartitions, TrackerPlace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import connection
 
-from ipuhub.authors import AuthorTrust
 from ipuhub.recording.recorder import Absence
+from ipuhub.text import AuthorTrust
 from jobs.history.recorder import JobRecorder, close_vanished, store
 from jobs.history.rows import row_of
 from jobs.ipujob.conditions import JobState, Verdict, plain_verdict, with_verdict

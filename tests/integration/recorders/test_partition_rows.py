@@ -10,9 +10,9 @@ import pytest
 from django.db import connection
 
 from ipuhub.recording.recorder import Absence
-from partitions.history.lifetimerows import ShardRow
 from partitions.history.recorder import (
     Owner,
+    ShardRow,
     close_lost_shards,
     note_capacity_seen,
     recorded_of,
@@ -25,7 +25,7 @@ from tests.builders.trackerentries import NOW, entry
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from partitions.proxy.tracker import TrackerEntry
+    from partitions.proxy.lifecycle import TrackerEntry
 
 pytestmark = pytest.mark.django_db
 CLUSTER = "cluster-1"

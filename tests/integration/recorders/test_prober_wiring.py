@@ -30,8 +30,8 @@ from usage.prober import Prober, build_proxy, keep_recording, run_prober
 if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
-    from ipuhub.kube.cluster import ClusterConfig
-    from ipuhub.kube.types import Manifest
+    from ipuhub.kube.credentials import ClusterConfig
+    from ipuhub.kube.resources import Manifest
     from tests.integration.recorders.conftest import Site
 
 ACCOUNT = f"{SYSTEM}/ipuhub-prober"

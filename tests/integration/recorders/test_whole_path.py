@@ -13,7 +13,7 @@ from devcluster.kubelet.options import StandInOptions
 from devcluster.kubelet.standin import StandInNodes
 from ipuhub.kube.events import EventRecorder
 from ipuhub.process.health import Health
-from jobs.ipujob.resources import IPUJOBS
+from jobs.ipujob.names import IPUJOBS
 from jobs.models import JobAttempt, JobRecord, JobTransition
 from jobs.operator.operator import Operator, OperatorOptions, utc_now
 from partitions.models import PartitionLifetime

@@ -30,11 +30,10 @@ from usage.models import (
     UserAcceleratorSpan,
 )
 from usage.rates.reading import pricing_at
-from usage.sums.dimensions import dimensions
-from usage.sums.measures import COST_UNIT
+from usage.sums.measures import COST_UNIT, dimensions
 from usage.sums.queries import Question, all_sums, chart
 from usage.sums.rollups import refresh
-from usage.sums.sumsql import STEP
+from usage.sums.sql import STEP
 from usage.time.intervals import clip
 from usage.time.windows import Window, step_begins
 

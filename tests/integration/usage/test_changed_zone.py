@@ -18,8 +18,7 @@ from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.reading import UTC_ZONE, make, rows_of
 from usage.models import MonthReport
-from usage.reports.corrections import correct_month
-from usage.reports.making import make_month
+from usage.reports.making import correct_month, make_month
 from usage.sums.queries import month_to_date
 from usage.time.monthbounds import bad_seams, bounds_of, month_bounds
 

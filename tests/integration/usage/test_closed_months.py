@@ -16,11 +16,10 @@ from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import make, rows_of
 from usage.models import Rate
+from usage.rates.pages import end_rate
 from usage.rates.reading import pricing_at
-from usage.rates.services import end_rate
-from usage.reports.corrections import correct_month, correctable_months
 from usage.reports.downloads import Wanted, open_file
-from usage.reports.making import ReportRefused
+from usage.reports.making import ReportRefused, correct_month, correctable_months
 from usage.reports.ranges import write_blocks
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import MonthReport, Rate, ReportRun
-from usage.rates.services import end_rate
-from usage.reports.corrections import correct_month
+from usage.rates.pages import end_rate
+from usage.reports.making import correct_month
 from usage.reports.ranges import RangeFile, range_of
 from usage.reports.runs import do_range, request_range
 

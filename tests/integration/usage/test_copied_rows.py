@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from usage.reports.downloads import own_connection
-from usage.sums.copyrows import copy_rows
+from usage.sums.refill import copy_rows
 
 pytestmark = pytest.mark.django_db
 _ODD = [

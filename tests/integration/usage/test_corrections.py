@@ -10,9 +10,8 @@ from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, lines_of, make, rows_of, text_of
 from usage.models import MonthReport, PurgeState, Rate
-from usage.reports.corrections import correct_month, correctable_months
 from usage.reports.downloads import NoReportError, Wanted, open_file
-from usage.reports.making import Order, ReportRefused, make_month
+from usage.reports.making import Order, ReportRefused, correct_month, correctable_months, make_month
 from usage.reports.ranges import range_of
 from usage.reports.runs import do_run, request_run
 

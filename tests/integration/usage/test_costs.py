@@ -17,7 +17,7 @@ from tests.builders.rates import rate
 from tests.integration.usage.exactcost import exact_cost, rounded
 from tests.integration.usage.reading import make, rows_of, text_of, total_of
 from usage.models import MonthReport, PodLifetime, Rate, ReportChunk, ReportRow
-from usage.rates.services import end_rate
+from usage.rates.pages import end_rate
 from usage.reports.downloads import Wanted, open_file
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -7,7 +7,7 @@ import random
 import pytest
 from django.db import connection
 
-from ipuhub.csvsafe import safe_cell, safe_cell_sql
+from ipuhub.text import safe_cell, safe_cell_sql
 from tests.builders.oddnames import ODD_NAMES
 
 pytestmark = pytest.mark.django_db

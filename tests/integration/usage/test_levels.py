@@ -14,7 +14,7 @@ from ipuhub.web.access import Scope
 from tests.builders.lifetimes import at, pod
 from tests.integration.usage.test_usage_sums import oracle, series, summary
 from usage.models import KindHour, PodLifetime, RollupDirt, RollupState, UsageHour, UserHour
-from usage.sums.dimensions import dimensions
+from usage.sums.measures import dimensions
 from usage.sums.parts import Steps, split
 from usage.sums.queries import Question
 from usage.sums.rollups import read_coverage, refresh

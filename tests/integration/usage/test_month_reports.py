@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ipuhub.csvsafe import plain_text
 from ipuhub.models import WatchCheckpoint, WatchGap
+from ipuhub.text import plain_text
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.reading import make, rows_of, text_of
 from usage.models import MonthReport, ReportRow

@@ -16,7 +16,7 @@ from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import Rate
-from usage.rates.services import end_rate
+from usage.rates.pages import end_rate
 
 pytestmark = pytest.mark.django_db
 _LAST = Month.of(timezone.now(), UTC_ZONE).previous()

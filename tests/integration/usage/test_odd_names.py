@@ -13,7 +13,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from ipuhub.csvsafe import GUARDED, plain_text
+from ipuhub.text import GUARDED, plain_text
 from tests.builders.clients import browser
 from tests.builders.lifetimes import at
 from tests.builders.oddnames import ODD_NAMES

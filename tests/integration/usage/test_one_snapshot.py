@@ -12,11 +12,11 @@ from ipuhub.web.access import Scope
 from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from usage.sums import queries
-from usage.sums.dimensions import dimensions
+from usage.sums.measures import dimensions
 from usage.sums.queries import Question, all_sums, chart, read_sums
 from usage.sums.rollups import read_coverage, refresh
+from usage.time.ranges import usage_zone
 from usage.time.windows import Window
-from usage.time.zones import usage_zone
 from usage.utilization import selectors as capacities
 from usage.utilization.rollups import read_standing
 from usage.utilization.selectors import read_capacity

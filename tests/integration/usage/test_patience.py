@@ -8,13 +8,13 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from dashboard.monthtodate import forget, ipu_hours
+from dashboard.history import forget, ipu_hours
 from ipuhub.web.access import Scope
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, pod
 from usage.models import RollupState
 from usage.sums.rollups import refresh
-from usage.time.zones import usage_zone
+from usage.time.ranges import usage_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

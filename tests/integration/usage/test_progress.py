@@ -6,7 +6,7 @@ from io import StringIO
 
 from django.core.management.base import OutputWrapper
 
-from ipuhub.management.progress import ProgressBar
+from ipuhub.management.demofolder import ProgressBar
 
 
 class Terminal(StringIO):

@@ -20,11 +20,10 @@ from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rowwrites import adds_to, writes_to
 from usage.models import PodLifetime
-from usage.sums.dimensions import dimensions
-from usage.sums.measures import Measures
+from usage.sums.measures import Measures, dimensions
 from usage.sums.queries import Question, all_sums, series_begins
 from usage.sums.rollups import read_coverage, rebuild, refresh
-from usage.sums.sumsql import STEP
+from usage.sums.sql import STEP
 from usage.time.windows import Window
 
 if TYPE_CHECKING:

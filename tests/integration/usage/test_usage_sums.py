@@ -14,8 +14,7 @@ from ipuhub.web.access import Scope
 from partitions.models import PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from usage.models import PartitionDay, PodLifetime, RollupDirt, UsageDay
-from usage.sums.dimensions import dimension, dimensions
-from usage.sums.measures import Measures
+from usage.sums.measures import Measures, dimension, dimensions
 from usage.sums.queries import (
     Place,
     Question,
@@ -26,7 +25,7 @@ from usage.sums.queries import (
     series_begins,
 )
 from usage.sums.rollups import read_coverage, refresh
-from usage.sums.sumsql import STEP
+from usage.sums.sql import STEP
 from usage.time.intervals import clip
 from usage.time.windows import Window, step_begins
 

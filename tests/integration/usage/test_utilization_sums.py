@@ -25,7 +25,7 @@ from tests.builders.lifetimes import at, held, pod
 from usage.models import PodLifetime, UtilizationDirt, UtilizationQuarter, UtilizationState
 from usage.time.windows import Window, step_begins
 from usage.utilization.amounts import NAMES, Utilization
-from usage.utilization.asking import OUTPUTS, exact_name
+from usage.utilization.pages import OUTPUTS, exact_name
 from usage.utilization.rollups import missing, read_standing, rebuild, refresh
 from usage.utilization.rows import read_asked, read_rows
 from usage.utilization.selectors import read_capacity

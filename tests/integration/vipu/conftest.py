@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from partitions.vipu.client import VipuClient
-from partitions.vipu.server.options import ServerOptions
-from partitions.vipu.server.server import VipuServer
+from partitions.vipu.server.main import ServerOptions, VipuServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -29,7 +29,7 @@ from tests.fakes.freeport import free_port
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from partitions.vipu.server.server import VipuServer
+    from partitions.vipu.server.main import VipuServer
 
 
 @pytest.fixture

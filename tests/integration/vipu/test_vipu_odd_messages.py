@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
     from google.protobuf.message import Message
 
-    from partitions.vipu.server.server import VipuServer
+    from partitions.vipu.server.main import VipuServer
 
 SERVICE = pb.DESCRIPTOR.services_by_name["UserService"]
 METHODS = [pytest.param(method, id=method.name) for method in SERVICE.methods]

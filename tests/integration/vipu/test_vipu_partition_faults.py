@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from partitions.vipu.client import VipuClient
-    from partitions.vipu.server.server import VipuServer
+    from partitions.vipu.server.main import VipuServer
 
     from .conftest import Clock
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.vipu.allocator import count_fitting, free_blocks, is_buddy_block
 from partitions.vipu.errors import (
     AlreadyExists,
     InvalidRequest,
@@ -17,7 +16,13 @@ from partitions.vipu.errors import (
     NotReady,
 )
 from partitions.vipu.places import with_places
-from partitions.vipu.topology import IpuId, fleet_of_machines
+from partitions.vipu.topology import (
+    IpuId,
+    count_fitting,
+    fleet_of_machines,
+    free_blocks,
+    is_buddy_block,
+)
 from partitions.vipu.types import (
     CreateRequest,
     IpuLinkRouting,
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from partitions.vipu.client import VipuClient
-    from partitions.vipu.server.server import VipuServer
+    from partitions.vipu.server.main import VipuServer
 
     from .conftest import Clock
 

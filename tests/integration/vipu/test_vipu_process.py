@@ -15,14 +15,14 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from partitions.vipu.client import CreateRequest, VipuClient
 from partitions.vipu.errors import Unavailable, VipuError
-from partitions.vipu.server.options import parse_options
+from partitions.vipu.server.main import parse_options
 from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from partitions.vipu.server.server import VipuServer
+    from partitions.vipu.server.main import VipuServer
 
 COMMAND = [sys.executable, "-m", "partitions.vipu.server.main"]
 

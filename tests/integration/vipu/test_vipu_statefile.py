@@ -15,7 +15,7 @@ from partitions.vipu.server.statefile import StateFile, StateFileError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from partitions.vipu.server.server import VipuServer
+    from partitions.vipu.server.main import VipuServer
 
     from .conftest import Clock
 

@@ -9,7 +9,7 @@ from django.conf import settings as django_settings
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.validation import validate_schema
 
-from ipuhub.api.document import openapi_text
+from ipuhub.api.schema import openapi_text
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
 from tests.builders.documents import openapi

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from ipuhub.api.tokens import make_token
+from ipuhub.api.auth import make_token
 from ipuhub.models import ApiToken, NamespaceGrant
 from ipuhub.web.access import scope_of
 from tests.builders.clients import browser

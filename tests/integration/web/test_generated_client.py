@@ -18,8 +18,8 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from ipuhub.api.document import openapi_text
-from ipuhub.api.tokens import make_token
+from ipuhub.api.auth import make_token
+from ipuhub.api.schema import openapi_text
 from ipuhub.models import NamespaceGrant
 from tests.builders import jobhistory
 from tests.builders.lifetimes import at, held, pod

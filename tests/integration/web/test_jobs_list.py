@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from django.utils import timezone
 
-from ipuhub.csvsafe import plain_text
 from ipuhub.models import WatchCheckpoint
+from ipuhub.text import plain_text
 from jobs.models import JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser

@@ -11,9 +11,9 @@ from django.http import QueryDict
 
 from ipuhub.web.access import Scope
 from ipuhub.web.keyset import read_page
-from jobs.filters import JobFilters
 from jobs.models import JobRecord
 from jobs.selectors import listed_jobs
+from jobs.views import JobFilters
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 

@@ -22,7 +22,7 @@ from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import make
-from usage.rates.services import end_rate
+from usage.rates.pages import end_rate
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.db import OperationalError
 
-from dashboard import wiring
+from dashboard import live
 from partitions.connections import opened
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ def plain_http_and_no_cluster(settings: SettingsWrapper, tmp_path: Path) -> Iter
     settings.SECURE_SSL_REDIRECT = False
     settings.KUBECONFIG = str(tmp_path / "no-kubeconfig")
     settings.PROXY_URL = "http://127.0.0.1:9"
-    wiring.live_reader.cache_clear()
+    live.live_reader.cache_clear()
     opened.cache_clear()
     yield
-    wiring.live_reader.cache_clear()
+    live.live_reader.cache_clear()
     opened.cache_clear()
 
 

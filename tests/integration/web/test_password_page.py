@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.test import Client
 
-from ipuhub.api.tokens import make_token
+from ipuhub.api.auth import make_token
 from tests.builders.ipujobs import NOW
 
 if TYPE_CHECKING:

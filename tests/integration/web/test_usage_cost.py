@@ -20,8 +20,8 @@ from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import MonthReport, Rate
-from usage.rates.services import end_rate
-from usage.reports.corrections import correct_month
+from usage.rates.pages import end_rate
+from usage.reports.making import correct_month
 from usage.sums.rollups import refresh
 
 if TYPE_CHECKING:

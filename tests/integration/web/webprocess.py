@@ -16,7 +16,7 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 from django.utils import timezone
 
-from ipuhub.api.tokens import make_token
+from ipuhub.api.auth import make_token
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:

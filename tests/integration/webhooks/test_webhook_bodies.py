@@ -11,9 +11,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from ipuhub.process.health import Health
+from ipuhub.process.health import IDLE_SECONDS, Health, Limits, build_runner
 from ipuhub.process.httpbodies import Bodies
-from ipuhub.process.httpserver import IDLE_SECONDS, Limits, build_runner
 from jobs.webhooks.server import VALIDATE_PATH, WebhookRules, build_app, webhook_bodies
 from tests.builders.ipujobs import ipujob
 from tests.fakes.waiting import PATIENCE_SECONDS, eventually

@@ -13,12 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipuhub.process.boundedmetrics import MOST_SERIES
-from ipuhub.process.metrics import Meters
-from jobs.ipujob.podtemplate import read_pod_template
-from jobs.operator.metrictable import WEBHOOKS
-from jobs.webhooks.metrics import WebhookMeasures
-from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WebhookRules, respond
+from ipuhub.process.metrics import MOST_SERIES, Meters
+from jobs.ipujob.podschema import read_pod_template
+from jobs.operator.metrics import WEBHOOKS
+from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WebhookMeasures, WebhookRules, respond
 from tests.builders.ipujobs import ipujob
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 
 from devcluster.security.certificates import Authority
 from ipuhub.process.metrictable import EVERY_PROCESS
-from jobs.operator.metrictable import WEBHOOKS
+from jobs.operator.metrics import WEBHOOKS
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH
 from tests.builders.ipujobs import ipujob
 from tests.fakes.freeport import free_port

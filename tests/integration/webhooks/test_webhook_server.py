@@ -13,13 +13,13 @@ from aiohttp import web
 
 from devcluster.security.certificates import Authority
 from ipuhub.process.metrics import Meters
-from jobs.ipujob.podtemplate import read_pod_template
-from jobs.operator.metrictable import WEBHOOKS
-from jobs.webhooks.metrics import WebhookMeasures
+from jobs.ipujob.podschema import read_pod_template
+from jobs.operator.metrics import WEBHOOKS
 from jobs.webhooks.server import (
     MUTATE_PATH,
     VALIDATE_PATH,
     Certificate,
+    WebhookMeasures,
     WebhookRules,
     build_app,
 )

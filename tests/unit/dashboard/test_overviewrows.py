@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboard.overviewrows import active_rows, count_states, fleet_numbers
+from dashboard.overview import active_rows, count_states, fleet_numbers
 
 STATS = {"a": {"used": 4, "available": 20}, "b": {"used": 8, "available": 20}}
 TOTAL = {"total": {"used": 12, "available": 20}}

@@ -6,7 +6,7 @@ import pytest
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
 
-APPS = ("ipuhub", "jobs", "partitions", "usage")
+APPS = ("ipuhub", "jobs", "partitions", "usage", "dashboard", "devcluster")
 COMMANDS = sorted(name for name, app in get_commands().items() if app in APPS)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dashboard import jobtables
+from dashboard import job
 from dashboard.partitions import PartitionUsageSerializer
 from dashboard.system import WATCH_COLUMNS
 from jobs.views import COLUMNS as JOBS
@@ -22,7 +22,7 @@ from usage.tables import (
     GAP_COLUMNS,
     LIFETIME_COLUMNS,
 )
-from usage.utilization.asking import capacity_columns
+from usage.utilization.pages import capacity_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,11 +58,11 @@ FILES = {
     "Jobs": keys(JOBS),
     "IPUs by namespace": keys(STAT_COLUMNS),
     "Watches": keys(WATCH_COLUMNS),
-    "Conditions of a job": keys(jobtables.CONDITIONS),
-    "Attempts of a job": keys(jobtables.ATTEMPTS),
-    "History of a job": keys(jobtables.TRANSITIONS),
-    "Pods of a job": keys(jobtables.PODS),
-    "Partitions of a job": keys(jobtables.PARTITIONS),
+    "Conditions of a job": keys(job.CONDITIONS),
+    "Attempts of a job": keys(job.ATTEMPTS),
+    "History of a job": keys(job.TRANSITIONS),
+    "Pods of a job": keys(job.PODS),
+    "Partitions of a job": keys(job.PARTITIONS),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipuhub.csvsafe import GUARDED, Figure, plain_text, safe_cell
+from ipuhub.text import GUARDED, Figure, plain_text, safe_cell
 
 _AWKWARD = st.text(st.sampled_from("=+-@\t\r\n',\"; abé\u00a0") | st.characters(codec="utf-8"))
 _NUMBERLIKE = st.text(st.sampled_from("0123456789eE.,-+_ xjJnaNIifFtrueTRU#<>%/:"), max_size=12)

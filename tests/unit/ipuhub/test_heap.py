@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _PROGRAM = """
 import ctypes, sys
-from ipuhub.process.heap import give_back_what_is_free
+from ipuhub.process.runtime import give_back_what_is_free
 
 if sys.argv[2] == "ours":
     give_back_what_is_free()

@@ -48,9 +48,7 @@ def test_api_version_names_the_group_unless_it_is_the_core() -> None:
 
 
 def test_importing_the_client_does_not_load_the_kubernetes_package_nor_django() -> None:
-    modules = (
-        "config client watch cache workqueue events access token blocking errors resources types"
-    )
+    modules = "config client watch informer workqueue events access token blocking errors resources"
     imports = "; ".join(f"import ipuhub.kube.{name}" for name in modules.split())
     check = "import sys; print([m for m in ('kubernetes', 'django') if m in sys.modules])"
     command = [sys.executable, "-c", f"{imports}; import ipuhub.process.health; {check}"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipuhub.kube.store import IndexedStore, key_of
+from ipuhub.kube.informer import IndexedStore, key_of
 
 
 def pod(name: str, **labels: str) -> dict[str, Any]:

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from dashboard.management.commands.make_reference import METRICS
-from ipuhub.process.boundedmetrics import MOST_SERIES
-from ipuhub.process.metrics import Meters
+from ipuhub.process.metrics import MOST_SERIES, Meters
 from ipuhub.process.metrictable import Kind, Metric
 
 ALL = [metric for _, table in METRICS for metric in table]

@@ -9,11 +9,11 @@ import pytest
 
 from ipuhub.kube.errors import Gone, ServerError
 from ipuhub.recording.buffer import Batch, Buffer
-from ipuhub.recording.checkpoint import Checkpoint, reason_to_list
-from ipuhub.recording.decoding import Decoder
-from ipuhub.recording.faults import storable
+from ipuhub.recording.reading import Decoder
+from ipuhub.recording.recorder import storable
+from ipuhub.recording.shapes import Checkpoint, reason_to_list
 from ipuhub.recording.store import connection_arguments
-from usage.pods.shape import Pod
+from usage.pods.resources import Pod
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)
 KNOWN = Checkpoint(3, "cluster", "100", "all", NOW)

@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.builders.access import build_role, build_role_binding, build_service_account
 from jobs.builders.context import BuildContext
 from jobs.builders.launcher import build_launcher
-from jobs.builders.mpi import build_config_map
+from jobs.builders.mpi import (
+    build_config_map,
+    build_role,
+    build_role_binding,
+    build_service_account,
+)
 from jobs.builders.worker import build_worker
 from jobs.ipujob.names import label_value
 from jobs.ipujob.spec import parse_spec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.operator.expectations import TIMEOUT_SECONDS, Expectations
+from jobs.operator.effects import TIMEOUT_SECONDS, Expectations
 
 
 class Copy:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipuhub.process.fence import LeaseOverdue
-from jobs.operator.fence import FencedPartitions
+from ipuhub.process.leadership import LeaseOverdue
+from jobs.operator.partitions import FencedPartitions
 from tests.fakes.partitions import FakePartitions
 
 if TYPE_CHECKING:

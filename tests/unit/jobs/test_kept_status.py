@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from jobs.ipujob.crd import build_crd
-from jobs.operator.crdcheck import Keeping, judge_crd
 from jobs.operator.keptstatus import (
     CARRIER,
     OWN_FIELDS,
@@ -22,6 +21,7 @@ from jobs.operator.keptstatus import (
     uncarried,
     whole,
 )
+from jobs.operator.statuskeeper import Keeping, judge_crd
 from tests.builders.ipujobs import ipujob, launcher, partition, worker
 from tests.builders.plans import up
 from tests.builders.publishedcrd import STATUS_FIELDS, build_published_crd

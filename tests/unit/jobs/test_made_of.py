@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.ipujob.fingerprint import ANNOTATION_MADE_OF, made_of, read_stamp
-from jobs.ipujob.sessionlimits import SessionLimits
-from jobs.ipujob.spec import parse_spec
+from jobs.ipujob.spec import SessionLimits, parse_spec
 from jobs.operator.effectivespec import in_force, in_force_of_invalid, strays_of
 from jobs.operator.instances import instances_of
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker

@@ -8,9 +8,15 @@ from typing import Any
 from ipuhub.kube.errors import Forbidden
 from ipuhub.kube.events import EventRecorder
 from ipuhub.process.metrics import Meters
-from jobs.operator.actions import CreateChild, Event, Kind, PatchStatus
-from jobs.operator.metrics import OperatorMeasures, is_first_start, restart_reasons, tell_events
-from jobs.operator.metrictable import OPERATOR
+from jobs.ipujob.names import Kind
+from jobs.operator.actions import CreateChild, Event, PatchStatus
+from jobs.operator.metrics import (
+    OPERATOR,
+    OperatorMeasures,
+    is_first_start,
+    restart_reasons,
+    tell_events,
+)
 from tests.builders.ipujobs import NOW, ipujob
 
 ENTRY = {"index": 0, "attempt": 1, "state": "Restarting"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.ipujob.patience import Patience
+from jobs.ipujob.rules import Patience
 from jobs.operator.actions import ReleasePartition, TryPod
 from jobs.operator.observed import Fault
 from jobs.operator.plan import plan

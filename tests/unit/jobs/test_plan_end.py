@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobs.operator.actions import (
-    DeleteChild,
-    Kind,
-    Plan,
-)
+from jobs.ipujob.names import Kind
+from jobs.operator.actions import DeleteChild, Plan
 from jobs.operator.plan import plan
 from tests.builders.ipujobs import (
     NOW,

@@ -8,10 +8,11 @@ import pytest
 
 from ipuhub.kube.errors import Conflict, Forbidden, ServerError, Unreachable, from_answer
 from jobs.ipujob.conditions import SENTENCES, Reason
-from jobs.operator.actions import CreateChild, DeleteChild, Kind, SetFinalizers
+from jobs.ipujob.names import Kind
+from jobs.operator.actions import CreateChild, DeleteChild, SetFinalizers
 from jobs.operator.failures import fault_of
 from jobs.operator.plan import plan
-from jobs.partitionview import from_fact
+from jobs.ports import from_fact
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import created, status, steps, truth, up
 from tests.fakes.partitions import Record

@@ -9,8 +9,7 @@ import pytest
 
 from devcluster.storage.patch import json_patch
 from jobs.ipujob.privileges import Privileges
-from jobs.ipujob.sessionlimits import SessionLimits
-from jobs.ipujob.spec import parse_spec
+from jobs.ipujob.spec import SessionLimits, parse_spec
 from jobs.ipujob.validation import problems
 from jobs.management.commands.run_operator import operator_options
 from jobs.management.commands.run_webhooks import webhook_rules

@@ -9,8 +9,7 @@ from typing import Any
 from ipuhub.process.metrics import Meters
 from jobs.operator import eventwriter
 from jobs.operator.eventwriter import Teller
-from jobs.operator.metrics import OperatorMeasures
-from jobs.operator.metrictable import OPERATOR
+from jobs.operator.metrics import OPERATOR, OperatorMeasures
 from tests.builders.ipujobs import NOW
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.operator.contents import contents_of
+from jobs.operator.ownership import contents_of, trim_child, trim_job, trim_pod
 from jobs.operator.pods import from_manifest
-from jobs.operator.trimming import trim_child, trim_job, trim_pod
 from tests.builders.ipujobs import ipujob, worker
 
 if TYPE_CHECKING:

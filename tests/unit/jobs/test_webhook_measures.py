@@ -9,11 +9,10 @@ import pytest
 
 from ipuhub.process.metrics import Meters
 from jobs.ipujob.crd import build_crd
-from jobs.ipujob.podtemplate import read_pod_template
-from jobs.ipujob.specfields import TEMPLATE, known_field
-from jobs.operator.metrictable import WEBHOOKS
-from jobs.webhooks.metrics import WebhookMeasures
-from jobs.webhooks.server import VALIDATE_PATH, WebhookRules, respond
+from jobs.ipujob.podschema import read_pod_template
+from jobs.ipujob.spec import TEMPLATE, known_field
+from jobs.operator.metrics import WEBHOOKS
+from jobs.webhooks.server import VALIDATE_PATH, WebhookMeasures, WebhookRules, respond
 from tests.builders.ipujobs import ipujob
 
 SCHEMA = read_pod_template()

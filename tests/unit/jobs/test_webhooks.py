@@ -11,10 +11,9 @@ import pytest
 
 from devcluster.storage.patch import json_patch
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, FINALIZER
-from jobs.ipujob.podtemplate import read_pod_template
+from jobs.ipujob.podschema import read_pod_template
 from jobs.ipujob.privileges import Privileges
-from jobs.webhooks.hints import hints
-from jobs.webhooks.mutating import operations
+from jobs.webhooks.mutating import hints, operations
 from jobs.webhooks.review import BadReviewError, Review, patched, read_review, refused
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WebhookRules, respond
 from jobs.webhooks.validating import WHEN_FINISHED, judge

@@ -11,7 +11,15 @@ import pytest
 
 from ipuhub.kube.errors import ApiError, Gone, NotFound, ServerError
 from usage.monitor.api import PodCensus
-from usage.monitor.plan import FEW, Answer, Question, Suspect, WatchState, is_probers, questions_for
+from usage.monitor.store import (
+    FEW,
+    Answer,
+    Question,
+    Suspect,
+    WatchState,
+    is_probers,
+    questions_for,
+)
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
 ONE = Suspect("u1", "a", "pod-1", NOW)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usage.pods.lifetimes import End, lifetime_of
-from usage.pods.shape import Pod
+from usage.pods.resources import Pod
 
 T0 = datetime(2026, 10, 1, 12, tzinfo=UTC)
 HEARD = T0 + timedelta(hours=3)

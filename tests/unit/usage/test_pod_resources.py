@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from usage.pods.resources import Held, held_by, wish_of
-from usage.pods.shape import PodSpec
+from usage.pods.resources import Held, PodSpec, held_by, wish_of
 
 GIB = 2**30
 

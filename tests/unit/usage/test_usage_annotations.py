@@ -10,7 +10,7 @@ import pytest
 
 from jobs.ipujob.names import LABEL_JOB_UID
 from usage.pods.annotations import InvalidAnnotation, annotation_of, claim_of
-from usage.pods.shape import PodMeta
+from usage.pods.resources import PodMeta
 
 USAGE = {"component": "job", "component_name": "train", "group": "physics", "instance_type": "big"}
 STAMP = {**USAGE, "component": "ipujob", "partition": "p-1", "ipus": 1_500_000}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from usage.sums.coarsesql import table_of
+from usage.sums.pieces import table_of
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from usage.rates.money import money_of
 from usage.rates.pricing import Closed, Pricing, pricing_of
-from usage.rates.tariff import Price, Tariff
+from usage.rates.tariff import Price, Tariff, money_of
 from usage.sums.measures import COST_UNIT
 
 ZONE = ZoneInfo("UTC")

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ipuhub.authors import AuthorTrust
+from ipuhub.text import AuthorTrust
 from jobs.history.recorder import JobRecorder
 from tests.builders.ipujobs import ipujob
 from usage.pods.recorder import PodRecorder
+from usage.pods.resources import Pod
 from usage.pods.rows import JobOwner, believed, doubted
-from usage.pods.shape import Pod
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
 WEBHOOKS = AuthorTrust(is_on=True, unasked=frozenset({"kube-system", "ipuhub-system"}))

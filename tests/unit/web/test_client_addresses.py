@@ -7,7 +7,7 @@ from ipaddress import ip_network
 import pytest
 from django.test import RequestFactory
 
-from ipuhub.web.clients import client_address
+from ipuhub.web.requests import client_address
 
 CONSOLE, PROXY, OTHER = "10.1.2.3", "192.0.2.9", "203.0.113.5"
 

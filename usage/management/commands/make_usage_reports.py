@@ -13,8 +13,8 @@ from ipuhub.months import MonthError
 from ipuhub.process import logs
 from usage.reports.columns import PROFILES
 from usage.reports.command import Asked, Progress, carry_out
+from usage.reports.csv import FORMATS
 from usage.reports.downloads import NoReportError
-from usage.reports.fileforms import FORMATS
 from usage.reports.making import ReportRefused
 from usage.reports.ranges import KINDS
 from usage.time.windows import WindowError

@@ -11,9 +11,8 @@ from django.core.management.base import BaseCommand, CommandError
 from ipuhub.kube.blocking import BlockingKubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ApiError, ConfigError
-from ipuhub.management.usageswitch import require_usage
-from usage.legacy.patches import legacy_patches
-from usage.legacy.reading import read_world
+from ipuhub.management import require_usage
+from usage.legacy.patches import legacy_patches, read_world
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

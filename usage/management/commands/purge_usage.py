@@ -8,10 +8,8 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from ipuhub.management.demofolder import DatabaseCommand
-from ipuhub.management.progress import ProgressBar
-from usage.retention.purging import PurgeRefused, count, make_plan, purge
-from usage.retention.settings import retention
+from ipuhub.management.demofolder import DatabaseCommand, ProgressBar
+from usage.retention.purging import PurgeRefused, count, make_plan, purge, retention
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

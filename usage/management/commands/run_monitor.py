@@ -10,14 +10,14 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
-from ipuhub.management.usageswitch import require_usage
+from ipuhub.management import require_usage
 from ipuhub.process import logs
 from usage.monitor.process import monitor_once, run_monitor
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-    from ipuhub.kube.cluster import ClusterConfig
+    from ipuhub.kube.credentials import ClusterConfig
 
 
 class Command(BaseCommand):

@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
-from ipuhub.management.usageswitch import require_usage
+from ipuhub.management import require_usage
 from ipuhub.process import logs
-from ipuhub.process.heap import give_back_what_is_free
+from ipuhub.process.runtime import give_back_what_is_free
 from ipuhub.recording.store import Fenced
 from usage.prober import run_prober
 

@@ -8,8 +8,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from ipuhub.management.demofolder import DatabaseCommand
-from ipuhub.management.progress import ProgressBar
+from ipuhub.management.demofolder import DatabaseCommand, ProgressBar
 from usage.sums.rollups import RefreshBusy, rebuild, refresh
 from usage.utilization import rollups as utilization
 

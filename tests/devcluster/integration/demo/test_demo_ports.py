@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from devcluster.demo import run
-from devcluster.demo.ports import choose_port, read_ports
-from devcluster.demo.run import Demo, DemoError
+from devcluster.demo.run import Demo, DemoError, choose_port, read_ports
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,15 @@ from django.db import connection as django_connection
 from django.db.models import Sum
 
 from devcluster.demo.history import HistoryError, HistoryWriter, clear
-from devcluster.demo.historyplan import CLUSTER, CONTROLLER, TOTAL_IPUS, past_jobs, past_pods
-from devcluster.demo.samples import TEAMS, Outcome
+from devcluster.demo.samples import (
+    CLUSTER,
+    CONTROLLER,
+    TEAMS,
+    TOTAL_IPUS,
+    Outcome,
+    past_jobs,
+    past_pods,
+)
 from devcluster.management.commands.make_demo_history import sample_recorders
 from ipuhub.management.demofolder import demo_url
 from ipuhub.models import RecordFault

@@ -22,7 +22,7 @@ _ROOT = Path(__file__).resolve().parents[4]
 _OPENED = {
     "devcluster/demo/postgres.py": "asks an embedded server whether it is ready, nothing else",
     "devcluster/management/commands/make_demo_history.py": "connection_arguments",
-    "usage/recorders.py": "connection_arguments",
+    "usage/prober.py": "connection_arguments",
     "ipuhub/recording/store.py": "connection_arguments",
     "usage/monitor/store.py": "connection_arguments",
     "usage/reports/downloads.py": "Django's",
@@ -62,7 +62,7 @@ def test_what_the_url_sets_counts_and_takes_nothing_else_away(database_url: str)
 
 
 def test_nobody_else_connects() -> None:
-    folders = ("ipuhub", "jobs", "partitions", "usage")
+    folders = ("ipuhub", "jobs", "partitions", "usage", "dashboard", "devcluster")
     found = {
         str(path.relative_to(_ROOT))
         for folder in folders

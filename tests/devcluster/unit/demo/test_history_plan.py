@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from devcluster.demo.historyobjects import (
+from devcluster.demo.history import (
     deletion_of,
     is_deleted,
     job_states,
@@ -17,16 +17,17 @@ from devcluster.demo.historyobjects import (
     pods_of,
     tracker_of,
 )
-from devcluster.demo.historyplan import (
+from devcluster.demo.samples import (
+    TEAMS,
     TOTAL_IPUS,
+    Outcome,
     first_of_month_before,
     free_ipus,
     past_jobs,
     past_pods,
 )
-from devcluster.demo.samples import TEAMS, Outcome
 from jobs.history.rows import row_of
-from partitions.history.lifetimerows import shard_of
+from partitions.history.recorder import shard_of
 
 NOW = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
 BEGIN = datetime(2026, 10, 1, tzinfo=UTC)

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from devcluster.kubelet.behaviour import Behaviour
-from devcluster.kubelet.instants import to_text
 from devcluster.kubelet.life import PodState, Situation
 from devcluster.kubelet.machine import advance
-from devcluster.kubelet.options import Durations
+from devcluster.kubelet.options import Durations, to_text
 
 if TYPE_CHECKING:
     from devcluster.kubelet.life import Note

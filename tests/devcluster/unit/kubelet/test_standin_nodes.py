@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from devcluster.kubelet.attempts import are_workers_ready, attempt_of, waits_for_workers
-from devcluster.kubelet.instants import to_text
+from devcluster.kubelet.behaviour import are_workers_ready, attempt_of, waits_for_workers
 from devcluster.kubelet.nodehealth import evict_at, judge_node, ready_status
 from devcluster.kubelet.nodes import (
     StandInNode,
@@ -18,7 +17,7 @@ from devcluster.kubelet.nodes import (
     has_reported,
     stand_in_nodes,
 )
-from devcluster.kubelet.options import StandInOptions, Taint
+from devcluster.kubelet.options import StandInOptions, Taint, to_text
 from devcluster.kubelet.volumes import (
     build_volume,
     choose_volume,

@@ -11,7 +11,7 @@ from devcluster.kubelet.behaviour import Behaviour
 from devcluster.kubelet.life import End, PodState, Situation
 from devcluster.kubelet.machine import advance
 from devcluster.kubelet.options import Durations
-from devcluster.processes.podenv import MissingError, build_env, expand, field_of
+from devcluster.processes.podfiles import MissingError, build_env, expand, field_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POD: dict[str, Any] = {

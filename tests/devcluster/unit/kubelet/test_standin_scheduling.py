@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devcluster.kubelet.affinity import matches_node, tolerates
-from devcluster.kubelet.capacity import Ledger, pod_request
-from devcluster.kubelet.quantities import parse_thousandths
 from devcluster.kubelet.scheduling import (
+    Ledger,
     choose_node,
     judge_claims,
+    matches_node,
     needs_node,
+    parse_thousandths,
+    pod_request,
+    tolerates,
 )
 
 TAINTED = "0/1 nodes are available: 1 node(s) had taint {ipu: only}, that the pod didn't tolerate."

@@ -17,7 +17,7 @@ from django.contrib.auth import get_user_model
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
-from ipuhub.csvsafe import plain_text
+from ipuhub.text import plain_text
 from tests.builders.clients import tool
 from tests.builders.lifetimes import at, pod
 from tests.builders.manylifetimes import store_many

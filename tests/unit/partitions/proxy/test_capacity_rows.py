@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from partitions.errors import ProxyUnavailable
-from partitions.history.capacityrows import Capacity, capacity_changes
+from partitions.history.capacity import Capacity, capacity_changes
 
 
 def item(address: str = "v1:8090", **given: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partitions.proxy.locks import KeyedLocks
+from partitions.proxy.driver import KeyedLocks
 
 
 async def test_one_key_is_held_once_and_others_are_free() -> None:

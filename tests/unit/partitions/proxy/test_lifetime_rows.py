@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from partitions.history.lifetimerows import shard_of, tombstones
+from partitions.history.recorder import shard_of, tombstones
 from partitions.proxy.lifecycle import Phase
 from partitions.proxy.tracker import encode_entry
 from tests.builders.trackerentries import NOW, entry

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from partitions.proxy.controllers import PartitionSettings
-from partitions.proxy.ownership import asked_of, strangeness
+from partitions.proxy.drift import asked_of, strangeness
 from partitions.vipu.types import ReadyState, VipuPartition
 from tests.builders.trackerentries import entry
 

@@ -10,8 +10,7 @@ import pytest
 
 from partitions.errors import Contradiction, IllegalTransition, StaleAttempt
 from partitions.proxy import lifecycle
-from partitions.proxy.lifecycle import Phase, Reason, Request, Verdict
-from partitions.proxy.tracker import TrackerEntry
+from partitions.proxy.lifecycle import Phase, Reason, Request, TrackerEntry, Verdict
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)

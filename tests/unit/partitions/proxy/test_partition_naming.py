@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitions.proxy.naming import MAX_ID_LENGTH, choose_partition_id
+from partitions.proxy.lifecycle import MAX_ID_LENGTH, choose_partition_id
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", fullmatch=True)
 

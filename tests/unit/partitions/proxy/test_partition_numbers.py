@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from partitions.client import record_from_json, record_of, record_to_json, waiting_record
 from partitions.proxy.capacity import query, stats
 from partitions.proxy.controllers import (
     ControllerSpec,
@@ -15,17 +16,15 @@ from partitions.proxy.controllers import (
     PartitionSettings,
     Shortage,
 )
-from partitions.proxy.drift import Drift, compare
+from partitions.proxy.drift import Drift, asked_of, compare
 from partitions.proxy.lifecycle import Phase, Reason, Request
-from partitions.proxy.ownership import asked_of
-from partitions.records import record_from_json, record_of, record_to_json, waiting_record
 from partitions.vipu.topology import IpuId, fleet_of_machines
 from partitions.vipu.types import ReadyState, VipuPartition
 from tests.builders import trackerentries
 from tests.builders.trackerentries import NOW
 
 if TYPE_CHECKING:
-    from partitions.proxy.tracker import TrackerEntry
+    from partitions.proxy.lifecycle import TrackerEntry
 
 
 def entry(number: int = 0, **given: Any) -> TrackerEntry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from partitions.proxy.readiness import Readiness
+from partitions.proxy.queue import Readiness
 
 
 def look_until_active(learned: Readiness, seconds: float, *, is_reset: bool = False) -> int:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from partitions.errors import EntryTooLarge, UnreadableEntry
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import PartitionSettings
+from partitions.proxy.drift import asked_of
 from partitions.proxy.lifecycle import Phase
-from partitions.proxy.ownership import asked_of
 from partitions.proxy.tracker import (
     MAX_CONTROLLER_LENGTH,
     MAX_ENTRY_BYTES,
@@ -32,7 +32,7 @@ from partitions.proxy.tracker import (
 from tests.builders.trackerentries import NOW, entry
 
 if TYPE_CHECKING:
-    from partitions.proxy.tracker import TrackerEntry
+    from partitions.proxy.lifecycle import TrackerEntry
 
 NAME = "ipu-partitions-tracker"
 

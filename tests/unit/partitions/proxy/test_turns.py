@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partitions.proxy.turns import Room, Waiter, keep_room
-from partitions.vipu.allocator import place
-from partitions.vipu.topology import IpuId, fleet_of_machines
+from partitions.proxy.queue import Room, Waiter, keep_room
+from partitions.vipu.topology import IpuId, fleet_of_machines, place
 
 if TYPE_CHECKING:
-    from partitions.proxy.turns import Kept
+    from partitions.proxy.queue import Kept
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 AFTER = 3.0

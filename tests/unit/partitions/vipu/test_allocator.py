@@ -6,13 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partitions.vipu.allocator import Block, count_fitting, free_blocks, is_buddy_block, place
 from partitions.vipu.topology import (
     PARTITION_SIZES,
+    Block,
     Ipu,
     IpuId,
     Topology,
+    count_fitting,
     fleet_of_machines,
+    free_blocks,
+    is_buddy_block,
+    place,
 )
 
 DEMO = fleet_of_machines(8)

@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partitions.vipu.allocator import count_fitting, free_blocks, place
 from partitions.vipu.places import with_places
 from partitions.vipu.server.machines import ipu_attributes
-from partitions.vipu.topology import IpuId, fleet_of_parts, topology_from_attributes
+from partitions.vipu.topology import (
+    IpuId,
+    count_fitting,
+    fleet_of_parts,
+    free_blocks,
+    place,
+    topology_from_attributes,
+)
 from partitions.vipu.types import ReadyState, VipuPartition
 
 if TYPE_CHECKING:

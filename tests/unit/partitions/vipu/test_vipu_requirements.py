@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partitions.vipu.allocator import count_fitting, is_buddy_block
 from partitions.vipu.errors import InvalidRequest, NoCapacity
 from partitions.vipu.server.requirements import choose_ipus, settle
-from partitions.vipu.topology import PARTITION_SIZES, Ipu, IpuId, Topology, fleet_of_machines
+from partitions.vipu.topology import (
+    PARTITION_SIZES,
+    Ipu,
+    IpuId,
+    Topology,
+    count_fitting,
+    fleet_of_machines,
+    is_buddy_block,
+)
 from partitions.vipu.types import CreateRequest, IpuLinkRouting, SyncType
 
 # ag0 to ag5 in allocation a of cluster x, ag6 to ag19 in b of x, the rest in c of cluster y.
