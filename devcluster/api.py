@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -17,20 +16,8 @@ from devcluster.status import StatusError, bad_request, no_such_path, not_allowe
 from ipuhub.process.health import is_departure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from datetime import datetime
-
-    from devcluster.nodelink import NodeLink
+    from devcluster.context import Api, Handler
     from devcluster.paths import ResourcePath
-    from devcluster.schemas.registry import Registry
-    from devcluster.security.authentication import Authenticator
-    from devcluster.security.authorization import Authorizer
-    from devcluster.storage.objects import Objects
-    from devcluster.storage.store import Store
-    from devcluster.storage.watchers import Watchers
-    from devcluster.webhooks.admitted import Admitted
-
-    Handler = Callable[["Api", ApiRequest], Awaitable[web.StreamResponse]]
 
 log = structlog.get_logger(__name__)
 
@@ -74,52 +61,39 @@ _ANY_FORM: Final = {"log", "exec", "attach"}
 _OPEN_PATHS: Final = {"/healthz", "/livez", "/readyz"}
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
-    """What handlers work with."""
+async def handle(api: Api, request: web.Request) -> web.StreamResponse:
+    """Answer any request."""
+    try:
+        return await _route(api, request)
+    except StatusError as error:
+        response = _refusal(error)
+    except RecursionError:
+        response = _refusal(bad_request("the body is nested too deeply"))
+    except Exception as error:
+        if is_departure(request, error):
+            return web.Response()  # to nobody: the answer that was begun is broken off
+        log.exception("request failed", method=request.method, path=request.path)
+        response = _refusal(StatusError(500, "InternalError", "Internal error occurred"))
+    if not request.content.at_eof():
+        response.force_close()  # else the unread body would be taken for the next request
+    return response
 
-    store: Store
-    registry: Registry
-    objects: Objects
-    admitted: Admitted
-    watchers: Watchers
-    authenticator: Authenticator
-    authorizer: Authorizer
-    nodes: NodeLink
-    clock: Callable[[], datetime]
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer any request."""
-        try:
-            return await self._route(request)
-        except StatusError as error:
-            response = _refusal(error)
-        except RecursionError:
-            response = _refusal(bad_request("the body is nested too deeply"))
-        except Exception as error:
-            if is_departure(request, error):
-                return web.Response()  # to nobody: the answer that was begun is broken off
-            log.exception("request failed", method=request.method, path=request.path)
-            response = _refusal(StatusError(500, "InternalError", "Internal error occurred"))
-        if not request.content.at_eof():
-            response.force_close()  # else the unread body would be taken for the next request
-        return response
-
-    async def _route(self, request: web.Request) -> web.StreamResponse:
-        if request.path in _OPEN_PATHS:
-            return web.Response(text="ok")
-        user = impersonate(self.store, self.authenticator.authenticate(request), request)
-        path = parse_path(request.path)
-        self.authorizer.check(user, request, path)
-        if path is None:
-            return documents.serve(self, request)
-        kind = self.registry.find(path.group, path.version, path.plural)
-        if kind is None or (path.namespace and not kind.namespaced):
-            raise no_such_path()
-        if path.subresource not in _ANY_FORM:
-            check_accept(request)
-        handler = _choose(ApiRequest(request, kind, path, user))
-        return await handler(self, ApiRequest(request, kind, path, user))
+async def _route(api: Api, request: web.Request) -> web.StreamResponse:
+    if request.path in _OPEN_PATHS:
+        return web.Response(text="ok")
+    user = impersonate(api.store, api.authenticator.authenticate(request), request)
+    path = parse_path(request.path)
+    api.authorizer.check(user, request, path)
+    if path is None:
+        return documents.serve(api, request)
+    kind = api.registry.find(path.group, path.version, path.plural)
+    if kind is None or (path.namespace and not kind.namespaced):
+        raise no_such_path()
+    if path.subresource not in _ANY_FORM:
+        check_accept(request)
+    handler = _choose(ApiRequest(request, kind, path, user))
+    return await handler(api, ApiRequest(request, kind, path, user))
 
 
 def _choose(request: ApiRequest) -> Handler:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
-from devcluster.api import Api
+from devcluster.api import handle
+from devcluster.context import Api
 from devcluster.controllers import Controllers, Namespaces
 from devcluster.gc import GarbageCollector
 from devcluster.nodelink import NodeLink
@@ -244,9 +245,12 @@ class DevCluster:
         token, _ = self._api.authenticator.issue_token(item, [ISSUER], _TOKEN_SECONDS)
         write_private(path, self._authority.kubeconfig(self.url, name, {"token": token}))
 
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        return await handle(self._api, request)
+
     async def _listen(self) -> None:
         app = web.Application(client_max_size=0)
-        app.router.add_route("*", "/{path:.*}", self._api.handle)
+        app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = build_runner(
             app,
             shutdown_seconds=_STOP_SECONDS,

@@ -19,7 +19,7 @@ from devcluster.webhooks.review import user_info
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from devcluster.api import Api
+    from devcluster.context import Api
     from devcluster.requests import ApiRequest
     from devcluster.storage.store import Item
 

@@ -18,7 +18,7 @@ from devcluster.status import no_such_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from devcluster.api import Api
+    from devcluster.context import Api
     from devcluster.schemas.kinds import Kind, Subresource
 
 Document = dict[str, Any]

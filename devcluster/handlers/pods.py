@@ -23,7 +23,7 @@ from devcluster.storage.objects import Target
 from devcluster.storage.watchers import WatchRequest
 
 if TYPE_CHECKING:
-    from devcluster.api import Api
+    from devcluster.context import Api
     from devcluster.nodelink import NodeAddress
     from devcluster.requests import ApiRequest
 

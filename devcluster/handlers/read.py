@@ -20,7 +20,7 @@ from ipuhub.backoff import between
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from devcluster.api import Api
+    from devcluster.context import Api
     from devcluster.requests import ApiRequest
     from devcluster.schemas.kinds import Kind
     from devcluster.storage.store import Item

@@ -30,7 +30,7 @@ from devcluster.webhooks.admitted import Face
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from devcluster.api import Api
+    from devcluster.context import Api
     from devcluster.requests import ApiRequest
     from devcluster.schemas.kinds import Kind
     from devcluster.storage.metadata import DeleteOptions
