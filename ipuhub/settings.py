@@ -119,6 +119,13 @@ AUTH_PASSWORD_VALIDATORS = [
 PASSWORD_HASHERS = ["ipuhub.web.hashing.BoundedHasher"]
 ROOT_URLCONF = "ipuhub.urls"
 WSGI_APPLICATION = "ipuhub.wsgi.application"
+# What apps need of each other, by name: none imports another.
+PROXY_CLIENT = "partitions.client.ProxyClient"
+RECORDERS = {
+    "jobs": "jobs.history.recorder.JobRecorder",
+    "partitions": "partitions.history.recording.PartitionHistory",
+}
+DEMO_DATABASE_URL = "devcluster.demo.postgres.url_of"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"

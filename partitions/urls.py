@@ -1,4 +1,4 @@
-"""glue: the pages of partitions, but for their list (ipuhub/urls.py)."""
+"""glue: the pages of partitions, but for their list (dashboard/urls.py)."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import psycopg
 import structlog
 from django.conf import settings
+from django.utils.module_loading import import_string
 
 from ipuhub.composition import leadership_options, metrics_guard
 from ipuhub.kube.client import KubeClient
@@ -31,17 +31,6 @@ from ipuhub.recording.metrics import RECORDINGS
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from ipuhub.text import AuthorTrust
-from jobs.history.recorder import JobRecorder
-from partitions.client import ProxyClient
-from partitions.history.acknowledge import Acknowledger
-from partitions.history.capacity import CapacityPoll
-from partitions.history.recorder import (
-    Owner,
-    PartitionRecorder,
-    note_capacity_seen,
-    recorded_of,
-    store_capacity,
-)
 from usage.pods.recorder import PodRecorder, PodSelection
 from usage.pods.rows import JobOwner
 from usage.pods.stamps import prove
@@ -56,16 +45,13 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
-    from typing import TypeVar
+
+    import psycopg
 
     from ipuhub.kube.credentials import ClusterConfig
     from ipuhub.recording.recorder import Recorder
-    from partitions.history.capacity import Changes
 
-if TYPE_CHECKING:
-    T = TypeVar("T")
 log = structlog.get_logger(__name__)
-_SILENCE_SECONDS = 60.0
 _JOBS = """
 SELECT uid, namespace, "group", "user", user_verified FROM jobs_jobrecord WHERE uid = ANY(%s)
 """
@@ -86,10 +72,10 @@ def recorded_jobs(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str,
     return {uid: JobOwner(*whose) for uid, *whose in cursor.fetchall()}
 
 
-def owners_of(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str, Owner]:
-    """Whose the recorded ones among these jobs are, by UID."""
+def owners_of(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str, tuple[str, str, bool]]:
+    """Group, user and whether he is verified, of the recorded ones among these jobs, by UID."""
     found = recorded_jobs(cursor, jobs).items()
-    return {uid: Owner(job.group, job.user, job.user_verified) for uid, job in found}
+    return {uid: (job.group, job.user, job.user_verified) for uid, job in found}
 
 
 def prove_stamps(cursor: psycopg.Cursor[Any], jobs: Collection[str]) -> int:
@@ -100,27 +86,26 @@ def prove_stamps(cursor: psycopg.Cursor[Any], jobs: Collection[str]) -> int:
 class JobsAndPartitions:
     """The recorders of jobs and of partitions, and what runs beside them.
 
-    `database` are psycopg's arguments, `clock` gives aware UTC times.
+    Their apps are known by name only, from the setting RECORDERS. `database` are psycopg's
+    arguments, `clock` gives aware UTC times.
     """
 
     def __init__(
         self,
         client: KubeClient,
-        proxy: ProxyClient,
+        proxy: Any,
         database: Mapping[str, Any],
         clock: Callable[[], datetime],
         place: TrackerPlace,
         authors: AuthorTrust | None = None,
     ) -> None:
-        self._database = dict(database)
-        # A poll or two that fail are no gap: nothing much happens in so short a time.
-        self._silence_seconds = max(_SILENCE_SECONDS, 3 * place.capacity_seconds)
         self.groups = NamespaceGroups(client)
-        self.jobs = JobRecorder(self.groups.group_of, authors, prove_stamps)
-        self.partitions = PartitionRecorder(place.namespace, place.name, self._owners_of)
-        self.acknowledger = Acknowledger(client, self.partitions.scope, proxy, self._recorded_of)
-        self.partitions.released = self.acknowledger.wake
-        self.capacity = CapacityPoll(proxy, self._store_capacity, clock, place.capacity_seconds)
+        record_jobs = import_string(settings.RECORDERS["jobs"])
+        record_partitions = import_string(settings.RECORDERS["partitions"])
+        self.jobs = record_jobs(self.groups.group_of, authors, prove_stamps)
+        self._held = record_partitions(client, proxy, database, clock, place, self._owners_of)
+        self.partitions = self._held.recorder
+        self.acknowledger, self.capacity = self._held.acknowledger, self._held.capacity
 
     @asynccontextmanager
     async def running(self, patience_seconds: float = 10.0) -> AsyncIterator[None]:
@@ -129,7 +114,7 @@ class JobsAndPartitions:
         Begins when the namespaces are known, or after `patience_seconds` without them.
         """
         async with asyncio.TaskGroup() as group:
-            works = (self.groups.run(), self.acknowledger.run(), self.capacity.run())
+            works = (self.groups.run(), *self._held.works())
             tasks = [group.create_task(work) for work in works]
             if not await self.groups.wait_known(patience_seconds):
                 log.warning("namespaces are not known: each counts as its own group for now")
@@ -139,30 +124,10 @@ class JobsAndPartitions:
 
     def _owners_of(
         self, cursor: psycopg.Cursor[Any], jobs: Sequence[tuple[str, str]]
-    ) -> dict[str, Owner]:
+    ) -> dict[str, tuple[str, str, bool]]:
         """Whose the partitions of jobs are; a job without a record counts for its namespace."""
-        owners = {uid: Owner(self.groups.group_of(namespace), "") for uid, namespace in jobs}
+        owners = {uid: (self.groups.group_of(namespace), "", False) for uid, namespace in jobs}
         return owners | owners_of(cursor, owners)
-
-    async def _recorded_of(self, keys: Sequence[str]) -> list[str]:
-        return await self._in_transaction(lambda cursor: recorded_of(cursor, keys))
-
-    async def _store_capacity(self, changes: Changes, at: datetime) -> int:
-        def store(cursor: psycopg.Cursor[Any]) -> int:
-            written = store_capacity(cursor, changes, at)
-            note_capacity_seen(cursor, at, self._silence_seconds)
-            return written
-
-        return await self._in_transaction(store)
-
-    async def _in_transaction(self, work: Callable[[psycopg.Cursor[Any]], T]) -> T:
-        """Run one short transaction beside the recordings, on a connection of its own."""
-
-        def transact() -> T:
-            with psycopg.connect(**self._database) as connection, connection.cursor() as cursor:
-                return work(cursor)
-
-        return await asyncio.to_thread(transact)
 
 
 PROXY_AUDIENCE: Final = "ipuhub-proxy"
@@ -196,7 +161,7 @@ def build_chosen(client: KubeClient) -> ChosenNamespaces | None:
     return ChosenNamespaces(client, selector) if selector else None
 
 
-def build_parts(client: KubeClient, proxy: ProxyClient) -> JobsAndPartitions:
+def build_parts(client: KubeClient, proxy: Any) -> JobsAndPartitions:
     """What it takes to record jobs, partitions and capacity, by the settings."""
     place = TrackerPlace(
         settings.NAMESPACE, settings.TRACKER_CONFIGMAP, settings.CAPACITY_POLL_SECONDS
@@ -204,12 +169,13 @@ def build_parts(client: KubeClient, proxy: ProxyClient) -> JobsAndPartitions:
     return JobsAndPartitions(client, proxy, database(), utc_now, place, author_trust())
 
 
-def build_proxy(client: KubeClient) -> ProxyClient:
+def build_proxy(client: KubeClient) -> Any:
     """The V-IPU Proxy, with a given token or one requested for the own service account."""
+    proxy_client = import_string(settings.PROXY_CLIENT)
     if settings.SERVICE_ACCOUNT and not settings.PROXY_TOKEN:
         source = TokenSource(client, settings.SERVICE_ACCOUNT, PROXY_AUDIENCE)
-        return ProxyClient(settings.PROXY_URL, source)
-    return ProxyClient(settings.PROXY_URL, FixedToken(settings.PROXY_TOKEN))
+        return proxy_client(settings.PROXY_URL, source)
+    return proxy_client(settings.PROXY_URL, FixedToken(settings.PROXY_TOKEN))
 
 
 def pod_selection(chosen: ChosenNamespaces | None) -> PodSelection:
@@ -233,7 +199,7 @@ def author_trust() -> AuthorTrust:
 class Prober:
     """Runs one recording for each recorder, on one connection pool to the API server."""
 
-    def __init__(self, client: KubeClient, proxy: ProxyClient, health: Health) -> None:
+    def __init__(self, client: KubeClient, proxy: Any, health: Health) -> None:
         self._parts = build_parts(client, proxy)
         self._chosen = chosen = build_chosen(client)
         plain = recording_options()

@@ -224,3 +224,8 @@ def _write_private(path: Path, text: str, owner: str | None) -> None:
     path.write_text(text + "\n", encoding="ascii")
     if owner is not None:
         shutil.chown(path, owner)
+
+
+def url_of(directory: Path, port: int) -> str:
+    """DATABASE_URL of the demo's server in `directory`, whether it runs or not."""
+    return EmbeddedPostgres(directory, port).url

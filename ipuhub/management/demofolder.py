@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
+from django.utils.module_loading import import_string
 
-from devcluster.demo.postgres import EmbeddedPostgres
 from ipuhub.database import NO_DATABASE, database_settings
 from ipuhub.management import require_usage
 
@@ -49,7 +49,8 @@ def demo_ports(directory: Path) -> dict[str, int]:
 
 def demo_url(directory: Path) -> str:
     """DATABASE_URL of the demo in `directory`. Raises CommandError when there is none."""
-    return EmbeddedPostgres(directory / "postgres", demo_ports(directory)["PostgreSQL"]).url
+    url_of = import_string(settings.DEMO_DATABASE_URL)
+    return str(url_of(directory / "postgres", demo_ports(directory)["PostgreSQL"]))
 
 
 def use_database(url: str) -> Mapping[str, Any]:

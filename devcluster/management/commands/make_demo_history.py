@@ -8,23 +8,14 @@ import psycopg
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.utils import timezone
 
-from devcluster.demo.history import HistoryError, HistoryWriter, Recorders, clear, longest_ended
-from devcluster.demo.samples import CLUSTER, TEAMS, first_of_month_before
+from devcluster.demo.history import HistoryError
+from devcluster.demo.recording import clear_samples, write_samples
 from ipuhub.management.demofolder import add_folder_option, demo_url, use_database
 from ipuhub.recording.store import connection_arguments
-from ipuhub.text import AuthorTrust
-from jobs.history.recorder import JobRecorder
-from partitions.history.recorder import Owner, PartitionRecorder
-from usage.pods.recorder import PodRecorder
-from usage.prober import owners_of, recorded_jobs
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Sequence
-
-_GROUPS = {team.namespace: team.group for team in TEAMS}
 
 
 class Command(BaseCommand):
@@ -53,42 +44,14 @@ class Command(BaseCommand):
         database = use_database(settings.DATABASE_URL or demo_url(options["dir"]))
         try:
             with psycopg.connect(**connection_arguments(database), autocommit=True) as connection:
-                said = _clear(connection) if options["clear"] else _write(connection, options)
+                said = (
+                    clear_samples(connection)
+                    if options["clear"]
+                    else write_samples(connection, options["months"], options["seed"])
+                )
             self.stdout.write(said)
             call_command("make_usage_reports", stdout=self.stdout)
         except psycopg.OperationalError as error:
             raise CommandError(f"the demo's database does not answer: {error}") from error
         except HistoryError as error:
             raise CommandError(str(error)) from error
-
-
-def sample_recorders() -> Recorders:
-    """The prober's recorders, knowing the sample namespaces' groups."""
-    authors = AuthorTrust(is_on=True)
-
-    def owners(cursor: Any, jobs: Sequence[tuple[str, str]]) -> dict[str, Owner]:
-        found = {uid: Owner(_GROUPS[namespace], "") for uid, namespace in jobs}
-        return found | owners_of(cursor, found)
-
-    return Recorders(
-        pods=PodRecorder(recorded=recorded_jobs),
-        jobs=JobRecorder(_GROUPS.__getitem__, authors),
-        partitions=PartitionRecorder(settings.NAMESPACE, settings.TRACKER_CONFIGMAP, owners),
-    )
-
-
-def _write(connection: psycopg.Connection[Any], options: dict[str, Any]) -> str:
-    end = longest_ended(timezone.now())
-    begin = first_of_month_before(end, options["months"] - 1)
-    writer = HistoryWriter(connection, sample_recorders(), begin, end, options["seed"])
-    writer.write()
-    counts = ", ".join(f"{count} {what}" for what, count in sorted(writer.counts.items()))
-    return (
-        f"sample history from {begin:%Y-%m-%d} to now: {counts}\n"
-        f"its namespaces begin with sample-, its rows have the cluster identity {CLUSTER}; "
-        "--clear removes it"
-    )
-
-
-def _clear(connection: psycopg.Connection[Any]) -> str:
-    return f"removed {clear(connection)} rows of the sample history"

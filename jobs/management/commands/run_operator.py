@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.utils.module_loading import import_string
 
 from ipuhub import composition
 from ipuhub.kube.client import KubeClient
@@ -23,7 +24,6 @@ from jobs.builders.context import PodOptions
 from jobs.operator.metrics import OPERATOR, OperatorMeasures, tell_events, tell_operator
 from jobs.operator.operator import Operator, OperatorOptions, utc_now
 from jobs.operator.partitions import FencedPartitions
-from partitions.client import ProxyClient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -65,7 +65,7 @@ async def run_operator() -> None:
         )
         page = metrics_route(meters, composition.metrics_guard(client))
         stack.push_async_callback((await composition.serve_health(health, page)).cleanup)
-        proxy = ProxyClient(settings.PROXY_URL, proxy_token(client))
+        proxy = import_string(settings.PROXY_CLIENT)(settings.PROXY_URL, proxy_token(client))
         stack.push_async_callback(proxy.close)
         recorder = EventRecorder(client, COMPONENT, utc_now)
         measures = OperatorMeasures(meters, utc_now)

@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.urls import clear_url_caches
 
 import dashboard.apiurls
+import dashboard.urls
 import ipuhub.urls
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
@@ -33,7 +34,7 @@ OTHERS = ("/", "/jobs/", "/partitions/", "/api/v1/jobs", "/api/v1/partitions", "
 
 
 def reload_urls() -> None:
-    for module in (dashboard.apiurls, ipuhub.urls):
+    for module in (dashboard.apiurls, dashboard.urls, ipuhub.urls):
         reload(module)
     clear_url_caches()
 

@@ -12,6 +12,7 @@ from django.db import connection as django_connection
 from django.db.models import Sum
 
 from devcluster.demo.history import HistoryError, HistoryWriter, clear
+from devcluster.demo.recording import sample_recorders
 from devcluster.demo.samples import (
     CLUSTER,
     CONTROLLER,
@@ -21,7 +22,6 @@ from devcluster.demo.samples import (
     past_jobs,
     past_pods,
 )
-from devcluster.management.commands.make_demo_history import sample_recorders
 from ipuhub.management.demofolder import demo_url
 from ipuhub.models import RecordFault
 from ipuhub.recording.store import connection_arguments

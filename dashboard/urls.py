@@ -1,0 +1,42 @@
+"""glue: the pages, and the addresses that Prometheus reads; `ipuhub/urls.py` includes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.urls import include, path
+
+from dashboard.account import PasswordPage, revoke_token, tokens
+from dashboard.job import job_page
+from dashboard.metrics import metrics
+from dashboard.overview import overview
+from dashboard.partitions import partition_list
+from dashboard.system import system
+from jobs.urls import urlpatterns as job_pages
+from partitions.urls import urlpatterns as partition_pages
+from usage.utilization.pages import utilization_chart, utilization_page
+
+if TYPE_CHECKING:
+    from django.urls import URLPattern, URLResolver
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", overview, name="overview"),
+    path("jobs/", include(([*job_pages, path("<str:uid>/", job_page, name="detail")], "jobs"))),
+    path(
+        "partitions/",
+        include(([path("", partition_list, name="list"), *partition_pages], "partitions")),
+    ),
+    path("api/v1/", include("dashboard.apiurls")),
+    path("system/", system, name="system"),
+    path("account/tokens/", tokens, name="account-tokens"),
+    path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),
+    path("account/password/", PasswordPage.as_view(), name="account-password"),
+    path("metrics", metrics, name="metrics"),
+]
+if settings.USAGE_ENABLED:
+    urlpatterns += [
+        path("utilization/", utilization_page, name="utilization"),
+        path("utilization/chart.json", utilization_chart, name="utilization-chart"),
+        path("", include("usage.urls")),  # /usage/... and, as its old readers expect, /report/...
+    ]

@@ -1,0 +1,58 @@
+"""glue: the sample history of the demo, as the prober's recorders write it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from devcluster.demo.history import HistoryWriter, Recorders, clear, longest_ended
+from devcluster.demo.samples import CLUSTER, TEAMS, first_of_month_before
+from ipuhub.text import AuthorTrust
+from jobs.history.recorder import JobRecorder
+from partitions.history.recorder import Owner, PartitionRecorder
+from usage.pods.recorder import PodRecorder
+from usage.prober import owners_of, recorded_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import psycopg
+
+_GROUPS = {team.namespace: team.group for team in TEAMS}
+
+
+def sample_recorders() -> Recorders:
+    """The prober's recorders, knowing the sample namespaces' groups."""
+    authors = AuthorTrust(is_on=True)
+
+    def owners(cursor: Any, jobs: Sequence[tuple[str, str]]) -> dict[str, Owner]:
+        found = {uid: Owner(_GROUPS[namespace], "") for uid, namespace in jobs}
+        recorded = owners_of(cursor, found).items()
+        return found | {uid: Owner(*whose) for uid, whose in recorded}
+
+    return Recorders(
+        pods=PodRecorder(recorded=recorded_jobs),
+        jobs=JobRecorder(_GROUPS.__getitem__, authors),
+        partitions=PartitionRecorder(settings.NAMESPACE, settings.TRACKER_CONFIGMAP, owners),
+    )
+
+
+def write_samples(connection: psycopg.Connection[Any], months: int, seed: int) -> str:
+    """Write the sample history of so many months; say what was written."""
+    end = longest_ended(timezone.now())
+    begin = first_of_month_before(end, months - 1)
+    writer = HistoryWriter(connection, sample_recorders(), begin, end, seed)
+    writer.write()
+    counts = ", ".join(f"{count} {what}" for what, count in sorted(writer.counts.items()))
+    return (
+        f"sample history from {begin:%Y-%m-%d} to now: {counts}\n"
+        f"its namespaces begin with sample-, its rows have the cluster identity {CLUSTER}; "
+        "--clear removes it"
+    )
+
+
+def clear_samples(connection: psycopg.Connection[Any]) -> str:
+    """Remove the sample history; say how much it was."""
+    return f"removed {clear(connection)} rows of the sample history"

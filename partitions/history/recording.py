@@ -1,0 +1,107 @@
+"""io: what the prober records of partitions and of capacity, built from plain values."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+import psycopg
+
+from partitions.history.acknowledge import Acknowledger
+from partitions.history.capacity import CapacityPoll
+from partitions.history.recorder import (
+    Owner,
+    PartitionRecorder,
+    note_capacity_seen,
+    recorded_of,
+    store_capacity,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from datetime import datetime
+    from typing import TypeVar
+
+    from ipuhub.kube.client import KubeClient
+    from partitions.client import ProxyClient
+    from partitions.history.capacity import Changes
+
+    T = TypeVar("T")
+
+_SILENCE_SECONDS = 60.0
+
+
+class TrackerPlace(Protocol):
+    """Where the tracker is, and how often the proxy is asked for capacity."""
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of its first ConfigMap."""
+        ...
+
+    @property
+    def capacity_seconds(self) -> float:
+        """Between two questions about capacity."""
+        ...
+
+
+class PartitionHistory:
+    """The recorder of partitions, and what runs beside it: acknowledgements and capacity.
+
+    `owners_of` finds for whom jobs hold theirs, as group, user and whether he is verified, given
+    their UIDs and namespaces. `database` are psycopg's arguments, `clock` gives aware UTC times.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        proxy: ProxyClient,
+        database: Mapping[str, Any],
+        clock: Callable[[], datetime],
+        place: TrackerPlace,
+        owners_of: Callable[
+            [psycopg.Cursor[Any], Sequence[tuple[str, str]]], Mapping[str, tuple[str, str, bool]]
+        ],
+    ) -> None:
+        self._database = dict(database)
+        # A poll or two that fail are no gap: nothing much happens in so short a time.
+        self._silence_seconds = max(_SILENCE_SECONDS, 3 * place.capacity_seconds)
+
+        def owners(
+            cursor: psycopg.Cursor[Any], jobs: Sequence[tuple[str, str]]
+        ) -> dict[str, Owner]:
+            return {uid: Owner(*whose) for uid, whose in owners_of(cursor, jobs).items()}
+
+        self.recorder = PartitionRecorder(place.namespace, place.name, owners)
+        self.acknowledger = Acknowledger(client, self.recorder.scope, proxy, self._recorded_of)
+        self.recorder.released = self.acknowledger.wake
+        self.capacity = CapacityPoll(proxy, self._store_capacity, clock, place.capacity_seconds)
+
+    def works(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """What runs beside the recording, until cancelled."""
+        return self.acknowledger.run(), self.capacity.run()
+
+    async def _recorded_of(self, keys: Sequence[str]) -> list[str]:
+        return await self._in_transaction(lambda cursor: recorded_of(cursor, keys))
+
+    async def _store_capacity(self, changes: Changes, at: datetime) -> int:
+        def store(cursor: psycopg.Cursor[Any]) -> int:
+            written = store_capacity(cursor, changes, at)
+            note_capacity_seen(cursor, at, self._silence_seconds)
+            return written
+
+        return await self._in_transaction(store)
+
+    async def _in_transaction(self, work: Callable[[psycopg.Cursor[Any]], T]) -> T:
+        """Run one short transaction beside the recordings, on a connection of its own."""
+
+        def transact() -> T:
+            with psycopg.connect(**self._database) as connection, connection.cursor() as cursor:
+                return work(cursor)
+
+        return await asyncio.to_thread(transact)
