@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import yaml
-
 from ipuhub.kube.credentials import (
     ClusterConfig,
     Credentials,
@@ -64,7 +62,6 @@ def load_config(kubeconfig: str = "", context: str = "") -> ClusterConfig:
     )
 
 
-_Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _KINDS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
 
 
@@ -131,8 +128,11 @@ def _add(merged: Kubeconfig, path: Path) -> None:
 
 
 def _content(path: Path) -> Mapping[str, Any]:
+    import yaml  # a pod's own credentials need none
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506  # a safe loader
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506  # a safe loader
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise _unusable(path, str(error)) from error
     if content is None:

@@ -12,8 +12,6 @@ import gc
 import signal
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import uvloop
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
@@ -46,6 +44,8 @@ _THRESHOLDS: Final = (10_000, 20, 20)
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end, as `asyncio.run` does, and return its result or raise its error."""
+    import uvloop  # who only waits to be stopped loads none
+
     gc.freeze()  # what is loaded by now stays: no collection needs to look at it again
     gc.set_threshold(*_THRESHOLDS)
     give_back_what_is_free()
