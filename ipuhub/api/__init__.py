@@ -10,7 +10,7 @@ An app's list endpoint is this and nothing more (`jobs/api.py` is one)::
         def get_queryset(self) -> QuerySet[JobRecord]:
             return visible_jobs(scope_of(self.request.user))
 
-and its `<app>/api/urls.py` has `app_name = "<app>-api"` and `urlpatterns`, which this package's
-`urls.py` includes. Raise PermissionDenied, Http404 or ValidationError with a sentence anywhere
-below: the client gets application/problem+json with that sentence as `detail`.
+and its module of addresses has `app_name = "<app>-api"` and `urlpatterns`, which
+`dashboard/apiurls.py` includes. Raise PermissionDenied, Http404 or ValidationError with a
+sentence anywhere below: the client gets application/problem+json with that sentence as `detail`.
 """

@@ -263,7 +263,7 @@ class TrackerEntry:
     """Which job (by UID), instance and attempt holds which partition, where, since when.
 
     `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
-    `asked` tells where V-IPU was to make it (ownership.py). `may_come`: V-IPU was asked for it and
+    `asked` tells where V-IPU was to make it (drift.py). `may_come`: V-IPU was asked for it and
     nobody knows the answer, so that it may appear later. `lost_at`: since when it is known to be
     gone.
     """

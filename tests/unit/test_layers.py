@@ -6,6 +6,7 @@ What may import what stands in `.importlinter`, by folder.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+DOING = {"aiohttp", "django", "grpc", "kubernetes", "psycopg"}  # what no domain module may reach
 HOUSES = ("dashboard", "devcluster", "ipuhub", "jobs", "partitions", "usage")
 MODULES = sorted(
     path
@@ -38,6 +40,7 @@ def tree_of(path: Path) -> ast.Module:
 NAMES = {name_of(path): path for path in MODULES}
 
 
+@cache
 def imports_of(path: Path) -> set[str]:
     """The modules of ours that one names, also inside functions and for types only."""
     found = set()
@@ -69,6 +72,49 @@ def test_every_module_says_its_layer() -> None:
         if path.name != "__init__.py"
     }
     assert [name for name, layer in said.items() if layer not in {"domain", "io", "glue"}] == []
+
+
+def reached_from(name: str) -> set[str]:
+    """A module, all that it imports, and so on."""
+    reached, ahead = set(), {name}
+    while ahead:
+        reached |= ahead
+        ahead = set().union(*(imports_of(NAMES[each]) for each in ahead)) - reached
+    return reached
+
+
+@cache
+def packages_of(path: Path) -> frozenset[str]:
+    found = set()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return frozenset(found)
+
+
+def test_domain_modules_do_no_io() -> None:
+    domain = [
+        name
+        for name, path in NAMES.items()
+        if (ast.get_docstring(tree_of(path)) or "").startswith("domain:")
+    ]
+    assert len(domain) > 90
+    doing = {
+        (name, each)
+        for name in domain
+        for each in reached_from(name)
+        if packages_of(NAMES[each]) & DOING
+    }
+    assert doing == set()
+
+
+def test_the_page_about_the_house_names_rooms_that_are_there() -> None:
+    text = (ROOT / "docs/developer/architecture.md").read_text("utf-8")
+    named = re.findall(rf"`((?:{'|'.join(HOUSES)})/[\w/.]*)`", text)
+    assert len(named) > 40
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_no_imports_run_in_a_circle() -> None:
