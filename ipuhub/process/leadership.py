@@ -1,17 +1,12 @@
-"""io: whether a process works: as one of several replicas behind a Lease, or alone.
-
-Acts that are begun only by a replica that surely leads, and end while it does.
-
-For orders to those who know no preconditions. A process that stood still between a decision and
-its order would give it under its successor, who may have decided otherwise since.
-"""
+"""io: whether a process works: as one of several replicas behind a Lease, or alone."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import structlog
 
@@ -19,7 +14,7 @@ from ipuhub.kube.errors import ConfigError
 from ipuhub.kube.leaderelection import LeaderElection, LeadershipLost, LeaseTiming
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from ipuhub.kube.client import KubeClient
 
@@ -119,22 +114,55 @@ class Leadership:
             await self._election.lead_now(work)
 
 
-_Answer = TypeVar("_Answer")
-
-
 class LeaseOverdue(Exception):  # noqa: N818  # what is so, not a fault
     """Another replica may lead by now; the same act may be this replica's again in a moment."""
 
     retryable = True
 
 
-async def while_leading(
-    left_seconds: Callable[[], float], act: Callable[[], Awaitable[_Answer]]
-) -> _Answer:
-    """Do `act` if no other replica can lead for `left_seconds` (0: one may now) and return its
-    answer. Raises LeaseOverdue, nothing done, and TimeoutError after that time."""
-    left = left_seconds()
-    if left <= 0:
-        raise LeaseOverdue("this replica has not renewed its Lease in time; ask again in a moment")
-    async with asyncio.timeout(None if left == math.inf else left):
-        return await act()
+T = TypeVar("T")
+
+
+def fenced(
+    api: T,
+    questions: Collection[str],
+    left_seconds: Callable[[], float],
+    not_leading: type[Exception] = LeaseOverdue,
+    given_up: type[Exception] = LeaseOverdue,
+) -> T:
+    """Return `api`, whose methods are called only while no other replica can lead.
+
+    For services that take orders from anybody. A process that stood still between a decision and
+    its order would give the order under its successor, who may have decided otherwise since.
+
+    `left_seconds` says for how long this replica surely leads (0: not any more). A call then
+    raises `not_leading`, and nothing is sent; a call without an answer in that time raises
+    `given_up`, and may have been carried out. Methods named in `questions` change nothing and
+    always pass.
+    """
+    return cast("T", _Fenced(api, questions, left_seconds, not_leading, given_up))
+
+
+@dataclass
+class _Fenced:
+    api: Any
+    questions: Collection[str]
+    left_seconds: Callable[[], float]
+    not_leading: type[Exception]
+    given_up: type[Exception]
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.api, name)
+        return method if name in self.questions else partial(self._change, method)
+
+    async def _change(self, method: Callable[..., Awaitable[Any]], *args: Any, **more: Any) -> Any:
+        left = self.left_seconds()
+        if left <= 0:
+            why = "this replica has not renewed its Lease in time; ask again in a moment"
+            raise self.not_leading(why)
+        try:
+            async with asyncio.timeout(None if left == math.inf else left):
+                return await method(*args, **more)
+        except TimeoutError:
+            why = "no answer for as long as this replica surely leads"
+            raise self.given_up(why) from None

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from ipuhub.backoff import Backoff, jitter
-from partitions.errors import InvalidControllers
+from ipuhub.process.leadership import fenced
+from partitions.errors import InvalidControllers, NotLeading
 from partitions.proxy.controllers import ControllerView, PartitionSettings, parse_controllers
 from partitions.vipu.errors import Unavailable, VipuError
 from partitions.vipu.places import with_places
@@ -57,6 +58,18 @@ class VipuApi(Protocol):
     async def close(self) -> None:
         """End the connection."""
         ...
+
+
+_QUESTIONS = ("list_partitions", "list_ipu_attributes", "partition_status", "close")
+
+
+def only_while_leading(api: VipuApi, left_seconds: Callable[[], float]) -> VipuApi:
+    """Return a V-IPU controller for a replica that surely leads for `left_seconds` more.
+
+    The tracker refuses writes from an old copy; V-IPU takes orders from anybody. A replica that
+    stood still would change a partition of the same id that is another job's or attempt's by now.
+    """
+    return fenced(api, _QUESTIONS, left_seconds, NotLeading, Unavailable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from ipuhub.process.metricspage import Guard, metrics_route
 from partitions.errors import TrackerUnavailable
 from partitions.proxy.app import AUDIENCE, Access, Parts, build_app
 from partitions.proxy.controllers import PartitionSettings, parse_controllers
-from partitions.proxy.fence import FencedVipu
-from partitions.proxy.fleet import Fleet, FleetOptions
+from partitions.proxy.fleet import Fleet, FleetOptions, only_while_leading
 from partitions.proxy.metrics import PROXY, ProxyMeasures, count_requests, tell_proxy, tell_waiting
 from partitions.proxy.service import PartitionService, ServiceOptions
 from partitions.proxy.store import StoreOptions, TrackerStore
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from ipuhub.kube.resources import Manifest
     from ipuhub.process.leadership import LeadershipOptions
     from ipuhub.process.metrics import Meters
+    from partitions.proxy.fleet import VipuApi
 
 log = structlog.get_logger(__name__)
 
@@ -129,9 +129,9 @@ class ProxyProcess:
         self.health.ask("nodes", lambda: self.nodes.problem)
         self.health.ask("V-IPU controllers", lambda: self.fleet.problem)
 
-    def _connect(self, address: str) -> FencedVipu:
+    def _connect(self, address: str) -> VipuApi:
         client = VipuClient(address, deadline_seconds=self.options.deadline_seconds)
-        return FencedVipu(client, lambda: self.leadership.left_seconds)
+        return only_while_leading(client, lambda: self.leadership.left_seconds)
 
     def _make_meters(self) -> Meters:
         common = (metrictable.WITH_LEASE, metrictable.WITH_API, metrictable.WITH_WATCHES)

@@ -23,7 +23,7 @@ from jobs import management
 from jobs.builders.context import PodOptions
 from jobs.operator.metrics import OPERATOR, OperatorMeasures, tell_events, tell_operator
 from jobs.operator.operator import Operator, OperatorOptions, utc_now
-from jobs.operator.partitions import FencedPartitions
+from jobs.operator.partitions import only_while_leading
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -71,7 +71,7 @@ async def run_operator() -> None:
         measures = OperatorMeasures(meters, utc_now)
         options = operator_options()
         leadership = Leadership(client, election)
-        partitions = FencedPartitions(proxy, lambda: leadership.left_seconds)
+        partitions = only_while_leading(proxy, lambda: leadership.left_seconds)
         working = (client, partitions, recorder, health, options, measures)
         terms = Terms(lambda: Operator(*working), health)
         tell(meters, client, leadership, terms, recorder)

@@ -23,8 +23,7 @@ from ipuhub.process.health import Health, build_runner
 from partitions.proxy.app import Access, Parts, build_app
 from partitions.proxy.controllers import PlacementRule
 from partitions.proxy.driver import Pace
-from partitions.proxy.fence import FencedVipu
-from partitions.proxy.fleet import Fleet, FleetOptions
+from partitions.proxy.fleet import Fleet, FleetOptions, only_while_leading
 from partitions.proxy.lifecycle import Request
 from partitions.proxy.queue import TurnOptions
 from partitions.proxy.service import PartitionService, ServiceOptions
@@ -140,7 +139,9 @@ class World:
         lead = Lead()
         store = TrackerStore(self.maps, options)
         fleet = Fleet(
-            connect=lambda address: FencedVipu(self.vipus[address], lambda: lead.left_seconds),
+            connect=lambda address: only_while_leading(
+                self.vipus[address], lambda: lead.left_seconds
+            ),
             read_list=lambda: self.listed,
             has_node=lambda label: label not in self.unlabelled,
             clock=lambda: self.seconds,

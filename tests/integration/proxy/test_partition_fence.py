@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from partitions.errors import NotLeading
-from partitions.proxy.fence import FencedVipu
+from partitions.proxy.fleet import only_while_leading
 from partitions.proxy.lifecycle import Phase
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.types import CreateRequest
@@ -19,9 +19,10 @@ from tests.integration.proxy.conftest import request
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from partitions.proxy.fleet import VipuApi
     from tests.integration.proxy.conftest import Service, World
 
-    Call = Callable[[FencedVipu], Awaitable[object]]
+    Call = Callable[[VipuApi], Awaitable[object]]
 
 ID = "p-job-default-0"
 CHANGES = {
@@ -45,10 +46,10 @@ async def test_no_change_reaches_vipu_from_who_may_not_lead_any_more(change: Cal
     vipu = FakeVipu()
     vipu.by_hand(ID, 2)
     with pytest.raises(NotLeading) as refused:
-        await change(FencedVipu(vipu, lambda: 0.0))
+        await change(only_while_leading(vipu, lambda: 0.0))
     assert refused.value.retryable
     assert state(vipu) == {ID: 0}
-    await change(FencedVipu(vipu, lambda: 60.0))
+    await change(only_while_leading(vipu, lambda: 60.0))
     assert state(vipu) != {ID: 0}
 
 
@@ -56,7 +57,7 @@ async def test_no_change_reaches_vipu_from_who_may_not_lead_any_more(change: Cal
 async def test_questions_are_free(question: Call) -> None:
     vipu = FakeVipu()
     vipu.by_hand(ID, 2)
-    assert await question(FencedVipu(vipu, lambda: 0.0))
+    assert await question(only_while_leading(vipu, lambda: 0.0))
 
 
 async def test_a_change_is_given_up_before_another_replica_can_lead() -> None:
@@ -65,7 +66,7 @@ async def test_a_change_is_given_up_before_another_replica_can_lead() -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(Unavailable):
-        await FencedVipu(Silent(), lambda: 0.01).remove_partition(ID)
+        await only_while_leading(Silent(), lambda: 0.01).remove_partition(ID)
 
 
 class StandsStill:
