@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobs.ipujob.conditions import CONDITION_OF_STATE, CONDITION_TYPES, FINISHED, JobState
+from jobs.ipujob.fields import whole_number
 from jobs.ipujob.manifests import (
     annotations_of,
     labels_of,
@@ -19,7 +20,7 @@ from jobs.ipujob.manifests import (
     uid_of,
 )
 from jobs.ipujob.names import ANNOTATION_CREATED_BY
-from jobs.ipujob.spec import whole_number, with_defaults
+from jobs.ipujob.spec import with_defaults
 from jobs.operator.keptstatus import plain_conditions, whole
 from jobs.operator.pods import clean_tail
 

@@ -13,24 +13,17 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from jobs.ipujob.spec import parse_spec, whole_number
+from jobs.ipujob.fields import FIELDS, whole_number
+from jobs.ipujob.spec import JobSpec, plain_values, restart_policy, with_defaults
 from jobs.ipujob.validation import problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.ipujob.spec import JobSpec, SessionLimits
+    from jobs.ipujob.spec import SessionLimits
 
 ANNOTATION_MADE_OF = "ipuhub.io/made-of"
 INTERACTIVE = "interactive"
-_POLICIES = (
-    "cleanPodPolicy",
-    "keepPartition",
-    "restartPolicy",
-    "suspend",
-    "activeDeadlineSeconds",
-    "ttlSecondsAfterFinished",
-)
 _STUB = {"spec": {"containers": [{"name": "main", "image": "kept"}]}}
 _FIELDS = {
     "size": "the partition's size",
@@ -120,20 +113,21 @@ def kept_of_invalid(
     """By what a job is judged whose spec was changed to one that breaks a rule: what its pods were
     made of, and those of its policies that are valid. A session that is to last for longer than
     it may ends at the limit, or with the ttl it began with."""
-    spec: dict[str, Any] = {field: written[field] for field in _POLICIES if field in written}
-    spec |= {
-        "ipusPerJobInstance": old.size,
-        "jobInstances": instances,
-        "workersPerJobInstance": old.workers,
-        "workers": {"template": _STUB},
-    }
-    if old.launcher == INTERACTIVE:
-        spec["interactive"] = {"ttl": _session_seconds(written, old.ttl or 1, limits)}
-    elif old.launcher:
-        spec["launcher"] = {"command": ["kept"]}
-    for problem in problems("kept", spec):
-        spec.pop(problem.field.split(".")[1], None)
-    return kept(parse_spec(spec), old)
+    policies = {name: written[name] for name in FIELDS.while_running if name in written}
+    for problem in problems("kept", policies):
+        policies.pop(problem.field.removeprefix("spec.").partition(".")[0], None)
+    policies = with_defaults(policies)
+    spec = JobSpec(
+        partition_size=old.size,
+        instances=instances,
+        workers_per_instance=old.workers,
+        slots=old.slots,
+        template=_STUB,
+        ttl_seconds=_session_seconds(written, old.ttl or 1, limits),
+        restart=restart_policy(policies),
+        plain=plain_values(policies),
+    )
+    return kept(spec, old)
 
 
 def _session_seconds(written: Mapping[str, Any], begun_with: int, limits: SessionLimits) -> int:

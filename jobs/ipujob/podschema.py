@@ -72,14 +72,15 @@ def _field(model: str, field: str, written: str) -> Schema:
         return dict(INT_OR_STRING)
     if (model, field) in _QUANTITY_MAPS:
         return {"type": "object", "additionalProperties": dict(INT_OR_STRING)}
-    return _type(written)
+    return type_schema(written)
 
 
-def _type(written: str) -> Schema:
+def type_schema(written: str) -> Schema:
+    """Return the schema of a type as the models write it: str, list[str], V1EnvVar."""
     if found := _LIST.fullmatch(written):
-        return {"type": "array", "items": _type(found[1])}
+        return {"type": "array", "items": type_schema(found[1])}
     if found := _MAP.fullmatch(written):
-        return {"type": "object", "additionalProperties": _type(found[1])}
+        return {"type": "object", "additionalProperties": type_schema(found[1])}
     if written == "object":
         return {PRESERVE: True}
     return dict(_SIMPLE[written]) if written in _SIMPLE else schema_of(written)

@@ -1,19 +1,16 @@
 """domain: the IPUJob's spec, both published shapes brought to one.
 
-How long the administrator lets interactive jobs last.
-
-What an IPUJob means when it leaves a field out.
-
-The fields that an IPUJob has, as paths: what a user writes beside them is no field.
+How long the administrator lets interactive jobs last, and what a field that is left out means.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.names import ROLE_WORKER
 
 if TYPE_CHECKING:
@@ -36,71 +33,32 @@ class SessionLimits:
 
 
 UNLIMITED = SessionLimits()
-CLEAN_POD_POLICY = "None"
-RESTART_TYPE = "Never"
-BACK_OFF_LIMIT = 3
-WORKER_REPLICAS = 1
-JOB_INSTANCES = 1
+LARGEST_PARTITION = 64  # IPUs: the published limit of a partition
 
 
 def with_defaults(spec: Mapping[str, Any], limits: SessionLimits = UNLIMITED) -> dict[str, Any]:
-    """A copy of `spec` with the defaults filled in; applying it twice changes nothing."""
+    """Return a copy of `spec` with the defaults filled in; applying it twice changes nothing."""
     filled = dict(spec)
-    if filled.get("cleanPodPolicy") is None:
-        filled["cleanPodPolicy"] = CLEAN_POD_POLICY
-    restart = filled.get("restartPolicy")
-    if restart is None or isinstance(restart, dict):
-        filled["restartPolicy"] = {"type": RESTART_TYPE, "backOffLimit": BACK_OFF_LIMIT} | (
-            restart or {}
-        )
-    workers = filled.get("workers")
-    if isinstance(workers, dict):
-        filled["workers"] = {"replicas": WORKER_REPLICAS} | workers
+    for name, default in FIELDS.defaults.items():
+        if filled.get(name) is None:
+            filled[name] = default
+    for name, inner in FIELDS.inner_defaults.items():
+        if inner and isinstance(filled.get(name), dict):
+            filled[name] = {**inner, **filled[name]}
     interactive = filled.get("interactive")
     if isinstance(interactive, dict) and interactive.get("ttl") is None and limits.default_seconds:
         filled["interactive"] = interactive | {"ttl": limits.default_seconds}
     # kubectl scale reads the number of instances here.
     if filled.get("ipusPerJobInstance") is not None and filled.get("jobInstances") is None:
-        filled["jobInstances"] = JOB_INSTANCES
+        filled["jobInstances"] = 1
     return filled
 
 
-LARGEST_PARTITION = 64  # IPUs: the published limit of a partition
-ALPHA_FIELDS = ("modelReplicas", "ipusPerModelReplica")
-LARGEST_NUMBER = 2**63 - 1  # what Kubernetes takes for an integer
-CURRENT_FIELDS = ("ipusPerJobInstance", "jobInstances", "workersPerJobInstance")
-NUMBERS = (
-    *ALPHA_FIELDS,
-    *CURRENT_FIELDS,
-    "modelReplicasPerWorker",
-    "activeDeadlineSeconds",
-    "ttlSecondsAfterFinished",
-    "workers.replicas",
-    "restartPolicy.backOffLimit",
-    "interactive.ttl",
-)
-_NUMBER = re.compile(r"\s*(-?[0-9]{1,19})\s*")
-
-
-def whole_number(value: object) -> int | None:
-    """The int-or-string `value` as an int, or None where it is neither a whole number of 64 bits
-    nor one written as text ("4")."""
-    number = None
-    if isinstance(value, int) and not isinstance(value, bool):
-        number = value
-    elif isinstance(value, float) and value.is_integer():
-        number = int(value)
-    elif isinstance(value, str) and (found := _NUMBER.fullmatch(value)):
-        number = int(found[1])
-    # Products of what is larger could not even be written down: Python refuses 4,301 digits.
-    return number if number is None or abs(number) <= LARGEST_NUMBER else None
-
-
 def with_plain_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of `spec` with its NUMBERS as ints, however they are written; what is no number stays
-    as it is."""
+    """Return a copy of `spec` with its numbers as ints, however they are written; what is no
+    number stays as it is."""
     plain = dict(spec)
-    for path in NUMBERS:
+    for path in FIELDS.numbers:
         outer, _, inner = path.partition(".")
         holder = plain.get(outer) if inner else plain
         number = whole_number(holder.get(inner or outer)) if isinstance(holder, dict) else None
@@ -113,8 +71,8 @@ def with_plain_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
 class RestartPolicy:
     """When an attempt that has ended is followed by another, at most `back_off_limit` times."""
 
-    type: str = "Never"
-    back_off_limit: int = 3
+    type: str = FIELDS.rows["restartPolicy.type"].default
+    back_off_limit: int = FIELDS.rows["restartPolicy.backOffLimit"].default
     exit_codes: tuple[range, ...] = ()
 
 
@@ -124,8 +82,8 @@ class JobSpec:
 
     `partition_size` is in IPUs, `ttl_seconds` (of an interactive job) in seconds;
     `model_replicas` and `ipus_per_replica` are None in the 1.x shape; `launcher_command` is None
-    without a launcher.
-    `template` is the pod template as written: do not change it.
+    without a launcher. `plain` holds the values of the fields that are neither objects nor sizes,
+    by name. `template` is the pod template as written: do not change it.
     """
 
     partition_size: int
@@ -138,11 +96,19 @@ class JobSpec:
     launcher_command: tuple[str, ...] | None = None
     launcher_env: tuple[Manifest, ...] = ()
     ttl_seconds: int | None = None
-    clean_pod_policy: str = "None"
-    keep_partition: bool = False
     restart: RestartPolicy = RestartPolicy()
-    is_suspended: bool = False
-    deadline_seconds: int | None = None
+    plain: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the job is held back."""
+        return bool(self.plain.get("suspend"))
+
+    @property
+    def deadline_seconds(self) -> int | None:
+        """How long the job may run."""
+        seconds: int | None = self.plain.get("activeDeadlineSeconds")
+        return seconds
 
     @property
     def has_launcher(self) -> bool:
@@ -200,24 +166,24 @@ def parse_spec(written: Mapping[str, Any], limits: SessionLimits = UNLIMITED) ->
         launcher_command=tuple(launcher["command"]) if launcher else None,
         launcher_env=tuple(launcher.get("env") or ()) if launcher else (),
         ttl_seconds=whole_number(interactive["ttl"]) if interactive else None,
-        clean_pod_policy=spec["cleanPodPolicy"],
-        keep_partition=bool(spec.get("keepPartition")),
-        restart=_restart_policy(spec["restartPolicy"]),
-        is_suspended=bool(spec.get("suspend")),
-        deadline_seconds=whole_number(spec.get("activeDeadlineSeconds")),
+        restart=restart_policy(spec),
+        plain=plain_values(spec),
     )
 
 
-def _restart_policy(written: Mapping[str, Any]) -> RestartPolicy:
+def plain_values(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the fields that are neither objects nor sizes, by name."""
+    return {name: FIELDS.value(spec, name) for name in FIELDS.plain}
+
+
+def restart_policy(spec: Mapping[str, Any]) -> RestartPolicy:
+    """Return the restart policy of a valid spec."""
+    codes = FIELDS.value(spec, "restartPolicy.exitCodes")
     return RestartPolicy(
-        type=written["type"],
-        back_off_limit=_number(written.get("backOffLimit"), BACK_OFF_LIMIT),
-        exit_codes=tuple(_code_range(part) for part in _parts(written.get("exitCodes"))),
+        type=FIELDS.value(spec, "restartPolicy.type"),
+        back_off_limit=FIELDS.value(spec, "restartPolicy.backOffLimit"),
+        exit_codes=tuple(_code_range(part) for part in codes.split(",")) if codes else (),
     )
-
-
-def _parts(codes: str | None) -> list[str]:
-    return codes.split(",") if codes else []
 
 
 def _code_range(part: str) -> range:
@@ -239,18 +205,7 @@ def _slots(spec: Mapping[str, Any], replicas: int | None, workers: int) -> int:
 
 TEMPLATE: Final = "spec.workers.template"
 _INDEX: Final = re.compile(r"\[[^]]*\]")
-_OWN: Final = frozenset(
-    """
-    metadata.name spec spec.replicas
-    spec.activeDeadlineSeconds spec.cleanPodPolicy spec.interactive spec.interactive.ttl
-    spec.ipusPerJobInstance spec.ipusPerModelReplica spec.jobInstances spec.keepPartition
-    spec.launcher spec.launcher.command spec.launcher.env spec.modelReplicas
-    spec.modelReplicasPerWorker spec.restartPolicy spec.restartPolicy.backOffLimit
-    spec.restartPolicy.exitCodes spec.restartPolicy.type spec.suspend
-    spec.ttlSecondsAfterFinished spec.workers spec.workers.replicas spec.workers.strategy
-    spec.workers.template spec.workersPerJobInstance
-    """.split()  # noqa: SIM905  # one name a line would fill a page
-)
+_BESIDE: Final = frozenset({"metadata.name", "spec", "spec.replicas"})
 
 
 def known_field(path: str, template_schema: Mapping[str, Any]) -> str | None:
@@ -259,7 +214,8 @@ def known_field(path: str, template_schema: Mapping[str, Any]) -> str | None:
     `template_schema` is the CRD's of a pod template.
     """
     plain = _INDEX.sub("", path)
-    if plain in _OWN:
+    name = plain.removeprefix("spec.")
+    if plain in _BESIDE or (name != plain and name in FIELDS.rows):
         return plain
     below = plain.removeprefix(f"{TEMPLATE}.")
     return plain if below != plain and _has(template_schema, below.split(".")) else None

@@ -13,21 +13,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from jobs.ipujob.fields import ALPHA_FIELDS, CURRENT_FIELDS, FIELDS, LARGEST_NUMBER, whole_number
 from jobs.ipujob.names import LONGEST_JOB_NAME
 from jobs.ipujob.privileges import LABEL_POD_PROFILE, beyond
-from jobs.ipujob.spec import (
-    ALPHA_FIELDS,
-    CURRENT_FIELDS,
-    LARGEST_NUMBER,
-    LARGEST_PARTITION,
-    UNLIMITED,
-    whole_number,
-    with_defaults,
-)
+from jobs.ipujob.spec import LARGEST_PARTITION, UNLIMITED, with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jobs.ipujob.fields import Field
     from jobs.ipujob.privileges import Privileges
     from jobs.ipujob.spec import SessionLimits
 
@@ -50,8 +44,6 @@ def _is_container(value: object) -> bool:
     return isinstance(value, dict | list)
 
 
-CLEAN_POD_POLICIES = ("None", "Workers", "All")
-RESTART_TYPES = ("Never", "OnFailure", "Always", "ExitCode")
 MOST_WORKERS = 1000
 EXIT_CODES = re.compile(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*")
 MOST_LEVELS = 100  # a reader or writer of JSON somewhere on the way gives up at 250
@@ -116,25 +108,38 @@ def _name(name: str) -> Problems:
         )
 
 
-def _at_least(spec: Spec, path: str, minimum: int, *, required: bool = False) -> Problems:
-    """The number at `path` (below spec) is whole and at least `minimum`."""
-    value: Any = spec.get(path)
-    if "." in path:
-        value = spec
-        for part in path.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
+def _value(spec: Spec, path: str) -> Any:
+    found: Any = spec
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _at_least(spec: Spec, row: Field, *, required: bool = False) -> Problems:
+    """The number is whole and at least the row's minimum."""
+    value = _value(spec, row.path)
+    minimum = row.minimum or 0
     if value is None:
         if required:
-            yield Problem(f"spec.{path}", f"is missing: write a whole number, at least {minimum}")
+            message = f"is missing: write a whole number, at least {minimum}"
+            yield Problem(f"spec.{row.path}", message)
         return
     number = whole_number(value)
     if number is None:
         yield Problem(
-            f"spec.{path}",
+            f"spec.{row.path}",
             f"{_shown(value)} is not a whole number: write one of at least {minimum}",
         )
     elif number < minimum:
-        yield Problem(f"spec.{path}", f"{number} is too small: write {minimum} or more")
+        yield Problem(f"spec.{row.path}", f"{number} is too small: write {minimum} or more")
+
+
+def _chosen(spec: Spec, row: Field) -> Problems:
+    """The value is one of the row's choices; left out, it needs no default."""
+    value = _value(spec, row.path)
+    if value not in row.choices and not (value is None and row.default is None):
+        choices = ", ".join(row.choices)
+        yield Problem(f"spec.{row.path}", f"{_shown(value)} is unknown: write one of {choices}")
 
 
 def _shape(spec: Spec) -> Problems:
@@ -165,10 +170,8 @@ def _converted_size(spec: Spec) -> int:
 
 
 def _numbers(spec: Spec) -> Problems:
-    for field in (*ALPHA_FIELDS, *CURRENT_FIELDS, "modelReplicasPerWorker"):
-        yield from _at_least(spec, field, 1)
-    yield from _at_least(spec, "activeDeadlineSeconds", 1)
-    yield from _at_least(spec, "ttlSecondsAfterFinished", 0)
+    for row in FIELDS.minima:
+        yield from _at_least(spec, row)
 
 
 def _size(spec: Spec) -> Problems:
@@ -205,7 +208,7 @@ def _workers(spec: Spec) -> Problems:
     if not isinstance(workers, dict):
         yield Problem("spec.workers", "is missing: write workers.template, a pod template")
         return
-    yield from _at_least(spec, "workers.replicas", 1)
+    yield from _at_least(spec, FIELDS.rows["workers.replicas"])
     per_instance = whole_number(spec.get("workersPerJobInstance")) or whole_number(
         workers.get("replicas")
     )
@@ -264,7 +267,7 @@ def _all_text(values: list[Any]) -> bool:
 def _interactive(spec: Spec) -> Problems:
     if spec.get("interactive") is None:
         return
-    yield from _at_least(spec, "interactive.ttl", 1, required=True)
+    yield from _at_least(spec, FIELDS.rows["interactive.ttl"], required=True)
     if (whole_number(spec.get("jobInstances")) or 1) > 1:
         yield Problem("spec.jobInstances", "must be 1 for an interactive job: write 1")
 
@@ -297,19 +300,15 @@ def _beyond(spec: Spec, namespace: str, privileges: Privileges) -> Problems:
 
 
 def _policies(spec: Spec) -> Problems:
-    yield from _one_of(spec.get("cleanPodPolicy"), "spec.cleanPodPolicy", CLEAN_POD_POLICIES)
+    for row in FIELDS.choices:
+        yield from _chosen(spec, row)
     restart = spec.get("restartPolicy")
     if not isinstance(restart, dict):
         yield Problem("spec.restartPolicy", "is not an object: write type: Never")
         return
-    yield from _one_of(restart.get("type"), "spec.restartPolicy.type", RESTART_TYPES)
-    yield from _at_least(spec, "restartPolicy.backOffLimit", 0)
+    yield from _chosen(spec, FIELDS.rows["restartPolicy.type"])
+    yield from _at_least(spec, FIELDS.rows["restartPolicy.backOffLimit"])
     yield from _exit_codes(restart.get("exitCodes"))
-
-
-def _one_of(value: object, field: str, choices: tuple[str, ...]) -> Problems:
-    if value not in choices:
-        yield Problem(field, f"{_shown(value)} is unknown: write one of {', '.join(choices)}")
 
 
 def _exit_codes(value: object) -> Problems:

@@ -13,9 +13,19 @@ import structlog
 
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from jobs.ipujob.fields import FIELDS
 from jobs.ipujob.manifests import metadata
 from jobs.ipujob.names import GROUP, VERSION
-from jobs.operator.keptstatus import OWN_FIELDS, carried, has_kept, is_carried, keeps_own, uncarried
+from jobs.ipujob.statusfields import status_paths
+from jobs.operator.keptstatus import (
+    DECIDED,
+    OWN_FIELDS,
+    carried,
+    has_kept,
+    is_carried,
+    keeps_own,
+    uncarried,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,32 +37,7 @@ CRD_NAME = f"ipujobs.{GROUP}"
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 REMEDY = "apply IPUHub's (charts/ipuhub/crds; Helm does not upgrade CRDs)"
 # Without these nothing can be kept, not even in a condition.
-_NEEDED = (
-    "launcherStatus",
-    "restartCount",
-    "completionTime",
-    "conditions.type",
-    "conditions.status",
-    "conditions.reason",
-    "conditions.message",
-)
-_OWN = (
-    *OWN_FIELDS,
-    *(f"instances.{name}" for name in ("index", "attempt", "state", "restarts", "losses")),
-    "instances.blockedSince",
-    *(f"instances.{name}" for name in ("restartAt", "reason", "exitCode", "message", "log")),
-    *(f"instances.lastExit.{name}" for name in ("attempt", "at", "reason", "exitCode")),
-    *(f"instances.lastExit.{name}" for name in ("message", "log")),
-    *(f"partitions.{name}" for name in ("instance", "id", "controller", "state", "message")),
-)
-_SPEC = (
-    "modelReplicas",
-    "ipusPerModelReplica",
-    "suspend",
-    "activeDeadlineSeconds",
-    "ttlSecondsAfterFinished",
-    "keepPartition",
-)
+_NEEDED = (*DECIDED, *(f"conditions.{name}" for name in ("type", "status", "reason", "message")))
 
 
 class Keeping(Enum):
@@ -75,9 +60,9 @@ def judge_crd(crd: Manifest) -> CrdVerdict:
     """Judge the CustomResourceDefinition of IPUJobs by its schema."""
     root = _schema(crd)
     own = [f"status.{path}" for path in OWN_FIELDS if not _has(root, f"status.{path}")]
-    nested = [path for path in _OWN if not _has(root, f"status.{path}")]
+    nested = [path for path in status_paths(OWN_FIELDS) if not _has(root, f"status.{path}")]
     needed = [f"status.{path}" for path in _NEEDED if not _has(root, f"status.{path}")]
-    spec = [f"spec.{path}" for path in _SPEC if not _has(root, f"spec.{path}")]
+    spec = [f"spec.{name}" for name in FIELDS.not_published if not _has(root, f"spec.{name}")]
     if needed:
         return CrdVerdict(
             Keeping.NOTHING,

@@ -11,9 +11,9 @@ from datetime import timedelta
 from math import ceil
 from typing import TYPE_CHECKING
 
+from jobs.ipujob.fields import FIELDS
 from jobs.ipujob.manifests import format_time, metadata, parse_time
 from jobs.ipujob.names import FINALIZERS, ROLE_LAUNCHER, ROLE_WORKER, Kind
-from jobs.ipujob.spec import whole_number
 from jobs.ipujob.validation import problems
 from jobs.operator import waiting
 from jobs.operator.actions import DeleteChild, DeleteJob, EndPod, Event, Plan, SetFinalizers, Step
@@ -81,7 +81,7 @@ def end_pod(pod: PodView, now: datetime) -> EndPod:
 def seconds_left(observed: Observed, now: datetime) -> float | None:
     """Seconds until `ttlSecondsAfterFinished` is over (0 or less: it is); None: it stays."""
     spec = (observed.job or {}).get("spec") or {}
-    seconds = whole_number(spec.get("ttlSecondsAfterFinished"))
+    seconds: int | None = FIELDS.value(spec, "ttlSecondsAfterFinished")
     ended = parse_time(observed.status().get("completionTime"))
     if seconds is None or seconds < 0 or ended is None:
         return None
@@ -99,7 +99,7 @@ def plan_without_job(observed: Observed, now: datetime) -> Plan:
 def plan_deletion(observed: Observed, now: datetime) -> Plan:
     """Launcher, then workers, then the partitions, then the finalizer."""
     spec = (observed.job or {}).get("spec") or {}
-    wanted = whole_number(spec.get("jobInstances")) or 1
+    wanted = FIELDS.value(spec, "jobInstances") or 1
     indexes = known_instances(observed, 1 if problems(observed.key.name, spec) else wanted)
     finalizers = tuple(metadata(observed.job or {}).get("finalizers") or ())
     if FINALIZERS.isdisjoint(finalizers):
@@ -123,13 +123,13 @@ def plan_finished(observed: Observed, now: datetime) -> Plan:
     left = seconds_left(observed, now)
     if left is not None and left <= 0:
         return Plan((Step("time to live is over", (DeleteJob(),)),))
-    policy = str(spec.get("cleanPodPolicy") or "None")
+    policy = FIELDS.value(spec, "cleanPodPolicy")
     steps = [
         Step(f"clean up {role}", clean_up(pods, policy, now))
         for role, pods in launchers_first(observed.pods)
     ]
     if all(pod.is_terminal for pod in observed.pods):
-        kept = bool(spec.get("keepPartition"))
+        kept = FIELDS.value(spec, "keepPartition")
         steps.append(
             _release_lost(observed, now)
             if kept

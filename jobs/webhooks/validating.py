@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.ipujob.conditions import FINISHED, JobState
+from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.manifests import is_being_deleted, name_of, namespace_of
-from jobs.ipujob.spec import UNLIMITED, whole_number, with_defaults, with_plain_numbers
+from jobs.ipujob.spec import UNLIMITED, with_defaults, with_plain_numbers
 from jobs.ipujob.validation import Problem, problems
 from jobs.operator.keptstatus import whole
 from jobs.ports import Phase
@@ -20,19 +21,6 @@ if TYPE_CHECKING:
     from jobs.ipujob.spec import SessionLimits
     from jobs.webhooks.review import Review
 
-WHILE_RUNNING = frozenset(
-    {
-        "jobInstances",
-        "suspend",
-        "activeDeadlineSeconds",
-        "ttlSecondsAfterFinished",
-        "cleanPodPolicy",
-        "keepPartition",
-        "restartPolicy",
-        "interactive",
-    }
-)
-WHEN_FINISHED = frozenset({"ttlSecondsAfterFinished", "cleanPodPolicy", "keepPartition"})
 _FINISHED = frozenset(state.value for state in FINISHED)
 _ACTIVE = frozenset({JobState.RUNNING.value, JobState.RESTARTING.value})
 
@@ -85,7 +73,7 @@ def _frozen(old: Manifest, new: Manifest, limits: SessionLimits) -> Iterator[Pro
         if field == "interactive" and not (before.get(field) and after.get(field)):
             yield Problem("spec.interactive", "only ttl may change while the job runs")
         elif field not in may_change:
-            state = (old.get("status") or {}).get("launcherStatus")
+            state = str(_mapping(old.get("status")).get("launcherStatus"))
             instead = (
                 "make a new job"
                 if state in _FINISHED
@@ -97,15 +85,15 @@ def _frozen(old: Manifest, new: Manifest, limits: SessionLimits) -> Iterator[Pro
 def _may_change(old: Manifest) -> frozenset[str] | None:
     """The fields of the spec that may change now; None: all, since the job holds nothing."""
     status = whole(_mapping(old.get("status")))
-    state = status.get("launcherStatus")
+    state = str(status.get("launcherStatus"))  # of an old object, it may be anything
     if state in _FINISHED:
-        return WHEN_FINISHED
+        return FIELDS.when_finished
     held = any(
         isinstance(one, dict) and one.get("state") != Phase.RELEASED
         for one in status.get("partitions") or ()
     )
     if state in _ACTIVE or (held and state != JobState.SUSPENDED):
-        return WHILE_RUNNING
+        return FIELDS.while_running
     return None
 
 

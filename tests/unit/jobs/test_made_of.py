@@ -121,10 +121,10 @@ def judged(job: IPUJobBuilder, made: IPUJobBuilder, limits: SessionLimits | None
 
 def test_of_an_invalid_spec_the_valid_policies_count() -> None:
     good = judged(invalid(cleanPodPolicy="All", activeDeadlineSeconds=60), ipujob())
-    assert (good.clean_pod_policy, good.deadline_seconds) == ("All", 60)
+    assert (good.plain["cleanPodPolicy"], good.deadline_seconds) == ("All", 60)
     assert (good.partition_size, good.has_launcher) == (4, True)
     bad = judged(invalid(cleanPodPolicy="Some", activeDeadlineSeconds=-1), ipujob())
-    assert (bad.clean_pod_policy, bad.deadline_seconds) == ("None", None)
+    assert (bad.plain["cleanPodPolicy"], bad.deadline_seconds) == ("None", None)
 
 
 def test_of_an_invalid_spec_the_ttl_of_a_session_counts() -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.ipujob.spec import parse_spec, whole_number, with_defaults
+from jobs.ipujob.fields import whole_number
+from jobs.ipujob.spec import parse_spec, with_defaults
 from jobs.ipujob.validation import problems
 from tests.builders.ipujobs import ipujob
 

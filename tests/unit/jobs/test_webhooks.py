@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from devcluster.storage.patch import json_patch
+from jobs.ipujob.fields import FIELDS
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, FINALIZER
 from jobs.ipujob.podschema import read_pod_template
 from jobs.ipujob.privileges import Privileges
 from jobs.webhooks.mutating import hints, operations
 from jobs.webhooks.review import BadReviewError, Review, patched, read_review, refused
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WebhookRules, respond
-from jobs.webhooks.validating import WHEN_FINISHED, judge
+from jobs.webhooks.validating import judge
 from tests.builders.ipujobs import ipujob
 from tests.unit.jobs.test_crd import nodes, schema
 
@@ -199,8 +200,13 @@ def test_a_number_written_in_another_way_is_no_change(path: str) -> None:
 
     for old, new in (("4", 4), (4, "4"), ("04", 4), (4, 4.0)):
         assert changed(old, new) == []
-    is_free = outer in WHEN_FINISHED
+    is_free = outer in FIELDS.when_finished
     assert changed("4", 5) == ([] if is_free else [f"spec.{outer}"])
+
+
+def test_a_state_that_is_no_text_is_none() -> None:
+    old = ipujob().with_status(launcherStatus=[]).build()
+    assert fields_of(ipujob().with_spec(suspend=True).build(), old) == []
 
 
 def test_only_the_ttl_of_a_running_session_may_change() -> None:
