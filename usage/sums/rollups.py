@@ -1,6 +1,6 @@
 """io: keeps the sums by span of days, by day and by hour, and says which of them can be used.
 
-Triggers note the hours of every change (usage/migrations/_hour_dirt.py) in the transaction that
+Triggers note the hours of every change (usage/migrations/_dirt.py) in the transaction that
 makes it, so a reader never takes a sum that lacks a committed change: those days and hours are
 added up from the lifetimes until `refresh` has summed them anew.
 """

@@ -1,7 +1,7 @@
 """io: keeps the sums of utilization by quarter of an hour, and says which of them can be used.
 
 As usage/sums/rollups.py does with days: triggers note the hours of every change
-(usage/migrations/_utilization_dirt.py) in the transaction that makes it.
+(usage/migrations/_dirt.py) in the transaction that makes it.
 
 Which quarters of an hour of a range are taken from sums, and which from the rows.
 
