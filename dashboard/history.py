@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import connection
 
 from ipuhub.months import Month
+from ipuhub.recording.shapes import CHECKPOINT_TABLE, FAULT_TABLE, GAP_TABLE
 from ipuhub.web.filters import BadFilter
 from jobs.models import JobRecord
 from usage.sums.queries import month_to_date
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
     from ipuhub.web.access import Scope
 
 _COUNTED_TO: Final = 1000
-_FRESHNESS: Final = """
-SELECT (SELECT count(*) FROM (SELECT 1 FROM ipuhub_recordfault LIMIT %(counted_to)s) AS faults),
-  coalesce(array_agg(name ORDER BY name), '{}'),
-  coalesce(array_agg(position_at ORDER BY name), '{}'),
-  (SELECT count(*) FROM ipuhub_watchgap WHERE ended_at > %(since)s AND shows_loss),
-  (SELECT min(began_at) FROM ipuhub_watchgap WHERE ended_at > %(since)s AND shows_loss)
-FROM ipuhub_watchcheckpoint
-"""
+_FRESHNESS: Final = f"""
+SELECT (SELECT count(*) FROM (SELECT 1 FROM {FAULT_TABLE} LIMIT %(counted_to)s) AS faults),
+  coalesce(array_agg(name ORDER BY name), '{{}}'),
+  coalesce(array_agg(position_at ORDER BY name), '{{}}'),
+  (SELECT count(*) FROM {GAP_TABLE} WHERE ended_at > %(since)s AND shows_loss),
+  (SELECT min(began_at) FROM {GAP_TABLE} WHERE ended_at > %(since)s AND shows_loss)
+FROM {CHECKPOINT_TABLE}
+"""  # noqa: S608  # no value is pasted in
 
 
 @dataclass(frozen=True, slots=True)

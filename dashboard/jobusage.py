@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from partitions.models import PartitionLifetime
-from usage.models import PodLifetime
+from partitions.selectors import partitions_of_job
 from usage.rates.linecosts import read_job_cost
+from usage.selectors import pods_of_job
 from usage.time.ranges import usage_zone
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from jobs.models import JobRecord
+    from partitions.models import PartitionLifetime
+    from usage.models import PodLifetime
     from usage.rates.tariff import Money
 
 SHOWN = 200
@@ -75,30 +77,6 @@ class Held:
     usage: JobUsage
 
 
-# Seconds as in usage/time/intervals.py: both ends are cut to the second. The sums are over all
-# rows, those beyond the LIMIT too, so that one query gives both.
-_SECONDS = (
-    "(floor(extract(epoch FROM greatest({began}, least(coalesce({ended}, %(now)s), %(now)s))))"
-    " - floor(extract(epoch FROM {began})))"
-)
-_POD_SECONDS = _SECONDS.format(began="scheduled_at", ended="finished_at")
-_PARTITION_SECONDS = _SECONDS.format(began="reserved_at", ended="released_at")
-_PODS = f"""
-SELECT *, count(*) OVER () AS total, min(scheduled_at) OVER () AS began,
-  coalesce(sum(micro_ipus * {_POD_SECONDS}) OVER (), 0) AS ipu_sum,
-  coalesce(sum(cpu_millicores * {_POD_SECONDS}) OVER (), 0) AS cpu_sum,
-  coalesce(sum(memory_bytes * {_POD_SECONDS}) OVER (), 0) AS memory_sum
-FROM usage_podlifetime WHERE job_uid = %(uid)s AND namespace = %(namespace)s AND job_uid <> ''
-ORDER BY created_at DESC, id DESC LIMIT %(limit)s
-"""  # noqa: S608  # no value of a request in it
-_PARTITIONS = f"""
-SELECT *, count(*) OVER () AS total, min(reserved_at) OVER () AS began,
-  coalesce(sum(size * {_PARTITION_SECONDS}) OVER (), 0) AS held
-FROM partitions_partitionlifetime WHERE job_uid = %(uid)s AND namespace = %(namespace)s
-ORDER BY reserved_at DESC, id DESC LIMIT %(limit)s
-"""  # noqa: S608
-
-
 def read_held(
     job: JobRecord, now: datetime, limit: int | None = SHOWN, *, costed: bool = False
 ) -> Held:
@@ -106,9 +84,8 @@ def read_held(
 
     Where `costed`, two queries more tell what all of them cost.
     """
-    values = {"uid": job.uid, "namespace": job.namespace, "now": now, "limit": limit}
-    pods = list(PodLifetime.objects.raw(_PODS, values))[::-1]
-    partitions = list(PartitionLifetime.objects.raw(_PARTITIONS, values))[::-1]
+    pods = pods_of_job(job.uid, job.namespace, now, limit)
+    partitions = partitions_of_job(job.uid, job.namespace, now, limit)
     usage = JobUsage(
         until=now,
         began=min(_began(pods, now), _began(partitions, now)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from partitions.models import CapacityChange, PartitionLifetime
 
@@ -75,3 +75,24 @@ def _capacity(change: CapacityChange) -> ControllerCapacity:
         faulty=change.faulty,
         reachable=change.reachable,
     )
+
+
+# Both ends are cut to the second, as wherever held time is counted. The sum is over all rows, those
+# beyond the LIMIT too, so that one query gives both.
+_OF_JOB: Final = """
+SELECT *, count(*) OVER () AS total, min(reserved_at) OVER () AS began,
+  coalesce(sum(size * (
+    floor(extract(epoch FROM greatest(reserved_at, least(coalesce(released_at, %(now)s), %(now)s))))
+    - floor(extract(epoch FROM reserved_at)))) OVER (), 0) AS held
+FROM partitions_partitionlifetime WHERE job_uid = %(uid)s AND namespace = %(namespace)s
+ORDER BY reserved_at DESC, id DESC LIMIT %(limit)s
+"""
+
+
+def partitions_of_job(
+    uid: str, namespace: str, now: datetime, limit: int | None
+) -> Sequence[PartitionLifetime]:
+    """Return the newest `limit` holdings of a job (None: all), oldest first; each has `total`,
+    `began` and the IPU-seconds `held` of all of them up to `now`."""
+    values = {"uid": uid, "namespace": namespace, "now": now, "limit": limit}
+    return list(PartitionLifetime.objects.raw(_OF_JOB, values))[::-1]

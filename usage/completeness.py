@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import connection
 
 from ipuhub.months import Month
+from ipuhub.recording.shapes import CHECKPOINT_TABLE, FAULT_TABLE, GAP_TABLE
 from ipuhub.web.readings import judge
 from usage.rates.tariff import money_of
 from usage.time.windows import day_begin
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
 
 POD_WATCH = "pods"
 """Checkpoints and gaps of the watch of pods have names that begin so."""
-SEEN_SQL = "SELECT min(position_at) FROM ipuhub_watchcheckpoint WHERE starts_with(name, %(watch)s)"
+SEEN_SQL = (
+    f"SELECT min(position_at) FROM {CHECKPOINT_TABLE}"  # noqa: S608  # no value is pasted in
+    " WHERE starts_with(name, %(watch)s)"
+)
 GAPS_SQL = (
-    "FROM ipuhub_watchgap WHERE starts_with(watch, %(watch)s)"
+    f"FROM {GAP_TABLE} WHERE starts_with(watch, %(watch)s)"
     " AND began_at < %(end)s AND ended_at > %(begin)s AND shows_loss"
 )
 COMPLETE_UNTIL_SQL = (
@@ -52,7 +56,7 @@ SELECT
   ({SEEN_SQL}), ({COMPLETE_UNTIL_SQL}), (SELECT count(*) {GAPS_SQL}),
   (SELECT min(scheduled_at) FROM usage_podlifetime),
   (SELECT max(purged_before) FROM usage_purgestate),
-  (SELECT count(*) FROM ipuhub_recordfault),
+  (SELECT count(*) FROM {FAULT_TABLE}),
   r.version, r.state, r.generated_at, r.cost, r.tariff,
   (SELECT count(*) FROM usage_monthreport WHERE month = %(month)s AND number > 0)
 FROM (SELECT 1) AS one LEFT JOIN (

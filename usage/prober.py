@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 _JOBS = """
-SELECT uid, namespace, "group", "user", user_verified FROM jobs_jobrecord WHERE uid = ANY(%s)
+SELECT uid, namespace, "group", "user", user_verified FROM jobs_owners WHERE uid = ANY(%s)
 """
 
 

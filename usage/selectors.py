@@ -5,7 +5,7 @@ So is what a pod cost: whoever sees no rates sees none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.access import sees_cost
@@ -49,3 +49,29 @@ def faults(scope: Scope) -> QuerySet[RecordFault]:
 def gaps(_scope: Scope) -> QuerySet[WatchGap]:
     """Return when watches saw nothing; they name no namespace, so anybody may know."""
     return WatchGap.objects.all()
+
+
+# Seconds as in usage/time/intervals.py: both ends are cut to the second. The sums are over all
+# rows, those beyond the LIMIT too, so that one query gives both.
+_SECONDS: Final = (
+    "(floor(extract(epoch FROM greatest(scheduled_at,"
+    " least(coalesce(finished_at, %(now)s), %(now)s))))"
+    " - floor(extract(epoch FROM scheduled_at)))"
+)
+_OF_JOB: Final = f"""
+SELECT *, count(*) OVER () AS total, min(scheduled_at) OVER () AS began,
+  coalesce(sum(micro_ipus * {_SECONDS}) OVER (), 0) AS ipu_sum,
+  coalesce(sum(cpu_millicores * {_SECONDS}) OVER (), 0) AS cpu_sum,
+  coalesce(sum(memory_bytes * {_SECONDS}) OVER (), 0) AS memory_sum
+FROM usage_podlifetime WHERE job_uid = %(uid)s AND namespace = %(namespace)s AND job_uid <> ''
+ORDER BY created_at DESC, id DESC LIMIT %(limit)s
+"""  # noqa: S608  # no value of a request in it
+
+
+def pods_of_job(
+    uid: str, namespace: str, now: datetime, limit: int | None
+) -> Sequence[PodLifetime]:
+    """Return the newest `limit` pods of a job (None: all), oldest first; each has `total`, `began`
+    and the sums `ipu_sum`, `cpu_sum` and `memory_sum` of all of them up to `now`."""
+    values = {"uid": uid, "namespace": namespace, "now": now, "limit": limit}
+    return list(PodLifetime.objects.raw(_OF_JOB, values))[::-1]

@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from django.apps import apps
 
 from devcluster.demo.samples import (
     CLUSTER,
@@ -265,14 +266,14 @@ def _status(past: PastJob, verdict: Verdict, conditions: list[Manifest], at: dat
 
 _BATCH: Final = 500
 _JOBS_A_MAP: Final = 100
-_OF_JOBS: Final = " USING jobs_jobrecord AS job WHERE job_id = job.id AND job.cluster_uid = "
+# What is deleted, in order: the model whose rows, and the condition.
 _CLEAR: Final = (
-    f"DELETE FROM jobs_jobattempt{_OF_JOBS}%(cluster)s",  # noqa: S608  # no value is pasted in
-    f"DELETE FROM jobs_jobtransition{_OF_JOBS}%(cluster)s",  # noqa: S608
-    "DELETE FROM jobs_jobrecord WHERE cluster_uid = %(cluster)s",
-    "DELETE FROM partitions_partitionlifetime WHERE cluster_uid = %(cluster)s",
-    "DELETE FROM partitions_capacitychange WHERE controller = %(controller)s",
-    "DELETE FROM usage_podlifetime WHERE cluster_uid = %(cluster)s",
+    ("jobs.JobAttempt", "job_id IN (SELECT id FROM {job} WHERE cluster_uid = %(cluster)s)"),
+    ("jobs.JobTransition", "job_id IN (SELECT id FROM {job} WHERE cluster_uid = %(cluster)s)"),
+    ("jobs.JobRecord", "cluster_uid = %(cluster)s"),
+    ("partitions.PartitionLifetime", "cluster_uid = %(cluster)s"),
+    ("partitions.CapacityChange", "controller = %(controller)s"),
+    ("usage.PodLifetime", "cluster_uid = %(cluster)s"),
 )
 
 
@@ -352,7 +353,18 @@ def clear(connection: psycopg.Connection[Any]) -> int:
     """Remove the sample history; return how many rows it had."""
     values = {"cluster": CLUSTER, "controller": CONTROLLER}
     with connection.transaction(), connection.cursor() as cursor:
-        return sum(cursor.execute(sql, values).rowcount for sql in _CLEAR)
+        return sum(
+            cursor.execute(
+                f"DELETE FROM {_table(model)} WHERE {rows.format(job=_table('jobs.JobRecord'))}",  # noqa: S608
+                values,
+            ).rowcount
+            for model, rows in _CLEAR
+        )
+
+
+def _table(model: str) -> str:
+    name: str = apps.get_model(model)._meta.db_table  # noqa: SLF001  # of Django's documented API
+    return name
 
 
 def _job_changes(jobs: Iterable[PastJob], now: datetime) -> Iterator[tuple[str, Manifest]]:

@@ -6,12 +6,17 @@ How far a watch is recorded, and whether it can go on from there.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+CHECKPOINT_TABLE: Final = "ipuhub_watchcheckpoint"
+GAP_TABLE: Final = "ipuhub_watchgap"
+FAULT_TABLE: Final = "ipuhub_recordfault"
+"""What every app may name in its SQL, as `ipuhub.models` describes them."""
 
 
 class ObjectMeta(msgspec.Struct, rename="camel", gc=False):

@@ -3,6 +3,12 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
+# What other apps may read in SQL: while a view names a column, PostgreSQL refuses to drop it or to
+# change its type.
+_VIEW = """
+CREATE VIEW jobs_owners AS SELECT uid, namespace, "group", "user", user_verified FROM jobs_jobrecord
+"""
+
 
 class Migration(migrations.Migration):
     initial = True
@@ -154,4 +160,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.RunSQL(_VIEW, "DROP VIEW jobs_owners"),
     ]

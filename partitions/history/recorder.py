@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.kube.watch import Scope
 from ipuhub.recording.recorder import Fault, Subject
+from ipuhub.recording.shapes import CHECKPOINT_TABLE, GAP_TABLE
 from partitions.errors import UnreadableEntry
 from partitions.history.capacity import Capacity
 from partitions.proxy.lifecycle import Phase
@@ -167,17 +168,17 @@ VALUES (%(controller)s, %(at)s, %(total)s, %(free)s, %(cordoned)s, %(faulty)s, %
 ON CONFLICT (controller, at) DO NOTHING
 """
 CAPACITY_WATCH = "capacity"
-_CAPACITY_GAP = """
-INSERT INTO ipuhub_watchgap (watch, began_at, ended_at, cause)
-SELECT name, position_at, %(now)s, %(cause)s FROM ipuhub_watchcheckpoint
+_CAPACITY_GAP = f"""
+INSERT INTO {GAP_TABLE} (watch, began_at, ended_at, cause)
+SELECT name, position_at, %(now)s, %(cause)s FROM {CHECKPOINT_TABLE}
 WHERE name = %(watch)s AND position_at < %(now)s - make_interval(secs => %(silence)s)
-"""
-_CAPACITY_SEEN = """
-INSERT INTO ipuhub_watchcheckpoint AS known
+"""  # noqa: S608  # no value is pasted in
+_CAPACITY_SEEN = f"""
+INSERT INTO {CHECKPOINT_TABLE} AS known
   (name, cluster_uid, resource_version, selection, epoch, position_at)
 VALUES (%(watch)s, '', '', '', 0, %(now)s)
 ON CONFLICT (name) DO UPDATE SET position_at = GREATEST(known.position_at, excluded.position_at)
-"""
+"""  # noqa: S608
 _SILENT = "The V-IPU controllers were not asked for their IPUs: prober, proxy or Postgres was away."
 
 

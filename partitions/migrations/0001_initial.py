@@ -8,6 +8,16 @@ import django.db.models.functions.comparison
 import django.db.models.lookups
 from django.db import migrations, models
 
+# What other apps may read in SQL, and delete when it is old enough (usage/retention): while a view
+# names a column, PostgreSQL refuses to drop it or to change its type.
+_VIEWS = """
+CREATE VIEW partitions_holdings AS SELECT id, key, job_uid, namespace, job_name, partition,
+  controller, size, "group", "user", user_verified, reserved_at, released_at, estimated,
+  uncertainty_seconds FROM partitions_partitionlifetime;
+CREATE VIEW partitions_capacity AS SELECT id, controller, at, total, free, cordoned, faulty,
+  reachable FROM partitions_capacitychange;
+"""
+
 
 class Migration(migrations.Migration):
     initial = True
@@ -115,4 +125,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.RunSQL(_VIEWS, "DROP VIEW partitions_holdings, partitions_capacity"),
     ]

@@ -1241,7 +1241,7 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        migrations.RunSQL(_dirt.CREATE, _dirt.DROP),
+        migrations.RunPython(_dirt.create, _dirt.drop),
         migrations.RunSQL(_STATISTICS, "DROP STATISTICS lifetime_whose"),
         migrations.RunPython(make_group, migrations.RunPython.noop),
     ]

@@ -16,7 +16,7 @@ rows: they are off in the functions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ _PODS: Final = _Table(
     ),
 )
 _PARTITIONS: Final = _Table(
-    "partitions_partitionlifetime",
+    "HOLDINGS",
     "usage_mark_partition_dirt",
     "usage_partition_dirt",
     "reserved_at",
@@ -116,7 +116,7 @@ _HELD: Final = "reserved_at, controller, size, namespace, job_uid, partition"
 def _told_after(alias: str, condition: str) -> str:
     """Return the hour of the next change of capacity; NULL: there is none yet."""
     return (
-        f"(SELECT {_hour('min(told.at)')} FROM partitions_capacitychange AS told"  # noqa: S608
+        f"(SELECT {_hour('min(told.at)')} FROM partitions_capacity AS told"  # noqa: S608
         f" WHERE told.controller = {alias}.controller AND {condition})"
     )
 
@@ -202,17 +202,36 @@ CREATE TRIGGER usage_copy_dirt AFTER INSERT ON usage_rollupdirt
   REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION usage_copy_dirt();
 """  # noqa: S608
 _ON: Final = {
-    "usage_mark_holdings": "partitions_partitionlifetime",
-    "usage_mark_capacity": "partitions_capacitychange",
-    "usage_mark_gaps": "ipuhub_watchgap",
+    "usage_mark_holdings": "HOLDINGS",
+    "usage_mark_capacity": "CAPACITY",
+    "usage_mark_gaps": "GAPS",
 }
 
-CREATE: Final = (
+_CREATE: Final = (
     _create(_PODS)
     + _create(_PARTITIONS)
     + _COPIED
     + "".join((_HOLDINGS, _TOLD, _GAPS))
     + "".join(_triggers(table, name) for name, table in _ON.items())
 )
+# The tables of other apps, each by the model whose it is.
+_MODELS: Final = {
+    "HOLDINGS": ("partitions", "PartitionLifetime"),
+    "CAPACITY": ("partitions", "CapacityChange"),
+    "GAPS": ("ipuhub", "WatchGap"),
+}
+
+
+def create(apps: Any, schema: Any) -> None:
+    sql = _CREATE
+    for word, model in _MODELS.items():
+        sql = sql.replace(f" ON {word}", f" ON {apps.get_model(*model)._meta.db_table}")  # noqa: SLF001
+    schema.execute(sql, params=None)
+
+
+def drop(_apps: Any, schema: Any) -> None:
+    schema.execute(_DROP, params=None)
+
+
 _FUNCTIONS: Final = (_PODS.function, _PARTITIONS.function, "usage_copy_dirt", *_ON)
-DROP: Final = "".join(f"DROP FUNCTION {name}() CASCADE;\n" for name in _FUNCTIONS)
+_DROP: Final = "".join(f"DROP FUNCTION {name}() CASCADE;\n" for name in _FUNCTIONS)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import psycopg
 
+from ipuhub.recording.shapes import CHECKPOINT_TABLE
 from usage.pods.lifetimes import last_seen
 from usage.pods.rows import MONITOR
 
@@ -118,10 +119,10 @@ WHERE finished_at IS NULL AND cluster_uid = %(cluster_uid)s
   AND GREATEST(updated_at, seen_at) < %(before)s
 ORDER BY GREATEST(updated_at, seen_at), uid LIMIT %(limit)s
 """
-_WATCH: Final = """
+_WATCH: Final = f"""
 SELECT epoch, cluster_uid, resource_version, namespace, position_at
-FROM ipuhub_watchcheckpoint WHERE name = 'pods'
-"""
+FROM {CHECKPOINT_TABLE} WHERE name = 'pods'
+"""  # noqa: S608  # no value is pasted in
 # All who write rows lock the checkpoint first: the position stands still for this transaction, a
 # prober that takes over waits, and no two writers wait for each other.
 _WATCH_HELD: Final = _WATCH + "FOR NO KEY UPDATE"

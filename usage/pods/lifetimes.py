@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from ipuhub.recording.shapes import FAULT_TABLE
 from usage.pods.resources import PodStatus
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def last_seen(position: str, watched: str) -> str:
     codes = ", ".join(f"'{code}'" for code in REFUSALS)
     return f"""GREATEST(known.updated_at, known.seen_at,
     CASE WHEN {watched} IN ('', known.namespace) AND NOT EXISTS (
-        SELECT FROM ipuhub_recordfault AS fault
+        SELECT FROM {FAULT_TABLE} AS fault
         WHERE fault.watch = 'pods' AND fault.uid = known.uid AND fault.code IN ({codes})
           AND fault.last_at >= known.updated_at)
     THEN {position} END)"""  # text of this program

@@ -40,7 +40,7 @@ _LOCK: Final = 0x70757267  # only one purge at a time
 _NEVER: Final = dt.date(1970, 1, 1)  # gaps and faults went, no lifetimes
 _EARLIEST: Final = """
 SELECT least((SELECT min(scheduled_at) FROM usage_podlifetime),
-             (SELECT min(reserved_at) FROM partitions_partitionlifetime))"""
+             (SELECT min(reserved_at) FROM partitions_holdings))"""
 
 
 @dataclass(frozen=True, slots=True)

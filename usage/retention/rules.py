@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ipuhub.months import Month
+from ipuhub.recording.shapes import FAULT_TABLE, GAP_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -42,29 +43,27 @@ LIFETIMES: Final = (
     ),
     Kind(
         "partitions",
-        "partitions_partitionlifetime",
+        "partitions_holdings",
         # What was held when a controller told its last change before the cutoff, which stays,
         # says how much of that was others'.
         "reserved_at < %(before)s AND released_at <= %(before)s AND NOT COALESCE("
         "tstzrange(reserved_at, greatest(reserved_at, released_at)) @> (SELECT max(told.at)"
-        " FROM partitions_capacitychange AS told WHERE told.at <= %(before)s"
-        " AND told.controller = partitions_partitionlifetime.controller), false)",
+        " FROM partitions_capacity AS told WHERE told.at <= %(before)s"
+        " AND told.controller = partitions_holdings.controller), false)",
         "reserved_at",
     ),
     # The last change before the cutoff still holds after it.
     Kind(
         "changes of capacity",
-        "partitions_capacitychange",
-        "at < (SELECT max(kept.at) FROM partitions_capacitychange AS kept WHERE kept.controller ="
-        " partitions_capacitychange.controller AND kept.at <= %(before)s)",
+        "partitions_capacity",
+        "at < (SELECT max(kept.at) FROM partitions_capacity AS kept WHERE kept.controller ="
+        " partitions_capacity.controller AND kept.at <= %(before)s)",
         "at",
     ),
 )
 # The sums of utilization stay, and with them for how long nobody asked the controllers.
-GAPS: Final = Kind(
-    "gaps", "ipuhub_watchgap", "ended_at <= %(before)s AND watch <> 'capacity'", "began_at"
-)
-FAULTS: Final = Kind("faults", "ipuhub_recordfault", "last_at < %(before)s", "last_at")
+GAPS: Final = Kind("gaps", GAP_TABLE, "ended_at <= %(before)s AND watch <> 'capacity'", "began_at")
+FAULTS: Final = Kind("faults", FAULT_TABLE, "last_at < %(before)s", "last_at")
 
 
 def count_sql(kind: Kind) -> str:

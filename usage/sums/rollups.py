@@ -157,7 +157,7 @@ def _known(cursor: Any, dirt: Dirt, zone: ZoneInfo) -> Coverage:
 def _stale_days(cursor: Any, cover: Coverage, now: datetime, zone: ZoneInfo) -> list[date]:
     cursor.execute(
         "SELECT least((SELECT min(scheduled_at) FROM usage_podlifetime),"
-        " (SELECT min(reserved_at) FROM partitions_partitionlifetime))"
+        " (SELECT min(reserved_at) FROM partitions_holdings))"
     )
     earliest = cursor.fetchone()[0]
     if earliest is None and not cover.dirt:

@@ -5,10 +5,11 @@ a lifetime that is cut at whole seconds then add up to the whole exactly, and al
 A lifetime without an end lasts to `until`, so a caller passes at most the time of the report. One
 that ends before it begins (clocks differ) has no length, and counts where it begins.
 
-The SQL selects from the tables by name; parameters are those of `bounds`. It is built so that no
-history is scanned: what begins in the range comes from the index of beginnings (in that order),
-and what was carried into it is either short, and then began within the day before, or long, or
-open, for which there are small partial indexes.
+The SQL selects from the table of pods and the view of holdings (partitions/migrations) by name;
+parameters are those of `bounds`. It is built so that no history is scanned: what begins in the
+range comes from the index of beginnings (in that order), and what was carried into it is either
+short, and then began within the day before, or long, or open, for which there are small partial
+indexes.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ POD_ENDS: Final = (
 """Pods that were carried into the range, or end as it begins, and end in it, with the rest of the
 range as `start` and `stop`: what they no longer hold."""
 
-PARTITION_PARTS: Final = _parts("partitions_partitionlifetime", "reserved_at", "released_at")
+PARTITION_PARTS: Final = _parts("partitions_holdings", "reserved_at", "released_at")
 """Likewise of PARTITION_PIECES."""
 
 POD_PIECES: Final = "\nUNION ALL\n".join(POD_PARTS)

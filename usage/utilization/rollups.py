@@ -164,8 +164,8 @@ _STANDING: Final = _STATE.replace("p.zone", "p.zone, d.first_hour, d.last_hour")
     " FROM usage_utilizationdirt) AS d ON true",
 )
 _EARLIEST: Final = """
-SELECT least((SELECT min(at) FROM partitions_capacitychange),
-             (SELECT min(reserved_at) FROM partitions_partitionlifetime))"""
+SELECT least((SELECT min(at) FROM partitions_capacity),
+             (SELECT min(reserved_at) FROM partitions_holdings))"""
 _SUMS: Final = ", ".join(NAMES)
 _FILL: Final = f"""
 INSERT INTO usage_utilizationquarter (controller, begin, {_SUMS})

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from ipuhub.recording.shapes import CHECKPOINT_TABLE, GAP_TABLE
 from usage.time.intervals import PARTITION_PIECES, bounds
 from usage.utilization.amounts import Holding, State, Story, sweep
 
@@ -33,9 +34,9 @@ def _micro(instant: str) -> str:
 # One probe of the index for each controller, however long its history is.
 STATES: Final = f"""
 WITH RECURSIVE names AS (
-  (SELECT controller FROM partitions_capacitychange ORDER BY controller LIMIT 1)
+  (SELECT controller FROM partitions_capacity ORDER BY controller LIMIT 1)
   UNION ALL
-  SELECT (SELECT one.controller FROM partitions_capacitychange AS one
+  SELECT (SELECT one.controller FROM partitions_capacity AS one
           WHERE one.controller > names.controller ORDER BY one.controller LIMIT 1)
   FROM names WHERE names.controller IS NOT NULL
 )
@@ -46,11 +47,11 @@ FROM names CROSS JOIN LATERAL (
      (SELECT COALESCE(sum(held.size), 0) FROM ({_AT}) AS held
       WHERE held.controller = names.controller AND held.reserved_at <= before.at
         AND (held.released_at IS NULL OR held.released_at > before.at)) AS held
-   FROM (SELECT * FROM partitions_capacitychange AS last
+   FROM (SELECT * FROM partitions_capacity AS last
          WHERE last.controller = names.controller AND last.at < %(first)s
          ORDER BY last.at DESC LIMIT 1) AS before)
   UNION ALL
-  (SELECT at, total, free, cordoned, faulty, reachable, 0 FROM partitions_capacitychange AS within
+  (SELECT at, total, free, cordoned, faulty, reachable, 0 FROM partitions_capacity AS within
    WHERE within.controller = names.controller AND within.at >= %(first)s
      AND within.at < %(until)s)
 ) AS told WHERE names.controller IS NOT NULL ORDER BY names.controller, told.at
@@ -62,16 +63,16 @@ SELECT controller, {_micro("start")}, {_micro("stop")}, size FROM ({PARTITION_PI
 WHERE stop > start
 """  # noqa: S608
 """controller, start, stop (microseconds, clipped to the range) and IPUs."""
-KNOWN: Final = """COALESCE(
-  (SELECT position_at FROM ipuhub_watchcheckpoint WHERE name = %(watch)s),
-  (SELECT max(at) FROM partitions_capacitychange))"""
+KNOWN: Final = f"""COALESCE(
+  (SELECT position_at FROM {CHECKPOINT_TABLE} WHERE name = %(watch)s),
+  (SELECT max(at) FROM partitions_capacity))"""  # noqa: S608
 """Until when controllers were asked; NULL: nobody ever did."""
 ASKED: Final = f"""
 SELECT told.any_did, gaps.began, gaps.ended
 FROM (
-  SELECT EXISTS (SELECT 1 FROM partitions_capacitychange WHERE at < %(until)s) AS any_did
+  SELECT EXISTS (SELECT 1 FROM partitions_capacity WHERE at < %(until)s) AS any_did
 ) AS told
-LEFT JOIN (SELECT {_micro("began_at")} AS began, {_micro("ended_at")} AS ended FROM ipuhub_watchgap
+LEFT JOIN (SELECT {_micro("began_at")} AS began, {_micro("ended_at")} AS ended FROM {GAP_TABLE}
   WHERE watch = %(watch)s AND began_at < %(until)s AND ended_at > %(first)s) AS gaps ON true
 """  # noqa: S608
 """Whether any controller had told its IPUs, and from and to when nobody asked though they were
