@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ipuhub.env import Declared
-    from ipuhub.process.metrictable import Metric
+    from ipuhub.process.metrics import Metric
 
 _SCRAPING = """Each process answers `/metrics` beside `/healthz`: operator, webhooks, prober and
 monitor on `IPUHUB_HEALTH_PORT`, the V-IPU Proxy on `PROXY_PORT`, the dashboard on its own port

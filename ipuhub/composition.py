@@ -1,46 +1,94 @@
-"""glue: what every process has: settings about leadership and metrics, and an orderly end."""
+"""glue: our processes by the settings: how they start, whom they speak to, what they show."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.conf import settings
 from django.core.management.base import CommandError
+from django.utils.module_loading import import_string
 
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
+from ipuhub.kube.errors import ConfigError
 from ipuhub.kube.leaderelection import LeaseTiming
+from ipuhub.kube.token import FixedToken, TokenSource
+from ipuhub.process import logs
 from ipuhub.process.leadership import LeadershipOptions
 from ipuhub.process.metricspage import Guard
+from ipuhub.process.process import ClusterProcess
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
-    from aiohttp.web import AppRunner, RouteDef
+    from ipuhub.process.metrics import Meters
+    from ipuhub.process.process import Process
 
-    from ipuhub.process.health import Health
+T = TypeVar("T")
+PROXY_AUDIENCE = "ipuhub-proxy"
 
 
-async def serve_health(health: Health, *more: RouteDef) -> AppRunner:
-    """Serve `/healthz`, `/readyz` and `more`; the caller calls `cleanup`.
-
-    Raises CommandError when the port is taken.
-    """
-    host, port = settings.HEALTH_HOST, settings.HEALTH_PORT
+def run(
+    work: Coroutine[Any, Any, T],
+    *refusals: type[Exception],
+    runner: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run,
+) -> T:
+    """Set up the log and run `work`. ConfigError and `refusals` become a CommandError."""
+    logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
+    known: tuple[type[Exception], ...] = (ConfigError, *refusals)
     try:
-        return await health.serve(host, port, more)
-    except OSError as error:
-        raise CommandError(
-            f"cannot listen on {host}:{port} (set IPUHUB_HEALTH_PORT): {error.strerror}"
-        ) from error
+        return runner(work)
+    except known as error:
+        raise CommandError(str(error)) from error
+
+
+@contextlib.asynccontextmanager
+async def running(
+    name: str, *meters: Meters, elects: bool = False
+) -> AsyncIterator[ClusterProcess]:
+    """Yield process `name`, which works with the API server and serves its pages meanwhile.
+
+    With `elects` it has a Lease of this name. Raises ConfigError without credentials, for
+    impossible times of the Lease, and when the health port is taken.
+    """
+    async with cluster_client(name) as client:
+        process = ClusterProcess(client, *meters)
+        if elects:
+            process.elect(leadership_options(name))
+        async with serving(process, process.metrics_guard(settings.METRICS_TOKEN)):
+            yield process
+
+
+def serving(process: Process, guard: Guard) -> contextlib.AbstractAsyncContextManager[None]:
+    """Serve the pages of `process` where the settings say."""
+    return process.serving(settings.HEALTH_HOST, settings.HEALTH_PORT, guard)
+
+
+def cluster_client(name: str) -> KubeClient:
+    """Return the client of process `name`. Raises ConfigError without credentials."""
+    return KubeClient(load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT), user_agent=name)
+
+
+def proxy_client(client: KubeClient) -> Any:
+    """Return the client of the V-IPU Proxy, which the settings name."""
+    return import_string(settings.PROXY_CLIENT)(settings.PROXY_URL, proxy_token(client))
+
+
+def proxy_token(client: KubeClient) -> Callable[[], Awaitable[str]]:
+    """Return the given token, else one requested for the own service account and kept fresh."""
+    if settings.SERVICE_ACCOUNT and not settings.PROXY_TOKEN:
+        return TokenSource(client, settings.SERVICE_ACCOUNT, PROXY_AUDIENCE)
+    return FixedToken(settings.PROXY_TOKEN)
 
 
 def leadership_options(lease: str) -> LeadershipOptions | None:
-    """The settings about leader election; None: it is off. Raises ConfigError for bad times."""
+    """Return the settings about leader election; None: it is off. Raises ConfigError for bad
+    times."""
     if not settings.LEADER_ELECTION:
         return None
     timing = LeaseTiming(
@@ -50,23 +98,16 @@ def leadership_options(lease: str) -> LeadershipOptions | None:
     return LeadershipOptions(settings.NAMESPACE, lease, identity, timing)
 
 
-def metrics_guard(client: KubeClient) -> Guard:
-    """Who may read the metrics of a process that speaks to the API server anyway."""
-    reviewer = Reviewer(client, audience="")
-    return Guard(settings.METRICS_TOKEN, lambda: reviewer)
-
-
 @contextlib.asynccontextmanager
-async def lonely_metrics_guard(user_agent: str) -> AsyncIterator[Guard]:
-    """The same for a process that needs no API server: one is looked for when a token has to be
-    judged."""
+async def lonely_metrics_guard(name: str) -> AsyncIterator[Guard]:
+    """Yield who may read the metrics of a process that needs no API server: one is looked for
+    when a token has to be judged."""
     async with contextlib.AsyncExitStack() as stack:
         made: list[Reviewer] = []
 
         def reviewer() -> Reviewer:
             if not made:
-                config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
-                client = KubeClient(config, user_agent=user_agent)
+                client = cluster_client(name)
                 stack.push_async_callback(client.close)
                 made.append(Reviewer(client, audience=""))
             return made[0]

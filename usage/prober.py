@@ -17,17 +17,13 @@ import structlog
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from ipuhub.composition import leadership_options, metrics_guard
-from ipuhub.kube.client import KubeClient
+from ipuhub import composition
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.kube.namespaces import ChosenNamespaces, NamespaceGroups
-from ipuhub.kube.token import FixedToken, TokenSource
-from ipuhub.process import metrics, metrictable
 from ipuhub.process.health import Health
 from ipuhub.process.leadership import Leadership
-from ipuhub.process.metricspage import metrics_route
 from ipuhub.process.runtime import until_stopped
-from ipuhub.recording.metrics import RECORDINGS
+from ipuhub.recording.metrics import RECORDINGS, fill_position_ages
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from ipuhub.text import AuthorTrust
@@ -48,7 +44,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from ipuhub.kube.credentials import ClusterConfig
+    from ipuhub.kube.client import KubeClient
     from ipuhub.recording.recorder import Recorder
 
 log = structlog.get_logger(__name__)
@@ -130,8 +126,7 @@ class JobsAndPartitions:
         return owners | owners_of(cursor, owners)
 
 
-PROXY_AUDIENCE: Final = "ipuhub-proxy"
-LEASE: Final = "ipuhub-prober"
+NAME: Final = "ipuhub-prober"
 _PAUSE_SECONDS: Final = 10.0
 
 
@@ -167,15 +162,6 @@ def build_parts(client: KubeClient, proxy: Any) -> JobsAndPartitions:
         settings.NAMESPACE, settings.TRACKER_CONFIGMAP, settings.CAPACITY_POLL_SECONDS
     )
     return JobsAndPartitions(client, proxy, database(), utc_now, place, author_trust())
-
-
-def build_proxy(client: KubeClient) -> Any:
-    """The V-IPU Proxy, with a given token or one requested for the own service account."""
-    proxy_client = import_string(settings.PROXY_CLIENT)
-    if settings.SERVICE_ACCOUNT and not settings.PROXY_TOKEN:
-        source = TokenSource(client, settings.SERVICE_ACCOUNT, PROXY_AUDIENCE)
-        return proxy_client(settings.PROXY_URL, source)
-    return proxy_client(settings.PROXY_URL, FixedToken(settings.PROXY_TOKEN))
 
 
 def pod_selection(chosen: ChosenNamespaces | None) -> PodSelection:
@@ -297,33 +283,31 @@ async def keep_recording(
             await asyncio.sleep(pause_seconds)
 
 
-async def run_prober(config: ClusterConfig, *, once: bool) -> None:
-    """Record until SIGTERM or SIGINT; with `once`, one full list.
+async def run_prober() -> None:
+    """Record until SIGTERM or SIGINT.
 
-    Raises OSError when the health port is taken, ConfigError for settings that contradict each
-    other, and with `once` ApiError, LeaseHeld, LeadershipLost and Fenced.
+    Raises what `composition.running` raises, and ConfigError for settings that contradict each
+    other.
     """
-    health = Health()
-    election = leadership_options(LEASE)
-    async with contextlib.AsyncExitStack() as stack:
-        client = await stack.enter_async_context(KubeClient(config, user_agent="ipuhub-prober"))
-        proxy = await stack.enter_async_context(build_proxy(client))
-        build_chosen(client)  # says now what is wrong, not once it leads
-        leadership = Leadership(client, election)
-        if once:
-            await leadership.lead_now(lambda: Prober(client, proxy, health).list_once())
-            return
-        health.ask("leader election", lambda: leadership.problem)
-        meters = metrics.of_process(metrictable.WITH_LEASE, metrictable.WITH_API, health=health)
-        metrics.tell_leadership(meters, leadership)
-        metrics.tell_calls(meters, client)
-        meters.include(RECORDINGS)
-        page = metrics_route(meters, metrics_guard(client))
-        address = (settings.HEALTH_HOST, settings.HEALTH_PORT)
-        runner = await health.serve(*address, [page])
-        stack.push_async_callback(runner.cleanup)
+    async with (
+        composition.running(NAME, RECORDINGS, elects=True) as process,
+        composition.proxy_client(process.client) as proxy,
+    ):
+        build_chosen(process.client)  # says now what is wrong, not once it leads
+        process.metrics.at_scrape(fill_position_ages)
 
         async def record() -> None:
-            await Prober(client, proxy, health).run()
+            await Prober(process.client, proxy, process.health).run()
 
-        await until_stopped(keep_recording(leadership, record, health))
+        await until_stopped(keep_recording(process.leadership, record, process.health))
+
+
+async def list_once() -> None:
+    """Commit one full list of everything. Raises ApiError, ConfigError, LeaseHeld, LeadershipLost
+    and Fenced."""
+    async with (
+        composition.cluster_client(NAME) as client,
+        composition.proxy_client(client) as proxy,
+    ):
+        prober = Prober(client, proxy, Health())
+        await Leadership(client, composition.leadership_options(NAME)).lead_now(prober.list_once)

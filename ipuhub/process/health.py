@@ -19,7 +19,10 @@ from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.log import server_logger
 
+from ipuhub.kube.errors import ConfigError
+
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
     from aiohttp.typedefs import Handler, Middleware
@@ -267,17 +270,40 @@ class Health:
 
         return [web.get("/healthz", healthz), web.get("/readyz", readyz)]
 
-    async def serve(self, host: str, port: int, more: Iterable[web.RouteDef] = ()) -> web.AppRunner:
-        """Listen, with `more` pages beside the two; port 0 takes a free one (`runner.addresses`).
-
-        The caller calls `cleanup`.
-        """
+    def app(self, more: Iterable[web.RouteDef] = ()) -> web.Application:
+        """Return an application of the two pages, with `more` beside them."""
         app = web.Application()
         app.add_routes([*self.routes(), *more])
-        runner = build_runner(app)
-        await runner.setup()
-        await web.TCPSite(runner, host, port).start()
-        return runner
+        return app
+
+
+class ListenError(ConfigError):
+    """An address cannot be listened on."""
+
+
+@asynccontextmanager
+async def listening(
+    runner: web.AppRunner,
+    host: str,
+    port: int,
+    setting: str = "",
+    ssl_context: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    """Serve on `port`, 0 for a free one, and yield the port in use.
+
+    Raises ListenError, which names the `setting` that chooses another port.
+    """
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=ssl_context).start()
+        except OSError as error:
+            hint = f" (set {setting})" if setting else ""
+            why = f"cannot listen on {host}:{port}{hint}: {error.strerror}"
+            raise ListenError(why) from error
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
 
 
 def _answer(failing: Sequence[str], notes: Sequence[str] = ()) -> web.Response:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ipuhub.kube.access import Reviewer
-    from ipuhub.process.metrics import Meters
+    from ipuhub.process.metrics import Page
 
 PATH: Final = "/metrics"
 # What every scraper knows; the client library would name a newer one, which says the same here.
@@ -90,7 +90,7 @@ class Guard:
             raise not_asked(error) from error
 
 
-def metrics_route(meters: Meters, guard: Guard) -> web.RouteDef:
+def metrics_route(page: Page, guard: Guard) -> web.RouteDef:
     """The page, for a process that has a web server anyway."""
 
     async def metrics(request: web.Request) -> web.Response:
@@ -98,6 +98,6 @@ def metrics_route(meters: Meters, guard: Guard) -> web.RouteDef:
             await guard.check(request.headers.get("Authorization", ""))
         except Refused as no:
             return web.Response(status=no.status, text=f"{no}\n", headers=no.headers)
-        return web.Response(body=meters.render(), headers={"Content-Type": _CONTENT_TYPE})
+        return web.Response(body=page.render(), headers={"Content-Type": _CONTENT_TYPE})
 
     return web.get(PATH, metrics)

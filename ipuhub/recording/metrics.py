@@ -1,7 +1,4 @@
-"""io: what the recordings of this process say of themselves to Prometheus.
-
-The metrics of recordings, by what they watch.
-"""
+"""io: the metrics of recordings, by what they watch."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from ipuhub.process.metrics import Meters
-from ipuhub.process.metrictable import Kind, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,109 +14,75 @@ if TYPE_CHECKING:
     from ipuhub.recording.recorder import Fault
     from ipuhub.recording.store import Gaps
 
-_WATCH = ("watch",)
-EVENTS_METRIC = Metric(
+RECORDINGS = Meters()
+EVENTS = RECORDINGS.counter(
     "ipuhub_recording_events_total",
-    Kind.COUNTER,
     "Changes read from the watch.",
     "Does the prober read at all?",
-    _WATCH,
+    "watch",
 )
-ROWS_METRIC = Metric(
+ROWS = RECORDINGS.counter(
     "ipuhub_recording_rows_total",
-    Kind.COUNTER,
     "Rows written, again or anew.",
     "Does the prober record what it reads?",
-    _WATCH,
+    "watch",
 )
-COMMITS_METRIC = Metric(
+COMMITS = RECORDINGS.counter(
     "ipuhub_recording_commits_total",
-    Kind.COUNTER,
     "Transactions committed.",
     "How large are batches?",
-    _WATCH,
+    "watch",
 )
-FAULTS_METRIC = Metric(
+FAULTS = RECORDINGS.counter(
     "ipuhub_recording_faults_total",
-    Kind.COUNTER,
     "Objects not taken as they stood, by kind of fault (refused: by PostgreSQL); the page of "
     "faults names them.",
     "Is something not accounted? Of what kind?",
-    ("watch", "code"),
+    "watch",
+    "code",
 )
-VANISHED_METRIC = Metric(
+VANISHED = RECORDINGS.counter(
     "ipuhub_recording_vanished_total",
-    Kind.COUNTER,
     "Rows ended by a full list, since the end itself was not seen.",
     "Were ends missed?",
-    _WATCH,
+    "watch",
 )
-LISTS_METRIC = Metric(
+LISTS = RECORDINGS.counter(
     "ipuhub_recording_lists_total",
-    Kind.COUNTER,
     "Full lists committed.",
     "Does a watch of the prober break off again and again?",
-    _WATCH,
+    "watch",
 )
-LAG_METRIC = Metric(
+LAG = RECORDINGS.gauge(
     "ipuhub_recording_lag_seconds",
-    Kind.GAUGE,
     "From reading the last batch's first change to its commit.",
     "Is the prober keeping up?",
-    _WATCH,
+    "watch",
 )
-POSITION_METRIC = Metric(
+POSITION = RECORDINGS.gauge(
     "ipuhub_recording_position_timestamp_seconds",
-    Kind.GAUGE,
     "Before it, all that happened is committed.",
     "Until when is usage complete?",
-    _WATCH,
+    "watch",
 )
-POSITION_AGE = Metric(
+POSITION_AGE = RECORDINGS.gauge(
     "ipuhub_recording_position_age_seconds",
-    Kind.GAUGE,
     "Since the committed position; a quiet watch comes to about 60 s.",
     "How far is the record behind?",
-    _WATCH,
+    "watch",
 )
-GAPS_METRIC = Metric(
+GAPS = RECORDINGS.gauge(
     "ipuhub_recording_gaps",
-    Kind.GAUGE,
     "Stored times in which the watch saw nothing.",
     "Was something missed?",
-    _WATCH,
+    "watch",
 )
-NEWEST_GAP_METRIC = Metric(
+NEWEST_GAP = RECORDINGS.gauge(
     "ipuhub_recording_newest_gap_timestamp_seconds",
-    Kind.GAUGE,
     "When the newest gap ended. None where there is none.",
     "When was something missed last?",
-    _WATCH,
+    "watch",
 )
-TABLE = (
-    EVENTS_METRIC,
-    ROWS_METRIC,
-    COMMITS_METRIC,
-    FAULTS_METRIC,
-    VANISHED_METRIC,
-    LISTS_METRIC,
-    LAG_METRIC,
-    POSITION_METRIC,
-    POSITION_AGE,
-    GAPS_METRIC,
-    NEWEST_GAP_METRIC,
-)
-RECORDINGS: Final = Meters(TABLE)
-EVENTS: Final = RECORDINGS.counter(EVENTS_METRIC)
-ROWS: Final = RECORDINGS.counter(ROWS_METRIC)
-COMMITS: Final = RECORDINGS.counter(COMMITS_METRIC)
-FAULTS: Final = RECORDINGS.counter(FAULTS_METRIC)
-VANISHED: Final = RECORDINGS.counter(VANISHED_METRIC)
-LISTS: Final = RECORDINGS.counter(LISTS_METRIC)
-LAG: Final = RECORDINGS.gauge(LAG_METRIC)
-POSITION: Final = RECORDINGS.gauge(POSITION_METRIC)
-GAPS: Final = RECORDINGS.gauge(GAPS_METRIC)
-NEWEST_GAP: Final = RECORDINGS.gauge(NEWEST_GAP_METRIC)
 _POSITIONS: Final[dict[str, float]] = {}
 
 
@@ -144,9 +106,7 @@ def tell_gaps(watch: str, gaps: Gaps) -> None:
         NEWEST_GAP.labels(watch).set(gaps.newest.timestamp())
 
 
-def _fill() -> None:
-    ages = {(watch,): max(time.time() - at, 0.0) for watch, at in _POSITIONS.items()}
-    RECORDINGS.set(POSITION_AGE, ages)
-
-
-RECORDINGS.at_scrape(_fill)
+def fill_position_ages() -> None:
+    """Say how old the committed positions are."""
+    now = time.time()
+    POSITION_AGE.set_all({(watch,): max(now - at, 0.0) for watch, at in _POSITIONS.items()})

@@ -1,8 +1,5 @@
 """io: what a plan takes effect on.
 
-What the operator's passes tell about themselves; `jobs.operator.metrics` makes metrics
-of it.
-
 Own writes must be seen before the next plan.
 
 A plan made from a cache that does not show the last write yet would do the same again, or undo it.
@@ -27,29 +24,10 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.client import KubeClient
     from jobs.ipujob.manifests import Manifest
-    from jobs.operator.actions import Action, PatchStatus, TryPod
+    from jobs.operator.actions import TryPod
     from jobs.operator.observer import Cache, Caches
     from jobs.operator.partitions import PartitionFacts
     from jobs.ports import Partitions
-
-
-class Measures:
-    """Hears of each pass and action, and keeps nothing."""
-
-    def passed(self, outcome: str, seconds: float) -> None:
-        """A pass has ended: done, failed, deferred (the caches are behind), gone or crashed."""
-
-    def acted(self, action: Action, seconds: float, error: BaseException | None) -> None:
-        """An action has been carried out, or has failed."""
-
-    def decided(self, job: Manifest, patch: PatchStatus) -> None:
-        """A status has been written; `job` is what it was before."""
-
-    def untold(self, count: int) -> None:
-        """So many Events will not be written: there was no room, or no time, for them."""
-
-
-KEEPS_NOTHING = Measures()
 
 
 class Recorder(Protocol):
@@ -78,7 +56,6 @@ class Effects:
     facts: PartitionFacts
     expectations: Expectations
     now: Callable[[], datetime]
-    measures: Measures = KEEPS_NOTHING
     keeper: StatusKeeper = field(default_factory=StatusKeeper)
 
 

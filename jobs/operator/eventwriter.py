@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import structlog
 
 from jobs.ipujob.manifests import uid_of
-from jobs.operator.effects import KEEPS_NOTHING
+from jobs.operator.metrics import EVENTS_DROPPED
 
 if TYPE_CHECKING:
     from jobs.ipujob.manifests import Manifest
-    from jobs.operator.effects import Measures, Recorder
+    from jobs.operator.effects import Recorder
 
     _Told = tuple[Manifest, Literal["Normal", "Warning"], str, str]
 
@@ -24,12 +24,10 @@ LAST_SECONDS = 2.0
 
 class Teller:
     """Hands Events on to `recorder` in the order in which each job's were told, by a few writers
-    of its own. `dropped` counts those for which there was no more room or time; `measures` hears
-    of them."""
+    of its own. `dropped` counts those for which there was no more room or time."""
 
-    def __init__(self, recorder: Recorder, measures: Measures = KEEPS_NOTHING) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.dropped = 0
-        self._measures = measures
         self._unwritten = 0
         self._recorder = recorder
         self._queues: list[asyncio.Queue[_Told]] = [
@@ -87,4 +85,4 @@ class Teller:
 
     def _drop(self, count: int) -> None:
         self.dropped += count
-        self._measures.untold(count)
+        EVENTS_DROPPED.labels("backlog").inc(count)

@@ -38,6 +38,7 @@ from jobs.operator.actions import (
 )
 from jobs.operator.effects import Rehearsals
 from jobs.operator.failures import NameConflictError, fault_of
+from jobs.operator.metrics import count_action, count_decision
 from jobs.operator.ownership import is_object_of, is_pod_of
 from jobs.operator.pods import TERMINAL
 from jobs.ports import Phase
@@ -158,7 +159,7 @@ class Executor:
             failure = error
             raise
         finally:
-            self._effects.measures.acted(action, time.perf_counter() - began, failure)
+            count_action(action, time.perf_counter() - began, failure)
 
     async def _carry_out(self, this: _Pass, action: Action) -> None:
         match action:
@@ -257,7 +258,7 @@ class Executor:
             if job is None:
                 return
             if keeper.read_back(job.get("status") or {}, stored, written):
-                self._effects.measures.decided(this.observed.job or {}, action)
+                count_decision(this.observed.job or {}, action, self._effects.now())
                 await self._tell(this, action.events)
                 return
         this.outcome.failed = True  # what did not stick is not decided twice: nobody acts on it

@@ -19,8 +19,9 @@ from jobs.ipujob.names import IPUJOBS, LABEL_JOB_UID, RESOURCE_OF, Kind
 from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.rules import USUAL, Rules
 from jobs.ipujob.spec import UNLIMITED
+from jobs.operator import metrics
 from jobs.operator.controller import Controller
-from jobs.operator.effects import KEEPS_NOTHING, Effects, Expectations
+from jobs.operator.effects import Effects, Expectations
 from jobs.operator.eventwriter import Teller
 from jobs.operator.execute import Executor
 from jobs.operator.observer import BY_JOB, BY_UID, Caches, Observer, by_job, by_uid, only_metadata
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.privileges import Privileges
     from jobs.ipujob.rules import Patience
     from jobs.ipujob.spec import SessionLimits
-    from jobs.operator.effects import Measures, Recorder
+    from jobs.operator.effects import Recorder
     from jobs.ports import Partitions
 
 log = structlog.get_logger(__name__)
@@ -95,7 +96,6 @@ class Operator:
         recorder: Recorder,
         health: HealthSink,
         options: OperatorOptions,
-        measures: Measures = KEEPS_NOTHING,
     ) -> None:
         self._options = options
         self._health = health
@@ -104,7 +104,7 @@ class Operator:
         self.informers = _informers(client, self._is_crd_another)
         self.caches = _caches(self.informers)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
-        self.teller = Teller(recorder, measures)
+        self.teller = Teller(recorder)
         effects = self.effects = Effects(
             client=client,
             partitions=partitions,
@@ -113,7 +113,6 @@ class Operator:
             facts=self.facts,
             expectations=Expectations(options.monotonic),
             now=self.now,
-            measures=measures,
         )
         rules = Rules(options.limits, options.privileges, options.patience)
         self.controller = Controller(
@@ -142,6 +141,14 @@ class Operator:
             group.create_task(self._resync())
             group.create_task(self._watch_crd())
             group.create_task(self.controller.run(self._options.concurrency))
+
+    def fill_metrics(self) -> None:
+        """Bring the metrics up to date that are read off the queue, the caches and the facts."""
+        metrics.fill_queue(self.controller.queue)
+        metrics.fill_jobs(self.caches.jobs.all())
+        metrics.fill_refused(self.controller.faults())
+        metrics.fill_waiting(self.facts, self.caches, self.now())
+        metrics.IGNORED_PODS.set(self.controller.observer.ignored_pods)
 
     async def _synced(self) -> None:
         for informer in self.informers.values():

@@ -1,7 +1,4 @@
-"""io: the webhooks' HTTPS server.
-
-The webhooks' metrics.
-"""
+"""io: the webhooks' HTTPS server."""
 
 from __future__ import annotations
 
@@ -17,10 +14,9 @@ from aiohttp import web
 
 from ipuhub.process.health import is_departure
 from ipuhub.process.httpbodies import Bodies, BodyTooLargeError, BodyTooSlowError
-from ipuhub.process.metrics import OTHER
+from ipuhub.process.metrics import FAST_SECONDS, OTHER, Meters
 from jobs.ipujob.privileges import PROFILES, Privileges
 from jobs.ipujob.spec import UNLIMITED, known_field
-from jobs.operator import metrics as table
 from jobs.webhooks.mutating import hints, operations
 from jobs.webhooks.review import (
     INTERNAL,
@@ -40,10 +36,38 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from ipuhub.process.metrics import Meters
     from jobs.ipujob.spec import SessionLimits
     from jobs.webhooks.review import Review
 
+WEBHOOKS = Meters()
+REVIEWS = WEBHOOKS.counter(
+    "ipuhub_webhook_reviews_total",
+    "Reviews; webhook: mutate or validate; outcome: allowed, patched, warned, denied, unreadable, "
+    "crashed (a bug: the log has it, and the request was refused).",
+    "Are the webhooks asked, and what do they answer?",
+    "webhook",
+    "operation",
+    "outcome",
+)
+DENIALS = WEBHOOKS.counter(
+    "ipuhub_webhook_denials_total",
+    "Reasons of refusals by field of the IPUJob (other: no field of one); one review may have "
+    "several.",
+    "What did the webhooks deny?",
+    "field",
+)
+REVIEW_SECONDS = WEBHOOKS.histogram(
+    "ipuhub_webhook_review_duration_seconds",
+    "Time to answer a review, without TLS and transfer.",
+    "Do the webhooks hold up kubectl?",
+    "webhook",
+    buckets=FAST_SECONDS,
+)
+CERTIFICATE_END = WEBHOOKS.gauge(
+    "ipuhub_webhook_certificate_expiry_timestamp_seconds",
+    "When the serving certificate ends.",
+    "When do the webhooks stop to be trusted?",
+)
 log = structlog.get_logger(__name__)
 MUTATE_PATH: Final = "/mutate-ipujob"
 VALIDATE_PATH: Final = "/validate-ipujob"
@@ -71,9 +95,7 @@ def webhook_bodies() -> Bodies:
     return Bodies(_MOST_BYTES, 2 * _MOST_BYTES, _BODY_SECONDS)
 
 
-def build_app(
-    rules: WebhookRules, measures: WebhookMeasures | None = None, bodies: Bodies | None = None
-) -> web.Application:
+def build_app(rules: WebhookRules, bodies: Bodies | None = None) -> web.Application:
     """The webhooks; every answer is an AdmissionReview, also to nonsense."""
 
     bodies = bodies or webhook_bodies()
@@ -89,22 +111,20 @@ def build_app(
             if is_departure(request, error):
                 return web.Response()  # to nobody
             raise
-        return web.json_response(respond(request.path, data, rules, measures))
+        return web.json_response(respond(request.path, data, rules))
 
     app = web.Application(client_max_size=bodies.most_bytes)
     app.add_routes([web.post(path, handle) for path in _PATHS])
     return app
 
 
-def respond(
-    path: str, data: bytes, rules: WebhookRules, measures: WebhookMeasures | None = None
-) -> dict[str, Any]:
-    """The AdmissionReview that answers the body `data` at `path`, counted in `measures`."""
+def respond(path: str, data: bytes, rules: WebhookRules) -> dict[str, Any]:
+    """Return the AdmissionReview that answers the body `data` at `path`, and count it."""
     began = time.perf_counter()
     operation, answer = _respond(path, data, rules.at(path))
-    if measures is not None:
-        webhook = "mutate" if path == MUTATE_PATH else "validate"
-        measures.answered(webhook, operation, answer, time.perf_counter() - began)
+    webhook = "mutate" if path == MUTATE_PATH else "validate"
+    REVIEW_SECONDS.labels(webhook).observe(time.perf_counter() - began)
+    count_review(webhook, operation, answer["response"], rules.template_schema)
     return answer
 
 
@@ -179,6 +199,10 @@ class Certificate:
 
         return load_pem_x509_certificate(self._files[0].read_bytes()).not_valid_after_utc
 
+    def fill_metrics(self) -> None:
+        """Say when it ends."""
+        CERTIFICATE_END.set(self.ends_at().timestamp())
+
     def refresh(self) -> bool:
         """Take up changed files; says whether new ones are in use now."""
         try:
@@ -205,26 +229,14 @@ class Certificate:
 _OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 
 
-class WebhookMeasures:
-    """Counts answers; `meters` has the webhooks' table, `template_schema` the fields of a pod
-    template."""
-
-    def __init__(self, meters: Meters, template_schema: Mapping[str, Any]) -> None:
-        self._template_schema = template_schema
-        self._reviews = meters.counter(table.REVIEWS)
-        self._denials = meters.counter(table.DENIALS)
-        self._seconds = meters.histogram(table.REVIEW_SECONDS)
-
-    def answered(
-        self, webhook: str, operation: str, answer: Mapping[str, Any], seconds: float
-    ) -> None:
-        """A review has been answered; whoever sends nonsense makes no new labels."""
-        known = operation if operation in _OPERATIONS else OTHER
-        response = answer["response"]
-        self._reviews.labels(webhook, known, outcome_of(response)).inc()
-        self._seconds.labels(webhook).observe(seconds)
-        for name in denied_fields(response):
-            self._denials.labels(known_field(name, self._template_schema) or OTHER).inc()
+def count_review(
+    webhook: str, operation: str, response: Mapping[str, Any], template_schema: Mapping[str, Any]
+) -> None:
+    """Count an answer; whoever sends nonsense makes no new labels."""
+    known = operation if operation in _OPERATIONS else OTHER
+    REVIEWS.labels(webhook, known, outcome_of(response)).inc()
+    for name in denied_fields(response):
+        DENIALS.labels(known_field(name, template_schema) or OTHER).inc()
 
 
 def outcome_of(response: Mapping[str, Any]) -> str:
@@ -242,9 +254,3 @@ def denied_fields(response: Mapping[str, Any]) -> list[str]:
     """The fields that a refusal names."""
     causes = response.get("status", {}).get("details", {}).get("causes", ())
     return [cause["field"] for cause in causes]
-
-
-def tell_certificate(meters: Meters, certificate: Certificate) -> None:
-    """Fill when the certificate ends."""
-    end = meters.gauge(table.CERTIFICATE_END)
-    meters.at_scrape(lambda: end.set(certificate.ends_at().timestamp()))

@@ -12,21 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
-from aiohttp import web
 
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import NODES
-from ipuhub.process import metrics, metrictable
-from ipuhub.process.health import Health, build_runner
-from ipuhub.process.leadership import Leadership
-from ipuhub.process.metricspage import Guard, metrics_route
+from ipuhub.process.health import build_runner, listening
+from ipuhub.process.metricspage import metrics_route
+from ipuhub.process.process import ClusterProcess
 from partitions.errors import TrackerUnavailable
+from partitions.proxy import metrics
 from partitions.proxy.app import AUDIENCE, Access, Parts, build_app
 from partitions.proxy.controllers import PartitionSettings, parse_controllers
 from partitions.proxy.fleet import Fleet, FleetOptions, only_while_leading
-from partitions.proxy.metrics import PROXY, ProxyMeasures, count_requests, tell_proxy, tell_waiting
+from partitions.proxy.metrics import PROXY
 from partitions.proxy.service import PartitionService, ServiceOptions
 from partitions.proxy.store import StoreOptions, TrackerStore
 from partitions.proxy.sweep import Sweep, SweepOptions
@@ -38,17 +37,12 @@ if TYPE_CHECKING:
     from ipuhub.kube.credentials import ClusterConfig
     from ipuhub.kube.resources import Manifest
     from ipuhub.process.leadership import LeadershipOptions
-    from ipuhub.process.metrics import Meters
     from partitions.proxy.fleet import VipuApi
 
 log = structlog.get_logger(__name__)
 
 _LABEL_INDEX: Final = "label"
 _SHUTDOWN_SECONDS: Final = 5.0
-
-
-class ListenError(Exception):
-    """The proxy's address cannot be listened on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +89,7 @@ class NodeLabels:
         return "" if self.informer.synced else self.informer.problem or "not listed yet"
 
 
-class ProxyProcess:
+class ProxyProcess(ClusterProcess):
     """All parts of one proxy; `loops` are its background tasks, `port` is the one in use.
 
     Only the replica that leads reads and writes the tracker and goes on with partitions.
@@ -105,12 +99,11 @@ class ProxyProcess:
         # A list that is set directly cannot be mended while we run: refuse it at once.
         if not options.controllers_path:
             parse_controllers(options.controllers, options.defaults)
+        super().__init__(KubeClient(options.cluster, user_agent="ipuhub-proxy"), PROXY)
         self.options = options
         self.port = options.port
         self.loops: list[asyncio.Task[None]] = []
-        self.health = Health()
-        self.client = KubeClient(options.cluster, user_agent="ipuhub-proxy")
-        self.leadership = Leadership(self.client, options.election)
+        self.elect(options.election)
         self.nodes = NodeLabels(self.client)
         self.store = TrackerStore(self.client, StoreOptions(options.namespace, options.tracker))
         self.fleet = Fleet(
@@ -123,7 +116,8 @@ class ProxyProcess:
         )
         self.service = PartitionService(self.store, self.fleet, _utc_now, options.service)
         self.sweep = Sweep(self.store, self.fleet, self.service, _utc_now, options.sweep)
-        self.meters = self._make_meters()
+        self.follow(lambda: {"nodes": self.nodes.informer})
+        self.metrics.at_scrape(self._fill_metrics)
         self.health.ask("leader election", self._leadership_problem)
         self.health.ask("API server", self._tracker_problem)
         self.health.ask("nodes", lambda: self.nodes.problem)
@@ -133,16 +127,11 @@ class ProxyProcess:
         client = VipuClient(address, deadline_seconds=self.options.deadline_seconds)
         return only_while_leading(client, lambda: self.leadership.left_seconds)
 
-    def _make_meters(self) -> Meters:
-        common = (metrictable.WITH_LEASE, metrictable.WITH_API, metrictable.WITH_WATCHES)
-        meters = metrics.of_process(*common, PROXY, health=self.health)
-        metrics.tell_leadership(meters, self.leadership)
-        metrics.tell_calls(meters, self.client)
-        metrics.tell_watches(meters, lambda: {"nodes": self.nodes.informer})
-        tell_proxy(meters, self.store, self.fleet, self.sweep)
-        tell_waiting(meters, self.service.waiting, _utc_now)
-        self.store.measures = ProxyMeasures(meters)
-        return meters
+    def _fill_metrics(self) -> None:
+        metrics.HELD_BACK.set(self.service.waiting.held_back(_utc_now()))
+        metrics.fill_fleet(self.fleet.last_views)
+        metrics.fill_drift(self.sweep.drift)
+        metrics.fill_tracker(self.store.tracker if self.store.is_read else None)
 
     def start(self) -> None:
         """Start the loops that keep the proxy's picture of the world fresh."""
@@ -174,23 +163,13 @@ class ProxyProcess:
         access = Access(Reviewer(self.client, AUDIENCE))
         working = (self.store, self.fleet, self.service, self.sweep)
         parts = Parts(*working, access, self.health, lambda: self.leadership.standby)
-        reviewer = Reviewer(self.client, audience="")
-        guard = Guard(self.options.metrics_token, lambda: reviewer)
-        page = metrics_route(self.meters, guard)
-        app = build_app(parts, [page], [count_requests(self.meters)])
+        guard = self.metrics_guard(self.options.metrics_token)
+        app = build_app(parts, [metrics_route(self.metrics, guard)], [metrics.count_requests])
         runner = build_runner(app, shutdown_seconds=_SHUTDOWN_SECONDS)
-        await runner.setup()
-        try:
-            try:
-                await web.TCPSite(runner, self.options.host, self.options.port).start()
-            except OSError as error:
-                where = f"{self.options.host}:{self.options.port}"
-                raise ListenError(f"cannot listen on {where}: {error.strerror}") from error
-            self.port = runner.addresses[0][1]
+        where = (self.options.host, self.options.port)
+        async with listening(runner, *where) as self.port:
             log.info("V-IPU Proxy listens", host=self.options.host, port=self.port)
             yield
-        finally:
-            await runner.cleanup()
 
     async def finish(self) -> None:
         """Take no more work and end what is under way, while the Lease is still ours; pages go on.

@@ -16,29 +16,15 @@ from ipuhub.backoff import Backoff, jitter
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from ipuhub.kube.resources import CONFIG_MAPS
 from partitions.errors import TrackerUnavailable
+from partitions.proxy import metrics
 from partitions.proxy.tracker import Draft, Shard, Tracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ipuhub.kube.resources import ListResult, Manifest, Resource
-    from partitions.proxy.lifecycle import TrackerEntry
 
 
-class StoreMeasures:
-    """Hears of each write, and keeps nothing."""
-
-    def written(self, changes: int, seconds: float) -> None:
-        """So many callers' changes went out together."""
-
-    def conflicted(self) -> None:
-        """Somebody else has changed the tracker."""
-
-    def changed(self, before: TrackerEntry | None, after: TrackerEntry | None) -> None:
-        """An entry is another one now; None: it was not, or is no longer."""
-
-
-KEEPS_NOTHING = StoreMeasures()
 log = structlog.get_logger(__name__)
 LABEL: Final = "ipuhub.io/tracker"
 _T = TypeVar("_T")
@@ -106,12 +92,10 @@ class TrackerStore:
 
     `run` loads and then writes, until it is cancelled; everybody else reads `tracker` and hands
     changes to `write`. A change is a pure function: it is called again when somebody else has
-    changed the tracker meanwhile, or when the fate of a patch is unknown. `measures` hears of
-    each write.
+    changed the tracker meanwhile, or when the fate of a patch is unknown.
     """
 
     def __init__(self, client: ConfigMaps, options: StoreOptions) -> None:
-        self.measures = KEEPS_NOTHING
         self._client = client
         self._options = options
         self._tracker: Tracker | None = None
@@ -123,6 +107,11 @@ class TrackerStore:
         self._has_said = False
         self._is_running = False
         self._is_closed = False
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is a `tracker`; not before the first list, nor on a standby."""
+        return self._tracker is not None
 
     @property
     def tracker(self) -> Tracker:
@@ -214,7 +203,7 @@ class TrackerStore:
             except (Conflict, AlreadyExists) as error:
                 # Somebody else writes, or removed a ConfigMap: look, then decide anew.
                 log.info("tracker changed by someone else", what=error.message)
-                self.measures.conflicted()
+                metrics.CONFLICTS.inc()
                 self._stale = True
                 continue
             self._queue = [one for one in self._queue if one not in outcomes]
@@ -245,9 +234,10 @@ class TrackerStore:
             version = answer["metadata"]["resourceVersion"]
             shards[name] = shard.with_changes(patch, version)
         self._tracker = draft.committed(shards)
-        self.measures.written(changes, time.perf_counter() - began)
+        metrics.BATCH.observe(changes)
+        metrics.WRITE_SECONDS.observe(time.perf_counter() - began)
         for key in (key for patch in patches.values() for key in patch):
-            self.measures.changed(before.entries.get(key), self._tracker.entries.get(key))
+            metrics.count_change(before.entries.get(key), self._tracker.entries.get(key))
 
     async def _send_one(self, shard: Shard, changes: dict[str, str | None]) -> Manifest:
         where = self._options.namespace

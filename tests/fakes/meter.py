@@ -26,13 +26,12 @@ from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import NAMESPACES, PODS
 from ipuhub.kube.watch import Pace
 from ipuhub.models import WatchCheckpoint
-from ipuhub.process import metrics
 from ipuhub.process.health import Health
 from ipuhub.recording.recording import Recording, RecordingOptions
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.waiting import eventually
 from usage.monitor.api import PodCensus
-from usage.monitor.rounds import MONITOR, Monitor
+from usage.monitor.rounds import Monitor
 from usage.monitor.store import MonitorStore
 from usage.pods.recorder import PodRecorder
 
@@ -147,12 +146,11 @@ class Meter:
     async def _look(self, clock: Callable[[], datetime]) -> Tally:
         async with KubeClient(load_config(self.kubeconfig)) as client:
             store = MonitorStore(connection_arguments(settings.DATABASES["default"]), 300.0)
-            meters = metrics.of_process(MONITOR, health=Health())
-            monitor = Monitor(PodCensus(client, clock), store, meters, clock)
+            monitor = Monitor(PodCensus(client, clock), store, clock)
             try:
                 return await monitor.round()
             finally:
-                await monitor.close()
+                await monitor.aclose()
 
     def recorded(self) -> None:
         """Wait until the last change made here is committed."""

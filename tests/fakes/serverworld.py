@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.resources import EVENTS
-from jobs.operator.effects import Measures
+from jobs.operator.metrics import OPERATOR
 from jobs.operator.operator import Operator, OperatorOptions
 from tests.fakes.chaosworld import STEP_SECONDS, ChaosWorld
+from tests.fakes.counted import counted
 from tests.fakes.kube import Killed
 from tests.fakes.tap import News, Tap
 from tests.fakes.waiting import eventually
@@ -95,14 +96,9 @@ class _Health:
         """A sign of life."""
 
 
-class _Crashes(Measures):
-    """Counts the passes that end in an error nobody expects: the operator's loop goes on."""
-
-    def __init__(self, world: ServerWorld) -> None:
-        self._world = world
-
-    def passed(self, outcome: str, seconds: float) -> None:
-        self._world.crashes += outcome == "crashed"
+def _crashes() -> float:
+    """How many passes ended in an error that nobody expects: the operator's loop goes on."""
+    return counted(OPERATOR, "ipuhub_operator_pass_duration_seconds_count", outcome="crashed")
 
 
 class ServerReplica:
@@ -126,7 +122,6 @@ class ServerReplica:
             OperatorOptions(
                 concurrency=4, poll_seconds=POLL_SECONDS, now=self.now, monotonic=self.clock
             ),
-            _Crashes(world),
         )
         self._task = asyncio.create_task(self.operator.run())
 
@@ -232,7 +227,7 @@ class ServerWorld(ChaosWorld):
         self._retired: list[asyncio.Task[None]] = []
         observer.world = kube
         self._pause = STEP_SECONDS
-        self.crashes = 0
+        self._crashes_before = _crashes()
         super().__init__(faults, kube=kube)
 
     @property
@@ -292,7 +287,7 @@ class ServerWorld(ChaosWorld):
     def judge(self) -> None:
         """Nothing forbidden has happened, in the order in which the server did it. What the
         partitions refuse, a release under a living pod above all, crashes a pass."""
-        assert self.crashes == 0
+        assert _crashes() == self._crashes_before
         self.kube.changes.sort(key=lambda change: change.version)
         self.invariants.check()
 

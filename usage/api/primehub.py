@@ -19,7 +19,7 @@ from drf_spectacular.utils import extend_schema
 from prometheus_client import Counter
 from rest_framework.views import APIView
 
-from ipuhub.process.metrictable import Kind, Metric
+from ipuhub.process.metrics import Kind, Metric
 from ipuhub.web.probes import database_answer
 from ipuhub.web.requests import client_address, lies_in
 from usage.api.reports import PrimeHubFile, PrimeHubMonths

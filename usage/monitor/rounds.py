@@ -3,8 +3,6 @@
 A round reads the running pods of which nothing was recorded for long, asks the API server about
 each by UID, and ends those that it says are gone, at their last sighting and flagged. Without a
 full answer nothing is ended. It adds no pod: what nobody recorded it does not know.
-
-The metrics of the monitor.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import psycopg
 import structlog
 
 from ipuhub.kube.errors import ApiError
-from ipuhub.process.metrictable import Kind, Metric
+from ipuhub.process.metrics import Meters
 from usage.monitor.store import questions_for
 
 if TYPE_CHECKING:
@@ -26,43 +24,37 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.process.health import Health
-    from ipuhub.process.metrics import Meters
     from usage.monitor.api import PodCensus
     from usage.monitor.store import Answer, MonitorStore, Question
 
-CHECKED = Metric(
+MONITOR = Meters()
+CHECKED = MONITOR.counter(
     "ipuhub_monitor_checked_total",
-    Kind.COUNTER,
     "Running pods that the API server was asked about, since nothing was recorded of them.",
     "Are there pods of which nothing is recorded for long?",
 )
-CLOSED = Metric(
+CLOSED = MONITOR.counter(
     "ipuhub_monitor_closed_total",
-    Kind.COUNTER,
     "Lifetimes ended by the monitor, estimated: their pods were gone.",
     "Does the prober miss ends?",
 )
-LEFT = Metric(
+LEFT = MONITOR.counter(
     "ipuhub_monitor_left_total",
-    Kind.COUNTER,
     "Pods found gone and not ended: the prober is about to record their end, or somebody wrote "
     "their row meanwhile.",
     "Does the monitor wait for the prober?",
 )
-FAILURES = Metric(
+FAILURES = MONITOR.counter(
     "ipuhub_monitor_failures_total",
-    Kind.COUNTER,
     "Questions without a full answer, and rounds that Postgres stopped: nothing was ended then.",
     "Can the monitor judge?",
-    ("of",),
+    "of",
 )
-LAST_ROUND = Metric(
+LAST_ROUND = MONITOR.gauge(
     "ipuhub_monitor_round_age_seconds",
-    Kind.GAUGE,
     "Since the last round that asked all it had to ask; since the start before the first.",
     "Does the monitor work?",
 )
-MONITOR = (CHECKED, CLOSED, LEFT, FAILURES, LAST_ROUND)
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 BEAT = "monitor"
@@ -98,15 +90,13 @@ class Monitor:
         self,
         census: PodCensus,
         store: MonitorStore,
-        meters: Meters,
         clock: Callable[[], datetime],
         options: MonitorOptions | None = None,
     ) -> None:
         self._census, self._store, self._clock = census, store, clock
-        self._meters, self._options = meters, options or MonitorOptions()
+        self._options = options or MonitorOptions()
         self._last_good_at = clock()
         self.problem = "no round yet"
-        meters.at_scrape(self._tell_age)
 
     async def run(self, health: Health) -> None:
         """Go round after round until cancelled."""
@@ -130,7 +120,7 @@ class Monitor:
         await self._finish(began, cluster_uid, tally)
         return tally
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connection to Postgres."""
         await asyncio.to_thread(self._store.close)
 
@@ -183,7 +173,7 @@ class Monitor:
             )
 
     def _fail(self, tally: Tally, of: str, problem: str) -> None:
-        self._meters.counter(FAILURES).labels(of).inc()
+        FAILURES.labels(of).inc()
         if not tally.problem and problem != self.problem:
             log.warning("the monitor cannot judge", problem=problem)
         tally.problem = tally.problem or problem
@@ -196,19 +186,17 @@ class Monitor:
                 await _in_thread(lambda: self._store.keep_round(cluster_uid, began, ended, *values))
             except psycopg.Error as error:
                 self._fail(tally, "postgres", f"Postgres: {' '.join(str(error).split())}")
-        for metric, amount in (
-            (CHECKED, tally.checked),
-            (CLOSED, tally.closed),
-            (LEFT, tally.left),
-        ):
-            self._meters.counter(metric).inc(amount)
+        CHECKED.inc(tally.checked)
+        CLOSED.inc(tally.closed)
+        LEFT.inc(tally.left)
         self.problem = tally.problem
         if not tally.problem:
             self._last_good_at = ended
 
-    def _tell_age(self) -> None:
+    def fill_metrics(self) -> None:
+        """Say how long ago the last good round was."""
         age = self._clock() - self._last_good_at
-        self._meters.gauge(LAST_ROUND).set(max(age.total_seconds(), 0.0))
+        LAST_ROUND.set(max(age.total_seconds(), 0.0))
 
 
 async def _caught(work: Any) -> psycopg.Error | None:

@@ -9,10 +9,11 @@ from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.reference import metrics_page, reasons_page, settings_page
 from ipuhub.api.schema import openapi_text
-from ipuhub.process import metrictable
-from ipuhub.recording.metrics import TABLE as RECORDINGS
+from ipuhub.process import process
+from ipuhub.recording.metrics import RECORDINGS
 from jobs.ipujob.conditions import SENTENCES
-from jobs.operator.metrics import OPERATOR, WEBHOOKS
+from jobs.operator.metrics import OPERATOR
+from jobs.webhooks.server import WEBHOOKS
 from partitions.proxy.metrics import PROXY
 from usage.api.primehub import WEB
 from usage.monitor.rounds import MONITOR
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
 
 METRICS = (
-    ("Every process", metrictable.EVERY_PROCESS),
-    ("Operator, V-IPU Proxy and prober: who leads", metrictable.WITH_LEASE),
-    ("Operator, V-IPU Proxy, prober and monitor: calls to the API server", metrictable.WITH_API),
-    ("Operator and V-IPU Proxy: watches", metrictable.WITH_WATCHES),
+    ("Every process", process.EVERY_PROCESS),
+    ("Operator, V-IPU Proxy and prober: who leads", process.WITH_LEASE),
+    ("Operator, V-IPU Proxy, prober and monitor: calls to the API server", process.WITH_API),
+    ("Operator and V-IPU Proxy: watches", process.WITH_WATCHES),
     ("Operator", OPERATOR),
     ("Webhooks", WEBHOOKS),
     ("V-IPU Proxy", PROXY),

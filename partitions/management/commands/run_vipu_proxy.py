@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub.kube.errors import ApiError, ConfigError
+from ipuhub import composition
+from ipuhub.kube.errors import ApiError
 from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
-from ipuhub.process import logs, runtime
+from ipuhub.process import runtime
 from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable
-from partitions.proxy.process import ListenError, serve, sweep_once
+from partitions.proxy.process import serve, sweep_once
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -37,21 +38,19 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
+        work = run_vipu_proxy(options["host"], options["port"], once=options["once"])
+        refusals = (ApiError, InvalidControllers, TrackerUnavailable)
         try:
-            proxy = configured(options["host"], options["port"])
-            runtime.run(sweep_once(proxy) if options["once"] else serve(proxy))
-        except (
-            ApiError,
-            ConfigError,
-            InvalidControllers,
-            ListenError,
-            TrackerUnavailable,
-        ) as error:
-            raise CommandError(str(error)) from error
+            composition.run(work, *refusals, runner=runtime.run)
         except LeaseHeld as error:
             raise CommandError(
                 f"{error}: that proxy sweeps by itself; stop it before --once"
             ) from error
         except LeadershipLost as error:
             raise CommandError(f"{error}: whoever leads goes on with what is unfinished") from error
+
+
+async def run_vipu_proxy(host: str, port: int, *, once: bool) -> None:
+    """Serve until SIGTERM or SIGINT, or sweep once."""
+    options = configured(host, port)
+    await (sweep_once(options) if once else serve(options))

@@ -20,10 +20,9 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.credentials import ClusterConfig
 from ipuhub.kube.watch import Pace
 from ipuhub.process.health import Health
-from ipuhub.process.metrics import Meters
 from ipuhub.recording.recording import Recording, RecordingOptions
 from usage.monitor.api import PodCensus
-from usage.monitor.rounds import MONITOR, Monitor, MonitorOptions
+from usage.monitor.rounds import Monitor, MonitorOptions
 from usage.monitor.store import MonitorStore
 from usage.pods.recorder import PodRecorder
 
@@ -47,7 +46,7 @@ async def monitor(server: str, database: dict[str, Any]) -> None:
     options = MonitorOptions(STALE_SECONDS, round_seconds=0.1)
     async with KubeClient(ClusterConfig(server), timeout_seconds=5) as client:
         store = MonitorStore(database, STALE_SECONDS)
-        await Monitor(PodCensus(client, now), store, Meters(MONITOR), now, options).run(Health())
+        await Monitor(PodCensus(client, now), store, now, options).run(Health())
 
 
 def main(server: str, conninfo: str) -> None:

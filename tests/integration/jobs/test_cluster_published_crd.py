@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS
-from ipuhub.process.health import Health
+from ipuhub.process.health import Health, build_runner, listening
 from jobs.ipujob.names import IPUJOBS
 from jobs.operator.keptstatus import CARRIER, whole
 from jobs.operator.statuskeeper import CRD_NAME
@@ -62,9 +63,11 @@ async def test_what_the_crd_drops_is_a_sentence_on_readyz_and_an_event_of_the_cr
 ) -> None:
     await published.stop_operator()
     published.health = health = Health()  # type: ignore[assignment]  # the real one, with its pages
-    runner = await health.serve("127.0.0.1", 0)
+    runner = build_runner(health.app())
+    stack = contextlib.AsyncExitStack()
+    port = await stack.enter_async_context(listening(runner, "127.0.0.1", 0))
     await published.start_operator()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}/readyz"
+    url = f"http://127.0.0.1:{port}/readyz"
 
     async def readyz() -> tuple[int, str]:
         async with aiohttp.ClientSession() as http, http.get(url) as answer:
@@ -83,7 +86,7 @@ async def test_what_the_crd_drops_is_a_sentence_on_readyz_and_an_event_of_the_cr
     found = await eventually(events)
     assert {(one["type"], one["reason"]) for one in found} == {("Warning", "OtherCrd")}
     assert found[-1]["message"] in text
-    await runner.cleanup()
+    await stack.aclose()
 
 
 async def test_a_failing_job_is_restarted_once_and_the_operator_that_follows_knows_it(

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog.testing
 
-from ipuhub.process.metrics import Meters
 from jobs.ipujob.names import JobKey, pod_labels
-from jobs.operator.metrics import OPERATOR, tell_operator
+from jobs.operator.metrics import OPERATOR
+from jobs.operator.operator import Operator
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
+from tests.fakes.counted import counted
 from tests.fakes.jobworld import JobWorld
 
 if TYPE_CHECKING:
@@ -191,11 +192,8 @@ def ignored_pods(world: JobWorld) -> float:
         facts=world.facts,
         now=lambda: world.now,
     )
-    meters = Meters(OPERATOR)
-    tell_operator(meters, lambda: present)
-    lines = meters.render().decode().splitlines()
-    line = next(line for line in lines if line.startswith("ipuhub_operator_ignored_pods "))
-    return float(line.split()[1])
+    Operator.fill_metrics(present)
+    return counted(OPERATOR, "ipuhub_operator_ignored_pods")
 
 
 async def test_strangers_pods_are_counted_and_told_once_in_the_log() -> None:

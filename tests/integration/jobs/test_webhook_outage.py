@@ -8,27 +8,21 @@ from typing import TYPE_CHECKING
 from ipuhub.kube.blocking import BlockingKubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES
-from ipuhub.process.metrics import Meters
-from jobs.operator.metrics import OPERATOR, tell_operator
+from jobs.operator.metrics import OPERATOR
 from tests.builders.ipujobs import ipujob
 from tests.fakes.serverkube import ServerKube
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
-    from jobs.operator.operator import Operator
     from tests.integration.jobs.conftest import Cluster
 
 LINE = 'ipuhub_jobs_refused{reason="WebhookUnavailable"} '
 
 
-def page_of(cluster: Cluster) -> Meters:
-    def present() -> Operator:
-        assert cluster.operator is not None
-        return cluster.operator
-
-    meters = Meters(OPERATOR)
-    tell_operator(meters, present)
-    return meters
+def page_of(cluster: Cluster) -> str:
+    assert cluster.operator is not None
+    cluster.operator.fill_metrics()
+    return OPERATOR.render().decode()
 
 
 async def set_away(cluster: Cluster, *, away: bool) -> None:
@@ -43,10 +37,8 @@ async def set_away(cluster: Cluster, *, away: bool) -> None:
 async def test_a_finalizer_that_cannot_be_added_or_removed_is_said_until_the_webhooks_are_back(
     cluster: Cluster,
 ) -> None:
-    meters = page_of(cluster)
-
     def refused(count: int) -> bool:
-        return f"{LINE}{count}.0\n" in meters.render().decode()
+        return f"{LINE}{count}.0\n" in page_of(cluster)
 
     async def said() -> bool:
         job = await cluster.job("sample") or {}

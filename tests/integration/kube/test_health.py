@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 
 from ipuhub.kube.access import Reviewer
-from ipuhub.process.health import Health
-from ipuhub.process.metrics import Meters
+from ipuhub.process.health import Health, build_runner, listening
+from ipuhub.process.metrics import Page
 from ipuhub.process.metricspage import Guard, metrics_route
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def clock() -> Clock:
 
 async def pages(health: Health) -> dict[str, tuple[int, str]]:
     """Fetch both pages: path -> (status, text)."""
-    runner = await health.serve("127.0.0.1", 0)
-    port = runner.addresses[0][1]
     found = {}
-    async with aiohttp.ClientSession() as session:
+    async with (
+        listening(build_runner(health.app()), "127.0.0.1", 0) as port,
+        aiohttp.ClientSession() as session,
+    ):
         for path in ("healthz", "readyz"):
             async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
                 found[path] = (answer.status, await answer.text())
-    await runner.cleanup()
     return found
 
 
@@ -133,11 +133,11 @@ async def test_a_token_that_is_no_text_is_refused_and_logs_nothing(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     guard = Guard("secret", lambda: Reviewer(cast("KubeClient", None), ""))
-    runner = await Health(clock).serve("127.0.0.1", 0, [metrics_route(Meters(), guard)])
-    reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])
-    head = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-    writer.write(head + b"Authorization: Bearer \xff\r\n\r\n")
-    assert (await reader.read()).startswith(b"HTTP/1.1 401 ")
-    writer.close()
-    await runner.cleanup()
+    runner = build_runner(Health(clock).app([metrics_route(Page(), guard)]))
+    async with listening(runner, "127.0.0.1", 0) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        writer.write(head + b"Authorization: Bearer \xff\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 401 ")
+        writer.close()
     assert not [record for record in caplog.records if record.exc_info]

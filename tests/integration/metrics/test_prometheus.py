@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 import yaml
 
-from ipuhub.process import metrictable
+from ipuhub.process.process import EVERY_PROCESS, WITH_API, WITH_LEASE, WITH_WATCHES
 from jobs.ipujob.names import IPUJOBS
 from jobs.operator.metrics import OPERATOR
 from tests.builders.ipujobs import ipujob
@@ -178,13 +178,7 @@ async def test_the_operators_page_is_clean_and_has_all_that_is_declared(accounts
         assert status == 200
         assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
         assert complaints(text) == ""
-        tables = (
-            *metrictable.EVERY_PROCESS,
-            *metrictable.WITH_LEASE,
-            *metrictable.WITH_API,
-            *metrictable.WITH_WATCHES,
-            *OPERATOR,
-        )
+        tables = (*EVERY_PROCESS, *WITH_LEASE, *WITH_API, *WITH_WATCHES, *OPERATOR)
         assert {metric.name for metric in tables} <= families(text)
 
 

@@ -13,11 +13,10 @@ from psycopg.rows import dict_row
 
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.credentials import ClusterConfig
-from ipuhub.process.metrics import Meters
 from ipuhub.recording.store import connection_arguments
 from tests.fakes.podstream import PodStream, pod_of, truth_of, uid_of
 from usage.monitor.api import PodCensus
-from usage.monitor.rounds import MONITOR, Monitor, MonitorOptions
+from usage.monitor.rounds import Monitor, MonitorOptions
 from usage.monitor.store import MonitorStore
 
 if TYPE_CHECKING:
@@ -59,15 +58,13 @@ class Lookout:
     at_look: Callable[[], object] = lambda: None
     monitors: list[Monitor] = field(default_factory=list)
     clients: list[KubeClient] = field(default_factory=list)
-    meters: list[Meters] = field(default_factory=list)
 
     def monitor(self) -> Monitor:
         client = KubeClient(ClusterConfig(self.server.url), timeout_seconds=5)
         self.clients.append(client)
         census = PodCensus(client, self._look, list_limit=10)
         store = MonitorStore(self.database, self.options.stale_seconds)
-        self.meters.append(Meters(MONITOR))
-        monitor = Monitor(census, store, self.meters[-1], lambda: self.now, self.options)
+        monitor = Monitor(census, store, lambda: self.now, self.options)
         self.monitors.append(monitor)
         return monitor
 
@@ -79,7 +76,7 @@ class Lookout:
 
     async def close(self) -> None:
         for monitor in self.monitors:
-            await monitor.close()
+            await monitor.aclose()
         for client in self.clients:
             await client.close()
 

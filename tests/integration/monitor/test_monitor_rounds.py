@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fakes.counted import counted
 from tests.fakes.podstream import uid_of
 from tests.integration.monitor.conftest import NOW, STALE, ago
-from usage.monitor.rounds import MonitorOptions
+from usage.monitor.rounds import MONITOR, MonitorOptions
 
 if TYPE_CHECKING:
     from tests.integration.monitor.conftest import Lookout
@@ -147,11 +148,13 @@ async def test_an_api_server_away_ends_nothing_and_says_so(lookout: Lookout) -> 
     assert lookout.is_open(0)
     assert "cannot be reached" in tally.problem
     assert monitor.problem == tally.problem
-    assert b"\nipuhub_monitor_round_age_seconds 60.0\n" in lookout.meters[0].render()
+    monitor.fill_metrics()
+    assert counted(MONITOR, "ipuhub_monitor_round_age_seconds") == 60
     await lookout.server.start()
     assert (await monitor.round()).closed == 1
     assert monitor.problem == ""
-    assert b"\nipuhub_monitor_round_age_seconds 0.0\n" in lookout.meters[0].render()
+    monitor.fill_metrics()
+    assert counted(MONITOR, "ipuhub_monitor_round_age_seconds") == 0
 
 
 async def test_a_list_that_does_not_end_well_ends_nothing(lookout: Lookout) -> None:

@@ -16,7 +16,7 @@ from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import NAMESPACES, PODS
-from ipuhub.process.metrictable import EVERY_PROCESS, WITH_API
+from ipuhub.process.process import EVERY_PROCESS, WITH_API
 from tests.fakes.freeport import free_port
 from tests.fakes.podstream import uid_of
 from tests.fakes.promtool import complaints, families

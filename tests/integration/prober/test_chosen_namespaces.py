@@ -27,7 +27,7 @@ from tests.fakes.podstream import pod_of
 from tests.fakes.waiting import eventually
 from tests.integration.prober.conftest import QUICK
 from usage.pods.recorder import PodRecorder, PodSelection
-from usage.prober import run_prober
+from usage.prober import build_chosen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -162,8 +162,9 @@ async def test_one_that_got_it_while_the_prober_was_away_is_listed_at_its_start(
 
 async def test_both_ways_to_choose_are_refused_with_what_to_do(settings: SettingsWrapper) -> None:
     settings.USAGE_NAMESPACES, settings.USAGE_NAMESPACE_SELECTOR = ["a"], "metered=yes"
-    with pytest.raises(ConfigError, match="unset one of them"):
-        await run_prober(ClusterConfig("http://127.0.0.1:1"), once=True)
+    async with KubeClient(ClusterConfig("http://127.0.0.1:1")) as client:
+        with pytest.raises(ConfigError, match="unset one of them"):
+            build_chosen(client)
 
 
 async def test_a_selector_that_is_none_is_said_as_not_ready(fleet: Fleet) -> None:

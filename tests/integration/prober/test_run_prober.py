@@ -21,8 +21,8 @@ from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
-from ipuhub.process.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE
-from ipuhub.recording.metrics import TABLE as RECORDINGS
+from ipuhub.process.process import EVERY_PROCESS, WITH_API, WITH_LEASE
+from ipuhub.recording.metrics import RECORDINGS
 from ipuhub.recording.store import Fenced
 from jobs.ipujob.names import IPUJOBS
 from tests.builders.documents import our_crd
@@ -206,7 +206,7 @@ def test_once_says_in_words_that_another_prober_works(
         raise raised
 
     monkeypatch.setattr("ipuhub.process.logs.configure", lambda *_: None)
-    monkeypatch.setattr("usage.management.commands.run_prober.run_prober", fails)
+    monkeypatch.setattr("usage.management.commands.run_prober.list_once", fails)
     settings.KUBECONFIG = str(cluster.kubeconfig)
     with pytest.raises(CommandError, match=said):
         call_command("run_prober", "--once")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ipuhub.kube.resources import CONFIG_MAPS
-from ipuhub.process.metrictable import EVERY_PROCESS, WITH_API, WITH_LEASE, WITH_WATCHES
+from ipuhub.process.process import EVERY_PROCESS, WITH_API, WITH_LEASE, WITH_WATCHES
 from partitions.proxy.metrics import PROXY
 from partitions.proxy.process import running
 from tests.fakes.promtool import complaints, families

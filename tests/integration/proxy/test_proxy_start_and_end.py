@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from ipuhub.process.health import ListenError
 from partitions.errors import InvalidControllers
-from partitions.proxy.process import ListenError, running, serve
+from partitions.proxy.process import running, serve
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:

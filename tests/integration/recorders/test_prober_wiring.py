@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from django.utils import timezone
 
 from devcluster.demo.cluster import write_account_kubeconfig
-from ipuhub.kube.client import KubeClient
-from ipuhub.kube.config import load_config
+from ipuhub.composition import cluster_client, proxy_client
 from ipuhub.kube.resources import PODS
 from ipuhub.models import WatchCheckpoint, WatchGap
 from ipuhub.process.health import Health
@@ -25,19 +24,18 @@ from tests.fakes.proxylab import JOB, SYSTEM, ready
 from tests.fakes.waiting import eventually
 from usage.models import PodLifetime
 from usage.pods.rows import STAMPED
-from usage.prober import Prober, build_proxy, keep_recording, run_prober
+from usage.prober import Prober, keep_recording, list_once
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
-    from ipuhub.kube.credentials import ClusterConfig
     from ipuhub.kube.resources import Manifest
     from tests.integration.recorders.conftest import Site
 
 ACCOUNT = f"{SYSTEM}/ipuhub-prober"
 
 
-async def config_of(site: Site, settings: SettingsWrapper) -> ClusterConfig:
+async def point_to(site: Site, settings: SettingsWrapper) -> None:
     settings.NAMESPACE = SYSTEM
     settings.TRACKER_CONFIGMAP = site.lab.tracker
     settings.SERVICE_ACCOUNT = ACCOUNT
@@ -46,7 +44,7 @@ async def config_of(site: Site, settings: SettingsWrapper) -> ClusterConfig:
     path = await write_account_kubeconfig(
         site.lab.client, Path(site.lab.kubeconfig), site.folder, ACCOUNT
     )
-    return load_config(str(path))
+    settings.KUBECONFIG = str(path)
 
 
 def pod_of(job: Manifest, name: str) -> Manifest:
@@ -79,12 +77,12 @@ def believed() -> set[str]:
 
 
 async def test_it_records_all_kinds_side_by_side(site: Site, settings: SettingsWrapper) -> None:
-    config = await config_of(site, settings)
+    await point_to(site, settings)
     health = Health()
     async with running(site.lab.options) as proxy, site.lab.operator(proxy) as operator:
         await eventually(lambda: ready(proxy))
         settings.PROXY_URL = f"http://127.0.0.1:{proxy.port}"
-        async with KubeClient(config) as client, build_proxy(client) as mine:
+        async with cluster_client("ipuhub-prober") as client, proxy_client(client) as mine:
             job = await site.make(ipujob().build())
             await site.lab.client.create(PODS, pod_of(job, "listed"), "default")
             waiting(job, "earlier")
@@ -108,10 +106,10 @@ async def test_it_records_all_kinds_side_by_side(site: Site, settings: SettingsW
 async def test_once_commits_one_full_list_of_each_without_a_proxy(
     site: Site, settings: SettingsWrapper
 ) -> None:
-    config = await config_of(site, settings)
+    await point_to(site, settings)
     settings.PROXY_URL = "http://127.0.0.1:1"
     await site.make(ipujob().build())
-    await run_prober(config, once=True)
+    await list_once()
     assert JobRecord.objects.get().name == "sample"
     assert WatchCheckpoint.objects.exclude(resource_version="").count() == 3
 

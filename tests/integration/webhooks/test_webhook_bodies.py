@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from ipuhub.process.health import IDLE_SECONDS, Health, Limits, build_runner
+from ipuhub.process.health import IDLE_SECONDS, Health, Limits, build_runner, listening
 from ipuhub.process.httpbodies import Bodies
 from jobs.webhooks.server import VALIDATE_PATH, WebhookRules, build_app, webhook_bodies
 from tests.builders.ipujobs import ipujob
@@ -120,12 +120,10 @@ def test_the_limits_let_every_review_of_an_api_server_through() -> None:
 
 @pytest.mark.parametrize("host", ["10.1.2.3:8081", "ipuhub-webhooks.example", "[fd00::1]:8081"])
 async def test_probes_are_answered_whatever_host_they_ask_for(host: str) -> None:
-    runner = await Health().serve("127.0.0.1", 0)
-    try:
-        port = runner.addresses[0][1]
-        async with aiohttp.ClientSession(headers={"Host": host}) as session:
-            for page in ("healthz", "readyz"):
-                async with session.get(f"http://127.0.0.1:{port}/{page}") as answer:
-                    assert answer.status == 200
-    finally:
-        await runner.cleanup()
+    async with (
+        listening(build_runner(Health().app()), "127.0.0.1", 0) as port,
+        aiohttp.ClientSession(headers={"Host": host}) as session,
+    ):
+        for page in ("healthz", "readyz"):
+            async with session.get(f"http://127.0.0.1:{port}/{page}") as answer:
+                assert answer.status == 200

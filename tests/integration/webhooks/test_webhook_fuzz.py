@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipuhub.process.metrics import MOST_SERIES, Meters
+from ipuhub.process.metrics import MOST_SERIES
 from jobs.ipujob.podschema import read_pod_template
-from jobs.operator.metrics import WEBHOOKS
-from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WebhookMeasures, WebhookRules, respond
+from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WEBHOOKS, WebhookRules, respond
 from tests.builders.ipujobs import ipujob
+from tests.fakes.counted import start_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,9 +97,9 @@ def numbers() -> st.SearchStrategy[dict[str, Any]]:
     return mixed | alike
 
 
-def check(path: str, body: Any, measures: WebhookMeasures) -> None:
+def check(path: str, body: Any) -> None:
     """The answer is an AdmissionReview of JSON that Kubernetes reads."""
-    answer = FRESH.submit(respond, path, written(body), RULES, measures).result()
+    answer = FRESH.submit(respond, path, written(body), RULES).result()
     text = json.dumps(answer, allow_nan=False)
     assert answer["kind"] == "AdmissionReview", text
     response = answer["response"]
@@ -135,8 +135,7 @@ def test_any_review_gets_a_well_formed_answer(
     operation: str,
     subresource: str,
 ) -> None:
-    meters = Meters(WEBHOOKS)
-    measures = WebhookMeasures(meters, RULES.template_schema)
+    start_anew(WEBHOOKS)
     shaped = ipujob().build()
     shaped["spec"] |= figures | (spec if isinstance(spec, dict) else {"launcher": spec})
     if isinstance(shaped["spec"]["workers"], dict):
@@ -155,8 +154,8 @@ def test_any_review_gets_a_well_formed_answer(
             "oldObject": known,
         }
         for path in (MUTATE_PATH, VALIDATE_PATH):
-            check(path, {"request": request}, measures)
-    page = meters.render().decode()
+            check(path, {"request": request})
+    page = WEBHOOKS.render().decode()
     assert 'outcome="crashed"' not in page
     assert page.count("ipuhub_webhook_denials_total{") < MOST_SERIES
 
@@ -191,14 +190,13 @@ def deep_reviews(kind: str) -> Iterator[tuple[int, str, Any]]:
 
 @pytest.mark.parametrize("kind", ["l", "d"])
 def test_nesting_is_refused_in_words_or_left_alone(kind: str) -> None:
-    meters = Meters(WEBHOOKS)
-    measures = WebhookMeasures(meters, RULES.template_schema)
+    start_anew(WEBHOOKS)
     for depth, operation, body in deep_reviews(kind):
         for path in (MUTATE_PATH, VALIDATE_PATH):
-            check(path, body, measures)
+            check(path, body)
         answer = FRESH.submit(respond, VALIDATE_PATH, written(body), RULES).result()["response"]
         if 100 < depth <= 900 and operation == "CREATE":
             causes = answer["status"]["details"]["causes"]
             deep = [one["field"] for one in causes if "deeper than 100 levels" in one["message"]]
             assert deep == ["spec.workers", "spec.interactive"]
-    assert 'outcome="crashed"' not in meters.render().decode()
+    assert 'outcome="crashed"' not in WEBHOOKS.render().decode()

@@ -16,9 +16,8 @@ import aiohttp
 import pytest
 
 from devcluster.security.certificates import Authority
-from ipuhub.process.metrictable import EVERY_PROCESS
-from jobs.operator.metrics import WEBHOOKS
-from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH
+from ipuhub.process.process import EVERY_PROCESS
+from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WEBHOOKS
 from tests.builders.ipujobs import ipujob
 from tests.fakes.freeport import free_port
 from tests.fakes.promtool import complaints, families

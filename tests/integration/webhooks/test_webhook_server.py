@@ -12,18 +12,17 @@ import pytest
 from aiohttp import web
 
 from devcluster.security.certificates import Authority
-from ipuhub.process.metrics import Meters
 from jobs.ipujob.podschema import read_pod_template
-from jobs.operator.metrics import WEBHOOKS
 from jobs.webhooks.server import (
     MUTATE_PATH,
     VALIDATE_PATH,
+    WEBHOOKS,
     Certificate,
-    WebhookMeasures,
     WebhookRules,
     build_app,
 )
 from tests.builders.ipujobs import ipujob
+from tests.fakes.counted import start_anew
 from tests.fakes.leaving import leave_after
 
 if TYPE_CHECKING:
@@ -53,10 +52,8 @@ def write(authority: Authority, folder: Path) -> bytes:
 
 
 @asynccontextmanager
-async def serving(
-    certificate: Certificate, measures: WebhookMeasures | None = None
-) -> AsyncIterator[str]:
-    runner = web.AppRunner(build_app(WebhookRules(template_schema=SCHEMA), measures))
+async def serving(certificate: Certificate) -> AsyncIterator[str]:
+    runner = web.AppRunner(build_app(WebhookRules(template_schema=SCHEMA)))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate.context)
     await site.start()
@@ -167,13 +164,12 @@ async def test_a_review_that_the_webhook_fails_at_is_refused_in_words_and_counte
         raise ZeroDivisionError
 
     monkeypatch.setattr("jobs.webhooks.server.judge", fail)
-    meters = Meters(WEBHOOKS)
-    measures = WebhookMeasures(meters, SCHEMA)
-    async with serving(issue(authority, tmp_path), measures) as url:
+    start_anew(WEBHOOKS)
+    async with serving(issue(authority, tmp_path)) as url:
         sent = asked(ipujob().build())
         status, body = await post(url + VALIDATE_PATH, sent, trust(authority))
     assert (status, body["response"]["uid"]) == (200, "u-1")
     assert body["response"]["allowed"] is False
     assert "nothing was stored" in body["response"]["status"]["message"]
     labels = 'operation="CREATE",outcome="crashed",webhook="validate"'
-    assert f"ipuhub_webhook_reviews_total{{{labels}}} 1" in meters.render().decode()
+    assert f"ipuhub_webhook_reviews_total{{{labels}}} 1" in WEBHOOKS.render().decode()

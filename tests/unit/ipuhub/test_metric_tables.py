@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dashboard.management.commands.make_reference import METRICS
-from ipuhub.process.metrics import MOST_SERIES, Meters
-from ipuhub.process.metrictable import Kind, Metric
+from ipuhub.process.metrics import MOST_SERIES, Kind, Meters, Page
+
+if TYPE_CHECKING:
+    from ipuhub.process.metrics import BoundedCounter, BoundedGauge, Metric
 
 ALL = [metric for _, table in METRICS for metric in table]
 
@@ -16,7 +19,7 @@ ALL = [metric for _, table in METRICS for metric in table]
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
 def test_a_metric_is_named_and_explained(metric: Metric) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9_]*", metric.name)
-    assert metric.is_foreign or metric.name.startswith("ipuhub_")
+    assert metric.name.startswith(("ipuhub_", "process_"))
     assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
     assert metric.question.endswith("?")
     assert metric.help.endswith(".")
@@ -30,60 +33,74 @@ def test_no_two_metrics_share_a_name_or_a_question() -> None:
     assert len({metric.question for metric in ALL}) == len(ALL)
 
 
-COUNTER = Metric("ipuhub_tests_total", Kind.COUNTER, "A test.", "Is it a test?", ("kind",))
-GAUGE = Metric("ipuhub_test", Kind.GAUGE, "A test.", "Is it?", ("kind",))
+@pytest.fixture
+def meters() -> Meters:
+    return Meters()
 
 
-def test_a_gauge_that_is_set_again_forgets_what_it_said() -> None:
-    meters = Meters((GAUGE,))
-    meters.set(GAUGE, {("a",): 1, ("b",): 2})
-    meters.set(GAUGE, {("b",): 3})
+@pytest.fixture
+def counter(meters: Meters) -> BoundedCounter:
+    return meters.counter("ipuhub_tests_total", "A test.", "Is it a test?", "kind")
+
+
+@pytest.fixture
+def gauge(meters: Meters) -> BoundedGauge:
+    return meters.gauge("ipuhub_test", "A test.", "Is it?", "kind")
+
+
+def test_a_gauge_that_is_set_again_forgets_what_it_said(
+    meters: Meters, gauge: BoundedGauge
+) -> None:
+    gauge.set_all({("a",): 1, ("b",): 2})
+    gauge.set_all({("b",): 3})
     lines = meters.render().decode().splitlines()
     assert [line for line in lines if line[0] != "#"] == ['ipuhub_test{kind="b"} 3.0']
 
 
-def test_a_counter_follows_totals_and_never_falls() -> None:
-    meters = Meters((COUNTER,))
+def test_a_counter_follows_totals_and_never_falls(meters: Meters, counter: BoundedCounter) -> None:
     for total in (2, 5, 5, 1, 2):  # 1: what is counted has begun anew
-        meters.count_up(COUNTER, {("a",): total})
+        counter.count_up({("a",): total})
     assert b'ipuhub_tests_total{kind="a"} 6.0' in meters.render()
 
 
-def test_a_faulty_fill_costs_its_own_metrics_only() -> None:
-    meters = Meters((COUNTER, GAUGE))
+def test_a_faulty_fill_costs_its_own_metrics_only(meters: Meters, gauge: BoundedGauge) -> None:
 
     def fail() -> None:
         raise ValueError("no figures")
 
-    meters.at_scrape(fail)
-    meters.at_scrape(lambda: meters.set(GAUGE, {("a",): 1}))
-    assert b'ipuhub_test{kind="a"} 1.0' in meters.render()
+    page = Page(meters)
+    page.at_scrape(fail)
+    page.at_scrape(lambda: gauge.set_all({("a",): 1}))
+    assert b'ipuhub_test{kind="a"} 1.0' in page.render()
 
 
-def test_a_metric_has_a_bounded_number_of_series_and_counts_the_rest_together() -> None:
-    meters = Meters((COUNTER,))
+def test_a_metric_has_a_bounded_number_of_series_and_counts_the_rest_together(
+    meters: Meters, counter: BoundedCounter
+) -> None:
     for number in range(MOST_SERIES + 7):
-        meters.counter(COUNTER).labels(number).inc()
-    meters.counter(COUNTER).labels(3).inc()  # a known one still counts for itself
+        counter.labels(number).inc()
+    counter.labels(3).inc()  # a known one still counts for itself
     lines = [line for line in meters.render().decode().splitlines() if line[0] != "#"]
     assert len(lines) == MOST_SERIES + 1
     assert lines[-1] == 'ipuhub_tests_total{kind="other"} 7.0'
     assert 'ipuhub_tests_total{kind="3"} 2.0' in lines
 
 
-def test_a_gauge_adds_up_what_is_beyond_the_bound_and_has_room_again_later() -> None:
-    meters = Meters((GAUGE,))
-    meters.set(GAUGE, {(str(number),): 2 for number in range(MOST_SERIES + 7)})
+def test_a_gauge_adds_up_what_is_beyond_the_bound_and_has_room_again_later(
+    meters: Meters, gauge: BoundedGauge
+) -> None:
+    gauge.set_all({(str(number),): 2 for number in range(MOST_SERIES + 7)})
     assert 'ipuhub_test{kind="other"} 14.0' in meters.render().decode()
-    meters.set(GAUGE, {("new",): 1})
+    gauge.set_all({("new",): 1})
     lines = [line for line in meters.render().decode().splitlines() if line[0] != "#"]
     assert lines == ['ipuhub_test{kind="new"} 1.0']
 
 
-def test_no_text_of_a_label_breaks_the_page_or_fills_it() -> None:
-    meters = Meters((COUNTER, GAUGE))
+def test_no_text_of_a_label_breaks_the_page_or_fills_it(
+    meters: Meters, counter: BoundedCounter, gauge: BoundedGauge
+) -> None:
     for text in ("\ud800", 'a"b\\c\nd\0', "x" * 100_000):
-        meters.counter(COUNTER).labels(text).inc()
-        meters.set(GAUGE, {(text,): 1})
+        counter.labels(text).inc()
+        gauge.set_all({(text,): 1})
         assert len(meters.render()) < 2000
     assert 'kind="\\\\ud800"} 1.0' in meters.render().decode()

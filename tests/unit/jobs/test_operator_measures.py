@@ -7,17 +7,20 @@ from typing import Any
 
 from ipuhub.kube.errors import Forbidden
 from ipuhub.kube.events import EventRecorder
-from ipuhub.process.metrics import Meters
 from jobs.ipujob.names import Kind
 from jobs.operator.actions import CreateChild, Event, PatchStatus
 from jobs.operator.metrics import (
+    EVENTS_DROPPED,
     OPERATOR,
-    OperatorMeasures,
+    PASS_SECONDS,
+    UNWRITTEN,
+    count_action,
+    count_decision,
     is_first_start,
     restart_reasons,
-    tell_events,
 )
 from tests.builders.ipujobs import NOW, ipujob
+from tests.fakes.counted import start_anew
 
 ENTRY = {"index": 0, "attempt": 1, "state": "Restarting"}
 LOST = ENTRY | {"lastExit": {"attempt": 0, "reason": "WorkerLost"}}
@@ -42,14 +45,14 @@ def test_only_the_first_running_is_a_start() -> None:
 
 
 def test_the_page_shows_what_was_told() -> None:
-    meters = Meters(OPERATOR)
-    measures = OperatorMeasures(meters, lambda: NOW + timedelta(seconds=7))
+    start_anew(OPERATOR)
     job = ipujob().build()
     job["metadata"]["creationTimestamp"] = NOW.isoformat()
-    measures.decided(job, PatchStatus({"launcherStatus": "Running"}, (Event("IPUJobRunning", ""),)))
-    measures.acted(CreateChild(Kind.POD, {}), 0.5, ValueError("no"))
-    measures.passed("failed", 0.5)
-    text = meters.render().decode()
+    running = PatchStatus({"launcherStatus": "Running"}, (Event("IPUJobRunning", ""),))
+    count_decision(job, running, NOW + timedelta(seconds=7))
+    count_action(CreateChild(Kind.POD, {}), 0.5, ValueError("no"))
+    PASS_SECONDS.labels("failed").observe(0.5)
+    text = OPERATOR.render().decode()
     for line in (
         "ipuhub_job_start_duration_seconds_sum 7.0",
         'ipuhub_job_events_total{reason="IPUJobRunning"} 1.0',
@@ -66,24 +69,23 @@ async def test_an_event_that_the_api_server_refuses_is_counted() -> None:
             raise Forbidden(403, "Forbidden", "no room for Events")
 
     client: Any = Refusing()
-    recorder, meters = EventRecorder(client, "ipu-operator", lambda: NOW), Meters(OPERATOR)
-    tell_events(meters, recorder)
+    recorder = EventRecorder(client, "ipu-operator", lambda: NOW)
+    start_anew(OPERATOR)
     line = 'ipuhub_job_events_dropped_total{cause="unwritten"} '
-    assert line + "0.0" in meters.render().decode()
     for _ in range(2):
         await recorder.record(ipujob().build(), reason="R", message="m")
-        page = meters.render().decode()
+        EVENTS_DROPPED.count_up({UNWRITTEN: recorder.dropped})
+        page = OPERATOR.render().decode()
     assert line + "2.0" in page
 
 
 def test_reasons_and_states_that_nobody_of_us_writes_are_one_series() -> None:
-    meters = Meters(OPERATOR)
-    measures = OperatorMeasures(meters, lambda: NOW)
+    start_anew(OPERATOR)
     for number in range(5):
         entry = ENTRY | {"lastExit": {"attempt": 0, "reason": f"Invented{number}"}}
         events = (Event(f"Invented{number}", ""),)
-        measures.decided(ipujob().build(), PatchStatus({"instances": [entry]}, events))
-    page = meters.render().decode()
+        count_decision(ipujob().build(), PatchStatus({"instances": [entry]}, events), NOW)
+    page = OPERATOR.render().decode()
     assert 'ipuhub_job_restarts_total{reason="other"} 5.0' in page
     assert 'ipuhub_job_events_total{reason="other"} 5.0' in page
     assert "Invented" not in page

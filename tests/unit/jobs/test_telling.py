@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 from typing import Any
 
-from ipuhub.process.metrics import Meters
 from jobs.operator import eventwriter
 from jobs.operator.eventwriter import Teller
-from jobs.operator.metrics import OPERATOR, OperatorMeasures
-from tests.builders.ipujobs import NOW
+from jobs.operator.metrics import OPERATOR
+from tests.fakes.counted import counted
 
 
 class SlowRecorder:
@@ -62,9 +61,10 @@ async def test_nobody_waits_and_each_jobs_events_stay_in_order_to_the_end() -> N
 async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> None:
     monkeypatch.setattr(eventwriter, "MOST_WAITING", 2)
     monkeypatch.setattr(eventwriter, "LAST_SECONDS", 0.0)
-    meters = Meters(OPERATOR)
+    name = "ipuhub_job_events_dropped_total"
+    before = counted(OPERATOR, name, cause="backlog")
     recorder = SlowRecorder()
-    teller = Teller(recorder, OperatorMeasures(meters, lambda: NOW))
+    teller = Teller(recorder)
     for number in range(5):
         await teller.record(job("a"), type="Normal", reason="R", message=str(number))
     assert teller.dropped == 3
@@ -74,5 +74,4 @@ async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> Non
     await stop(task)
     assert recorder.at_work == 0  # its connection may be closed now
     assert teller.dropped == 5
-    page = meters.render().decode()
-    assert 'ipuhub_job_events_dropped_total{cause="backlog"} 5.0' in page
+    assert counted(OPERATOR, name, cause="backlog") == before + 5

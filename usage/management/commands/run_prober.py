@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from ipuhub.kube.config import load_config
-from ipuhub.kube.errors import ApiError, ConfigError
+from ipuhub import composition
+from ipuhub.kube.errors import ApiError
 from ipuhub.kube.leaderelection import LeadershipLost, LeaseHeld
 from ipuhub.management import require_usage
-from ipuhub.process import logs
 from ipuhub.process.runtime import give_back_what_is_free
 from ipuhub.recording.store import Fenced
-from usage.prober import run_prober
+from usage.prober import list_once, run_prober
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -34,13 +31,9 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         require_usage()
-        logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         give_back_what_is_free()
         try:
-            config = load_config(settings.KUBECONFIG, settings.KUBE_CONTEXT)
-            asyncio.run(run_prober(config, once=options["once"]))
-        except (ApiError, ConfigError) as error:
-            raise CommandError(str(error)) from error
+            composition.run(list_once() if options["once"] else run_prober(), ApiError)
         except LeaseHeld as error:
             raise CommandError(
                 f"{error}: that prober lists by itself what it has to; stop it before --once"
@@ -52,6 +45,3 @@ class Command(BaseCommand):
                 "another prober took a watch over meanwhile: it records; what was listed before "
                 "that is kept"
             ) from error
-        except OSError as error:
-            where = f"{settings.HEALTH_HOST}:{settings.HEALTH_PORT} (set IPUHUB_HEALTH_PORT)"
-            raise CommandError(f"cannot listen on {where}: {error.strerror}") from error

@@ -1,0 +1,170 @@
+"""io: what every process of IPUHub is: its health, its metrics, its Lease, and its web page."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from prometheus_client import ProcessCollector
+
+from ipuhub.kube.access import Reviewer
+from ipuhub.process.health import Health, build_runner, listening
+from ipuhub.process.leadership import Leadership
+from ipuhub.process.metrics import Kind, Meters, Metric, Page
+from ipuhub.process.metricspage import Guard, metrics_route
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.informer import Informer
+    from ipuhub.process.leadership import LeadershipOptions
+
+EVERY_PROCESS = Meters()
+READY = EVERY_PROCESS.gauge(
+    "ipuhub_ready",
+    "1: the check of /readyz or /healthz holds; 0: it does not.",
+    "What does a process lack?",
+    "check",
+)
+ProcessCollector(registry=EVERY_PROCESS.registry)
+for _metric in (
+    Metric(
+        "process_resident_memory_bytes",
+        Kind.GAUGE,
+        "Memory of the process.",
+        "Does a process grow?",
+    ),
+    Metric(
+        "process_cpu_seconds_total",
+        Kind.COUNTER,
+        "Processor time of the process.",
+        "Which process burns the processor?",
+    ),
+    Metric(
+        "process_start_time_seconds",
+        Kind.GAUGE,
+        "When the process started.",
+        "Does a process restart again and again?",
+    ),
+    Metric(
+        "process_open_fds",
+        Kind.GAUGE,
+        "Open files and connections.",
+        "Does a process leak connections?",
+    ),
+):
+    EVERY_PROCESS.describe(_metric)
+
+WITH_LEASE = Meters()
+LEADER = WITH_LEASE.gauge(
+    "ipuhub_leader",
+    "1: this replica works; 0: it stands by. The sum over replicas is 1.",
+    "Is somebody leading, and who? Did that change?",
+)
+LEASE_PROBLEM = WITH_LEASE.gauge(
+    "ipuhub_lease_problem",
+    "1: it is not known who leads, or the Lease cannot be renewed.",
+    "Why does nobody lead?",
+)
+
+WITH_API = Meters()
+KUBE_SECONDS = WITH_API.histogram(
+    "ipuhub_kube_request_duration_seconds",
+    "Time of calls to the API server, with retries that it asked for.",
+    "Is the API server slow?",
+    "verb",
+    "resource",
+)
+KUBE_REQUESTS = WITH_API.counter(
+    "ipuhub_kube_requests_total",
+    "Calls to the API server; code: HTTP status of a failure, ok, or none (no answer).",
+    "Does the API server refuse us, and what?",
+    "verb",
+    "resource",
+    "code",
+)
+
+WITH_WATCHES = Meters()
+WATCH_AGE = WITH_WATCHES.gauge(
+    "ipuhub_watch_age_seconds",
+    "Since the last sign of life of a watch; a quiet one comes to about 70 s. None before the "
+    "first list, as on a standby.",
+    "Is a watch stale?",
+    "resource",
+)
+WATCH_LISTS = WITH_WATCHES.counter(
+    "ipuhub_watch_lists_total",
+    "Full lists taken, the first included.",
+    "Does a watch break off again and again?",
+    "resource",
+)
+WATCH_OBJECTS = WITH_WATCHES.gauge(
+    "ipuhub_watch_objects",
+    "Objects in the local copy.",
+    "What fills the memory?",
+    "resource",
+)
+
+
+class Process:
+    """A process with `/healthz`, `/readyz` and `/metrics`; `meters` are its own metrics."""
+
+    def __init__(self, *meters: Meters) -> None:
+        self.health = Health()
+        self.metrics = Page(EVERY_PROCESS, *meters)
+        self.metrics.at_scrape(self._fill_ready)
+
+    @asynccontextmanager
+    async def serving(self, host: str, port: int, guard: Guard) -> AsyncIterator[None]:
+        """Serve the three pages meanwhile. Raises ListenError when the port is taken."""
+        runner = build_runner(self.health.app([metrics_route(self.metrics, guard)]))
+        async with listening(runner, host, port, "IPUHUB_HEALTH_PORT"):
+            yield
+
+    def _fill_ready(self) -> None:
+        checks = self.health.checks()
+        READY.set_all({(name,): not why for name, why in checks.items()})
+
+
+class ClusterProcess(Process):
+    """A process that works with the API server, always or while it leads."""
+
+    def __init__(self, client: KubeClient, *meters: Meters) -> None:
+        super().__init__(WITH_API, *meters)
+        self.client = client
+        self.client.on_called = _count_call
+        self.leadership = Leadership(client, None)
+
+    def metrics_guard(self, token: str) -> Guard:
+        """Return who may read the metrics: holders of `token`, and whom the API server allows."""
+        reviewer = Reviewer(self.client, audience="")
+        return Guard(token, lambda: reviewer)
+
+    def elect(self, options: LeadershipOptions | None) -> None:
+        """Work only while it leads by this Lease; None: always."""
+        self.leadership = leadership = Leadership(self.client, options)
+        self.health.ask("leader election", lambda: leadership.problem)
+        self.metrics.show(WITH_LEASE)
+        self.metrics.at_scrape(lambda: LEADER.set(leadership.is_leading))
+        self.metrics.at_scrape(lambda: LEASE_PROBLEM.set(bool(leadership.problem)))
+
+    def follow(self, informers: Callable[[], Mapping[str, Informer]]) -> None:
+        """Show the watches; `informers` returns those of the present term, by name."""
+        self.metrics.show(WITH_WATCHES)
+        self.metrics.at_scrape(lambda: _fill_watches(informers()))
+
+
+def _count_call(verb: str, resource: str, code: str, took: float) -> None:
+    KUBE_SECONDS.labels(verb, resource).observe(took)
+    KUBE_REQUESTS.labels(verb, resource, code).inc()
+
+
+def _fill_watches(informers: Mapping[str, Informer]) -> None:
+    now = time.monotonic()
+    # What was never heard of is on /readyz; a standby, which follows nothing, is no alarm.
+    heard = {(name,): one.stale_seconds(now) for name, one in informers.items() if one.relists}
+    WATCH_AGE.set_all(heard)
+    WATCH_LISTS.count_up({(name,): one.relists for name, one in informers.items()})
+    WATCH_OBJECTS.set_all({(name,): len(one) for name, one in informers.items()})
