@@ -39,7 +39,7 @@ def _summaries(rounds: int, url: str, folder: Path) -> None:
     from ipuhub.months import Month
     from usage.reports.making import make_month
     from usage.reports.monthly import rows_sql
-    from usage.sums.rollups import HASHED
+    from usage.sums.engine import HASHED
 
     months = [Month(2026, 10), Month(2026, 11)]
     queries = [

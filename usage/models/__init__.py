@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-from usage.models.accelerators import (
-    KindAcceleratorDay,
-    KindAcceleratorHour,
-    KindAcceleratorSpan,
-    UsageAcceleratorDay,
-    UsageAcceleratorHour,
-    UsageAcceleratorSpan,
-    UserAcceleratorDay,
-    UserAcceleratorHour,
-    UserAcceleratorSpan,
-)
 from usage.models.lifetimes import MonitorRound, PodLifetime, PurgeState
 from usage.models.reports import (
     MonthReport,
@@ -24,6 +13,9 @@ from usage.models.reports import (
     RunChunk,
 )
 from usage.models.sums import (
+    KindAcceleratorDay,
+    KindAcceleratorHour,
+    KindAcceleratorSpan,
     KindDay,
     KindHour,
     KindSpan,
@@ -32,9 +24,15 @@ from usage.models.sums import (
     PartitionSpan,
     RollupDirt,
     RollupState,
+    UsageAcceleratorDay,
+    UsageAcceleratorHour,
+    UsageAcceleratorSpan,
     UsageDay,
     UsageHour,
     UsageSpan,
+    UserAcceleratorDay,
+    UserAcceleratorHour,
+    UserAcceleratorSpan,
     UserDay,
     UserHour,
     UserSpan,

@@ -1,15 +1,13 @@
-"""glue: lifetimes summed by day and by hour, so that a page need not add up a month of them.
+"""glue: lifetimes summed by day, hour and span of days, so that a page need not add up a month of
+them; what pods held of each accelerator, by its name, beside them: a price may be of one.
 
-Lifetimes summed by span: sums of `usage.models.sums` of the days of a third of a month.
-
-`span` is the first of these days. Made from the sums of days, in the same transaction.
-
-Utilization summed by quarter of an hour, so that a page need not tell a month's story.
+Utilization summed by quarter of an hour, so that a page need not go through a month's changes.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from typing import Any, ClassVar
 
 from django.db import models
 
@@ -74,20 +72,6 @@ class KindSums(PodSums):
         abstract = True
 
 
-class UsageDay(FullSums):
-    """One day of the zone in `RollupState`."""
-
-    day = models.DateField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["day", *POD_KEY], name="usage_day_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.day} {self.namespace}/{self.group}/{self.user}"
-
-
 class Levels(models.Model):
     """What pods that had begun held as an hour ended, those that end at that instant included.
 
@@ -105,76 +89,6 @@ class Levels(models.Model):
 
     class Meta:
         abstract = True
-
-
-class UsageHour(FullSums, Levels):
-    """One hour of UTC that no day sum has yet: today's, so far, and the one before them."""
-
-    hour = models.DateTimeField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["hour", *POD_KEY], name="usage_hour_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.hour} {self.namespace}/{self.group}/{self.user}"
-
-
-class UserDay(UserSums):
-    """The sum of `UsageDay`."""
-
-    day = models.DateField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["day", *USER_KEY], name="user_day_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.day} {self.namespace}/{self.group}"
-
-
-class UserHour(UserSums, Levels):
-    """The sum of `UsageHour`."""
-
-    hour = models.DateTimeField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["hour", *USER_KEY], name="user_hour_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.hour} {self.namespace}/{self.group}"
-
-
-class KindDay(KindSums):
-    """The sum of `UsageDay`."""
-
-    day = models.DateField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["day", *KIND_KEY], name="kind_day_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.day} {self.namespace}/{self.group}"
-
-
-class KindHour(KindSums, Levels):
-    """The sum of `UsageHour`."""
-
-    hour = models.DateTimeField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["hour", *KIND_KEY], name="kind_hour_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.hour} {self.namespace}/{self.group}"
 
 
 class PartitionSums(models.Model):
@@ -195,32 +109,94 @@ class PartitionSums(models.Model):
         abstract = True
 
 
-class PartitionDay(PartitionSums):
-    """One day of the zone in `RollupState`."""
+class AcceleratorSums(models.Model):
+    """Accelerators of one name x seconds, a whole number, of the pods of some sum."""
 
-    day = models.DateField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["day", *PARTITION_KEY], name="partition_day_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.day} {self.namespace}/{self.group}/{self.user}"
-
-
-class PartitionHour(PartitionSums):
-    """One hour of UTC that no day sum has yet."""
-
-    hour = models.DateTimeField()
+    namespace = models.TextField()
+    group = models.TextField()
+    accelerator = models.TextField()
+    gpu_seconds = models.DecimalField(max_digits=40, decimal_places=0)
 
     class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["hour", *PARTITION_KEY], name="partition_hour_once")
-        ]
+        abstract = True
 
-    def __str__(self) -> str:
-        return f"{self.hour} {self.namespace}/{self.group}/{self.user}"
+
+class FullAcceleratorSums(AcceleratorSums):
+    """Of a row of `FullSums`."""
+
+    user = models.TextField()
+    component = models.TextField()
+    instance_type = models.TextField()
+
+    class Meta:
+        abstract = True
+
+
+class UserAcceleratorSums(AcceleratorSums):
+    """Of a row of `UserSums`."""
+
+    user = models.TextField()
+
+    class Meta:
+        abstract = True
+
+
+class KindAcceleratorSums(AcceleratorSums):
+    """Of a row of `KindSums`."""
+
+    component = models.TextField()
+    instance_type = models.TextField()
+
+    class Meta:
+        abstract = True
+
+
+class GoingAccelerators(models.Model):
+    """How many of them were held as an hour ended."""
+
+    going_gpus = models.DecimalField(max_digits=40, decimal_places=0)
+
+    class Meta:
+        abstract = True
+
+
+def _by_grain(
+    name: str, sums: type[models.Model], key: tuple[str, ...], *levels: type[models.Model]
+) -> tuple[type[models.Model], type[models.Model], type[models.Model]]:
+    """Return the tables of these sums: of a span of days (the first of them), of a day of the zone
+    in `RollupState`, of an hour of UTC, which also has `levels`.
+
+    Spans are made from days, in the same transaction. Hours are those of today, which no day has
+    yet, and the one before them.
+    """
+
+    def of(grain: str, time: models.Field[Any, Any], *bases: type[models.Model]) -> Any:
+        words = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+        once = models.UniqueConstraint(fields=[grain, *key], name=f"{words}_{grain}_once")
+        meta = type("Meta", (), {"constraints": [once], "app_label": "usage"})
+        attributes = {"__module__": __name__, "Meta": meta, grain: time}
+        return type(f"{name}{grain.capitalize()}", (sums, *bases), attributes)
+
+    return (
+        of("span", models.DateField()),
+        of("day", models.DateField()),
+        of("hour", models.DateTimeField(), *levels),
+    )
+
+
+UsageSpan, UsageDay, UsageHour = _by_grain("Usage", FullSums, POD_KEY, Levels)
+UserSpan, UserDay, UserHour = _by_grain("User", UserSums, USER_KEY, Levels)
+KindSpan, KindDay, KindHour = _by_grain("Kind", KindSums, KIND_KEY, Levels)
+PartitionSpan, PartitionDay, PartitionHour = _by_grain("Partition", PartitionSums, PARTITION_KEY)
+UsageAcceleratorSpan, UsageAcceleratorDay, UsageAcceleratorHour = _by_grain(
+    "UsageAccelerator", FullAcceleratorSums, ("accelerator", *POD_KEY), GoingAccelerators
+)
+UserAcceleratorSpan, UserAcceleratorDay, UserAcceleratorHour = _by_grain(
+    "UserAccelerator", UserAcceleratorSums, ("accelerator", *USER_KEY), GoingAccelerators
+)
+KindAcceleratorSpan, KindAcceleratorDay, KindAcceleratorHour = _by_grain(
+    "KindAccelerator", KindAcceleratorSums, ("accelerator", *KIND_KEY), GoingAccelerators
+)
 
 
 class RollupState(models.Model):
@@ -260,62 +236,6 @@ class HourDirt(models.Model):
 
 class RollupDirt(HourDirt):
     """Of the sums of lifetimes."""
-
-
-class UsageSpan(FullSums):
-    """The sum of `UsageDay`."""
-
-    span = models.DateField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["span", *POD_KEY], name="usage_span_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"from {self.span} {self.namespace}/{self.group}/{self.user}"
-
-
-class KindSpan(KindSums):
-    """The sum of `KindDay`."""
-
-    span = models.DateField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["span", *KIND_KEY], name="kind_span_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"from {self.span} {self.namespace}/{self.group}"
-
-
-class UserSpan(UserSums):
-    """The sum of `UserDay`."""
-
-    span = models.DateField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["span", *USER_KEY], name="user_span_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"from {self.span} {self.namespace}/{self.group}"
-
-
-class PartitionSpan(PartitionSums):
-    """The sum of `PartitionDay`."""
-
-    span = models.DateField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["span", *PARTITION_KEY], name="partition_span_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"from {self.span} {self.namespace}/{self.group}/{self.user}"
 
 
 class UtilizationQuarter(models.Model):

@@ -26,8 +26,8 @@ from usage.reports.columns import CORRECTION, PROFILES, header
 from usage.reports.csv import CHUNK_BYTES, copy_csv
 from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
+from usage.sums.engine import HASHED
 from usage.sums.refill import copy_rows
-from usage.sums.rollups import HASHED
 from usage.time.monthbounds import month_bounds, one_snapshot
 
 if TYPE_CHECKING:

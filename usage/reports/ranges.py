@@ -26,7 +26,7 @@ from usage.reports.downloads import own_connection
 from usage.reports.making import ReportRefused
 from usage.reports.monthly import Range, details_sql, range_summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
-from usage.sums.rollups import HASHED
+from usage.sums.engine import HASHED
 from usage.time.intervals import PARTITION_PIECES, POD_PIECES
 from usage.time.windows import Window, WindowError
 

@@ -1,8 +1,6 @@
 """io: keeps the sums by span of days, by day and by hour, and says which of them can be used.
 
-Triggers note the hours of every change (usage/migrations/_dirt.py) in the transaction that
-makes it, so a reader never takes a sum that lacks a committed change: those days and hours are
-added up from the lifetimes until `refresh` has summed them anew.
+The engine that makes them, and who notes what went stale: usage/sums/engine.py.
 """
 
 from __future__ import annotations
@@ -11,8 +9,9 @@ from dataclasses import replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db import connection, transaction
+from django.db import connection
 
+from usage.sums.engine import PURGED, Rollup, Work
 from usage.sums.parts import (
     HOUR,
     Coverage,
@@ -28,24 +27,20 @@ from usage.sums.refill import REFILL, REFILL_SPANS, TABLES
 from usage.time.windows import day_begin, local_day
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    Dirt = tuple[tuple[datetime, datetime | None], ...]
-    Tell = Callable[[int, int], None]
+    from usage.sums.engine import Dirt, Tell
 
-_LOCK: Final = 0x75736167  # only one refresh at a time
+_ROLLUP: Final = Rollup(
+    0x75736167,
+    "usage_rollupdirt",
+    "The days are being summed by somebody else: try again in a minute.",
+)
 _DAY: Final = timedelta(days=1)
-HASHED: Final = "SET LOCAL work_mem = '64MB'"
-"""A month's sums fit in it; with the default of 4 MB its lifetimes are sorted on disk for them,
-which takes twice as long."""
 _EVER: Final = date(1970, 1, 1)
 _RUN_DAYS: Final = 31  # of one statement
-PURGED: Final = """
-LEFT JOIN (SELECT purged_before, zone FROM usage_purgestate
-           ORDER BY purged_before DESC, id DESC LIMIT 1) AS p ON true"""
-"""Joins, as `p`, the day before which rows were deleted, and its zone."""
 _COVERAGE: Final = (
     """
 SELECT s.zone, s.until, s.hours_from, s.hours_until, s.accelerated_from,
@@ -64,10 +59,6 @@ FROM (SELECT 1) AS one LEFT JOIN usage_rollupstate s ON true"""
 )
 
 
-class RefreshBusy(Exception):  # noqa: N818  # it is an answer, with a sentence for people
-    """Somebody else sums the days now."""
-
-
 def read_coverage() -> Coverage:
     """Return which sums stand now."""
     with connection.cursor() as cursor:
@@ -78,57 +69,39 @@ def read_coverage() -> Coverage:
 def refresh(now: datetime, zone: ZoneInfo) -> int:
     """Sum all days of `zone` before today's and hours since `hours_begin` that are new or changed.
 
-    Return how many days. Cheap when there are none. Where another refresh is at work this one
-    leaves it to it.
+    Return how many days.
     """
-    with transaction.atomic(), connection.cursor() as cursor:
-        if not _has_lock(cursor):
-            return 0
-        return _refresh(cursor, now, zone, lambda *_: None)
+    return _ROLLUP.refresh(lambda cursor, dirt: _plan(cursor, dirt, now, zone))
 
 
 def rebuild(now: datetime, zone: ZoneInfo, tell: Tell) -> int:
-    """Sum everything anew, in one transaction; readers see the old sums until it is done.
+    """Sum everything anew; return how many days. Raises RefreshBusy."""
 
-    Writers do not wait. `tell` is called with how many days are done, of how many. Raises
-    RefreshBusy.
-    """
-    with transaction.atomic(), connection.cursor() as cursor:
-        if not _has_lock(cursor):
-            raise RefreshBusy("The days are being summed by somebody else: try again in a minute.")
+    def forget(cursor: Any) -> None:
         cursor.execute("UPDATE usage_rollupstate SET zone = ''")
-        return _refresh(cursor, now, zone, tell)
+
+    return _ROLLUP.rebuild(forget, lambda cursor, dirt: _plan(cursor, dirt, now, zone), tell)
 
 
-def _has_lock(cursor: Any) -> bool:
-    cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_LOCK])
-    return bool(cursor.fetchone()[0])
-
-
-def _refresh(cursor: Any, now: datetime, zone: ZoneInfo, tell: Tell) -> int:
-    cursor.execute(HASHED)
-    # The dirt first: a change that commits after this statement keeps its own for next time,
-    # and whether the sums below already have it does not matter then.
-    cursor.execute("DELETE FROM usage_rollupdirt RETURNING first_hour, last_hour")
-    dirt = tuple(set(cursor.fetchall()))
+def _plan(cursor: Any, dirt: Dirt, now: datetime, zone: ZoneInfo) -> Work[list[date]]:
     cover = _known(cursor, dirt, zone)
     days = _stale_days(cursor, cover, now, zone)
     _delete(cursor, "day", days)
-    done = 0
-    for chunk in _chunks(days):
-        tell(done, len(days))
+
+    def fill(chunk: list[date]) -> None:
         edges = [day_begin(day, zone) for day in (*chunk, chunk[-1] + _DAY)]
         _refill(cursor, "day", chunk, edges)
-        done += len(chunk)
-    tell(done, len(days))
-    _refill_spans(cursor, days if cover.zone else _summed_days(cursor), local_day(now, zone))
-    _delete_hours_before(cursor, hours_begin(now, zone))
-    hours = hours_to_sum(cover, now, zone)
-    _delete(cursor, "hour", hours)
-    for run in _hour_runs(hours):
-        _refill(cursor, "hour", run, [*run, run[-1] + HOUR])
-    _write_state(cursor, zone, now, cover.accelerated_from)
-    return len(days)
+
+    def finish() -> None:
+        _refill_spans(cursor, days if cover.zone else _summed_days(cursor), local_day(now, zone))
+        _delete_hours_before(cursor, hours_begin(now, zone))
+        hours = hours_to_sum(cover, now, zone)
+        _delete(cursor, "hour", hours)
+        for run in _hour_runs(hours):
+            _refill(cursor, "hour", run, [*run, run[-1] + HOUR])
+        _write_state(cursor, zone, now, cover.accelerated_from)
+
+    return Work([(chunk, len(chunk)) for chunk in _chunks(days)], fill, finish)
 
 
 def _known(cursor: Any, dirt: Dirt, zone: ZoneInfo) -> Coverage:

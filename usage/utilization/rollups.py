@@ -1,7 +1,6 @@
 """io: keeps the sums of utilization by quarter of an hour, and says which of them can be used.
 
-As usage/sums/rollups.py does with days: triggers note the hours of every change
-(usage/migrations/_dirt.py) in the transaction that makes it.
+The engine that makes them, and who notes what went stale: usage/sums/engine.py.
 
 Which quarters of an hour of a range are taken from sums, and which from the rows.
 
@@ -18,17 +17,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
-from django.db import connection, transaction
+from django.db import connection
 
+from usage.sums.engine import PURGED, Rollup, Work
 from usage.sums.parts import DEAR, HOUR, gaps_between
-from usage.sums.rollups import HASHED, PURGED, RefreshBusy
 from usage.time.windows import day_begin
 from usage.utilization.amounts import NAMES, Utilization
 from usage.utilization.rows import CAPACITY_WATCH, KNOWN, read_asked, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from usage.sums.engine import Dirt, Tell
     from usage.utilization.rows import Silences
 
 QUARTER: Final = timedelta(minutes=15)
@@ -149,10 +149,11 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
     return found
 
 
-if TYPE_CHECKING:
-    Dirt = tuple[tuple[datetime, datetime | None], ...]
-    Tell = Callable[[int, int], None]
-_LOCK: Final = 0x7574696C  # only one refresh at a time
+_ROLLUP: Final = Rollup(
+    0x7574696C,
+    "usage_utilizationdirt",
+    "Utilization is summed by somebody else: try again in a minute.",
+)
 _CHUNK: Final = timedelta(days=7)
 """What is summed at once: its holdings are in memory."""
 _STATE: Final = f"""
@@ -207,60 +208,43 @@ def read_quarters(
 
 
 def refresh(now: datetime, tell: Tell = lambda *_: None) -> int:
-    """Sum all quarters that are over and new or changed; return how many.
-
-    Cheap when there are few. Where another refresh is at work this one leaves it to it.
-    """
-    with transaction.atomic(), connection.cursor() as cursor:
-        return _refresh(cursor, now, tell) if _has_lock(cursor) else 0
+    """Sum all quarters that are over and new or changed; return how many."""
+    return _ROLLUP.refresh(lambda cursor, dirt: _plan(cursor, dirt, now), tell)
 
 
 def rebuild(now: datetime, tell: Tell) -> int:
-    """Sum everything anew whose rows are there, in one transaction; return how many quarters.
-
-    Readers see the old sums until it is done, writers do not wait. `tell` is called with how many
-    quarters are done, of how many. Raises RefreshBusy.
-    """
-    with transaction.atomic(), connection.cursor() as cursor:
-        if not _has_lock(cursor):
-            raise RefreshBusy("Utilization is summed by somebody else: try again in a minute.")
-        standing = _known(cursor, ())
-        if standing.frozen is None or standing.frozen <= standing.begin:
-            cursor.execute("DELETE FROM usage_utilizationstate")
-        else:
-            cursor.execute("UPDATE usage_utilizationstate SET until = %s", [standing.frozen])
-        return _refresh(cursor, now, tell)
+    """Sum everything anew whose rows are there; return how many quarters. Raises RefreshBusy."""
+    return _ROLLUP.rebuild(_forget, lambda cursor, dirt: _plan(cursor, dirt, now), tell)
 
 
-def _has_lock(cursor: Any) -> bool:
-    cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_LOCK])
-    return bool(cursor.fetchone()[0])
+def _forget(cursor: Any) -> None:
+    standing = _known(cursor, ())
+    if standing.frozen is None or standing.frozen <= standing.begin:
+        cursor.execute("DELETE FROM usage_utilizationstate")
+    else:
+        cursor.execute("UPDATE usage_utilizationstate SET until = %s", [standing.frozen])
 
 
-def _refresh(cursor: Any, now: datetime, tell: Tell) -> int:
-    cursor.execute(HASHED)
-    # The dirt first: a change that commits after this statement keeps its own for next time.
-    cursor.execute("DELETE FROM usage_utilizationdirt RETURNING first_hour, last_hour")
-    standing = _known(cursor, tuple(set(cursor.fetchall())))
+def _plan(cursor: Any, dirt: Dirt, now: datetime) -> Work[Range] | None:
+    standing = _known(cursor, dirt)
     begin = _begin(cursor, standing)
     if begin is None:
-        return 0
-    stale = standing.missing(begin, now)
-    whole = sum((b - a) // QUARTER for a, b in stale)
+        return None
     silences = read_asked(cursor, begin, max(begin, now), standing.known_now).silences
-    done = 0
-    for chunk in _chunks(stale):
-        tell(done, whole)
+
+    def fill(chunk: Range) -> None:
         _delete(cursor, chunk)
         _fill(cursor, chunk, silences)
-        done += (chunk[1] - chunk[0]) // QUARTER
-    tell(done, whole)
-    cursor.execute("DELETE FROM usage_utilizationstate")
-    cursor.execute(
-        "INSERT INTO usage_utilizationstate (begin, until, known_until) VALUES (%s, %s, %s)",
-        [begin, max(begin, floor(now)), standing.known_now],
-    )
-    return done
+
+    def finish() -> None:
+        cursor.execute("DELETE FROM usage_utilizationstate")
+        cursor.execute(
+            "INSERT INTO usage_utilizationstate (begin, until, known_until) VALUES (%s, %s, %s)",
+            [begin, max(begin, floor(now)), standing.known_now],
+        )
+
+    chunks = _chunks(standing.missing(begin, now))
+    return Work([((a, b), (b - a) // QUARTER) for a, b in chunks], fill, finish)
 
 
 def _known(cursor: Any, dirt: Dirt) -> Standing:

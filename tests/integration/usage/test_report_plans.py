@@ -13,7 +13,7 @@ from usage.reports.columns import DEFAULT, PRIMEHUB
 from usage.reports.csv import IN_ORDER
 from usage.reports.downloads import own_connection
 from usage.reports.monthly import Range, details_sql, rows_sql
-from usage.sums.rollups import HASHED
+from usage.sums.engine import HASHED
 from usage.time.intervals import POD_PIECES, bounds
 
 if TYPE_CHECKING:

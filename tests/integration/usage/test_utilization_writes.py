@@ -18,7 +18,7 @@ from partitions.models import CapacityChange, PartitionLifetime
 from tests.builders.lifetimes import at, held, pod
 from tests.integration.usage.plainutilization import plain_utilization
 from usage.models import PodLifetime, UtilizationDirt, UtilizationState
-from usage.sums.rollups import RefreshBusy
+from usage.sums.engine import RefreshBusy
 from usage.utilization.rollups import rebuild, refresh
 from usage.utilization.selectors import read_capacity
 

@@ -9,7 +9,8 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand, ProgressBar
-from usage.sums.rollups import RefreshBusy, rebuild, refresh
+from usage.sums.engine import RefreshBusy
+from usage.sums.rollups import rebuild, refresh
 from usage.utilization import rollups as utilization
 
 if TYPE_CHECKING:
