@@ -81,7 +81,7 @@ def _usage_tabs(request: HttpRequest, page: str) -> list[tuple[str, str, bool]]:
     if not page.startswith("usage:"):
         return []
     accountant = is_accountant(request.user)
-    return _items([one for one in USAGE_TABS if accountant or not one.accountants_only], page)
+    return _items([tab for tab in USAGE_TABS if accountant or not tab.accountants_only], page)
 
 
 def _items(entries: Iterable[Entry], page: str) -> list[tuple[str, str, bool]]:

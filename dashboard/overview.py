@@ -105,8 +105,8 @@ class Holding(Protocol):
 
 def active_rows(manifests: Iterable[Manifest], covers: Callable[[str], bool]) -> list[JobRow]:
     """The unfinished jobs among `manifests` that `covers` allows, newest first."""
-    seen = (one for one in manifests if covers(one["metadata"]["namespace"]))
-    rows = [_live_row(one) for one in seen]
+    seen = (manifest for manifest in manifests if covers(manifest["metadata"]["namespace"]))
+    rows = [_live_row(manifest) for manifest in seen]
     return _newest_first(row for row in rows if row.status not in _FINISHED)
 
 
@@ -118,7 +118,7 @@ def remembered_rows(records: Iterable[Remembered]) -> list[JobRow]:
 def count_states(rows: Iterable[JobRow]) -> tuple[int, int]:
     """How many of the jobs run (or restart), and how many wait."""
     states = [row.status for row in rows]
-    return sum(one in _RUNNING for one in states), states.count(JobState.PENDING.value)
+    return sum(state in _RUNNING for state in states), states.count(JobState.PENDING.value)
 
 
 def fleet_numbers(
@@ -139,7 +139,11 @@ def fleet_numbers(
 
 def held_phases(holdings: Iterable[Holding], covers: Callable[[str], bool]) -> Sequence[str]:
     """The phases of all held partitions that `covers` allows."""
-    return [one.phase for one in holdings if one.phase not in _NOT_HELD and covers(one.namespace)]
+    return [
+        holding.phase
+        for holding in holdings
+        if holding.phase not in _NOT_HELD and covers(holding.namespace)
+    ]
 
 
 def _newest_first(rows: Iterable[JobRow]) -> list[JobRow]:
@@ -184,8 +188,8 @@ def _remembered_row(record: Remembered) -> JobRow:
 
 
 def _partition_ids(held: Any) -> tuple[str, ...]:
-    found = [one.get("id") if isinstance(one, dict) else one for one in held or ()]
-    return tuple(str(one) for one in found if one)
+    found = [entry.get("id") if isinstance(entry, dict) else entry for entry in held or ()]
+    return tuple(str(name) for name in found if name)
 
 
 def _instant(text: str | None) -> dt.datetime | None:
@@ -221,18 +225,20 @@ def ended_rows(records: Iterable[Ended]) -> list[EndedRow]:
     """The records that have an end, in their order."""
     return [
         EndedRow(
-            uid=one.uid,
-            namespace=one.namespace,
-            name=one.name,
-            status=one.status,
-            colour=colour_of(one.status),
-            ipus=one.ipus,
-            seconds=(one.completed_at - one.started_at).total_seconds() if one.started_at else None,
-            message=brief_message(one.message, f"{one.namespace}/{one.name}"),
-            ended=one.completed_at,
+            uid=record.uid,
+            namespace=record.namespace,
+            name=record.name,
+            status=record.status,
+            colour=colour_of(record.status),
+            ipus=record.ipus,
+            seconds=(record.completed_at - record.started_at).total_seconds()
+            if record.started_at
+            else None,
+            message=brief_message(record.message, f"{record.namespace}/{record.name}"),
+            ended=record.completed_at,
         )
-        for one in records
-        if one.completed_at is not None
+        for record in records
+        if record.completed_at is not None
     ]
 
 

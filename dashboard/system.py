@@ -88,7 +88,8 @@ def _watch_rows(watches: list[WatchCheckpoint], now: datetime) -> list[WatchRow]
     found = WatchGap.objects.filter(ended_at__gte=since).values_list("watch")
     gaps = dict(found.annotate(Count("id")).values_list("watch", "id__count"))
     return [
-        WatchRow(one, _is_stale(one.position_at, now), gaps.get(one.name, 0)) for one in watches
+        WatchRow(watch, _is_stale(watch.position_at, now), gaps.get(watch.name, 0))
+        for watch in watches
     ]
 
 
@@ -123,4 +124,4 @@ def _rollups() -> Shown:
 def _purges() -> Shown:
     """The last purges, and how many rows of which kind each deleted."""
     last = PurgeState.objects.order_by("-id")[:_PURGES]
-    return {"purges": [(one, sorted(one.counts.items())) for one in last]}
+    return {"purges": [(purge, sorted(purge.counts.items())) for purge in last]}

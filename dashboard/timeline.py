@@ -190,8 +190,8 @@ class Lives(Protocol):
 def timeline_rows(lives: Lives) -> list[Row]:
     """Return partitions and then pods, the newest of them where there are too many."""
     partitions = [
-        Row(f"{one.partition} · {one.size} IPUs", list(_partition_spans(one)))
-        for one in lives.partitions[-DRAWN // 4 :]
+        Row(f"{partition.partition} · {partition.size} IPUs", list(_partition_spans(partition)))
+        for partition in lives.partitions[-DRAWN // 4 :]
     ]
     pods = [Row(_pod_label(pod), list(_pod_spans(pod))) for pod in lives.pods[-DRAWN:]]
     return partitions + pods
@@ -202,11 +202,13 @@ def _pod_label(pod: Pod) -> str:
     return f"{pod.pod_name}{again}"
 
 
-def _partition_spans(one: Partition) -> Iterator[Span]:
-    active = one.active_at or one.released_at
-    yield _span(one.reserved_at, active, "waiting", f"{one.partition}: being made")
-    if one.active_at:
-        yield _span(one.active_at, one.released_at, "partition", f"{one.partition}: held")
+def _partition_spans(partition: Partition) -> Iterator[Span]:
+    active = partition.active_at or partition.released_at
+    yield _span(partition.reserved_at, active, "waiting", f"{partition.partition}: being made")
+    if partition.active_at:
+        yield _span(
+            partition.active_at, partition.released_at, "partition", f"{partition.partition}: held"
+        )
 
 
 def _pod_spans(pod: Pod) -> Iterator[Span]:

@@ -70,7 +70,7 @@ class PodCensus:
         if question.is_list:
             present, revision = await self._listed(question)
             return Answer(question, present, revision, asked_at, self.clock())
-        found = [one.uid for one in question.suspects if await self._is_there(one)]
+        found = [suspect.uid for suspect in question.suspects if await self._is_there(suspect)]
         # The version after the answers: at it, all that is missing is surely gone.
         _, revision, _ = await self._page(question.namespace, {"limit": "1"})
         return Answer(question, frozenset(found), revision, asked_at, self.clock())

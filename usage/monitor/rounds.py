@@ -142,7 +142,7 @@ class Monitor:
             self._count(answer, found, tally)
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_caught(settle(one))) for one in tally.questions]
+            tasks = [group.create_task(_caught(settle(question))) for question in tally.questions]
         for task in tasks:
             if error := task.result():
                 raise error

@@ -66,20 +66,20 @@ class Answer:
     @property
     def there(self) -> list[Suspect]:
         """The suspects that are alive."""
-        return [one for one in self.question.suspects if one.uid in self.present]
+        return [suspect for suspect in self.question.suspects if suspect.uid in self.present]
 
     @property
     def gone(self) -> list[Suspect]:
         """The suspects that are not: another pod of the same name is no proof of life."""
-        return [one for one in self.question.suspects if one.uid not in self.present]
+        return [suspect for suspect in self.question.suspects if suspect.uid not in self.present]
 
 
 def questions_for(suspects: Iterable[Suspect]) -> list[Question]:
     """One question for each namespace that has suspects; no other namespace is asked about."""
-    ordered = sorted(suspects, key=lambda one: (one.namespace, one.name, one.uid))
+    ordered = sorted(suspects, key=lambda suspect: (suspect.namespace, suspect.name, suspect.uid))
     return [
         Question(namespace, tuple(members))
-        for namespace, members in groupby(ordered, key=lambda one: one.namespace)
+        for namespace, members in groupby(ordered, key=lambda suspect: suspect.namespace)
     ]
 
 
@@ -241,6 +241,6 @@ def _watch(row: Sequence[Any] | None) -> WatchState:
 
 
 def _encode(suspects: Sequence[Suspect]) -> str:
-    ordered = sorted(suspects, key=lambda one: one.uid)
+    ordered = sorted(suspects, key=lambda suspect: suspect.uid)
     rows = [{"uid": s.uid, "updated_at": s.updated_at, "seen_at": s.seen_at} for s in ordered]
     return msgspec.json.encode(rows).decode()

@@ -81,11 +81,11 @@ def lifetime_of(
     status = pod.status or _NO_STATUS
     scheduled_at = _scheduled_at(pod, status)
     ended = [*_terminated(status)]
-    started = [one for one in _started_at(status) if one]
+    started = [instant for instant in _started_at(status) if instant]
     lifetime_end = None
     if is_deleted or status.phase in _ENDED:
         lifetime_end = _end(pod, status, scheduled_at, _Heard(at, since))
-    failed = next((one for one in ended if one.exit_code), ended[0] if ended else None)
+    failed = next((end for end in ended if end.exit_code), ended[0] if ended else None)
     is_over = lifetime_end is not None and failed is not None
     return Lifetime(
         scheduled_at,
@@ -108,18 +108,18 @@ def _scheduled_at(pod: Pod, status: PodStatus) -> datetime | None:
 
 
 def _terminated(status: PodStatus) -> Iterator[Terminated]:
-    for one in status.container_statuses or ():
-        if one.state is not None and one.state.terminated is not None:
-            yield one.state.terminated
+    for container in status.container_statuses or ():
+        if container.state is not None and container.state.terminated is not None:
+            yield container.state.terminated
 
 
 def _started_at(status: PodStatus) -> Iterator[datetime | None]:
-    for one in status.container_statuses or ():
-        if one.state is not None:
-            if one.state.running is not None:
-                yield one.state.running.started_at
-            elif one.state.terminated is not None:
-                yield one.state.terminated.started_at
+    for container in status.container_statuses or ():
+        if container.state is not None:
+            if container.state.running is not None:
+                yield container.state.running.started_at
+            elif container.state.terminated is not None:
+                yield container.state.terminated.started_at
 
 
 def _end(
@@ -130,7 +130,7 @@ def _end(
 ) -> End:
     """The last container's end; where that is not known, the best there is, estimated."""
     at = heard.at
-    finished = [one for one in _finished_at(status) if one]
+    finished = [instant for instant in _finished_at(status) if instant]
     latest = max(finished) if finished else None
     if latest is not None and _is_complete(status):
         possible = _possible(latest, scheduled_at, at)
@@ -164,7 +164,7 @@ def _end(
 def _known_at(status: PodStatus, since: datetime | None) -> Iterator[datetime]:
     """When a pod that was removed while it ran is known to have been there."""
     times = [since, *_started_at(status), *_finished_at(status), _changed_at(status)]
-    yield from (one for one in times if one)
+    yield from (instant for instant in times if instant)
 
 
 def _finished_at(status: PodStatus) -> Iterator[datetime | None]:
@@ -174,22 +174,24 @@ def _finished_at(status: PodStatus) -> Iterator[datetime | None]:
         status.init_container_statuses,
         status.ephemeral_container_statuses,
     ):
-        for one in group or ():
-            if one.state is not None and one.state.terminated is not None:
-                yield one.state.terminated.finished_at
+        for container in group or ():
+            if container.state is not None and container.state.terminated is not None:
+                yield container.state.terminated.finished_at
 
 
 def _is_complete(status: PodStatus) -> bool:
     """Whether no container ran on, would have been restarted, or ended at an unknown time."""
-    if status.phase not in _ENDED and any(_waits(one) for one in status.container_statuses or ()):
+    if status.phase not in _ENDED and any(
+        _waits(container) for container in status.container_statuses or ()
+    ):
         return False
     for group in (status.container_statuses, status.init_container_statuses):
-        for one in group or ():
-            if one.state is None:
+        for container in group or ():
+            if container.state is None:
                 continue
-            if one.state.running is not None:
+            if container.state.running is not None:
                 return False
-            ended = one.state.terminated
+            ended = container.state.terminated
             if ended is not None and ended.finished_at is None:
                 return False
     return True
@@ -203,8 +205,8 @@ def _waits(container: ContainerStatus) -> bool:
 
 def _changed_at(status: PodStatus) -> datetime | None:
     """When the pod's conditions last changed."""
-    times = [one.last_transition_time for one in status.conditions or ()]
-    return max((one for one in times if one), default=None)
+    times = [condition.last_transition_time for condition in status.conditions or ()]
+    return max((instant for instant in times if instant), default=None)
 
 
 def _possible(end: datetime, start: datetime | None, at: datetime) -> datetime:

@@ -210,9 +210,10 @@ class _Totals:
 
     def __init__(self, spec: PodSpec, problems: list[str]) -> None:
         self._problems = problems
-        self._containers = [_wanted(one.resources) for one in spec.containers or ()]
+        self._containers = [_wanted(container.resources) for container in spec.containers or ()]
         self._init = [
-            (_wanted(one.resources), _is_sidecar(one)) for one in spec.init_containers or ()
+            (_wanted(container.resources), _is_sidecar(container))
+            for container in spec.init_containers or ()
         ]
         self._overhead: Amounts = spec.overhead or {}
         self._pod = _wanted(spec.resources)
@@ -243,7 +244,7 @@ class _Totals:
                 step = amount(amounts)
                 peak = max(peak, sidecars + step)
                 sidecars += step if is_sidecar else 0
-            total = max(peak, sidecars + sum(amount(one) for one in self._containers))
+            total = max(peak, sidecars + sum(amount(container) for container in self._containers))
         total += amount(self._overhead)
         if total > LARGEST:
             self._problems.append(f"{name}: the sum does not fit 64 bits")

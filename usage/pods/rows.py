@@ -196,7 +196,7 @@ def _followed(known: PodRow, new: PodRow) -> PodRow:
         return known
     known.node = known.node or new.node
     known.scheduled_at = known.scheduled_at or new.scheduled_at
-    times = [one for one in (known.started_at, new.started_at) if one is not None]
+    times = [instant for instant in (known.started_at, new.started_at) if instant is not None]
     known.started_at = min(times, default=None)
     if not takes_end(known, new):
         return known

@@ -20,12 +20,12 @@ _OF_JOBS: Final = re.compile(r"ipu-\d+")
 _LABELS: Final = {"ipu": "IPU-hours of pods", "partition-ipu": "IPU-hours of partitions"}
 
 
-def are_of_one_thing(one: Price, other: Price) -> bool:
+def are_of_one_thing(price: Price, other: Price) -> bool:
     """Whether both prices would be asked for the same hours."""
-    pair = {one.resource, other.resource}
+    pair = {price.resource, other.resource}
     if pair == {"ipu", "partition-ipu"}:
         return True
-    named = one if one.resource == "instance" else other
+    named = price if price.resource == "instance" else other
     return pair == {"instance", "partition-ipu"} and bool(_OF_JOBS.fullmatch(named.name))
 
 
@@ -50,7 +50,7 @@ def described(price: Price) -> str:
     return _LABELS.get(price.resource, f"Pods of the instance type {price.name}")
 
 
-def _meet(one: Price, other: Price) -> bool:
-    begin = max(one.valid_from, other.valid_from)
-    ends = [each.valid_until for each in (one, other) if each.valid_until is not None]
+def _meet(price: Price, other: Price) -> bool:
+    begin = max(price.valid_from, other.valid_from)
+    ends = [each.valid_until for each in (price, other) if each.valid_until is not None]
     return all(begin < end for end in ends)

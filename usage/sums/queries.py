@@ -20,7 +20,7 @@ from usage.sums.pieces import Prices, table_of
 from usage.sums.rollups import read_coverage
 from usage.sums.sql import (
     TOTAL_COST,
-    Asked,
+    Query,
     Shape,
     fold,
     joined,
@@ -311,15 +311,15 @@ def _pod_sql(
 ) -> tuple[str, dict[str, Any]]:
     key = key_sql([each.pods for each in question.by])
     where, parameters = _conditions(question, "pods")
-    asked = Asked(key, where, _prices(question, cut.steps), cut.named)
-    statement, own = pod_sums(asked, cut.parts, names, question.table)
+    query = Query(key, where, _prices(question, cut.steps), cut.named)
+    statement, own = pod_sums(query, cut.parts, names, question.table)
     return statement, parameters | own
 
 
 def _partition_sql(question: Question, cut: _Cut) -> tuple[str, dict[str, Any]]:
     key = key_sql([each.partitions for each in question.by])
     where, parameters = _conditions(question, "partitions")
-    statement, own = partition_sums(Asked(key, where, _prices(question, cut.steps)), cut.parts)
+    statement, own = partition_sums(Query(key, where, _prices(question, cut.steps)), cut.parts)
     return statement, parameters | own
 
 

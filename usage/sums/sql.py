@@ -192,7 +192,7 @@ _PARTITIONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Query:
     """By which SQL expression is grouped, of which rows, with which prices, if any; `named`: the
     parts in which accelerators with a price of their own are looked for."""
 
@@ -203,32 +203,32 @@ class Asked:
 
 
 def pod_sums(
-    asked: Asked, parts: Parts, names: Sequence[str] = POD_SUMS, table: str = FULL
+    query: Query, parts: Parts, names: Sequence[str] = POD_SUMS, table: str = FULL
 ) -> tuple[str, dict[str, Any]]:
     """Return the SELECT of bucket, key, pods, the sums called for and cost, and its parameters.
 
     `table` has the sums by span, day and hour, with all columns that are needed (`table_of`).
     """
-    prices = asked.prices
-    keys = {"key": asked.key} | ({"kind": prices.kind} if prices and prices.kind else {})
-    accelerators = prices.accelerators if prices and asked.named else []
+    prices = query.prices
+    keys = {"key": query.key} | ({"kind": prices.kind} if prices and prices.kind else {})
+    accelerators = prices.accelerators if prices and query.named else []
     own = accelerator_columns(accelerators)
     counted = {name: _PODS[name] for name in ("pods", *names)}
     cells = counted | dict.fromkeys(own, NOTHING)
-    summed = Summed(table, keys, asked.where, cells, POD_PIECES, asked.where, PIECE_COLUMNS)
+    summed = Summed(table, keys, query.where, cells, POD_PIECES, query.where, PIECE_COLUMNS)
     selects, parameters = part_selects(summed, parts, "p")
-    if asked.named and accelerators:
+    if query.named and accelerators:
         cells = dict.fromkeys(counted, NOTHING) | _accelerator_cells(own)
         named = Summed(
             accelerators_of(table),
             keys,
-            f"({asked.where}) AND accelerator = ANY(%(accelerators)s)",
+            f"({query.where}) AND accelerator = ANY(%(accelerators)s)",
             cells,
             POD_PIECES,
-            f"({asked.where}) AND accelerators ?| %(accelerators)s",
+            f"({query.where}) AND accelerators ?| %(accelerators)s",
             ", ".join(accelerator_counts(accelerators)),
         )
-        more, theirs = part_selects(named, asked.named, "n")
+        more, theirs = part_selects(named, query.named, "n")
         selects += more
         parameters |= theirs
     statement = together(selects, list(cells), ["bucket", *keys])
@@ -255,24 +255,24 @@ def _accelerator_cells(columns: Sequence[str]) -> dict[str, Cell]:
     return found
 
 
-def partition_sums(asked: Asked, parts: Parts) -> tuple[str, dict[str, Any]]:
+def partition_sums(query: Query, parts: Parts) -> tuple[str, dict[str, Any]]:
     """Return the SELECT of bucket, key, partitions, their IPU-seconds and cost, and its
     parameters."""
     names = list(_PARTITIONS)
     summed = Summed(
         PARTITIONS,
-        {"key": asked.key},
-        asked.where,
+        {"key": query.key},
+        query.where,
         _PARTITIONS,
         PARTITION_PIECES,
-        asked.where,
+        query.where,
         "size",
     )
     selects, parameters = part_selects(summed, parts, "h")
     statement = together(selects, names, ("bucket", "key"))
-    if asked.prices is None:
+    if query.prices is None:
         return _free(statement), parameters
-    return asked.prices.of_partitions(statement, names), parameters | asked.prices.parameters
+    return query.prices.of_partitions(statement, names), parameters | query.prices.parameters
 
 
 def _free(statement: str) -> str:

@@ -45,17 +45,17 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class ControllerTimeline:
     """What is recorded of one controller.
 
     `states` in order of time, with the one in force as the range begins, of whose time `held_then`
-    says what jobs held. `silences`: from and to when nobody asked it, in microseconds.
+    says what jobs held. `gaps`: from and to when nobody asked it, in microseconds.
     """
 
     states: tuple[State, ...] = ()
     held_then: int = 0
     holdings: tuple[Holding, ...] = ()
-    silences: tuple[tuple[int, int], ...] = ()
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +124,14 @@ class _Now:
     others: int = 0
     held: int = 0
     answers: bool = True
-    silences: int = 0
+    gaps: int = 0
 
     def take(self, event: int | State | _Silence) -> None:
         """Change by what happens."""
         if isinstance(event, State):
             self._hear(event, self.held)
         elif isinstance(event, _Silence):
-            self.silences += event.step
+            self.gaps += event.step
         else:
             self.held += event
 
@@ -150,14 +150,14 @@ class _Now:
         """Return capacity, reserved, by_others, idle, down and unknown IPUs."""
         capacity = max(self.total, self.held)
         rest = capacity - self.held
-        if self.silences or not self.answers:
+        if self.gaps or not self.answers:
             return capacity, self.held, 0, 0, 0, rest
         down = min(self.down, rest)
         others = min(self.others, rest - down)
         return capacity, self.held + others, others, rest - down - others, down, 0
 
 
-def sweep(story: Story, bounds: Sequence[int]) -> list[Utilization]:
+def sweep(timeline: ControllerTimeline, bounds: Sequence[int]) -> list[Utilization]:
     """Return one for each [bounds[i], bounds[i + 1]), in whole seconds of the epoch.
 
     Nothing is known of pods here: see `Utilization.with_pods`.
@@ -165,10 +165,10 @@ def sweep(story: Story, bounds: Sequence[int]) -> list[Utilization]:
     sums = [[0] * 6 for _ in bounds[1:]]
     now, at, step = _Now(), bounds[0], 0
     begin = bounds[0] * _MICRO
-    earlier = [state for state in story.states if state.at < begin]
+    earlier = [state for state in timeline.states if state.at < begin]
     if earlier:
-        now.hear_before(earlier[-1], story.held_then)
-    for instant, event in _events(story, begin):
+        now.hear_before(earlier[-1], timeline.held_then)
+    for instant, event in _events(timeline, begin):
         second = min(max(instant // _MICRO, at), bounds[-1])
         while at < second:
             until = min(second, bounds[step + 1])
@@ -208,17 +208,17 @@ def _utilization(
     )
 
 
-def _events(story: Story, begin: int) -> Iterator[_Event]:
+def _events(timeline: ControllerTimeline, begin: int) -> Iterator[_Event]:
     """Yield what happens, in order; at one instant what jobs hold changes first."""
     held = sorted(
-        [(one.start, one.size) for one in story.holdings]
-        + [(one.stop, -one.size) for one in story.holdings]
+        [(holding.start, holding.size) for holding in timeline.holdings]
+        + [(holding.stop, -holding.size) for holding in timeline.holdings]
     )
     silent = sorted(
-        [(start, 1) for start, stop in story.silences if stop > start]
-        + [(stop, -1) for start, stop in story.silences if stop > start]
+        [(start, 1) for start, stop in timeline.gaps if stop > start]
+        + [(stop, -1) for start, stop in timeline.gaps if stop > start]
     )
-    told = [(state.at, state) for state in story.states if state.at >= begin]
+    told = [(state.at, state) for state in timeline.states if state.at >= begin]
     streams: list[list[_Event]] = [
         list(held),
         [(at, _Silence(step)) for at, step in silent],

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from usage.sums.engine import Dirt, Tell
-    from usage.utilization.rows import Silences
+    from usage.utilization.rows import Gaps
 
 QUARTER: Final = timedelta(minutes=15)
 MAX_STRETCHES: Final = 2  # each takes three queries
@@ -230,11 +230,11 @@ def _plan(cursor: Any, dirt: Dirt, now: datetime) -> Work[Range] | None:
     begin = _begin(cursor, standing)
     if begin is None:
         return None
-    silences = read_asked(cursor, begin, max(begin, now), standing.known_now).silences
+    gaps = read_asked(cursor, begin, max(begin, now), standing.known_now).gaps
 
     def fill(chunk: Range) -> None:
         _delete(cursor, chunk)
-        _fill(cursor, chunk, silences)
+        _fill(cursor, chunk, gaps)
 
     def finish() -> None:
         cursor.execute("DELETE FROM usage_utilizationstate")
@@ -286,12 +286,12 @@ def _delete(cursor: Any, chunk: Range) -> None:
     )
 
 
-def _fill(cursor: Any, chunk: Range, silences: Silences) -> None:
+def _fill(cursor: Any, chunk: Range, gaps: Gaps) -> None:
     begin, end = chunk
     edges = [begin + QUARTER * n for n in range((end - begin) // QUARTER + 1)]
     rows = [
         (name, edges[n], *(getattr(amounts, each) for each in NAMES))
-        for name, quarters in read_rows(cursor, edges, silences).items()
+        for name, quarters in read_rows(cursor, edges, gaps).items()
         for n, amounts in enumerate(quarters)
         if amounts != Utilization()
     ]

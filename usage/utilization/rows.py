@@ -1,4 +1,4 @@
-"""io: tells the story of V-IPU controllers from the rows themselves: exact, but dear.
+"""io: tells the timeline of V-IPU controllers from the rows themselves: exact, but dear.
 
 The SQL that reads what became of the IPUs of V-IPU controllers in a range.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.recording.shapes import CHECKPOINT_TABLE, GAP_TABLE
 from usage.time.intervals import PARTITION_PIECES, bounds
-from usage.utilization.amounts import Holding, State, Story, sweep
+from usage.utilization.amounts import ControllerTimeline, Holding, State, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,26 +115,24 @@ WHERE seconds > 0 GROUP BY 1, 2
 """KEY (a column of `spans`: controller or id), number of the step, IPU-seconds of partitions on
 which a pod of their job ran, and micro-IPU-seconds of such pods."""
 if TYPE_CHECKING:
-    Silences = tuple[tuple[int, int], ...]
+    Gaps = tuple[tuple[int, int], ...]
 _BY_CONTROLLER: Final = RUNS.replace("KEY", "controller")
 
 
-def read_rows(
-    cursor: Any, edges: Sequence[datetime], silences: Silences
-) -> dict[str, list[Utilization]]:
+def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, list[Utilization]]:
     """Return, by controller, what became of its IPUs between each edge and the next.
 
-    Edges are whole seconds; `silences` as `read_asked` returns them, at least those of this time.
+    Edges are whole seconds; `gaps` as `read_asked` returns them, at least those of this time.
     """
-    stories = _read_stories(cursor, edges, silences)
+    timelines = _read_timelines(cursor, edges, gaps)
     busy = _read_runs(cursor, edges)
     seconds = [int(edge.timestamp()) for edge in edges]
     return {
         name: [
             step.with_pods(*busy.get((name, n), (0, 0)))
-            for n, step in enumerate(sweep(story, seconds))
+            for n, step in enumerate(sweep(timeline, seconds))
         ]
-        for name, story in stories.items()
+        for name, timeline in timelines.items()
     }
 
 
@@ -143,7 +141,7 @@ class Asked:
     """From and to when nobody asked the controllers, in microseconds, not clipped; `told`: whether
     any had told its IPUs before the end."""
 
-    silences: Silences
+    gaps: Gaps
     told: bool
 
 
@@ -164,9 +162,9 @@ def _since_epoch(instant: datetime) -> int:
     return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-def _read_stories(
-    cursor: Any, edges: Sequence[datetime], silences: Silences
-) -> Mapping[str, Story]:
+def _read_timelines(
+    cursor: Any, edges: Sequence[datetime], gaps: Gaps
+) -> Mapping[str, ControllerTimeline]:
     parameters: dict[str, Any] = bounds(edges[0], edges[-1])
     states: dict[str, list[State]] = {}
     held_then: dict[str, int] = {}
@@ -179,11 +177,11 @@ def _read_stories(
     for name, start, stop, size in cursor.fetchall():
         holdings.setdefault(name, []).append(Holding(start, stop, size))
     return {
-        name: Story(
+        name: ControllerTimeline(
             tuple(states.get(name, ())),
             held_then.get(name, 0),
             tuple(holdings.get(name, ())),
-            silences,
+            gaps,
         )
         for name in states.keys() | holdings.keys()
     }

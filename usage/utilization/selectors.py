@@ -65,13 +65,13 @@ def read_capacity(begins: Sequence[datetime], until: datetime) -> CapacityRecord
     with patience(bounded=parts.is_dear), connection.cursor() as cursor:
         asked = read_asked(cursor, edges[0], until, standing.known_now)
         for stretch, first in parts.stretches:
-            for name, rows in read_rows(cursor, stretch, asked.silences).items():
+            for name, rows in read_rows(cursor, stretch, asked.gaps).items():
                 for n, amounts in enumerate(rows):
                     add(name, first + n, amounts)
     return CapacityRecord(
         {name: rows for name, rows in sorted(steps.items()) if any(row.capacity for row in rows)},
-        _known_until(asked.silences, until) if asked.told else None,
-        sum(max(0, b - a) for a, b in _merged(asked.silences, edges)) // _MICRO,
+        _known_until(asked.gaps, until) if asked.told else None,
+        sum(max(0, b - a) for a, b in _merged(asked.gaps, edges)) // _MICRO,
     )
 
 
@@ -98,18 +98,16 @@ def partition_runs(
     return {row[0]: (int(row[2]), int(row[3])) for row in _run(_OF_PARTITIONS, parameters)}
 
 
-def _known_until(silences: Sequence[tuple[int, int]], until: datetime) -> datetime:
+def _known_until(gaps: Sequence[tuple[int, int]], until: datetime) -> datetime:
     end = int(until.timestamp()) * _MICRO
-    last = [start for start, stop in silences if stop >= end]
+    last = [start for start, stop in gaps if stop >= end]
     return datetime.fromtimestamp(min([*last, end]) / _MICRO, UTC)
 
 
-def _merged(
-    silences: Sequence[tuple[int, int]], edges: Sequence[datetime]
-) -> list[tuple[int, int]]:
+def _merged(gaps: Sequence[tuple[int, int]], edges: Sequence[datetime]) -> list[tuple[int, int]]:
     first, last = (int(edge.timestamp()) * _MICRO for edge in (edges[0], edges[-1]))
     found: list[tuple[int, int]] = []
-    for start, stop in sorted((max(a, first), min(b, last)) for a, b in silences):
+    for start, stop in sorted((max(a, first), min(b, last)) for a, b in gaps):
         if found and start <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], stop))
         else:

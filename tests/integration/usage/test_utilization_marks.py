@@ -68,7 +68,7 @@ states = st.fixed_dictionaries(
         "reachable": st.booleans(),
     }
 )
-silences = st.fixed_dictionaries(
+gaps = st.fixed_dictionaries(
     {
         "watch": st.sampled_from(["capacity", "capacity", "pods"]),
         "began_at": instants,
@@ -80,7 +80,7 @@ _MAKE: dict[Any, Any] = {
     PartitionLifetime: st.tuples(holdings, jobs).map(lambda two: two[1] | two[0]),
     PodLifetime: st.tuples(pods, jobs).map(lambda two: two[1] | two[0]),
     CapacityChange: states,
-    WatchGap: silences,
+    WatchGap: gaps,
     WatchCheckpoint: checkpoints,
 }
 _KINDS = (PartitionLifetime, CapacityChange, PodLifetime, WatchGap)

@@ -1,6 +1,6 @@
 """Sums of utilization, the rows themselves and the API agree, in whole numbers, whatever happens.
 
-Random holdings, pods, states of controllers and silences; changed, deleted and added to, with
+Random holdings, pods, states of controllers and gaps; changed, deleted and added to, with
 refreshes and rebuilds in between, in any order.
 """
 
@@ -103,7 +103,7 @@ def _agree(begins: Sequence[datetime], until: datetime) -> None:
 def _plainly(edges: Sequence[datetime]) -> dict[str, list[Utilization]]:
     with connection.cursor() as cursor:
         known = read_standing().known_now
-        found = read_rows(cursor, edges, read_asked(cursor, edges[0], edges[-1], known).silences)
+        found = read_rows(cursor, edges, read_asked(cursor, edges[0], edges[-1], known).gaps)
     return {name: rows for name, rows in sorted(found.items()) if any(r.capacity for r in rows)}
 
 
