@@ -51,11 +51,6 @@ def visible_partitions(scope: Scope) -> QuerySet[PartitionLifetime]:
     return PartitionLifetime.objects.filter(namespace__in=sorted(scope.namespaces))
 
 
-def held_partitions(scope: Scope) -> QuerySet[PartitionLifetime]:
-    """Those that are not released yet."""
-    return visible_partitions(scope).filter(released_at=None)
-
-
 def capacity_now() -> Sequence[ControllerCapacity]:
     """The newest recorded capacity of each controller, by name; one that was taken off the list
     has none any more."""

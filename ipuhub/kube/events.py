@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 K = TypeVar("K")
 V = TypeVar("V")
-EventType: TypeAlias = Literal["Normal", "Warning"]
 
 _SAME_FOR: Final = timedelta(minutes=10)
 _BURST: Final = 25  # Events of one object at once; then one in five minutes, as in client-go
@@ -37,7 +36,6 @@ class _Seen:
     namespace: str
     name: str
     count: int
-    first_at: datetime
     last_at: datetime
 
 
@@ -93,7 +91,7 @@ class EventRecorder:
             log.warning("event not written", reason=reason, about=identity, problem=str(error))
             return
         metadata = created["metadata"]
-        fresh = _Seen(metadata["namespace"], metadata["name"], 1, now, now)
+        fresh = _Seen(metadata["namespace"], metadata["name"], 1, now)
         _remember(self._seen, key, fresh)
         self._forget_old(now)
 

@@ -1,4 +1,4 @@
-"""io: bearer tokens for other services: from the API server, from a file, or fixed."""
+"""io: bearer tokens for other services: from the API server, or fixed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from ipuhub.kube.credentials import FileCredentials
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.resources import SERVICE_ACCOUNTS
 
@@ -31,20 +30,6 @@ class FixedToken:
 
     async def __call__(self) -> str:
         """Return it."""
-        return self._token
-
-
-class FileToken:
-    """A token in a file that somebody else renews (a projected volume); read again on change."""
-
-    def __init__(self, path: str) -> None:
-        self._file = FileCredentials(token=path)
-        self._token = ""
-
-    async def __call__(self) -> str:
-        """Return the file's token of now. Raises ConfigError when it cannot be read."""
-        if not self._file.is_fresh():
-            self._token = self._file.read().authorization.removeprefix("Bearer ")
         return self._token
 
 

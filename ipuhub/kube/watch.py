@@ -192,14 +192,6 @@ def _decode_all(
     return events, None
 
 
-async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Cut a byte stream into its complete lines, one by one."""
-    async with aclosing(split_batches(chunks)) as batches:
-        async for lines in batches:
-            for line in lines:
-                yield line
-
-
 async def split_batches(chunks: AsyncIterator[bytes]) -> AsyncGenerator[list[bytes], None]:
     """Cut a byte stream into its complete lines; an unfinished last line is dropped.
 

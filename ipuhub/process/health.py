@@ -207,12 +207,8 @@ class Health:
         """Add a readiness check that is asked each time; it returns what is wrong, or nothing."""
         self._asked[name] = problem
 
-    def expect_beat(self, name: str, max_age_seconds: float) -> None:
-        """Promise that `beat(name)` comes at least this often, from now on."""
-        self._beats[name] = _Beat(self._clock(), max_age_seconds)
-
     def beat(self, name: str, max_age_seconds: float = 300.0) -> None:
-        """Say that loop `name` moves; the first beat also makes the promise."""
+        """Say that loop `name` moves; the first beat promises one at least this often."""
         known = self._beats.get(name)
         allowed = known.max_age_seconds if known else max_age_seconds
         self._beats[name] = _Beat(self._clock(), allowed)

@@ -129,11 +129,6 @@ class JobSpec:
         """Worker pods over all instances."""
         return self.instances * self.workers_per_instance
 
-    @property
-    def total_ipus(self) -> int:
-        """IPUs over all instances."""
-        return self.instances * self.partition_size
-
     def workers_of(self, instance: int) -> range:
         """The numbers of one instance's workers."""
         first = instance * self.workers_per_instance

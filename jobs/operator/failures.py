@@ -81,10 +81,6 @@ class JobsError(Exception):
     """Root of this app's errors."""
 
 
-class RetryableError(JobsError):
-    """Worth trying again without a change from outside."""
-
-
 class PermanentError(JobsError):
     """Stays wrong until somebody changes something."""
 

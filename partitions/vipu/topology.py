@@ -137,16 +137,6 @@ def size_problem(size: int) -> str:
     return f"the size of a partition is a power of two: {below} or {below * 2}, not {size}"
 
 
-def fleet_of_machines(
-    machines: int, ipus_per_machine: int = 4, *, cluster: str = "", allocation: str = ""
-) -> Topology:
-    """A fleet of equal IPU-Machines with agents ag0, ag1, ...; a domain is full at 64 IPUs.
-
-    Raises ValueError unless 1 to 64 IPUs per machine, a power of two, fill domains without a rest.
-    """
-    return fleet_of_parts(machines, ipus_per_machine, [(cluster, allocation)])
-
-
 def fleet_of_parts(
     machines: int, ipus_per_machine: int, parts: Iterable[tuple[str, str]]
 ) -> Topology:

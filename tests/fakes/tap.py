@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from ipuhub.kube.watch import split_lines
+from ipuhub.kube.watch import split_batches
 from tests.fakes.logcache import RELIST_SECONDS
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Tap:
             self._waiting, self._relist_at = [], None
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
-        async for line in split_lines(chunks):
+        async for line in (line async for lines in split_batches(chunks) for line in lines):
             event = orjson.loads(line)
             self.read = int(event["object"]["metadata"]["resourceVersion"])
             feed, clock = self._replica.feed, self._replica.clock

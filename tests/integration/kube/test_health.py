@@ -87,7 +87,7 @@ async def test_a_loop_that_stands_still_makes_the_process_unhealthy_until_it_mov
     clock: Clock,
 ) -> None:
     health = Health(clock)
-    health.expect_beat("sweep", 60)
+    health.beat("sweep", 60)
     clock.now = 60
     assert health.not_alive() == []
     clock.now = 61
@@ -110,11 +110,11 @@ async def test_who_no_longer_leads_is_neither_unready_nor_restarted_for_what_he_
     clock: Clock,
 ) -> None:
     health = Health(clock)
-    health.expect_beat("lease", 1_000)
+    health.beat("lease", 1_000)
     health.ask("leader election", lambda: "")
 
     def work() -> None:
-        health.expect_beat("loop", 10)
+        health.beat("loop", 10)
         health.set("cache", False, "not listed yet")
         health.ask("proxy", lambda: "does not answer")
         clock.now = 100

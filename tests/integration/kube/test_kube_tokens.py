@@ -9,14 +9,12 @@ import orjson
 import pytest
 
 from ipuhub.kube.access import Reviewer, User
-from ipuhub.kube.errors import ConfigError, ServerError
-from ipuhub.kube.token import FileToken, FixedToken, TokenSource
+from ipuhub.kube.errors import ServerError
+from ipuhub.kube.token import TokenSource
 
 from .conftest import reply, status
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ipuhub.kube.client import KubeClient
 
     from .conftest import Answer, ScriptedApi
@@ -77,19 +75,6 @@ async def test_while_the_server_is_away_the_old_token_serves_until_its_end(
 def test_a_service_account_without_its_namespace_is_refused(client: KubeClient) -> None:
     with pytest.raises(ValueError, match="write namespace/name"):
         TokenSource(client, "robot", "aud")
-
-
-async def test_file_and_fixed_tokens_have_the_same_shape(tmp_path: Path) -> None:
-    assert await FixedToken("abc")() == "abc"
-    path = tmp_path / "token"
-    source = FileToken(str(path))
-    with pytest.raises(ConfigError):
-        await source()
-    path.write_text("one\n")
-    assert await source() == "one"
-    (tmp_path / "new").write_text("longer\n")
-    (tmp_path / "new").rename(path)
-    assert await source() == "longer"
 
 
 async def test_an_answer_about_a_token_is_remembered_for_ten_seconds(

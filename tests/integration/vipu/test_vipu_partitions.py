@@ -19,7 +19,6 @@ from partitions.vipu.places import with_places
 from partitions.vipu.topology import (
     IpuId,
     count_fitting,
-    fleet_of_machines,
     free_blocks,
     is_buddy_block,
 )
@@ -30,6 +29,7 @@ from partitions.vipu.types import (
     ReadyState,
     SyncType,
 )
+from tests.builders.fleets import fleet_of_machines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ import pytest
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, Unavailable
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.statefile import StateFile
-from partitions.vipu.topology import fleet_of_machines
 from partitions.vipu.types import CreateRequest
+from tests.builders.fleets import fleet_of_machines
 from tests.fakes.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:

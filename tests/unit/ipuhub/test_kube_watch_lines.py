@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipuhub.kube.errors import Gone, ServerError
-from ipuhub.kube.watch import decode_event, split_lines
+from ipuhub.kube.watch import decode_event, split_batches
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ async def lines_of(chunks: list[bytes]) -> list[bytes]:
         for chunk in chunks:
             yield chunk
 
-    return [line async for line in split_lines(feed())]
+    return [line async for lines in split_batches(feed()) for line in lines]
 
 
 async def test_an_unfinished_last_line_is_dropped_and_blank_lines_mean_nothing() -> None:

@@ -109,7 +109,8 @@ def test_size_is_read_from_both_shapes_and_never_raises(case: SizeCase) -> None:
             del case.spec["launcher"]
         assert not problems("sample", case.spec)
         parsed = parse_spec(case.spec)
-        assert case.want == (parsed.total_ipus, parsed.instances, parsed.total_workers)
+        ipus = parsed.instances * parsed.partition_size
+        assert case.want == (ipus, parsed.instances, parsed.total_workers)
 
 
 def test_a_job_nobody_has_looked_at_is_pending() -> None:

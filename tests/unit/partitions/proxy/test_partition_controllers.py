@@ -16,8 +16,9 @@ from partitions.proxy.controllers import (
 )
 from partitions.proxy.lifecycle import Reason
 from partitions.proxy.tracker import MAX_CONTROLLER_LENGTH
-from partitions.vipu.topology import IpuId, fleet_of_machines
+from partitions.vipu.topology import IpuId
 from partitions.vipu.types import ReadyState, VipuPartition
+from tests.builders.fleets import fleet_of_machines
 
 
 def view(address: str, machines: int = 8, used: int = 0, **given: object) -> ControllerView:

@@ -18,9 +18,10 @@ from partitions.proxy.controllers import (
 )
 from partitions.proxy.drift import Drift, asked_of, compare
 from partitions.proxy.lifecycle import Phase, Reason, Request
-from partitions.vipu.topology import IpuId, fleet_of_machines
+from partitions.vipu.topology import IpuId
 from partitions.vipu.types import ReadyState, VipuPartition
 from tests.builders import trackerentries
+from tests.builders.fleets import fleet_of_machines
 from tests.builders.trackerentries import NOW
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partitions.proxy.queue import Room, Waiter, keep_room
-from partitions.vipu.topology import IpuId, fleet_of_machines, place
+from partitions.vipu.topology import IpuId, place
+from tests.builders.fleets import fleet_of_machines
 
 if TYPE_CHECKING:
     from partitions.proxy.queue import Kept

@@ -13,11 +13,11 @@ from partitions.vipu.topology import (
     IpuId,
     Topology,
     count_fitting,
-    fleet_of_machines,
     free_blocks,
     is_buddy_block,
     place,
 )
+from tests.builders.fleets import fleet_of_machines
 
 DEMO = fleet_of_machines(8)
 RACKS = fleet_of_machines(21)  # one IPU-Link domain and a part of a second

@@ -8,10 +8,10 @@ from partitions.vipu.topology import (
     Ipu,
     IpuId,
     Topology,
-    fleet_of_machines,
     size_problem,
     topology_from_attributes,
 )
+from tests.builders.fleets import fleet_of_machines
 
 
 def test_sixteen_machines_of_four_fill_one_domain_and_the_next_starts_another() -> None:

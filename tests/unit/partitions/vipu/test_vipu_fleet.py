@@ -6,7 +6,8 @@ import pytest
 
 from partitions.vipu.errors import InvalidRequest
 from partitions.vipu.server.machines import ipu_attributes
-from partitions.vipu.topology import fleet_of_machines, topology_from_attributes
+from partitions.vipu.topology import topology_from_attributes
+from tests.builders.fleets import fleet_of_machines
 
 FLEET = fleet_of_machines(20, cluster="c", allocation="a")
 

@@ -14,10 +14,10 @@ from partitions.vipu.topology import (
     IpuId,
     Topology,
     count_fitting,
-    fleet_of_machines,
     is_buddy_block,
 )
 from partitions.vipu.types import CreateRequest, IpuLinkRouting, SyncType
+from tests.builders.fleets import fleet_of_machines
 
 # ag0 to ag5 in allocation a of cluster x, ag6 to ag19 in b of x, the rest in c of cluster y.
 FLEET = Topology(
