@@ -51,7 +51,7 @@ def complete_until(begin: datetime, end: datetime) -> datetime | None:
         return found
 
 
-_FACTS = f"""
+_COMPLETENESS = f"""
 SELECT
   ({SEEN_SQL}), ({COMPLETE_UNTIL_SQL}), (SELECT count(*) {GAPS_SQL}),
   (SELECT min(scheduled_at) FROM usage_podlifetime),
@@ -65,7 +65,7 @@ FROM (SELECT 1) AS one LEFT JOIN (
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Completeness:
     """About one month. `complete_until` None: nobody has watched pods yet; `earliest`: the first
     month with rows; `purged_before`: the day before which rows of this month were deleted;
     `version`, `state`, `made_at`: of its newest report, if there is one; `cost`: its money, in the
@@ -86,8 +86,8 @@ class Facts:
     freshness: Freshness
 
 
-def month_facts(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> Facts:
-    """Return the facts of `month`, in one query."""
+def month_completeness(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> Completeness:
+    """Return that of `month`, in one query."""
     parameters: dict[str, Any] = {
         "watch": POD_WATCH,
         "begin": window.begin,
@@ -95,11 +95,11 @@ def month_facts(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> 
         "month": str(month),
     }
     with connection.cursor() as cursor:
-        cursor.execute(_FACTS, parameters)
+        cursor.execute(_COMPLETENESS, parameters)
         found = cursor.fetchone()
     seen, complete, gaps, first, purged, faults, *report = found
     version, state, made_at, cost, tariff, corrections = report
-    return Facts(
+    return Completeness(
         complete,
         gaps,
         min(Month.of(first or now, zone), month),

@@ -33,8 +33,7 @@ from usage.sums.measures import (
     dimensions,
 )
 from usage.sums.queries import Question
-from usage.time.monthbounds import month_bounds
-from usage.time.ranges import named_month, read_instant, read_window
+from usage.time.ranges import month_bounds, named_month, read_instant, read_window
 from usage.time.windows import Window, WindowError, day_begin
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import ListPage
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.requests import signed_in
-from usage.completeness import POD_WATCH, month_facts
+from usage.completeness import POD_WATCH, month_completeness
 from usage.query import (
     given,
     names_of,
@@ -44,8 +44,7 @@ from usage.tables import (
     GapFilters,
     LifetimeFilters,
 )
-from usage.time.monthbounds import MonthBounds
-from usage.time.ranges import usage_zone
+from usage.time.ranges import MonthBounds, usage_zone
 from usage.time.windows import WindowError, local_day
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def month_page(request: HttpRequest) -> HttpResponseBase:
         sums = read_sums(question, begins, output.amount, SHOWN_ROWS)
     except BadFilter as error:  # rows that it needs are gone
         return not_as_asked(request, error.messages)
-    facts = month_facts(month, question.window, now, zone)
+    facts = month_completeness(month, question.window, now, zone)
     context = _context(month, question, params, sums) | {"facts": facts, "now": now}
     window = question.window
     context["bounds_note"] = MonthBounds(month, zone, window.begin, window.end).note

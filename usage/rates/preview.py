@@ -16,7 +16,7 @@ from usage.rates.reading import pricing_at, tariff_of
 from usage.rates.tariff import Segment
 from usage.sums.measures import OUTPUTS
 from usage.sums.queries import Question, read_sums
-from usage.time.monthbounds import month_bounds
+from usage.time.ranges import month_bounds
 from usage.time.windows import Window
 
 if TYPE_CHECKING:

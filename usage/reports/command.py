@@ -18,8 +18,7 @@ from usage.reports.making import ReportRefused
 from usage.reports.ranges import RangeFile, range_of, write_blocks
 from usage.reports.review import review_month
 from usage.reports.runs import do_run, request_run
-from usage.time.monthbounds import bad_seams, bounds_of
-from usage.time.ranges import read_instant
+from usage.time.ranges import bad_seams, bounds_of, read_instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

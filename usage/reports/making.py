@@ -28,7 +28,7 @@ from usage.reports.monthly import Range, details_sql, rows_sql, summary_sql
 from usage.retention.purged import PurgedError, refuse_purged
 from usage.sums.engine import HASHED
 from usage.sums.refill import copy_rows
-from usage.time.monthbounds import month_bounds, one_snapshot
+from usage.time.ranges import month_bounds, one_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,11 +12,10 @@ from psycopg import DatabaseError
 
 from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
-from usage.sums.closedsql import closed_steps
 from usage.sums.measures import COST, DIMENSIONS, POD_SUMS, Measures
 from usage.sums.parts import Coverage, Steps, split
 from usage.sums.patience import patience, rows_of
-from usage.sums.pieces import Prices, table_of
+from usage.sums.pieces import Prices, closed_steps, table_of
 from usage.sums.rollups import read_coverage
 from usage.sums.sql import (
     TOTAL_COST,
@@ -30,7 +29,7 @@ from usage.sums.sql import (
     pod_sums,
     rows_sql,
 )
-from usage.time.monthbounds import month_bounds, one_snapshot
+from usage.time.ranges import month_bounds, one_snapshot
 from usage.time.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
 
     from ipuhub.web.access import Scope
     from usage.rates.pricing import Pricing
-    from usage.sums.closedsql import ClosedSteps
     from usage.sums.measures import Dimension
     from usage.sums.parts import Parts
+    from usage.sums.pieces import ClosedSteps
 
 TOTAL = "total"
 _CHUNK_ROWS = 2000

@@ -11,7 +11,7 @@ from django.db import connection
 from ipuhub.web.filters import BadFilter
 from usage.sums.patience import patience
 from usage.time.intervals import bounds
-from usage.time.monthbounds import one_snapshot
+from usage.time.ranges import one_snapshot
 from usage.utilization.amounts import Utilization
 from usage.utilization.rollups import plan, read_quarters, read_standing
 from usage.utilization.rows import RUNS, read_asked, read_rows
