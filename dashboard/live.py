@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.client import KubeClient
     from ipuhub.kube.resources import Manifest
-    from partitions.client import PartitionRecord
+    from ipuhub.partition import Partition
     from partitions.connections import Sources
 
 _ERRORS = (ApiError, PartitionsError)
@@ -33,7 +33,7 @@ class LiveState:
     """All that the overview shows of the present."""
 
     jobs: Reading[Sequence[Manifest]] = field(default_factory=lambda: Reading(()))
-    partitions: Reading[Sequence[PartitionRecord]] = field(default_factory=lambda: Reading(()))
+    partitions: Reading[Sequence[Partition]] = field(default_factory=lambda: Reading(()))
     stats: Reading[Mapping[str, Any]] = field(default_factory=lambda: Reading({}))
 
     @property

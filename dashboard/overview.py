@@ -23,6 +23,7 @@ from dashboard.history import (
     read_reach,
 )
 from dashboard.live import live_reader
+from ipuhub.partition import Phase
 from ipuhub.web.access import scope_of
 from ipuhub.web.lists import colour_of
 from ipuhub.web.readings import STALE_SECONDS
@@ -30,7 +31,6 @@ from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, 
 from jobs.history.rows import size_of
 from jobs.ipujob.conditions import FINISHED, JobState, brief_message
 from partitions.proxy.capacity import TOTAL
-from partitions.proxy.lifecycle import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -16,6 +16,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from ipuhub.partition import Phase
 from ipuhub.web.access import scope_of
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, Filters, InstantFilter
@@ -26,7 +27,6 @@ from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, 
 from partitions.connections import PROXY_AWAY, fleet_reader
 from partitions.errors import PartitionsError
 from partitions.models import PartitionLifetime
-from partitions.proxy.lifecycle import Phase
 from partitions.selectors import capacity_now, visible_partitions
 from partitions.stats import bar_segments, stat_table, sum_amounts
 from partitions.vipu.topology import PARTITION_SIZES

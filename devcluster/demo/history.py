@@ -31,6 +31,7 @@ from devcluster.demo.samples import (
     past_pods,
     sample_uid,
 )
+from ipuhub.partition import Partition, Phase
 from jobs.builders.context import BuildContext, PodOptions, PodPlace
 from jobs.builders.launcher import build_launcher
 from jobs.builders.worker import build_worker
@@ -38,10 +39,9 @@ from jobs.ipujob.conditions import FINISHED, JobState, Reason, Verdict, plain_ve
 from jobs.ipujob.manifests import format_time
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, JobKey
 from jobs.ipujob.spec import parse_spec
-from jobs.ports import Partition
 from partitions.history.capacity import Capacity
 from partitions.history.recorder import store_capacity
-from partitions.proxy.lifecycle import Phase, TrackerEntry
+from partitions.proxy.lifecycle import TrackerEntry
 from partitions.proxy.tracker import encode_entry
 
 if TYPE_CHECKING:
@@ -170,7 +170,12 @@ def pod_of(past: PastPod) -> Manifest:
 def _partition_of(past: PastJob) -> Partition:
     name = f"p-{past.job.name}-{past.uid[:8]}-0"
     return Partition(
-        0, Phase.ACTIVE.value, 0, name, past.job.ipus, CONTROLLER, {"vipu-ctrl": "sample"}
+        instance=0,
+        phase=Phase.ACTIVE,
+        id=name,
+        size=past.job.ipus,
+        controller=CONTROLLER,
+        node_selector={"vipu-ctrl": "sample"},
     )
 
 

@@ -17,12 +17,12 @@ from jobs.ipujob.names import (
 from jobs.ipujob.podstandards import ANNOTATIONS
 
 if TYPE_CHECKING:
+    from ipuhub.partition import Partition
     from jobs.ipujob.manifests import Manifest
     from jobs.ipujob.names import (
         JobKey,
     )
     from jobs.ipujob.spec import JobSpec
-    from jobs.ports import Partition
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MICRO_IPUS = 1_000_000

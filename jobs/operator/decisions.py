@@ -17,13 +17,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ipuhub.backoff import exponential
+from ipuhub.partition import Phase
 from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, default_message, plain_verdict
 from jobs.ipujob.conditions import ConditionType as Condition
 from jobs.ipujob.manifests import parse_time
 from jobs.operator.instancerecord import End, InstanceRecord, end_reason, records_of
 from jobs.operator.instances import end_of
 from jobs.operator.pods import clean_tail, longest_tail
-from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ipuhub.partition import Phase
 from jobs.ipujob.conditions import JobState
 from jobs.ipujob.fingerprint import changes, kept, kept_of_invalid, made_of, read_stamp
 from jobs.operator.instancerecord import records_of
-from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from jobs.ipujob.fingerprint import MadeOf

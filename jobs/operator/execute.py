@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from ipuhub.partition import Phase
 from jobs.ipujob.manifests import format_time, labels_of, metadata, name_of, namespace_of
 from jobs.ipujob.names import (
     ANNOTATION_END,
@@ -41,18 +42,17 @@ from jobs.operator.failures import NameConflictError, fault_of
 from jobs.operator.metrics import count_action, count_decision
 from jobs.operator.ownership import is_object_of, is_pod_of
 from jobs.operator.pods import TERMINAL
-from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ipuhub.kube.client import KubeClient
+    from ipuhub.partition import Partition
     from jobs.ipujob.manifests import Manifest
     from jobs.ipujob.names import JobKey
     from jobs.operator.actions import Action, Event, Plan, Step
     from jobs.operator.effects import Effects
     from jobs.operator.observed import Fault, Observed
-    from jobs.ports import Partition, PartitionFact
 
 _PODS = RESOURCE_OF[Kind.POD]
 
@@ -333,7 +333,7 @@ class Executor:
         this.is_current = metadata(job).get("resourceVersion") == this.resource_version
         return not this.is_current
 
-    async def _in_turn(self, call: Coroutine[Any, Any, PartitionFact]) -> PartitionFact:
+    async def _in_turn(self, call: Coroutine[Any, Any, Partition]) -> Partition:
         """Calls of those who have waited start one after another: sent at the same time, they
         would overtake each other on the way to the proxy. An answer that takes long, since the
         partition is being made, is not waited for by the others."""

@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ipuhub.partition import Phase
 from jobs.ipujob.conditions import OF_PARTITION, Reason
 from jobs.ipujob.names import launcher_name, worker_name
 from jobs.operator.instancerecord import End, record_of
-from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from ipuhub.partition import Partition
     from jobs.ipujob.spec import JobSpec
     from jobs.operator.instancerecord import InstanceRecord
     from jobs.operator.observed import Observed
     from jobs.operator.pods import PodView
-    from jobs.ports import Partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ipuhub.partition import Partition
     from jobs.ipujob.manifests import Manifest
     from jobs.operator.pods import PodView
-    from jobs.ports import Partition
 
 CARRIER = "IPUHubRecord"
 CARRIER_REASON = "CrdDropsStatusFields"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter as Counts
 from typing import TYPE_CHECKING, Any
 
+from ipuhub.partition import Phase
 from ipuhub.process.metrics import LONG_SECONDS, OTHER, Meters
 from jobs.ipujob.conditions import JobState, Reason
 from jobs.ipujob.manifests import metadata, parse_time
 from jobs.operator.actions import CreateChild, DeleteChild
-from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from ipuhub.partition import Partition
     from jobs.ipujob.manifests import Manifest
     from jobs.ipujob.names import JobKey, Kind
     from jobs.ipujob.rules import Patience
     from jobs.ipujob.validation import Problem
     from jobs.operator.pods import PodView
-    from jobs.ports import Partition
 
 STATES = {state.value: state for state in JobState}
 

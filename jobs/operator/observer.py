@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
+from ipuhub.partition import Phase
 from jobs.ipujob.conditions import JobState, Reason
 from jobs.ipujob.manifests import (
     is_being_deleted,
@@ -34,7 +35,6 @@ from jobs.operator import pods as podview
 from jobs.operator.keptstatus import recovered, whole
 from jobs.operator.observed import Child, Observed
 from jobs.operator.ownership import claimed_key, contents_of, controller_of, is_pod_of
-from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

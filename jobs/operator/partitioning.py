@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from ipuhub.partition import ASK_AGAIN, Partition, Phase
 from jobs.builders.context import PodPlace
 from jobs.builders.launcher import build_launcher
 from jobs.builders.worker import build_worker
 from jobs.ipujob.fingerprint import made_of
 from jobs.operator.actions import EnsurePartition, ReleasePartition, Step, TryPod
-from jobs.ports import ASK_AGAIN, Partition, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from ipuhub.partition import ASK_AGAIN, Partition, Phase
 from ipuhub.process.leadership import fenced
-from jobs.ports import ASK_AGAIN, Partition, Phase, from_fact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from jobs.ports import PartitionFact, Partitions
+    from jobs.ports import Partitions
 
 log = structlog.get_logger(__name__)
 NEVER_ASKED = "it has not answered yet"
@@ -59,15 +59,15 @@ class PartitionFacts:
         """Every UID with a partition."""
         return set(self._entries)
 
-    def note(self, uid: str, fact: PartitionFact, asked_at: datetime) -> None:
+    def note(self, uid: str, fact: Partition, asked_at: datetime) -> None:
         """Takes in the answer to a call of ours."""
         self._owners[uid] = (fact.namespace, fact.name)
-        self._put(uid, from_fact(fact, asked_at), self._next())
+        self._put(uid, replace(fact, asked_at=asked_at), self._next())
 
     def note_released(self, uid: str, instance: int) -> None:
         """The proxy knows of no such partition: it is released."""
         known = self._entries.get(uid, {}).get(instance)
-        before = known.partition if known else Partition(instance, Phase.RELEASED)
+        before = known.partition if known else Partition(instance=instance, phase=Phase.RELEASED)
         self._put(uid, replace(before, phase=Phase.RELEASED), self._next())
 
     def wake_waiting(self, now: datetime) -> set[str]:
@@ -130,7 +130,7 @@ class PartitionFacts:
         self.problem = why or "no answer"
         return self.uids() if was_fine else set()
 
-    def _merge(self, records: Sequence[PartitionFact], started: int) -> set[str]:
+    def _merge(self, records: Sequence[Partition], started: int) -> set[str]:
         # Of one holder the proxy lists tombstones too, in the order of their making.
         newest = {(fact.uid, fact.instance): fact for fact in records}
         changed: set[str] = set()
@@ -140,11 +140,11 @@ class PartitionFacts:
                 changed.add(fact.uid)
         return changed | self._drop_missing(newest.keys(), started)
 
-    def _update(self, fact: PartitionFact, started: int) -> bool:
+    def _update(self, fact: Partition, started: int) -> bool:
         old = self._entries.get(fact.uid, {}).get(fact.instance)
         if old is not None and old.sequence > started:
             return False
-        new = from_fact(fact, old.partition.asked_at if old else None)
+        new = replace(fact, asked_at=old.partition.asked_at) if old else fact
         if old is not None and old.partition == new:
             return False
         self._put(fact.uid, new, started)

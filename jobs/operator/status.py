@@ -6,13 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from ipuhub.partition import Phase
 from jobs.ipujob.conditions import FINISHED, JobState, Reason, current_condition, with_verdict
 from jobs.ipujob.manifests import format_time, metadata, parse_time
 from jobs.ipujob.names import ROLE_WORKER
 from jobs.operator.actions import Event, PatchStatus, Plan, Step
 from jobs.operator.instancerecord import records_of
 from jobs.operator.partitioning import MOST_AT_ONCE, is_released
-from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

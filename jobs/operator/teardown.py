@@ -11,6 +11,7 @@ from datetime import timedelta
 from math import ceil
 from typing import TYPE_CHECKING
 
+from ipuhub.partition import Phase
 from jobs.ipujob.fields import FIELDS
 from jobs.ipujob.manifests import format_time, metadata, parse_time
 from jobs.ipujob.names import FINALIZERS, ROLE_LAUNCHER, ROLE_WORKER, Kind
@@ -27,15 +28,14 @@ from jobs.operator.partitioning import (
 )
 from jobs.operator.pods import END_SECONDS
 from jobs.operator.status import coalescing_seconds, live_fields, status_patch, with_status
-from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
     from datetime import datetime
 
+    from ipuhub.partition import Partition
     from jobs.operator.observed import Observed
     from jobs.operator.pods import PodView
-    from jobs.ports import Partition
 
 # How long a sleeping pod has to hear of it: a node takes a second or two. Then it is ended like
 # any other, which its phase shows as Failed.

@@ -14,22 +14,22 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from ipuhub.partition import Phase
 from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, current_condition, plain_verdict
 from jobs.ipujob.manifests import metadata, parse_time
 from jobs.operator.actions import DeleteChild
 from jobs.operator.decisions import LONGEST_PAUSE_SECONDS
 from jobs.operator.instancerecord import End
-from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from ipuhub.partition import Partition
     from jobs.operator.instancerecord import InstanceRecord
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Observed
     from jobs.operator.pods import PodView, Trouble
-    from jobs.ports import Partition
 
 PATIENCE = timedelta(seconds=60)  # past the pod's own grace period
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ipuhub.partition import Phase
 from jobs.ipujob.conditions import FINISHED, JobState
 from jobs.ipujob.fields import FIELDS, whole_number
 from jobs.ipujob.manifests import is_being_deleted, name_of, namespace_of
 from jobs.ipujob.spec import UNLIMITED, with_defaults, with_plain_numbers
 from jobs.ipujob.validation import Problem, problems
 from jobs.operator.keptstatus import whole
-from jobs.ports import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

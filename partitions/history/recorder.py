@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.kube.watch import Scope
+from ipuhub.partition import Phase
 from ipuhub.recording.recorder import Fault, Subject
 from ipuhub.recording.shapes import CHECKPOINT_TABLE, GAP_TABLE
 from partitions.errors import UnreadableEntry
 from partitions.history.capacity import Capacity
-from partitions.proxy.lifecycle import Phase
 from partitions.proxy.store import LABEL
 from partitions.proxy.tracker import decode_entry
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from partitions.client import record_to_json
+from ipuhub.partition import Phase, partition_to_json
 from partitions.errors import UnknownPartition
 from partitions.proxy import capacity, requests
 from partitions.proxy.capacity import controllers_to_json
-from partitions.proxy.lifecycle import Phase
 from partitions.proxy.requests import Problem, answer_problems, unavailable
 
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
 
     from ipuhub.kube.access import Reviewer, User
+    from ipuhub.partition import Partition
     from ipuhub.process.health import Health
-    from partitions.client import PartitionRecord
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.fleet import Fleet
     from partitions.proxy.requests import Handler
@@ -125,7 +124,7 @@ class Routes:
         if request.if_none_match and any(one.value == etag for one in request.if_none_match):
             answer = web.Response(status=304)
         else:
-            items = [record_to_json(record) for record in self._parts.service.records()]
+            items = [partition_to_json(record) for record in self._parts.service.records()]
             answer = _json({"items": items})
         answer.etag = etag
         return answer
@@ -148,7 +147,7 @@ class Routes:
     async def get_partition(self, request: web.Request) -> web.Response:
         """`GET` of one holder's partition."""
         uid, instance = await self._require_holder(request, "get")
-        return _json(record_to_json(self._parts.service.find(uid, instance)))
+        return _json(partition_to_json(self._parts.service.find(uid, instance)))
 
     async def ensure(self, request: web.Request) -> web.Response:
         """`PUT`: 200 when the partition is as it will be, 202 while it waits or is made."""
@@ -188,8 +187,8 @@ class Routes:
         return uid, instance
 
 
-def _record(record: PartitionRecord, *, done: frozenset[str]) -> web.Response:
-    return _json(record_to_json(record), status=200 if record.phase in done else 202)
+def _record(record: Partition, *, done: frozenset[str]) -> web.Response:
+    return _json(partition_to_json(record), status=200 if record.phase in done else 202)
 
 
 def _with_age(answer: web.Response, views: Iterable[ControllerView]) -> web.Response:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ipuhub.partition import Phase
 from partitions.proxy.controllers import never_fits, stale, unlabelled
-from partitions.proxy.lifecycle import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ipuhub.partition import Reason
 from partitions.errors import InvalidControllers
-from partitions.proxy.lifecycle import Reason
 from partitions.proxy.tracker import MAX_CONTROLLER_LENGTH
 from partitions.vipu.topology import count_fitting, free_blocks, largest_block, size_problem
 from partitions.vipu.types import ReadyState

@@ -12,7 +12,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from partitions.proxy.lifecycle import Phase
+from ipuhub.partition import Phase
 from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:

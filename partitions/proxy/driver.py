@@ -19,8 +19,8 @@ from partitions.proxy.steps import Memory, Next
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable
 
-    from partitions.client import PartitionRecord
-    from partitions.proxy.lifecycle import Holder, Phase, TrackerEntry
+    from ipuhub.partition import Partition, Phase
+    from partitions.proxy.lifecycle import Holder, TrackerEntry
     from partitions.proxy.steps import Steps
     from partitions.proxy.store import TrackerStore
 
@@ -70,7 +70,7 @@ class _Drive:
     """A running drive; `wake` ends its present pause, `memory` belongs to one attempt; `last`: the
     phase with which it ends although there is more to do."""
 
-    task: asyncio.Task[PartitionRecord | None] | None = None
+    task: asyncio.Task[Partition | None] | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     memory: Memory = field(default_factory=Memory)
     attempt: tuple[str, int] = ("", -1)
@@ -92,7 +92,7 @@ class Driver:
         self._is_finishing = False
 
     @property
-    def tasks(self) -> set[asyncio.Task[PartitionRecord | None]]:
+    def tasks(self) -> set[asyncio.Task[Partition | None]]:
         """The drives that are under way."""
         return {drive.task for drive in self._drives.values() if drive.task is not None}
 
@@ -104,9 +104,7 @@ class Driver:
             drive.last = self._phase(holder)
             drive.wake.set()
 
-    def drive(
-        self, holder: Holder, memory: Memory | None = None
-    ) -> asyncio.Task[PartitionRecord | None]:
+    def drive(self, holder: Holder, memory: Memory | None = None) -> asyncio.Task[Partition | None]:
         """Start or wake the holder's drive; it returns the answer of an attempt without room.
 
         `memory` comes from the caller that has just reserved.
@@ -132,7 +130,7 @@ class Driver:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, holder: Holder, drive: _Drive) -> PartitionRecord | None:
+    async def _run(self, holder: Holder, drive: _Drive) -> Partition | None:
         pauses = 0
         try:
             while True:

@@ -15,41 +15,14 @@ from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING
 
+from ipuhub.partition import Partition, Phase, Reason
 from partitions.errors import Contradiction, IllegalTransition, StaleAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-
-class Phase(StrEnum):
-    """Where a partition stands; `waiting` is an answer only and never stored."""
-
-    WAITING = "waiting"
-    RESERVING = "reserving"
-    CREATING = "creating"
-    ACTIVE = "active"
-    ERROR = "error"
-    RELEASING = "releasing"
-    RELEASED = "released"
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing is left to do until somebody asks for something."""
-        return self in _SETTLED
-
-
-class Reason(StrEnum):
-    """Why a partition waits, hangs or is in error, in one word."""
-
-    NO_CAPACITY = "NoCapacity"
-    NO_CONTROLLERS = "NoControllers"
-    NO_LABELLED_NODE = "NoLabelledNode"
-    CONTROLLER_UNAVAILABLE = "ControllerUnavailable"
-    CREATE_REFUSED = "CreateRefused"
-    RELEASE_REFUSED = "ReleaseRefused"
-    PARTITION_ERROR = "PartitionError"
-    PARTITION_LOST = "PartitionLost"
+    from partitions.proxy.controllers import Shortage
 
 
 class Verdict(StrEnum):
@@ -80,7 +53,6 @@ class Request:
         return self.uid, self.instance
 
 
-_SETTLED = frozenset({Phase.ACTIVE, Phase.ERROR, Phase.RELEASED})
 _NEXT: Mapping[Phase, frozenset[Phase]] = {
     Phase.WAITING: frozenset(),
     Phase.RESERVING: frozenset(
@@ -327,3 +299,52 @@ def _hashed_id(name: str, instance: int, uid: str, salt: int) -> str:
     tail = f"-{digest}-{instance}"
     head = f"p-{name}"[: MAX_ID_LENGTH - len(tail)].rstrip("-._")
     return head + tail
+
+
+def partition_of(entry: TrackerEntry) -> Partition:
+    """Return what a tracked partition is for those who ask."""
+    label, _, value = entry.label.partition("=")
+    return Partition(
+        uid=entry.uid,
+        namespace=entry.namespace,
+        name=entry.name,
+        instance=entry.instance,
+        attempt=entry.attempt,
+        id=entry.id,
+        size=entry.size,
+        phase=entry.phase,
+        controller=entry.controller,
+        node_selector={label: value} if label else {},
+        reason=entry.reason,
+        message=entry.message,
+        reserved_at=entry.reserved_at,
+        active_at=entry.active_at,
+        released_at=entry.released_at,
+        key=entry.key,
+        lost_at=entry.lost_at,
+        release_error=release_error(entry),
+    )
+
+
+def release_error(entry: TrackerEntry) -> str:
+    """Why the controller does not remove the partition, in its words; "" where it does."""
+    is_refused = entry.phase is Phase.RELEASING and entry.reason == Reason.RELEASE_REFUSED
+    return entry.message if is_refused else ""
+
+
+def waiting_partition(asked: Request | TrackerEntry, shortage: Shortage) -> Partition:
+    """The answer to a request that finds no room now; nothing of it is stored."""
+    return Partition(
+        uid=asked.uid,
+        namespace=asked.namespace,
+        name=asked.name,
+        instance=asked.instance,
+        attempt=asked.attempt,
+        id="",
+        size=asked.size,
+        phase=Phase.WAITING,
+        reason=shortage.reason,
+        message=shortage.message,
+        needed=asked.size,
+        free=shortage.free,
+    )

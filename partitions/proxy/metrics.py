@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from ipuhub.partition import Phase
 from ipuhub.process.metrics import LONG_SECONDS, OTHER, Meters
-from partitions.proxy.lifecycle import Phase
 from partitions.vipu.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:

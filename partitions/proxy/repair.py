@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import Resource
-from partitions.client import release_error
+from ipuhub.partition import Phase
 from partitions.errors import UnknownPartition
-from partitions.proxy.lifecycle import Phase, TrackerEntry
+from partitions.proxy.lifecycle import TrackerEntry, release_error
 from partitions.proxy.tracker import next_serial
 
 if TYPE_CHECKING:

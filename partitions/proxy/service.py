@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from partitions.client import PartitionRecord, record_of, waiting_record
+from ipuhub.partition import Partition, Phase
 from partitions.errors import ReplicaEnds, UnknownPartition
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import PlacementRule, explain_shortage, order_candidates
 from partitions.proxy.drift import asked_of
 from partitions.proxy.driver import Driver, Pace
-from partitions.proxy.lifecycle import Phase, TrackerEntry, Verdict
+from partitions.proxy.lifecycle import TrackerEntry, Verdict, partition_of, waiting_partition
 from partitions.proxy.queue import Offer, TurnOptions, WaitingList
 from partitions.proxy.steps import Memory, Steps, free_id
 from partitions.proxy.tracker import next_serial
@@ -78,15 +78,15 @@ class PartitionService:
         self._calls: set[asyncio.Future[None]] = set()
         self._is_ending = False
 
-    def records(self) -> list[PartitionRecord]:
+    def records(self) -> list[Partition]:
         """All partitions and tombstones; those of one holder in the order of their making."""
-        return [record_of(entry) for entry in self._store.tracker.ordered()]
+        return [partition_of(entry) for entry in self._store.tracker.ordered()]
 
-    def find(self, uid: str, instance: int) -> PartitionRecord:
+    def find(self, uid: str, instance: int) -> Partition:
         """The last partition of a holder, its tombstone included; raises UnknownPartition."""
-        return record_of(self._known((uid, instance)))
+        return partition_of(self._known((uid, instance)))
 
-    async def ensure(self, request: Request) -> PartitionRecord:
+    async def ensure(self, request: Request) -> Partition:
         """See to it that the holder has a clean partition for its attempt.
 
         Raises StaleAttempt for an attempt that is over, Contradiction for another size or job.
@@ -97,19 +97,19 @@ class PartitionService:
             self.waiting.forget(request.holder)
         return record
 
-    async def _ensured(self, request: Request) -> PartitionRecord:
+    async def _ensured(self, request: Request) -> Partition:
         memory = None
         async with self._driver.locks.hold(request.holder):
             verdict = self._verdict(request)
             if verdict is not Verdict.KEEP:
                 planned = await self._planned(request, verdict)
-                if isinstance(planned, PartitionRecord):
+                if isinstance(planned, Partition):
                     return planned
                 if planned.is_new:
                     memory = Memory(is_first_ask=True)
         return await self._answer(request.holder, memory)
 
-    async def reset(self, uid: str, instance: int, attempt: int) -> PartitionRecord:
+    async def reset(self, uid: str, instance: int, attempt: int) -> Partition:
         """Make the partition clean for `attempt`; raises UnknownPartition when there is none."""
         holder = (uid, instance)
 
@@ -126,7 +126,7 @@ class PartitionService:
                 await self._store.write(change)
             return await self._answer(holder)
 
-    async def release(self, uid: str, instance: int) -> PartitionRecord:
+    async def release(self, uid: str, instance: int) -> Partition:
         """Remove the partition; raises UnknownPartition when there never was one."""
         holder = (uid, instance)
 
@@ -204,7 +204,7 @@ class PartitionService:
         """What the request comes to by what is written; KEEP: nothing to write."""
         return lifecycle.decide(self._store.tracker.newest(request.holder), request)
 
-    async def _planned(self, request: Request, verdict: Verdict) -> _Planned | PartitionRecord:
+    async def _planned(self, request: Request, verdict: Verdict) -> _Planned | Partition:
         """Write what the request comes to; a record is the answer that there is no room."""
         if verdict is not Verdict.RESERVE:
             planned = await self._store.write(lambda draft: self._plan(draft, request, None))
@@ -214,11 +214,11 @@ class PartitionService:
         candidates = order_candidates(views, request.size, self._options.rule)
         if not candidates:
             self.waiting.note(request.holder, request.size, self._now())
-            return waiting_record(request, explain_shortage(views, request.size))
+            return waiting_partition(request, explain_shortage(views, request.size))
         offer = Offer(views, candidates)
         planned = await self._store.write(lambda draft: self._plan(draft, request, offer))
         held_back = planned.held_back
-        return planned if held_back is None else waiting_record(request, held_back)
+        return planned if held_back is None else waiting_partition(request, held_back)
 
     def _plan(self, draft: Draft, request: Request, offer: Offer | None) -> _Planned:
         """Put what the request comes to; without an offer nothing new is reserved."""
@@ -261,11 +261,11 @@ class PartitionService:
             asked=asked_of(target.spec.settings),
         )
 
-    async def _answer(self, holder: Holder, memory: Memory | None = None) -> PartitionRecord:
+    async def _answer(self, holder: Holder, memory: Memory | None = None) -> Partition:
         waiting = await self._wait(holder, memory)
-        return waiting or record_of(self._known(holder))
+        return waiting or partition_of(self._known(holder))
 
-    async def _wait(self, holder: Holder, memory: Memory | None = None) -> PartitionRecord | None:
+    async def _wait(self, holder: Holder, memory: Memory | None = None) -> Partition | None:
         """Drive what is unfinished; returns the answer of an attempt that found no room."""
         entry = self._store.tracker.newest(holder)
         if entry is None or entry.phase.is_settled:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from partitions.client import waiting_record
+from ipuhub.partition import Phase, Reason
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import PartitionSettings, explain_shortage, order_candidates
 from partitions.proxy.drift import asked_of, strangeness
-from partitions.proxy.lifecycle import Phase, Reason, choose_partition_id
+from partitions.proxy.lifecycle import choose_partition_id, waiting_partition
 from partitions.proxy.queue import Offer, Readiness
 from partitions.proxy.tracker import next_serial
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, Unavailable, VipuError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from datetime import datetime
 
-    from partitions.client import PartitionRecord
+    from ipuhub.partition import Partition
     from partitions.proxy.controllers import ControllerView, PlacementRule, Shortage
     from partitions.proxy.fleet import Fleet
     from partitions.proxy.lifecycle import TrackerEntry
@@ -69,7 +69,7 @@ class Memory:
     look_at: float = 0.0
     looks: int = 0
     tried: set[str] = field(default_factory=set)
-    waiting: PartitionRecord | None = None
+    waiting: Partition | None = None
 
 
 class Steps:
@@ -216,7 +216,7 @@ class Steps:
             shortage = held_back
         else:
             self._waiting.note(entry.holder, entry.size, self._now())
-        memory.waiting = waiting_record(entry, shortage)
+        memory.waiting = waiting_partition(entry, shortage)
         await self._replace(entry, lifecycle.give_up(entry, self._now()))
         return Next.SETTLED
 

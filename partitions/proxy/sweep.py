@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from ipuhub.partition import Phase
 from partitions.errors import PartitionsError
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import ControllerSpec
 from partitions.proxy.drift import Drift, compare, contradicted
-from partitions.proxy.lifecycle import Phase
 from partitions.proxy.steps import fault_of, replace_entry
 from partitions.vipu.errors import VipuError
 

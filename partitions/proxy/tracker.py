@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ipuhub.partition import Phase, format_time, parse_time
 from partitions.errors import EntryTooLarge, UnreadableEntry
-from partitions.proxy.lifecycle import Phase, TrackerEntry
+from partitions.proxy.lifecycle import TrackerEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from partitions.proxy.lifecycle import Holder
 
@@ -24,23 +25,6 @@ MAX_SHARD_BYTES = 64_000
 # Names, id and times at their longest leave this much for controller and label together.
 MAX_CONTROLLER_LENGTH = 120
 _CUT = "…"
-
-
-def format_time(moment: datetime | None) -> str | None:
-    """RFC 3339 in UTC with milliseconds."""
-    if moment is None:
-        return None
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def parse_time(text: str | None) -> datetime | None:
-    """Read an RFC 3339 time; raises ValueError for anything else."""
-    if not text:
-        return None
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"the time {text!r} has no offset")
-    return moment.astimezone(UTC)
 
 
 def next_serial(last: TrackerEntry | None, now: datetime) -> int:

@@ -6,12 +6,12 @@ import copy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
+from ipuhub.partition import Partition
 from jobs.builders.context import owner_reference
 from jobs.ipujob.names import FINALIZER, JobKey, Kind, launcher_name, pod_labels, worker_name
 from jobs.operator.observed import Child, Observed
 from jobs.operator.ownership import trim_pod
 from jobs.operator.pods import from_manifest
-from jobs.ports import Partition
 
 if TYPE_CHECKING:
     from jobs.operator.observed import Fault

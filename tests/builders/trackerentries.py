@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from partitions.proxy.lifecycle import Phase, TrackerEntry
+from ipuhub.partition import Phase
+from partitions.proxy.lifecycle import TrackerEntry
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, 123_000, tzinfo=UTC)
 

@@ -24,7 +24,7 @@ from tests.fakes.partitions import FakePartitions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.fakes.partitions import Record
+    from ipuhub.partition import Partition
 
 
 class RefusedError(Exception):
@@ -42,7 +42,7 @@ class WatchfulPartitions(FakePartitions):
         self.detours: dict[str, int] = {}  # by UID: turns of the loop that a call takes longer
         self.refused: set[str] = set()  # UIDs of jobs that get no answer but a refusal
 
-    async def ensure(self, **request: Any) -> Record:
+    async def ensure(self, **request: Any) -> Partition:
         for _ in range(self.detours.get(request["uid"], 0)):
             await asyncio.sleep(0)
         if request["uid"] in self.refused:
@@ -53,7 +53,7 @@ class WatchfulPartitions(FakePartitions):
             self._check_unused(request["uid"], request["instance"])
         return record
 
-    async def release(self, uid: str, instance: int) -> Record | None:
+    async def release(self, uid: str, instance: int) -> Partition | None:
         self._check_unused(uid, instance)
         return await super().release(uid, instance)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from datetime import datetime  # noqa: TC003
+from dataclasses import dataclass, replace
+
+from ipuhub.partition import Partition
 
 
 class ProxyAwayError(Exception):
@@ -16,29 +17,6 @@ class StaleAttemptError(Exception):
     """A call for an attempt that is over."""
 
     retryable = False
-
-
-@dataclass(frozen=True)
-class Record:
-    """One partition, as the proxy answers it."""
-
-    uid: str
-    namespace: str
-    name: str
-    instance: int
-    attempt: int
-    id: str
-    size: int
-    phase: str
-    controller: str = "127.0.0.1:8090"
-    node_selector: dict[str, str] = field(default_factory=dict)
-    reason: str = ""
-    message: str = ""
-    needed: int | None = None
-    free: int | None = None
-    reserved_at: datetime | None = None
-    active_at: datetime | None = None
-    released_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +38,7 @@ class FakePartitions:
     def __init__(self, ipus: int = 32, node_selector: dict[str, str] | None = None) -> None:
         self.ipus = ipus
         self.node_selector = node_selector or {}
-        self.records: dict[tuple[str, int], Record] = {}
+        self.records: dict[tuple[str, int], Partition] = {}
         self.away = False
         self.is_slow = False
         self.first_phase = "active"
@@ -79,7 +57,7 @@ class FakePartitions:
     def is_moving(self) -> bool:
         return any(r.phase in {"creating", "releasing"} for r in self.records.values())
 
-    def held(self) -> list[Record]:
+    def held(self) -> list[Partition]:
         return [r for r in self.records.values() if r.phase != "released"]
 
     def set_phase(self, uid: str, instance: int, phase: str, message: str = "") -> None:
@@ -103,13 +81,13 @@ class FakePartitions:
                     self._unmake(uid, instance)
                 self.records[uid, instance] = replace(record, phase=after[record.phase])
 
-    async def list(self) -> list[Record]:
+    async def list(self) -> list[Partition]:
         self._answer("list")
         return list(self.records.values())
 
     async def ensure(
         self, *, uid: str, namespace: str, name: str, instance: int, size: int, attempt: int
-    ) -> Record:
+    ) -> Partition:
         self._answer("ensure")
         known = self.records.get((uid, instance))
         if known is not None and attempt < known.attempt:
@@ -119,7 +97,7 @@ class FakePartitions:
         if known is not None and known.phase != "released" and known.attempt == attempt:
             return known
         held = known.size if known is not None and known.phase != "released" else 0
-        new = Record(
+        new = Partition(
             uid=uid,
             namespace=namespace,
             name=name,
@@ -128,6 +106,7 @@ class FakePartitions:
             id=f"p-{name}-{namespace}-{instance}",
             size=size,
             phase="creating" if self.is_slow else self.first_phase,
+            controller="127.0.0.1:8090",
             node_selector=self.node_selector,
         )
         free = self.ipus - self.used + held
@@ -147,13 +126,13 @@ class FakePartitions:
         self.records[holder] = new
         return new
 
-    async def reset(self, uid: str, instance: int, attempt: int) -> Record:
+    async def reset(self, uid: str, instance: int, attempt: int) -> Partition:
         self._answer("reset")
         self.records[uid, instance] = replace(self.records[uid, instance], attempt=attempt)
         self.history.append(("reset", uid, instance))
         return self.records[uid, instance]
 
-    async def release(self, uid: str, instance: int) -> Record | None:
+    async def release(self, uid: str, instance: int) -> Partition | None:
         self._answer("release")
         known = self.records.get((uid, instance))
         if known is None:

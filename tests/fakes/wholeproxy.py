@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.resources import CONFIG_MAPS
+from ipuhub.partition import Phase
 from partitions.errors import ProxyUnavailable
-from partitions.proxy.lifecycle import Phase
 from partitions.proxy.process import ProxyProcess
 from partitions.proxy.store import LABEL
 from partitions.proxy.tracker import decode_entry
@@ -19,7 +19,8 @@ from tests.fakes.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from partitions.client import PartitionRecord, ProxyClient
+    from ipuhub.partition import Partition
+    from partitions.client import ProxyClient
     from partitions.proxy.lifecycle import TrackerEntry
     from tests.fakes.proxylab import Lab
     from tests.fakes.serverkube import ServerKube
@@ -100,12 +101,12 @@ class WholeProxy:
     async def list(self) -> Any:
         return await self._call(lambda api: api.list())
 
-    async def ensure(self, **request: Any) -> PartitionRecord:
-        found: PartitionRecord = await self._call(lambda api: api.ensure(**request))
+    async def ensure(self, **request: Any) -> Partition:
+        found: Partition = await self._call(lambda api: api.ensure(**request))
         return found
 
-    async def release(self, uid: str, instance: int) -> PartitionRecord | None:
-        found: PartitionRecord | None = await self._call(lambda api: api.release(uid, instance))
+    async def release(self, uid: str, instance: int) -> Partition | None:
+        found: Partition | None = await self._call(lambda api: api.release(uid, instance))
         return found
 
     async def _call(self, ask: Callable[[ProxyClient], Awaitable[Any]]) -> Any:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
+    from ipuhub.partition import Partition
     from tests.fakes.jobworld import WatchfulPartitions
     from tests.fakes.kube import FakeKube, Manifest
-    from tests.fakes.partitions import Record
 
 READS = frozenset({"get", "list", "try_create"})
 
@@ -153,13 +153,13 @@ class WiredPartitions:
         self._partitions = partitions
         self._wire = wire
 
-    async def list(self) -> list[Record]:
+    async def list(self) -> list[Partition]:
         return await self._wire.call("list", self._partitions.list, is_proxy=True)
 
-    async def ensure(self, **request: Any) -> Record:
+    async def ensure(self, **request: Any) -> Partition:
         act = self._partitions.ensure
         return await self._wire.call("ensure", lambda: act(**request), is_proxy=True)
 
-    async def release(self, uid: str, instance: int) -> Record | None:
+    async def release(self, uid: str, instance: int) -> Partition | None:
         act = self._partitions.release
         return await self._wire.call("release", lambda: act(uid, instance), is_proxy=True)

@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub.kube.errors import ApiError, ConfigError
 from ipuhub.process import logs
-from partitions.client import release_error
 from partitions.configured import configured
 from partitions.errors import InvalidControllers, TrackerUnavailable, UnknownPartition
+from partitions.proxy.lifecycle import release_error
 from partitions.proxy.process import beside
 from partitions.proxy.repair import Repair, read_claims, strangers
 from partitions.vipu.errors import VipuError

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ipuhub.partition import Partition
 from jobs.ipujob.manifests import uid_of
 from jobs.operator.partitions import PartitionFacts
 from tests.builders.ipujobs import NOW, at, ipujob
 from tests.builders.passes import started
 from tests.fakes.jobworld import JobWorld
-from tests.fakes.partitions import FakePartitions, Record
+from tests.fakes.partitions import FakePartitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,8 +223,16 @@ async def test_a_job_that_vanishes_before_its_partition_is_listed_holds_nothing(
     assert world.partitions.held() == []
 
 
-def waiting_fact(uid: str) -> Record:
-    return Record(uid, "default", uid, 0, 0, "", 4, "waiting", reason="NoCapacity")
+def waiting_fact(uid: str) -> Partition:
+    return Partition(
+        uid=uid,
+        namespace="default",
+        name=uid,
+        instance=0,
+        size=4,
+        phase="waiting",
+        reason="NoCapacity",
+    )
 
 
 async def test_all_who_wait_are_woken_together_once_something_changes_or_time_has_passed() -> None:

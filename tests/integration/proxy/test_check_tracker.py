@@ -11,9 +11,9 @@ from django.core.management import CommandError, call_command
 
 from devcluster.demo.cluster import CRD_FILE, apply_file
 from ipuhub.kube.resources import CONFIG_MAPS
+from ipuhub.partition import Phase, Reason
 from jobs.ipujob.names import IPUJOBS
 from partitions.errors import UnknownPartition
-from partitions.proxy.lifecycle import Phase, Reason
 from partitions.proxy.process import sweep_once
 from partitions.proxy.repair import Claim, Repair, Stranger, strangers
 from partitions.proxy.tracker import decode_entry, encode_entry

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ipuhub.backoff import Backoff
+from ipuhub.partition import Phase
 from partitions.errors import TrackerUnavailable
 from partitions.proxy.driver import Pace
-from partitions.proxy.lifecycle import Phase, begin_release
+from partitions.proxy.lifecycle import begin_release
 from partitions.proxy.tracker import encode_entry
 from partitions.vipu.errors import Unavailable
 from tests.fakes.configmaps import away

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ipuhub.partition import Phase
 from partitions.errors import UnknownPartition
-from partitions.proxy.lifecycle import Phase
 from tests.integration.proxy.conftest import TWO, World, request
 
 if TYPE_CHECKING:

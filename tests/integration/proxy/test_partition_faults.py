@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ipuhub.partition import Phase
 from partitions.errors import TrackerUnavailable, UnknownPartition
 from partitions.proxy.drift import Drift
 from partitions.proxy.fleet import Fleet, FleetOptions
-from partitions.proxy.lifecycle import Phase
 from partitions.vipu.errors import NotReady, Refused, Unavailable, VipuError
 from partitions.vipu.types import OperationState, ReadyState
 from tests.fakes.configmaps import away

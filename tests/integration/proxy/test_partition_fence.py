@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ipuhub.partition import Phase
 from partitions.errors import NotLeading
 from partitions.proxy.fleet import only_while_leading
-from partitions.proxy.lifecycle import Phase
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.types import CreateRequest
 from tests.fakes.vipu import FakeVipu

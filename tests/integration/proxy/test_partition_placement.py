@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ipuhub.partition import Phase
 from partitions.errors import UnknownPartition
 from partitions.proxy.controllers import PlacementRule
-from partitions.proxy.lifecycle import Phase
 from partitions.vipu.errors import NoCapacity, Unavailable
 from tests.integration.proxy.conftest import START, TWO, request
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.proxy.lifecycle import Phase
+from ipuhub.partition import Phase
 from partitions.vipu.types import OperationState, ReadyState
 from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import request

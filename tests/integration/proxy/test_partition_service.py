@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ipuhub.partition import Phase
 from partitions.errors import Contradiction, StaleAttempt, UnknownPartition
-from partitions.proxy.lifecycle import Phase
 from partitions.vipu.errors import InvalidRequest
 from partitions.vipu.types import ReadyState
 from tests.integration.proxy.conftest import START, request

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ipuhub.partition import Phase
 from partitions.proxy.controllers import PartitionSettings
 from partitions.proxy.drift import asked_of
-from partitions.proxy.lifecycle import Phase
 from partitions.vipu.errors import Unavailable, VipuError
 from tests.builders.trackerentries import entry
 from tests.fakes.waiting import eventually

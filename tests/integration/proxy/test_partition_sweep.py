@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from partitions.proxy.lifecycle import Phase
+from ipuhub.partition import Phase
 from partitions.proxy.sweep import SweepOptions
 from partitions.proxy.tracker import encode_entry
 from partitions.vipu.errors import NoCapacity, Unavailable

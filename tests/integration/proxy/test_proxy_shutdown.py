@@ -16,10 +16,10 @@ import pytest
 
 from ipuhub.kube.errors import ConfigError
 from ipuhub.kube.resources import CONFIG_MAPS
+from ipuhub.partition import Phase
 from partitions.configured import configured
 from partitions.errors import ProxyUnavailable
 from partitions.proxy.fleet import FleetOptions
-from partitions.proxy.lifecycle import Phase
 from partitions.proxy.process import running, serve
 from partitions.proxy.tracker import decode_entry
 from tests.fakes.freeport import free_port

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ipuhub.kube.errors import TooManyRequests
+from ipuhub.partition import Phase
 from partitions.errors import Contradiction, TrackerUnavailable
-from partitions.proxy.lifecycle import Phase, TrackerEntry
+from partitions.proxy.lifecycle import TrackerEntry
 from partitions.proxy.store import LABEL
 from partitions.proxy.tracker import MAX_SHARD_BYTES, encode_entry
 from tests.fakes.configmaps import away

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import connection
 
+from ipuhub.partition import Phase
 from ipuhub.recording.recorder import Absence
 from partitions.history.recorder import (
     Owner,
@@ -19,7 +20,6 @@ from partitions.history.recorder import (
     store_shards,
 )
 from partitions.models import PartitionLifetime
-from partitions.proxy.lifecycle import Phase
 from tests.builders.trackerentries import NOW, entry
 
 if TYPE_CHECKING:

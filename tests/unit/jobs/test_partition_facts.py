@@ -8,25 +8,28 @@ from typing import Any
 import pytest
 import structlog
 
+from ipuhub.partition import Partition
 from jobs.operator.partitions import PartitionFacts
 from tests.builders.ipujobs import NOW, at
-from tests.fakes.partitions import FakePartitions, Record
+from tests.fakes.partitions import FakePartitions
 
-ACTIVE = Record("u", "team", "train", 0, 0, "p-train", 4, "active")
+ACTIVE = Partition(
+    uid="u", namespace="team", name="train", instance=0, id="p-train", size=4, phase="active"
+)
 WAITING = replace(ACTIVE, id="", phase="waiting", reason="NoCapacity")
 
 
-def facts_of(*records: Record, is_live: bool = True) -> tuple[PartitionFacts, FakePartitions]:
+def facts_of(*records: Partition, is_live: bool = True) -> tuple[PartitionFacts, FakePartitions]:
     proxy = FakePartitions()
     hold(proxy, *records)
     return PartitionFacts(proxy, lambda _: is_live), proxy
 
 
-def hold(proxy: FakePartitions, *records: Record) -> None:
+def hold(proxy: FakePartitions, *records: Partition) -> None:
     proxy.records = {(record.uid, record.instance): record for record in records}
 
 
-async def polled(*records: Record, **options: Any) -> tuple[PartitionFacts, FakePartitions]:
+async def polled(*records: Partition, **options: Any) -> tuple[PartitionFacts, FakePartitions]:
     facts, proxy = facts_of(*records, **options)
     await facts.poll(NOW)
     return facts, proxy
@@ -81,7 +84,7 @@ async def test_an_answer_is_newer_than_a_list_that_was_asked_for_before_it() -> 
                 facts.note("u", record, at(3))
             return before
 
-    answered: list[Record] = []
+    answered: list[Partition] = []
     facts = PartitionFacts(Slow(), lambda _: True)
     hold(facts._partitions, replace(ACTIVE, phase="creating"))  # type: ignore[arg-type]
     await facts.poll(NOW)

@@ -12,10 +12,8 @@ from jobs.ipujob.names import Kind
 from jobs.operator.actions import CreateChild, DeleteChild, SetFinalizers
 from jobs.operator.failures import fault_of
 from jobs.operator.plan import plan
-from jobs.ports import from_fact
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
 from tests.builders.plans import created, status, steps, truth, up
-from tests.fakes.partitions import Record
 
 if TYPE_CHECKING:
     from ipuhub.kube.errors import ApiError
@@ -147,17 +145,6 @@ def test_a_deletion_that_is_refused_says_why_before_it_tries_again() -> None:
     assert "failed calling webhook" in status(late)["lastMessage"]
     (event,) = late.steps[0].actions[0].events  # type: ignore[union-attr]
     assert (event.reason, event.is_warning) == ("WebhookUnavailable", True)
-
-
-def test_waiting_says_how_many_ipus_are_needed_where_the_proxy_says_nothing() -> None:
-    silent = Record("u", "default", "sample", 0, 0, "", 16, "waiting", needed=16, free=4)
-    view = from_fact(silent, NOW)
-    planned = plan(observed(ipujob().build(), partitions=(view,)), NOW)
-    assert truth(planned) == (
-        "Pending",
-        "NoCapacity",
-        "16 IPUs in one block are needed and not free now",
-    )
 
 
 def test_every_reason_has_its_sentence() -> None:

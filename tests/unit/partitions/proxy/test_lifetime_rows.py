@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ipuhub.partition import Phase
 from partitions.history.recorder import shard_of, tombstones
-from partitions.proxy.lifecycle import Phase
 from partitions.proxy.tracker import encode_entry
 from tests.builders.trackerentries import NOW, entry
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ipuhub.partition import Reason
 from partitions.errors import InvalidControllers
 from partitions.proxy.controllers import (
     ControllerSpec,
@@ -14,7 +15,6 @@ from partitions.proxy.controllers import (
     order_candidates,
     parse_controllers,
 )
-from partitions.proxy.lifecycle import Reason
 from partitions.proxy.tracker import MAX_CONTROLLER_LENGTH
 from partitions.vipu.topology import IpuId
 from partitions.vipu.types import ReadyState, VipuPartition

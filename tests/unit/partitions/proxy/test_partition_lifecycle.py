@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ipuhub.partition import Phase, Reason
 from partitions.errors import Contradiction, IllegalTransition, StaleAttempt
 from partitions.proxy import lifecycle
-from partitions.proxy.lifecycle import Phase, Reason, Request, TrackerEntry, Verdict
+from partitions.proxy.lifecycle import Request, TrackerEntry, Verdict
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from partitions.client import record_from_json, record_of, record_to_json, waiting_record
+from ipuhub.partition import Phase, Reason, partition_from_json, partition_to_json
 from partitions.proxy.capacity import query, stats
 from partitions.proxy.controllers import (
     ControllerSpec,
@@ -17,7 +17,7 @@ from partitions.proxy.controllers import (
     Shortage,
 )
 from partitions.proxy.drift import Drift, asked_of, compare
-from partitions.proxy.lifecycle import Phase, Reason, Request
+from partitions.proxy.lifecycle import Request, partition_of, waiting_partition
 from partitions.vipu.topology import IpuId
 from partitions.vipu.types import ReadyState, VipuPartition
 from tests.builders import trackerentries
@@ -142,14 +142,14 @@ def test_query_without_controllers_is_not_available() -> None:
 
 
 def test_records_survive_their_json() -> None:
-    made = record_of(entry(active_at=NOW, message="x", reason="y"))
+    made = partition_of(entry(active_at=NOW, message="x", reason="y"))
     assert made.node_selector == {"vipu-ctrl": "v1"}
-    assert record_from_json(json.loads(json.dumps(record_to_json(made)))) == made
+    assert partition_from_json(json.loads(json.dumps(partition_to_json(made)))) == made
     shortage = Shortage(Reason.NO_CAPACITY, "none left", 3)
-    waiting = waiting_record(Request("u", "ns", "job", 1, 8, 2), shortage)
+    waiting = waiting_partition(Request("u", "ns", "job", 1, 8, 2), shortage)
     assert (waiting.phase, waiting.needed, waiting.free, waiting.id) == ("waiting", 8, 3, "")
-    assert record_from_json(record_to_json(waiting)) == waiting
+    assert partition_from_json(partition_to_json(waiting)) == waiting
 
 
 def test_an_entry_without_label_selects_no_nodes() -> None:
-    assert record_of(entry(label="")).node_selector == {}
+    assert partition_of(entry(label="")).node_selector == {}

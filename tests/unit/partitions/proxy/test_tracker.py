@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipuhub.partition import Phase
 from partitions.errors import EntryTooLarge, UnreadableEntry
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import PartitionSettings
 from partitions.proxy.drift import asked_of
-from partitions.proxy.lifecycle import Phase
 from partitions.proxy.tracker import (
     MAX_CONTROLLER_LENGTH,
     MAX_ENTRY_BYTES,

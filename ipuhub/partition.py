@@ -1,0 +1,165 @@
+"""domain: a partition of a job, as V-IPU Proxy and operator speak of it, and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ASK_AGAIN: Final = timedelta(seconds=5)  # between two calls for one that is not there yet
+
+
+class Phase(StrEnum):
+    """Where a partition stands; `waiting` is an answer only and never stored."""
+
+    WAITING = "waiting"
+    RESERVING = "reserving"
+    CREATING = "creating"
+    ACTIVE = "active"
+    ERROR = "error"
+    RELEASING = "releasing"
+    RELEASED = "released"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to do until somebody asks for something."""
+        return self in _SETTLED
+
+
+class Reason(StrEnum):
+    """Why a partition waits, hangs or is in error, in one word."""
+
+    NO_CAPACITY = "NoCapacity"
+    NO_CONTROLLERS = "NoControllers"
+    NO_LABELLED_NODE = "NoLabelledNode"
+    CONTROLLER_UNAVAILABLE = "ControllerUnavailable"
+    CREATE_REFUSED = "CreateRefused"
+    RELEASE_REFUSED = "ReleaseRefused"
+    PARTITION_ERROR = "PartitionError"
+    PARTITION_LOST = "PartitionLost"
+
+
+_SETTLED = frozenset({Phase.ACTIVE, Phase.ERROR, Phase.RELEASED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """The partition of one instance of a job.
+
+    `node_selector` is what pods must carry to reach it. `needed` and `free` count IPUs, in phase
+    `waiting` only. `key` names this holding of it and is what a recorder acknowledges; times are
+    aware UTC. `lost_at`: since when the partition is known to be gone, with the reason in
+    `message`; `release_error`: why the controller does not remove it, in its words.
+
+    `asked_at` is the operator's own note and never sent: when it last asked for the partition
+    (None: not since it started, or not since something changed that makes asking worth while).
+    """
+
+    uid: str = ""
+    namespace: str = ""
+    name: str = ""
+    instance: int
+    attempt: int = 0
+    id: str = ""
+    size: int = 0
+    phase: str
+    controller: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    message: str = ""
+    needed: int | None = None
+    free: int | None = None
+    reserved_at: datetime | None = None
+    active_at: datetime | None = None
+    released_at: datetime | None = None
+    key: str = ""
+    lost_at: datetime | None = None
+    release_error: str = ""
+    asked_at: datetime | None = None
+
+    @property
+    def is_removal_refused(self) -> bool:
+        """Whether the V-IPU controller does not remove it, by `message`."""
+        return self.phase == Phase.RELEASING and self.reason == Reason.RELEASE_REFUSED
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is gone, or a stranger's has its id: nothing of it is left to keep."""
+        return self.phase == Phase.ERROR and self.reason == Reason.PARTITION_LOST
+
+    def was_asked(self, now: datetime) -> bool:
+        """Return whether the operator has asked for it a moment ago."""
+        return self.asked_at is not None and now - self.asked_at < ASK_AGAIN
+
+
+def format_time(moment: datetime | None) -> str | None:
+    """RFC 3339 in UTC with milliseconds."""
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """Read an RFC 3339 time; raises ValueError for anything else."""
+    if not text:
+        return None
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"the time {text!r} has no offset")
+    return moment.astimezone(UTC)
+
+
+def partition_to_json(partition: Partition) -> dict[str, Any]:
+    """Return the partition in camelCase, times as RFC 3339 in UTC or null."""
+    return {
+        "uid": partition.uid,
+        "namespace": partition.namespace,
+        "name": partition.name,
+        "instance": partition.instance,
+        "attempt": partition.attempt,
+        "id": partition.id,
+        "size": partition.size,
+        "phase": partition.phase,
+        "controller": partition.controller,
+        "nodeSelector": dict(partition.node_selector),
+        "reason": partition.reason,
+        "message": partition.message,
+        "needed": partition.needed,
+        "free": partition.free,
+        "reservedAt": format_time(partition.reserved_at),
+        "activeAt": format_time(partition.active_at),
+        "releasedAt": format_time(partition.released_at),
+        "key": partition.key,
+        "lostAt": format_time(partition.lost_at),
+        "releaseError": partition.release_error,
+    }
+
+
+def partition_from_json(found: Mapping[str, Any]) -> Partition:
+    """Read what `partition_to_json` wrote; raises ValueError, KeyError or TypeError."""
+    return Partition(
+        uid=found["uid"],
+        namespace=found["namespace"],
+        name=found["name"],
+        instance=found["instance"],
+        attempt=found["attempt"],
+        id=found["id"],
+        size=found["size"],
+        phase=found["phase"],
+        controller=found["controller"],
+        node_selector=dict(found["nodeSelector"]),
+        reason=found["reason"],
+        message=found["message"],
+        needed=found["needed"],
+        free=found["free"],
+        reserved_at=parse_time(found["reservedAt"]),
+        active_at=parse_time(found["activeAt"]),
+        released_at=parse_time(found["releasedAt"]),
+        key=found.get("key", ""),
+        lost_at=parse_time(found.get("lostAt")),
+        release_error=found.get("releaseError", ""),
+    )
