@@ -76,7 +76,7 @@ def _asking_before() -> Case:
     others = JobRecord.objects.filter(_ASKS).exclude(pk=OuterRef("pk")).order_by()
 
     def count(rows: QuerySet[JobRecord]) -> Subquery:
-        counted = rows.annotate(one=Value(1)).values("one").annotate(sum=Count("pk"))
+        counted = rows.annotate(whole=Value(1)).values("whole").annotate(sum=Count("pk"))
         return Subquery(counted.values("sum"))
 
     first = ~Q(status=BY_AGE)

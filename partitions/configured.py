@@ -11,7 +11,7 @@ from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
 from partitions.proxy.controllers import PartitionSettings, PlacementRule
 from partitions.proxy.process import ProxyOptions
-from partitions.proxy.queue import TurnOptions
+from partitions.proxy.queue import QueueOptions
 from partitions.proxy.service import ServiceOptions
 from partitions.proxy.sweep import SweepOptions
 
@@ -47,7 +47,7 @@ def configured(host: str, port: int) -> ProxyOptions:
         ),
         service=ServiceOptions(
             rule=PlacementRule(settings.PLACEMENT),
-            turns=TurnOptions(settings.PROXY_RESERVE_AFTER_SECONDS),
+            queue=QueueOptions(settings.PROXY_RESERVE_AFTER_SECONDS),
         ),
         sweep=SweepOptions(
             settings.SWEEP_SECONDS,

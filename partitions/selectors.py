@@ -21,9 +21,9 @@ WITH RECURSIVE newest AS (
     (SELECT * FROM partitions_capacitychange ORDER BY controller DESC, at DESC LIMIT 1)
     UNION ALL
     SELECT below.* FROM newest, LATERAL (
-        SELECT * FROM partitions_capacitychange AS one
-        WHERE one.controller < newest.controller
-        ORDER BY one.controller DESC, one.at DESC LIMIT 1
+        SELECT * FROM partitions_capacitychange AS earlier
+        WHERE earlier.controller < newest.controller
+        ORDER BY earlier.controller DESC, earlier.at DESC LIMIT 1
     ) AS below
 )
 SELECT * FROM newest ORDER BY controller

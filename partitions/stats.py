@@ -104,8 +104,8 @@ def bar_segments(amounts: Amounts) -> Sequence[Segment]:
 def sum_amounts(controllers: Iterable[Amounts]) -> Totals:
     """Return what all controllers have together."""
     found = list(controllers)
-    used = sum(one.used for one in found)
-    free = sum(one.free for one in found)
-    cordoned = sum(one.cordoned for one in found)
-    faulty = sum(one.faulty for one in found)
+    used = sum(amounts.used for amounts in found)
+    free = sum(amounts.free for amounts in found)
+    cordoned = sum(amounts.cordoned for amounts in found)
+    faulty = sum(amounts.faulty for amounts in found)
     return Totals(used + free + cordoned + faulty, used, free, cordoned, faulty)

@@ -239,4 +239,4 @@ def _of_launcher(pod: Manifest) -> Iterator[str]:
 
 
 def _named(kind: str, containers: list[Manifest]) -> str:
-    return f"{kind} {', '.join(str(one.get('name')) for one in containers)}"
+    return f"{kind} {', '.join(str(container.get('name')) for container in containers)}"

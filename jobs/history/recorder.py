@@ -79,10 +79,10 @@ ON CONFLICT (job_id, instance, attempt) DO UPDATE SET
 WHERE known.outcome NOT IN ('Completed', 'Failed')
 """
 _EARLIER_ATTEMPTS = """
-UPDATE jobs_jobattempt AS one SET ended_at = GREATEST(one.began_at, %(began_at)s)
+UPDATE jobs_jobattempt AS attempt SET ended_at = GREATEST(attempt.began_at, %(began_at)s)
 FROM jobs_jobrecord AS job
-WHERE one.job_id = job.id AND job.uid = %(uid)s AND one.instance = %(instance)s
-  AND one.attempt < %(attempt)s AND one.ended_at IS NULL
+WHERE attempt.job_id = job.id AND job.uid = %(uid)s AND attempt.instance = %(instance)s
+  AND attempt.attempt < %(attempt)s AND attempt.ended_at IS NULL
 """
 # Within a state the last particular cause stays: why a job waited is known when it no longer does.
 # It keeps the words in which it was first told.
@@ -97,7 +97,7 @@ _INFERRED_TRANSITION = """
 INSERT INTO jobs_jobtransition (job_id, at, state, reason, message)
 SELECT job.id, %(at)s, %(state)s, %(reason)s, %(message)s FROM jobs_jobrecord AS job
 WHERE job.uid = %(uid)s AND NOT EXISTS (
-    SELECT FROM jobs_jobtransition AS one WHERE one.job_id = job.id AND one.state = %(state)s)
+    SELECT FROM jobs_jobtransition AS old WHERE old.job_id = job.id AND old.state = %(state)s)
 """
 _VANISHED = """
 UPDATE jobs_jobrecord SET
@@ -107,28 +107,30 @@ RETURNING id
 """
 _KNOWN = "SELECT count(*) FROM jobs_jobrecord WHERE uid = ANY(%s)"
 _OPEN_ATTEMPTS = """
-UPDATE jobs_jobattempt AS one SET ended_at = GREATEST(one.began_at, job.deleted_at)
+UPDATE jobs_jobattempt AS attempt SET ended_at = GREATEST(attempt.began_at, job.deleted_at)
 FROM jobs_jobrecord AS job
-WHERE one.job_id = job.id AND job.id = ANY(%(jobs)s) AND one.ended_at IS NULL
+WHERE attempt.job_id = job.id AND job.id = ANY(%(jobs)s) AND attempt.ended_at IS NULL
 """
 _OPEN_ATTEMPTS_OF_DELETED = """
-UPDATE jobs_jobattempt AS one SET ended_at = GREATEST(one.began_at, job.deleted_at)
+UPDATE jobs_jobattempt AS attempt SET ended_at = GREATEST(attempt.began_at, job.deleted_at)
 FROM jobs_jobrecord AS job
-WHERE one.job_id = job.id AND job.uid = %(uid)s AND one.ended_at IS NULL
+WHERE attempt.job_id = job.id AND job.uid = %(uid)s AND attempt.ended_at IS NULL
 """
 
 
 def store(cursor: Cursor[Any], rows: Sequence[JobRow], cluster_uid: str, at: datetime) -> None:
     """Write rows in the order in which they were seen; the same rows again change nothing."""
     _run(cursor, _JOB, [_job_values(row, cluster_uid, at) for row in rows])
-    attempts = [asdict(one) | {"uid": row.uid} for row in rows for one in row.attempts]
-    _run(cursor, _EARLIER_ATTEMPTS, [one for one in attempts if one["attempt"]])
+    attempts = [asdict(attempt) | {"uid": row.uid} for row in rows for attempt in row.attempts]
+    _run(cursor, _EARLIER_ATTEMPTS, [attempt for attempt in attempts if attempt["attempt"]])
     _run(cursor, _ATTEMPT, attempts)
-    told = [(row.uid, one) for row in rows for one in row.transitions]
+    told = [(row.uid, transition) for row in rows for transition in row.transitions]
     # What was seen comes first: it leaves no room for what was only concluded.
     for sql, is_inferred in ((_TRANSITION, False), (_INFERRED_TRANSITION, True)):
-        chosen = [(uid, one) for uid, one in told if one.is_inferred is is_inferred]
-        _run(cursor, sql, [asdict(one) | {"uid": uid} for uid, one in chosen])
+        chosen = [
+            (uid, transition) for uid, transition in told if transition.is_inferred is is_inferred
+        ]
+        _run(cursor, sql, [asdict(transition) | {"uid": uid} for uid, transition in chosen])
     gone = [{"uid": row.uid} for row in rows if row.deleted_at is not None]
     _run(cursor, _OPEN_ATTEMPTS_OF_DELETED, gone)
 

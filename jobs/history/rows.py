@@ -111,7 +111,9 @@ def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False
     created = parse_time(_text(metadata(clean).get("creationTimestamp"))) or now
     transitions = tuple(_transitions(status, created))
     current = _current(status)
-    conditions = [one for one in _list(status.get("conditions")) if isinstance(one, dict)]
+    conditions = [
+        condition for condition in _list(status.get("conditions")) if isinstance(condition, dict)
+    ]
     deletion = parse_time(_text(metadata(clean).get("deletionTimestamp"))) or now
     return JobRow(
         uid=uid_of(clean),
@@ -130,7 +132,8 @@ def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False
         labels=labels_of(clean),
         created_at=created,
         started_at=min(
-            (one.at for one in transitions if one.state == JobState.RUNNING), default=None
+            (transition.at for transition in transitions if transition.state == JobState.RUNNING),
+            default=None,
         ),
         completed_at=parse_time(_text(status.get("completionTime"))),
         deleted_at=deletion if is_deleted else None,
@@ -194,7 +197,7 @@ def _transitions(status: Manifest, created: datetime) -> Iterator[Transition]:
             yield _transition(condition, changed, state)
         else:
             ended.append((changed, _ORDER[condition["type"]], condition, state))
-    for changed, _, condition, state in sorted(ended, key=lambda one: one[:2]):
+    for changed, _, condition, state in sorted(ended, key=lambda end: end[:2]):
         yield _transition(condition, began, state, is_inferred=True)
         began = changed
 

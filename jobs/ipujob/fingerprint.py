@@ -2,7 +2,7 @@
 
 Webhooks refuse such edits of a job that runs; while they are down, an edit arrives all the same.
 What runs keeps what it was made of until its next attempt, which a restart or a resume begins; so
-each pod carries a stamp of it.
+each pod carries a fingerprint of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jobs.ipujob.spec import SessionLimits
 
-ANNOTATION_MADE_OF = "ipuhub.io/made-of"
+ANNOTATION_FINGERPRINT = "ipuhub.io/made-of"
 INTERACTIVE = "interactive"
 _STUB = {"spec": {"containers": [{"name": "main", "image": "kept"}]}}
 _FIELDS = {
@@ -35,7 +35,7 @@ _FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class MadeOf:
+class PodFingerprint:
     """`size` in IPUs and `workers` are of one instance; `launcher` and `template` are digests,
     `launcher` is empty without one; `ttl` is an interactive job's."""
 
@@ -51,12 +51,12 @@ class MadeOf:
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
 
-def made_of(spec: JobSpec) -> MadeOf:
+def fingerprint_of(spec: JobSpec) -> PodFingerprint:
     """What pods of `spec` are made of."""
     launcher = ""
     if spec.launcher_command is not None:
         launcher = _digest([spec.launcher_command, spec.launcher_env])
-    return MadeOf(
+    return PodFingerprint(
         size=spec.partition_size,
         workers=spec.workers_per_instance,
         slots=spec.slots,
@@ -67,11 +67,11 @@ def made_of(spec: JobSpec) -> MadeOf:
 
 
 @lru_cache(maxsize=4096)
-def read_stamp(text: str) -> MadeOf | None:
-    """The stamp of a pod; None: it has none, or not one of ours."""
+def read_fingerprint(text: str) -> PodFingerprint | None:
+    """Return the fingerprint of a pod; None: it has none, or not one of ours."""
     try:
         found = json.loads(text)
-        return MadeOf(
+        return PodFingerprint(
             size=int(found["size"]),
             workers=max(int(found["workers"]), 1),
             slots=max(int(found["slots"]), 1),
@@ -83,12 +83,12 @@ def read_stamp(text: str) -> MadeOf | None:
         return None
 
 
-def changes(old: MadeOf, new: MadeOf) -> list[str]:
+def changes(old: PodFingerprint, new: PodFingerprint) -> list[str]:
     """What differs, as people call it; an interactive job's ttl applies at once."""
     return [words for field, words in _FIELDS.items() if getattr(old, field) != getattr(new, field)]
 
 
-def kept(written: JobSpec, old: MadeOf) -> JobSpec:
+def kept(written: JobSpec, old: PodFingerprint) -> JobSpec:
     """`written`, where it may change while a job runs, over what its pods were made of."""
     command: tuple[str, ...] | None = None
     ttl = None
@@ -108,7 +108,7 @@ def kept(written: JobSpec, old: MadeOf) -> JobSpec:
 
 
 def kept_of_invalid(
-    written: Mapping[str, Any], old: MadeOf, instances: int, limits: SessionLimits
+    written: Mapping[str, Any], old: PodFingerprint, instances: int, limits: SessionLimits
 ) -> JobSpec:
     """By what a job is judged whose spec was changed to one that breaks a rule: what its pods were
     made of, and those of its policies that are valid. A session that is to last for longer than

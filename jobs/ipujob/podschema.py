@@ -103,7 +103,7 @@ def pod_template_text(schema: Schema) -> str:
 def _fields(schema: Schema) -> Schema:
     left: Schema = {}
     if "properties" in schema:
-        left["properties"] = {name: _fields(one) for name, one in schema["properties"].items()}
+        left["properties"] = {name: _fields(field) for name, field in schema["properties"].items()}
     if isinstance(schema.get("items"), dict):
         left["items"] = _fields(schema["items"])
     return left

@@ -225,7 +225,7 @@ def closed_because(job: Manifest | None, uid: str, instance: int, attempt: int) 
     status = job.get("status") or {}
     if status.get("launcherStatus") in FINISHED:
         return f"the job is {status['launcherStatus']}"
-    entries = [one for one in _instances(status) if one.get("index") == instance]
+    entries = [entry for entry in _instances(status) if entry.get("index") == instance]
     entry = entries[0] if entries else {}
     known = entry.get("attempt") or 0
     if known != attempt:

@@ -157,7 +157,9 @@ class Controller:
 
     def on_namespace(self, old: Manifest | None, new: Manifest | None) -> None:
         """A namespace whose jobs are judged by another pod profile from now on: they may begin."""
-        profiles = {labels_of(one).get(LABEL_POD_PROFILE) for one in (old, new) if one is not None}
+        profiles = {
+            labels_of(seen).get(LABEL_POD_PROFILE) for seen in (old, new) if seen is not None
+        }
         if new is None or len(profiles) < 2:
             return
         for job in self.effects.caches.jobs.all():

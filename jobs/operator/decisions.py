@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from jobs.ipujob.spec import JobSpec, RestartPolicy
-    from jobs.operator.effectivespec import InForce
+    from jobs.operator.effectivespec import EffectiveSpec
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Observed
 
@@ -266,13 +266,13 @@ def _holds_current(observed: Observed, record: InstanceRecord) -> bool:
     return any(attempt >= record.attempt for attempt in attempts)
 
 
-def renewed(instances: Iterable[Instance], force: InForce) -> Records:
+def renewed(instances: Iterable[Instance], effective: EffectiveSpec) -> Records:
     """Instances that have not started and were made of what the spec no longer says: they begin
     anew, which costs nobody anything."""
     return {
         instance.index: instance.record.next_attempt(JobState.PENDING)
         for instance in instances
-        if force.is_outdated(instance)
+        if effective.is_outdated(instance)
     }
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ipuhub.partition import Phase
 from jobs.ipujob.conditions import JobState
-from jobs.ipujob.fingerprint import changes, kept, kept_of_invalid, made_of, read_stamp
+from jobs.ipujob.fingerprint import changes, fingerprint_of, kept, kept_of_invalid, read_fingerprint
 from jobs.operator.instancerecord import records_of
 
 if TYPE_CHECKING:
-    from jobs.ipujob.fingerprint import MadeOf
+    from jobs.ipujob.fingerprint import PodFingerprint
     from jobs.ipujob.manifests import Manifest
     from jobs.ipujob.spec import JobSpec
     from jobs.operator.instancerecord import InstanceRecord
@@ -23,7 +23,7 @@ _HELD = frozenset({Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR})
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class EffectiveSpec:
     """`spec` is what the job is judged by; `target` what new attempts of instances that have not
     started are made of; `waiting` names the changes that wait for the next attempt."""
 
@@ -44,33 +44,37 @@ class InForce:
             and partition.size not in {0, size}
         ):
             return True
-        stamps = [read_stamp(pod.stamp) for pod in instance.pods if pod.stamp]
-        wanted = made_of(self.target) if stamps else None
-        return any(wanted and stamp and changes(stamp, wanted) for stamp in stamps)
+        fingerprints = [
+            read_fingerprint(pod.fingerprint) for pod in instance.pods if pod.fingerprint
+        ]
+        wanted = fingerprint_of(self.target) if fingerprints else None
+        return any(
+            wanted and fingerprint and changes(fingerprint, wanted) for fingerprint in fingerprints
+        )
 
 
-def in_force(observed: Observed, written: JobSpec) -> InForce:
+def effective_spec(observed: Observed, written: JobSpec) -> EffectiveSpec:
     """What runs, or has ended well or badly, decides; else what the spec says."""
-    stamps = _stamps(observed)
-    fixed = next((stamp for record, stamp in stamps if _is_fixed(record)), None)
-    if not stamps:
-        return InForce(written, written)
-    old = fixed or stamps[0][1]
-    changed = changes(old, made_of(written))
+    fingerprints = _fingerprints(observed)
+    fixed = next((fingerprint for record, fingerprint in fingerprints if _is_fixed(record)), None)
+    if not fingerprints:
+        return EffectiveSpec(written, written)
+    old = fixed or fingerprints[0][1]
+    changed = changes(old, fingerprint_of(written))
     if not changed:
-        return InForce(written, written)
+        return EffectiveSpec(written, written)
     spec = kept(written, old)
-    return InForce(spec, spec if fixed else written, _sentence(changed))
+    return EffectiveSpec(spec, spec if fixed else written, _sentence(changed))
 
 
-def in_force_of_invalid(observed: Observed, written: Manifest) -> JobSpec | None:
+def effective_spec_of_invalid(observed: Observed, written: Manifest) -> JobSpec | None:
     """By what a job with an invalid spec is judged; None: it has no pods that tell."""
-    stamps = _stamps(observed)
-    if not stamps:
+    fingerprints = _fingerprints(observed)
+    if not fingerprints:
         return None
     records = records_of(observed.status())
     wanted = [record for record in records if record.state != JobState.SUSPENDED]
-    return kept_of_invalid(written, stamps[0][1], len(wanted) or 1, observed.limits)
+    return kept_of_invalid(written, fingerprints[0][1], len(wanted) or 1, observed.limits)
 
 
 def strays_of(observed: Observed) -> list[PodView]:
@@ -79,15 +83,15 @@ def strays_of(observed: Observed) -> list[PodView]:
     return [pod for pod in observed.pods if pod.attempt < attempts.get(pod.instance, 0)]
 
 
-def _stamps(observed: Observed) -> list[tuple[InstanceRecord | None, MadeOf]]:
+def _fingerprints(observed: Observed) -> list[tuple[InstanceRecord | None, PodFingerprint]]:
     """Of the pods of current attempts."""
     records = {record.index: record for record in records_of(observed.status())}
     found = []
     for pod in observed.pods:
         record = records.get(pod.instance)
-        stamp = read_stamp(pod.stamp) if pod.stamp else None
-        if stamp is not None and pod.attempt == (record.attempt if record else 0):
-            found.append((record, stamp))
+        fingerprint = read_fingerprint(pod.fingerprint) if pod.fingerprint else None
+        if fingerprint is not None and pod.attempt == (record.attempt if record else 0):
+            found.append((record, fingerprint))
     return found
 
 

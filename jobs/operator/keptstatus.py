@@ -73,7 +73,11 @@ def uncarried(stored: Manifest, changes: Manifest) -> Manifest:
 
 def plain_conditions(status: Mapping[str, Any]) -> list[Manifest]:
     """The conditions that are for people."""
-    return [one for one in status.get("conditions") or () if one.get("type") != CARRIER]
+    return [
+        condition
+        for condition in status.get("conditions") or ()
+        if condition.get("type") != CARRIER
+    ]
 
 
 def has_kept(answer: Manifest, stored: Manifest, written: Manifest) -> bool:
@@ -127,8 +131,8 @@ def merged(old: Manifest, patch: Manifest) -> Manifest:
 
 def _carrier(status: Mapping[str, Any]) -> Manifest | None:
     conditions = status.get("conditions")
-    for one in conditions if isinstance(conditions, list) else ():
-        if isinstance(one, dict) and one.get("type") == CARRIER:
-            found: Manifest = one
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, dict) and condition.get("type") == CARRIER:
+            found: Manifest = condition
             return found
     return None

@@ -237,7 +237,9 @@ def fill_waiting(facts: PartitionFacts, caches: Caches, now: datetime) -> None:
     waiting: Counts[tuple[str, ...]] = Counts()
     oldest = now
     for uid in facts.uids():
-        lacking = [one for one in facts.of(uid).values() if one.phase == Phase.WAITING]
+        lacking = [
+            partition for partition in facts.of(uid).values() if partition.phase == Phase.WAITING
+        ]
         owner = facts.owner(uid)
         for partition in lacking:
             waiting[owner[0] if owner else "", str(partition.size)] += 1

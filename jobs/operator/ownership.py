@@ -16,7 +16,7 @@ import json
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
-from jobs.ipujob.fingerprint import ANNOTATION_MADE_OF
+from jobs.ipujob.fingerprint import ANNOTATION_FINGERPRINT
 from jobs.ipujob.manifests import labels_of, metadata, name_of, namespace_of
 from jobs.ipujob.names import (
     ANNOTATION_END,
@@ -88,7 +88,7 @@ _OURS = "graphcore.ai/"
 _META = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 _CONDITION = ("type", "status", "reason", "message")
 _STATUSES = ("initContainerStatuses", "containerStatuses")
-_ANNOTATIONS = (ANNOTATION_MADE_OF, ANNOTATION_END)
+_ANNOTATIONS = (ANNOTATION_FINGERPRINT, ANNOTATION_END)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -129,7 +129,9 @@ def trim_pod(pod: Manifest) -> Manifest:
         kept["status"]["conditions"] = conditions
     for kind in _STATUSES:
         if status.get(kind):
-            kept["status"][kind] = [_of(one, ("name", "image", "state")) for one in status[kind]]
+            kept["status"][kind] = [
+                _of(container, ("name", "image", "state")) for container in status[kind]
+            ]
     return kept
 
 
@@ -149,8 +151,8 @@ def _shared(value: Any) -> Any:
     if isinstance(value, str):
         return intern(value)
     if isinstance(value, dict):
-        return {key: _shared(one) for key, one in value.items()}
-    return [_shared(one) for one in value] if isinstance(value, list) else value
+        return {key: _shared(part) for key, part in value.items()}
+    return [_shared(part) for part in value] if isinstance(value, list) else value
 
 
 def _of_container(container: Manifest) -> Manifest:

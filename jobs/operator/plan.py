@@ -29,7 +29,7 @@ from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind
 from jobs.ipujob.spec import parse_spec
 from jobs.operator import decisions, restoring, waiting
 from jobs.operator.actions import CreateChild, Event, Plan, SetFinalizers, Step
-from jobs.operator.effectivespec import in_force, in_force_of_invalid, strays_of
+from jobs.operator.effectivespec import effective_spec, effective_spec_of_invalid, strays_of
 from jobs.operator.instances import instances_of
 from jobs.operator.partitioning import (
     ask_again_after,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from jobs.ipujob.manifests import Manifest
     from jobs.ipujob.spec import JobSpec
-    from jobs.operator.effectivespec import InForce
+    from jobs.operator.effectivespec import EffectiveSpec
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Child, Observed
     from jobs.operator.pods import PodView
@@ -170,8 +170,8 @@ def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
     if found or not isinstance(spec, dict):
         message = "; ".join(str(problem) for problem in found)
         return _plan_invalid(observed, spec if isinstance(spec, dict) else {}, message, now)
-    force = in_force(observed, parse_spec(spec, observed.limits))
-    parsed = force.spec
+    effective = effective_spec(observed, parse_spec(spec, observed.limits))
+    parsed = effective.spec
     instances = instances_of(observed, parsed, now)
     records = decisions.ended(observed, parsed, instances, now)
     records |= decisions.released(observed, parsed.instances)
@@ -179,11 +179,11 @@ def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
         return _plan_decision(observed, instances, records, now)
     if parsed.is_suspended:
         return _plan_suspension(observed, instances, now)
-    records = decisions.renewed(instances, force)
+    records = decisions.renewed(instances, effective)
     if records:
         return _plan_decision(observed, instances, records, now)
-    return _plan_giving_up(observed, instances, now) or _plan_way_up(
-        observed, force, instances, now
+    return _plan_giving_up(observed, instances, now) or _plan_bring_up(
+        observed, effective, instances, now
     )
 
 
@@ -215,7 +215,7 @@ def _plan_invalid(observed: Observed, spec: Manifest, message: str, now: datetim
     """Nothing is made by an invalid spec. What runs by an earlier one runs on and is judged."""
     if spec.get("suspend") is True and observed.state() is JobState.SUSPENDED:
         return plan_suspended(observed, now)
-    parsed = in_force_of_invalid(observed, spec)
+    parsed = effective_spec_of_invalid(observed, spec)
     restarting = observed.state() is JobState.RESTARTING
     state = JobState.RESTARTING if restarting else JobState.PENDING
     if parsed is None:
@@ -276,11 +276,11 @@ def _standing_verdict(
     return waiting_verdict(observed, instances, now)
 
 
-def _plan_way_up(
-    observed: Observed, force: InForce, instances: tuple[Instance, ...], now: datetime
+def _plan_bring_up(
+    observed: Observed, effective: EffectiveSpec, instances: tuple[Instance, ...], now: datetime
 ) -> Plan:
     """Finalizer, partitions, children, pods: whatever is missing."""
-    spec = force.spec
+    spec = effective.spec
     context = BuildContext(observed.key, observed.job or {}, spec, observed.group, observed.options)
     conflict = waiting.verdict(observed, now)
     if conflict is not None:
@@ -295,7 +295,7 @@ def _plan_way_up(
     beside: tuple[Step, ...] = ()
     changed: tuple[Child, ...] = ()
     if not observed.is_namespace_ending:
-        if not force.waiting:  # what runs goes by what it was made of
+        if not effective.waiting:  # what runs goes by what it was made of
             changed = changed_children(observed, context, instances)
         steps = [
             _finalizer_step(observed),
@@ -308,8 +308,8 @@ def _plan_way_up(
         beside = access_steps(observed, context, instances)
     warning = decisions.warning(instances[0], spec, now)
     verdict = _standing_verdict(observed, instances, now)
-    if force.waiting and verdict.state is JobState.RUNNING:
-        verdict = Verdict(JobState.RUNNING, Reason.SPEC_CHANGED, force.waiting)
+    if effective.waiting and verdict.state is JobState.RUNNING:
+        verdict = Verdict(JobState.RUNNING, Reason.SPEC_CHANGED, effective.waiting)
     if warning:  # its launcher has started
         verdict = Verdict(JobState.RUNNING, verdict.reason, warning)
     status = next_status(observed, verdict, instances, {}, now)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.ipujob.conditions import Reason
-from jobs.ipujob.fingerprint import ANNOTATION_MADE_OF
+from jobs.ipujob.fingerprint import ANNOTATION_FINGERPRINT
 from jobs.ipujob.manifests import annotations_of, is_being_deleted, labels_of, metadata, parse_time
 from jobs.ipujob.names import ANNOTATION_END, LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_ROLE
 
@@ -178,8 +178,8 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not. `stamp`
-    tells what it was made of. `gone_by`: when the grace period of its deletion is over.
+    """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not.
+    `fingerprint` tells what it was made of. `gone_by`: when the grace period of its deletion is over.
     `is_unheard`: its node has stopped reporting, so that what is known of it is of before.
     `hears_end`: it sleeps, and ends by itself when it is told; `deadline`: its
     activeDeadlineSeconds, counted from `accepted_at`."""
@@ -203,7 +203,7 @@ class PodView:
     ending: Ending | None
     is_out_of_memory: bool
     trouble: Trouble | None
-    stamp: str = ""
+    fingerprint: str = ""
     node: str = ""
     gone_by: datetime | None = None
     hears_end: bool = False
@@ -256,7 +256,7 @@ def from_manifest(pod: Manifest) -> PodView:
         ending=ending_of(name, spec, status) if phase == "Failed" else None,
         is_out_of_memory=is_out_of_memory(spec, status),
         trouble=_trouble(name, status, conditions) if phase == "Pending" else None,
-        stamp=annotations_of(pod).get(ANNOTATION_MADE_OF, ""),
+        fingerprint=annotations_of(pod).get(ANNOTATION_FINGERPRINT, ""),
         node=str(spec.get("nodeName") or ""),
         gone_by=parse_time(meta.get("deletionTimestamp")),
         hears_end=end is not None,

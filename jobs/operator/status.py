@@ -233,10 +233,12 @@ def _events(stored: Manifest, status: Manifest) -> list[Event]:
         events.append(Event(reason, now_true["message"], is_warning=reason not in GOOD_REASONS))
     had, has = bool(stored.get("iPUPartitionCreated")), bool(status.get("iPUPartitionCreated"))
     partitions = status.get("partitions") or ()
-    known = {one["id"] for one in stored.get("partitions") or () if one.get("message")}
-    for one in partitions:
-        if one.get("message") and one["id"] not in known:
-            said = f"Partition {one['id']} is not removed: {one['message']}"
+    known = {
+        partition["id"] for partition in stored.get("partitions") or () if partition.get("message")
+    }
+    for partition in partitions:
+        if partition.get("message") and partition["id"] not in known:
+            said = f"Partition {partition['id']} is not removed: {partition['message']}"
             events.append(Event(Reason.REMOVAL_REFUSED, said, is_warning=True))
     if has and not had:
         events.append(Event(Reason.PARTITION_ACTIVE, _partitions_are(partitions, "active")))
@@ -246,7 +248,7 @@ def _events(stored: Manifest, status: Manifest) -> list[Event]:
 
 
 def _partitions_are(partitions: Sequence[Manifest], what: str) -> str:
-    ids = ", ".join(one["id"] for one in partitions)
+    ids = ", ".join(partition["id"] for partition in partitions)
     return (
         f"Partition {ids} is {what}." if len(partitions) == 1 else f"Partitions {ids} are {what}."
     )

@@ -81,7 +81,7 @@ _PROCESSES = re.compile(r"(?:^|\s)(?:-np|--np|-n|-c)\s+(\d{1,6})(?=\s|$)")
 _MOST_FIELDS = 10
 
 
-def hints(
+def warnings_of(
     spec: Mapping[str, Any],
     template_schema: Mapping[str, Any],
     limits: SessionLimits = UNLIMITED,

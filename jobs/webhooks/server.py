@@ -17,7 +17,7 @@ from ipuhub.process.httpbodies import Bodies, BodyTooLargeError, BodyTooSlowErro
 from ipuhub.process.metrics import FAST_SECONDS, OTHER, Meters
 from jobs.ipujob.privileges import PROFILES, Privileges
 from jobs.ipujob.spec import UNLIMITED, known_field
-from jobs.webhooks.mutating import hints, operations
+from jobs.webhooks.mutating import operations, warnings_of
 from jobs.webhooks.review import (
     INTERNAL,
     BadReviewError,
@@ -165,7 +165,7 @@ def _warnings(review: Review, rules: WebhookRules) -> list[str]:
         return []
     if review.manifest.get("metadata", {}).get("deletionTimestamp"):
         return []
-    return hints(spec, rules.template_schema, rules.limits)
+    return warnings_of(spec, rules.template_schema, rules.limits)
 
 
 class Certificate:

@@ -89,8 +89,8 @@ def _may_change(old: Manifest) -> frozenset[str] | None:
     if state in _FINISHED:
         return FIELDS.when_finished
     held = any(
-        isinstance(one, dict) and one.get("state") != Phase.RELEASED
-        for one in status.get("partitions") or ()
+        isinstance(partition, dict) and partition.get("state") != Phase.RELEASED
+        for partition in status.get("partitions") or ()
     )
     if state in _ACTIVE or (held and state != JobState.SUSPENDED):
         return FIELDS.while_running

@@ -44,12 +44,18 @@ def capacity_changes(
     items = answer.get("items")
     if not isinstance(items, list):
         raise ProxyUnavailable("the answer has no items")
-    now = {one.controller: one for one in (_read(item, known) for item in items) if one}
+    now = {
+        capacity.controller: capacity
+        for capacity in (_read(item, known) for item in items)
+        if capacity
+    }
     listed = {item["address"] for item in items}
     gone = {
         address: Capacity(address, reachable=False) for address in known if address not in listed
     }
-    return tuple(one for one in (now | gone).values() if one != known.get(one.controller))
+    return tuple(
+        capacity for capacity in (now | gone).values() if capacity != known.get(capacity.controller)
+    )
 
 
 def _read(item: object, known: Mapping[str, Capacity]) -> Capacity | None:

@@ -52,7 +52,7 @@ class ShardRow:
     @property
     def keys(self) -> list[str]:
         """Every key that is there, read or not: none of these has vanished."""
-        return [entry.key for entry in self.entries] + [one.key for one in self.unreadable]
+        return [entry.key for entry in self.entries] + [broken.key for broken in self.unreadable]
 
 
 def shard_of(config_map: Mapping[str, Any], *, is_deleted: bool = False) -> ShardRow:
@@ -83,7 +83,7 @@ def _storable(entry: TrackerEntry) -> TrackerEntry:
 
 def tombstones(entries: tuple[TrackerEntry, ...]) -> list[str]:
     """Keys of the released holdings that wait for a recorder's word."""
-    return [one.key for one in entries if one.phase is Phase.RELEASED and not one.recorded]
+    return [entry.key for entry in entries if entry.phase is Phase.RELEASED and not entry.recorded]
 
 
 VANISHED = "Vanished"
@@ -229,8 +229,8 @@ def store_capacity(
     cursor.execute(_LAST_CAPACITY)
     known = {found[0]: Capacity(*found) for found in cursor.fetchall()}
     changes = changes_since(known)
-    for one in changes:
-        cursor.execute(_CAPACITY, asdict(one) | {"at": now})
+    for change in changes:
+        cursor.execute(_CAPACITY, asdict(change) | {"at": now})
     return len(changes)
 
 
@@ -313,9 +313,9 @@ class PartitionRecorder:
     ) -> ShardRow:
         """Read a ConfigMap; what is no entry is a fault of its key."""
         shard = shard_of(manifest, is_deleted=kind == "DELETED")
-        for one in shard.unreadable:
-            subject = Subject(one.key, shard.namespace, shard.name)
-            faults.append(Fault(subject, "unreadable-entry", one.why, one.text))
+        for broken in shard.unreadable:
+            subject = Subject(broken.key, shard.namespace, shard.name)
+            faults.append(Fault(subject, "unreadable-entry", broken.why, broken.text))
         return shard
 
     def subject(self, row: ShardRow) -> Subject:

@@ -121,7 +121,7 @@ class Routes:
         """`GET /v1/partitions`: all partitions and tombstones; 304 when nothing has changed."""
         await self._require(request, "list")
         etag = self._parts.store.tracker.revision
-        if request.if_none_match and any(one.value == etag for one in request.if_none_match):
+        if request.if_none_match and any(tag.value == etag for tag in request.if_none_match):
             answer = web.Response(status=304)
         else:
             items = [partition_to_json(record) for record in self._parts.service.records()]

@@ -104,7 +104,9 @@ class ControllerView:
         """How many of them are in partitions that are in ERROR: held, and of use to nobody."""
         if self.topology is None:
             return 0
-        broken = (one for one in self.partitions if one.ready_state is ReadyState.ERROR)
+        broken = (
+            partition for partition in self.partitions if partition.ready_state is ReadyState.ERROR
+        )
         ipus = {ipu for partition in broken for ipu in partition.ipus}
         return len(ipus & self._reach(self.topology).by_id.keys())
 
@@ -298,7 +300,7 @@ def _split_option(address: str, option: str) -> tuple[str, str]:
     if not equals or key not in known:
         raise InvalidControllers(
             f"V-IPU controller {address}: {option!r} is no option; there are "
-            + ", ".join(f"{one}=" for one in known)
+            + ", ".join(f"{name}=" for name in known)
         )
     return key, value
 

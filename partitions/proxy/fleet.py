@@ -247,7 +247,7 @@ class Fleet:
         What was refused for a reason that we do not see is asked for again after a while.
         """
         ids, now = {partition.id for partition in partitions}, self._clock()
-        valid = {s: one for s, one in member.refusals.items() if one.holds(ids, now)}
+        valid = {s: refusal for s, refusal in member.refusals.items() if refusal.holds(ids, now)}
         member.refusals = valid
         return min(valid, default=0)
 
@@ -261,10 +261,15 @@ class Fleet:
         `since` calls; waits for the first of them, and asks for none itself."""
         while True:
             self._heard.clear()
-            answers = {at: one.listing for at, one in self._members.items()}
-            found = {at: one[1] for at, one in answers.items() if one and one[0] > since}
+            answers = {at: member.listing for at, member in self._members.items()}
+            found = {
+                at: answer[1] for at, answer in answers.items() if answer and answer[0] > since
+            }
             if found:
-                return {at: {one.id: one for one in listed} for at, listed in found.items()}
+                return {
+                    at: {partition.id: partition for partition in listed}
+                    for at, listed in found.items()
+                }
             await self._heard.wait()
 
     async def run(self) -> None:

@@ -290,7 +290,7 @@ def choose_partition_id(
     if len(readable) <= MAX_ID_LENGTH and readable not in taken:
         return readable
     hashed = (_hashed_id(name, instance, uid, salt) for salt in count())
-    return next(one for one in hashed if one not in taken)
+    return next(candidate for candidate in hashed if candidate not in taken)
 
 
 def _hashed_id(name: str, instance: int, uid: str, salt: int) -> str:

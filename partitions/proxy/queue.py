@@ -93,10 +93,10 @@ def room_of(view: ControllerView, entries: Iterable[TrackerEntry]) -> Room | Non
         return None
     live = [e for e in entries if e.controller == view.spec.address]
     ids = {entry.id for entry in live if entry.phase is not Phase.RELEASED}
-    ours = {ipu for one in view.partitions if one.id in ids for ipu in one.ipus}
+    ours = {ipu for partition in view.partitions if partition.id in ids for ipu in partition.ipus}
     refused = view.refused_from if topology.is_guess else 0
     room = Room(view.spec.address, topology, frozenset(ours), frozenset(view.used - ours), refused)
-    listed = {one.id for one in view.partitions}
+    listed = {partition.id for partition in view.partitions}
     for entry in live:
         if entry.phase in _COMING and entry.id not in listed:
             room = room.with_another(entry.size) or room
@@ -115,20 +115,20 @@ def keep_room(
         costs = [(room.in_the_way(waiter.size), room) for room in rooms]
         fitting = [(cost, room) for cost, room in costs if cost is not None]
         if fitting:
-            return Kept(waiter, min(fitting, key=lambda one: one[0])[1])
+            return Kept(waiter, min(fitting, key=lambda fit: fit[0])[1])
     return None
 
 
 def in_turn(waiters: Collection[Waiter]) -> list[Waiter]:
     """Those who wait, oldest first."""
-    return sorted(waiters, key=lambda one: (one.since, one.holder))
+    return sorted(waiters, key=lambda waiter: (waiter.since, waiter.holder))
 
 
 _LOOK = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class TurnOptions:
+class QueueOptions:
     """After how many seconds of waiting a controller is kept for a request (0: never), and when a
     request that is not made again is forgotten: operators ask at least every half minute."""
 
@@ -144,11 +144,11 @@ class Offer:
     candidates: Sequence[ControllerView]
 
 
-class WaitingList:
+class WaitingQueue:
     """Who was told to wait, and since when. Another process that leads begins with none: what
     waits asks again, and has its time from then on."""
 
-    def __init__(self, options: TurnOptions) -> None:
+    def __init__(self, options: QueueOptions) -> None:
         self._options = options
         self._waiters: dict[Holder, Waiter] = {}
         self._held_back: set[Holder] = set()
@@ -182,9 +182,9 @@ class WaitingList:
             return offer.candidates, None
         self._expire(now)
         waiters = [
-            one
-            for one in self._waiters.values()
-            if one.holder == holder or not _has_one(draft, one.holder)
+            waiter
+            for waiter in self._waiters.values()
+            if waiter.holder == holder or not _has_one(draft, waiter.holder)
         ]
         entries = list(draft.entries())
         rooms = [room for view in offer.views if (room := room_of(view, entries)) is not None]
@@ -210,7 +210,7 @@ class WaitingList:
             return
         self._look_at = now + _LOOK  # not at each of thousands of calls
         limit = now - timedelta(seconds=self._options.forget_seconds)
-        for gone in [one.holder for one in self._waiters.values() if one.asked_at < limit]:
+        for gone in [waiter.holder for waiter in self._waiters.values() if waiter.asked_at < limit]:
             self.forget(gone)
 
 

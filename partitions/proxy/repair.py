@@ -61,7 +61,7 @@ async def read_claims(client: KubeClient) -> dict[tuple[str, str], Claim]:
         jobs = (await client.list(_IPUJOBS)).items
     except NotFound:
         return {}  # IPUJobs are not installed: nobody claims anything
-    return {(where, one): claim for job in jobs for where, one, claim in _claims(job)}
+    return {(where, partition): claim for job in jobs for where, partition, claim in _claims(job)}
 
 
 def strangers(
@@ -74,13 +74,12 @@ def strangers(
     holders = {entry.holder for entry in entries if entry.phase is not Phase.RELEASED}
     listed = {(v.spec.address, p.id): (v.spec.label, p.size) for v in views for p in v.partitions}
     found = []
-    for controller, one in drift.untracked:
-        claim = claims.get((controller, one))
+    for controller, partition in drift.untracked:
+        claim = claims.get((controller, partition))
         if claim is not None and (claim.uid, claim.instance) in holders:
             claim = None
-        found.append(
-            Stranger(controller, listed[controller, one][0], one, listed[controller, one][1], claim)
-        )
+        label, size = listed[controller, partition]
+        found.append(Stranger(controller, label, partition, size, claim))
     return found
 
 
@@ -150,7 +149,9 @@ def _refuse_known(entries: Iterable[TrackerEntry], stranger: Stranger) -> None:
 
 def _claims(job: Manifest) -> Iterator[tuple[str, str, Claim]]:
     meta, status = job["metadata"], job.get("status") or {}
-    attempts = {one.get("index"): one.get("attempt") or 0 for one in status.get("instances") or ()}
+    attempts = {
+        entry.get("index"): entry.get("attempt") or 0 for entry in status.get("instances") or ()
+    }
     for held in status.get("partitions") or ():
         if held.get("state") == Phase.RELEASED:
             continue

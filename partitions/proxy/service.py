@@ -16,7 +16,7 @@ from partitions.proxy.controllers import PlacementRule, explain_shortage, order_
 from partitions.proxy.drift import asked_of
 from partitions.proxy.driver import Driver, Pace
 from partitions.proxy.lifecycle import TrackerEntry, Verdict, partition_of, waiting_partition
-from partitions.proxy.queue import Offer, TurnOptions, WaitingList
+from partitions.proxy.queue import Offer, QueueOptions, WaitingQueue
 from partitions.proxy.steps import Memory, Steps, free_id
 from partitions.proxy.tracker import next_serial
 
@@ -40,7 +40,7 @@ class ServiceOptions:
     answer_seconds: float = 1.0
     rule: PlacementRule = PlacementRule.FIRST_FIT
     pace: Pace | None = None
-    turns: TurnOptions = field(default_factory=TurnOptions)
+    queue: QueueOptions = field(default_factory=QueueOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class PartitionService:
         self._fleet = fleet
         self._now = now
         self._options = options
-        self.waiting = WaitingList(options.turns)
+        self.waiting = WaitingQueue(options.queue)
         steps = Steps(store, fleet, now, options.rule, self.waiting)
         self._driver = Driver(store, steps, options.pace or Pace())
         self._calls: set[asyncio.Future[None]] = set()

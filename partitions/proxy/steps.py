@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from partitions.proxy.controllers import ControllerView, PlacementRule, Shortage
     from partitions.proxy.fleet import Fleet
     from partitions.proxy.lifecycle import TrackerEntry
-    from partitions.proxy.queue import WaitingList
+    from partitions.proxy.queue import WaitingQueue
     from partitions.proxy.store import TrackerStore
     from partitions.proxy.tracker import Draft
     from partitions.vipu.types import VipuStatus
@@ -81,7 +81,7 @@ class Steps:
         fleet: Fleet,
         now: Callable[[], datetime],
         rule: PlacementRule,
-        waiting: WaitingList,
+        waiting: WaitingQueue,
     ) -> None:
         self._store = store
         self._fleet = fleet

@@ -196,7 +196,7 @@ class TrackerStore:
             if self._stale:
                 self._stale = False  # before reading: a refresh asked for meanwhile reads again
                 self._tracker = await self._read()
-            batch = self._queue = [one for one in self._queue if not one.done.done()]
+            batch = self._queue = [change for change in self._queue if not change.done.done()]
             outcomes, draft = _plan(self.tracker, tuple(batch))
             try:
                 await self._send(draft, len(batch))
@@ -206,7 +206,7 @@ class TrackerStore:
                 metrics.CONFLICTS.inc()
                 self._stale = True
                 continue
-            self._queue = [one for one in self._queue if one not in outcomes]
+            self._queue = [change for change in self._queue if change not in outcomes]
             _tell(outcomes)
             if not self._queue and not self._stale:
                 return

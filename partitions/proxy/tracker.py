@@ -137,7 +137,7 @@ class Tracker:
                     entries[key] = decode_entry(key, text)
                 except UnreadableEntry:
                     unreadable.add(key)
-        newest = {e.holder: e.key for e in sorted(entries.values(), key=lambda one: one.serial)}
+        newest = {e.holder: e.key for e in sorted(entries.values(), key=lambda entry: entry.serial)}
         return cls(name, by_name, entries, newest, frozenset(unreadable))
 
     @property
@@ -153,7 +153,7 @@ class Tracker:
 
     def ordered(self) -> list[TrackerEntry]:
         """All entries; those of one holder in the order in which they were made."""
-        return sorted(self.entries.values(), key=lambda one: (*one.holder, one.serial))
+        return sorted(self.entries.values(), key=lambda entry: (*entry.holder, entry.serial))
 
 
 class Draft:
@@ -208,9 +208,9 @@ class Draft:
         self._ids = set()
         if self._newest[entry.holder] == key:
             del self._newest[entry.holder]
-            rest = [one for one in self._entries.values() if one.holder == entry.holder]
+            rest = [other for other in self._entries.values() if other.holder == entry.holder]
             if rest:
-                self._newest[entry.holder] = max(rest, key=lambda one: one.serial).key
+                self._newest[entry.holder] = max(rest, key=lambda entry: entry.serial).key
 
     def patches(self) -> dict[str, dict[str, str | None]]:
         """The changed keys by shard; None deletes. Values that stay the same are left out."""

@@ -103,7 +103,7 @@ class VipuClient:
         """All partitions, those made by others too, or those of one allocation."""
         question = pb.ListPartitionsRequest(allocation_id=allocation_id)
         answer = await self._call(self._user.ListPartitions, question)
-        return [wire.partition_from_message(one) for one in answer.partitions]
+        return [wire.partition_from_message(message) for message in answer.partitions]
 
     async def list_ipu_attributes(self) -> Topology:
         """The fleet: every IPU with its place, agent, cluster and allocation."""

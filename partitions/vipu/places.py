@@ -26,7 +26,7 @@ def with_places(topology: Topology, partitions: Iterable[VipuPartition]) -> Topo
     """The fleet with what its partitions say of the IPUs that they hold."""
     if topology.is_told_whole:
         return topology
-    seen = {ipu: one.allocation_id for one in partitions for ipu in one.ipus}
+    seen = {ipu: partition.allocation_id for partition in partitions for ipu in partition.ipus}
     if not seen:
         return topology
     clusters = {ipu.cluster for ipu in seen}
@@ -64,7 +64,7 @@ def _places(number: int, seen: Mapping[IpuId, str]) -> set[IpuId]:
     sizes = Counter(place.cluster for place in seen)
     holes = {cluster: _holes(cluster, seen) for cluster in sorted(sizes)}
     while len(places) < number:
-        cluster = min(holes, key=lambda one: (sizes[one], one))
+        cluster = min(holes, key=lambda cluster: (sizes[cluster], cluster))
         machine = next(holes[cluster])[: number - len(places)]
         places |= set(machine)
         sizes[cluster] += len(machine)

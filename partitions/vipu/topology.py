@@ -133,7 +133,7 @@ def size_problem(size: int) -> str:
             f"a partition has at most {MAX_PARTITION_SIZE} IPUs, one IPU-Link domain; "
             f"{size} would span several"
         )
-    below = max(one for one in PARTITION_SIZES if one < size)
+    below = max(smaller for smaller in PARTITION_SIZES if smaller < size)
     return f"the size of a partition is a power of two: {below} or {below * 2}, not {size}"
 
 
@@ -246,7 +246,7 @@ def free_blocks(topology: Topology, used: Collection[IpuId]) -> tuple[Block, ...
     blocks = [
         block for (cluster, domain), its in free.items() for block in _merged(cluster, domain, its)
     ]
-    return tuple(sorted(blocks, key=lambda one: (one.cluster, one.domain, one.start)))
+    return tuple(sorted(blocks, key=lambda block: (block.cluster, block.domain, block.start)))
 
 
 def largest_block(topology: Topology) -> int:
@@ -299,11 +299,11 @@ def fewest_in_the_way(
 
 def is_buddy_block(topology: Topology, ipus: Collection[IpuId]) -> bool:
     """Whether exactly these IPUs exist, lie in one allocation and form one aligned block."""
-    ids = sorted(set(ipus), key=lambda one: one.order)
+    ids = sorted(set(ipus), key=lambda ipu: ipu.order)
     if len(ids) != len(ipus) or size_problem(len(ids)):
         return False
     first = ids[0]
-    known = [topology.by_id[one].allocation for one in ids if one in topology.by_id]
+    known = [topology.by_id[ipu].allocation for ipu in ids if ipu in topology.by_id]
     told = {allocation for allocation in known if allocation}
     return (
         first.position % len(ids) == 0
@@ -324,13 +324,13 @@ def _merged(cluster: str, domain: int, free: Mapping[int, str]) -> Iterator[Bloc
         for start, allocation in free.items():
             # Buddies differ in one bit of their address; position 64 exists in no domain.
             buddy = free.get(start ^ size)
-            if buddy is not None and _may_be_one(buddy, allocation):
+            if buddy is not None and _may_be_same(buddy, allocation):
                 joined[start & ~size] = allocation or buddy
             else:
                 yield Block(size, domain, start, cluster)
         free, size = joined, size * 2
 
 
-def _may_be_one(one: str, other: str) -> bool:
+def _may_be_same(first: str, second: str) -> bool:
     """Whether two allocations are the same; of an unknown one only the controller can say no."""
-    return one == other or not one or not other
+    return first == second or not first or not second

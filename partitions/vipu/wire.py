@@ -94,9 +94,17 @@ def ipus_from_messages(messages: Sequence[pb.PartitionIpu], cluster: str = "") -
     if len(messages) == 1:  # most are, and lists of many are read all the time
         return (IpuId(messages[0].ipulink_domain_topology_id, messages[0].topology_id, cluster),)
     ordered = sorted(
-        messages, key=lambda one: (one.routing_id, one.ipulink_domain_topology_id, one.topology_id)
+        messages,
+        key=lambda message: (
+            message.routing_id,
+            message.ipulink_domain_topology_id,
+            message.topology_id,
+        ),
     )
-    return tuple(IpuId(one.ipulink_domain_topology_id, one.topology_id, cluster) for one in ordered)
+    return tuple(
+        IpuId(message.ipulink_domain_topology_id, message.topology_id, cluster)
+        for message in ordered
+    )
 
 
 def partition_from_message(message: pb.Partition) -> VipuPartition:
@@ -170,7 +178,7 @@ def config_from_message(message: pb.PartitionConfig) -> IpuofConfig:
         reconfigurable=message.reconfigurable,
         num_ipulink_segments=message.num_ipulink_segments,
         gcds=tuple(
-            Gcd(tuple(_device_from_message(one) for one in gcd.devices), dict(gcd.attributes))
+            Gcd(tuple(_device_from_message(device) for device in gcd.devices), dict(gcd.attributes))
             for gcd in message.gcd_configs
         ),
         server_version=message.ipuof_server_version,

@@ -42,7 +42,7 @@ async def run_operator() -> None:
         recorder = EventRecorder(process.client, COMPONENT, utc_now)
         partitions = only_while_leading(proxy, lambda: leadership.left_seconds)
         working = (process.client, partitions, recorder, process.health, operator_options())
-        terms = Terms(lambda: Operator(*working), process.health)
+        terms = OperatorTerms(lambda: Operator(*working), process.health)
 
         process.follow(lambda: terms.present.informers)
         process.metrics.at_scrape(terms.fill_metrics)
@@ -50,7 +50,7 @@ async def run_operator() -> None:
         await runtime.until_stopped(leadership.lead(terms.run))
 
 
-class Terms:
+class OperatorTerms:
     """A new operator for each term of leadership: what an earlier one has cached is old."""
 
     def __init__(self, make: Callable[[], Operator], health: Health) -> None:

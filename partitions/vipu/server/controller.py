@@ -61,9 +61,9 @@ class _Queue:
     lock: threading.Lock = field(default_factory=threading.Lock)
     waiting: list[_Waiting] = field(default_factory=list)
 
-    def add(self, one: _Waiting) -> None:
+    def add(self, waiting: _Waiting) -> None:
         with self.lock:
-            self.waiting.append(one)
+            self.waiting.append(waiting)
 
     def take(self) -> list[_Waiting]:
         with self.lock:
@@ -178,7 +178,9 @@ class Controller:
         """
         if allocation and allocation not in self.topology.allocations:
             raise InvalidRequest(f"allocation {allocation!r} does not exist")
-        return [one for one in self._records.values() if allocation in ("", one.allocation)]
+        return [
+            record for record in self._records.values() if allocation in ("", record.allocation)
+        ]
 
     def attributes(
         self, agents: Collection[str], *, published_only: bool
@@ -213,15 +215,15 @@ class Controller:
     def _write_all(self, batch: Sequence[_Waiting]) -> None:
         """Make the changes the truth, on disk first: an answer must never outrun the file."""
         records = dict(self._records)
-        for one in batch:
+        for waiting in batch:
             try:
-                one.change(records)
+                waiting.change(records)
             except Exception as error:  # noqa: BLE001  # it goes to its caller
-                one.error = error
+                waiting.error = error
         failure = self._saved(records)
-        for one in batch:
-            one.error = one.error or failure
-            one.is_done = True
+        for waiting in batch:
+            waiting.error = waiting.error or failure
+            waiting.is_done = True
 
     def _saved(self, records: dict[str, PartitionRecord]) -> Exception | None:
         """Store these from now on; what keeps the controller from it."""

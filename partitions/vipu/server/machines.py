@@ -64,7 +64,7 @@ def ipuof_config(record: PartitionRecord, topology: Topology, gcd: int | None) -
         sync_type=record.sync_type,
         reconfigurable=record.reconfigurable,
         num_ipulink_segments=1,
-        gcds=tuple(_gcd(record, topology, one) for one in wanted),
+        gcds=tuple(_gcd(record, topology, number) for number in wanted),
         server_version=IPUOF_VERSION,
     )
 

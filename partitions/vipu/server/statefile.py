@@ -127,7 +127,7 @@ class StateFile:
                 f"{VERSION}: start the version that wrote it, or choose another --storage"
             )
         try:
-            records = [record_from_json(one) for one in data["partitions"]]
+            records = [record_from_json(partition) for partition in data["partitions"]]
         except (KeyError, TypeError, ValueError) as error:
             raise self._damaged(f"a partition in it cannot be read ({error!r})") from error
         if len({record.id for record in records}) != len(records):

@@ -25,7 +25,7 @@ from partitions.proxy.controllers import PlacementRule
 from partitions.proxy.driver import Pace
 from partitions.proxy.fleet import Fleet, FleetOptions, only_while_leading
 from partitions.proxy.lifecycle import Request
-from partitions.proxy.queue import TurnOptions
+from partitions.proxy.queue import QueueOptions
 from partitions.proxy.service import PartitionService, ServiceOptions
 from partitions.proxy.store import StoreOptions, TrackerStore
 from partitions.proxy.sweep import Sweep, SweepOptions
@@ -102,7 +102,7 @@ class World:
     gather_seconds: float = 0.0
     at_once: int = 1
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
-    turns: TurnOptions = field(default_factory=TurnOptions)
+    turns: QueueOptions = field(default_factory=QueueOptions)
     running: list[Service] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from partitions.proxy.queue import TurnOptions
+from partitions.proxy.queue import QueueOptions
 from tests.integration.proxy.conftest import TWO, World, request
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ AFTER = 30.0
 @pytest.fixture(params=["told", "published"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """One rack of 64 IPUs."""
-    made = World(published_only=request.param == "published", turns=TurnOptions(AFTER))
+    made = World(published_only=request.param == "published", turns=QueueOptions(AFTER))
     for address in ("v1:8090", "v2:8090"):
         made.add_vipu(address, machines=16)
     yield made
@@ -68,7 +68,7 @@ async def test_newer_jobs_are_held_back_for_an_old_large_one_until_it_is_served(
 async def test_nobody_is_held_back_before_the_time_and_never_with_0(site: Site) -> None:
     await a_large_one_waits(site, AFTER - 1)
     assert (await put(site, "small", 1))[0] == "active"
-    site.world.turns = TurnOptions()
+    site.world.turns = QueueOptions()
     other = await site.world.start()
     for _ in range(3):
         site.world.later(50)

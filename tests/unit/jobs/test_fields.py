@@ -10,11 +10,11 @@ import pytest
 
 from jobs.ipujob.crd import build_crd
 from jobs.ipujob.fields import FIELDS, NUMBER, Field, FieldTable, MayChange
-from jobs.ipujob.fingerprint import ANNOTATION_MADE_OF, made_of
+from jobs.ipujob.fingerprint import ANNOTATION_FINGERPRINT, fingerprint_of
 from jobs.ipujob.privileges import Privileges
 from jobs.ipujob.spec import known_field, parse_spec, with_defaults
 from jobs.ipujob.validation import problems
-from jobs.operator.effectivespec import in_force_of_invalid
+from jobs.operator.effectivespec import effective_spec_of_invalid
 from jobs.operator.statuskeeper import judge_crd
 from jobs.webhooks.review import Review
 from jobs.webhooks.validating import judge
@@ -154,10 +154,10 @@ def test_what_an_edit_may_change_follows_from_a_new_row() -> None:
 def test_what_is_kept_of_an_invalid_spec_follows_from_a_new_row() -> None:
     job = ipujob().ipus(6).running().with_spec(queueName="night", warmUpSeconds="soon")
     pod = worker(ipujob().running().build()).running()
-    stamp = made_of(parse_spec(ipujob().spec)).to_text()
-    pod.manifest["metadata"]["annotations"] = {ANNOTATION_MADE_OF: stamp}
+    stamp = fingerprint_of(parse_spec(ipujob().spec)).to_text()
+    pod.manifest["metadata"]["annotations"] = {ANNOTATION_FINGERPRINT: stamp}
     world = observed(job.build(), pod)
-    kept = in_force_of_invalid(world, job.spec)
+    kept = effective_spec_of_invalid(world, job.spec)
     assert kept is not None
     assert (kept.plain["queueName"], kept.plain["warmUpSeconds"]) == ("night", None)
 

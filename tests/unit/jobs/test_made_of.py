@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.ipujob.fingerprint import ANNOTATION_MADE_OF, made_of, read_stamp
+from jobs.ipujob.fingerprint import ANNOTATION_FINGERPRINT, fingerprint_of, read_fingerprint
 from jobs.ipujob.spec import SessionLimits, parse_spec
-from jobs.operator.effectivespec import in_force, in_force_of_invalid, strays_of
+from jobs.operator.effectivespec import effective_spec, effective_spec_of_invalid, strays_of
 from jobs.operator.instances import instances_of
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 
 if TYPE_CHECKING:
-    from jobs.operator.effectivespec import InForce
+    from jobs.operator.effectivespec import EffectiveSpec
     from jobs.operator.observed import Observed
     from tests.builders.ipujobs import IPUJobBuilder, PodBuilder
 
 
 def stamped(pod: PodBuilder, job: IPUJobBuilder) -> PodBuilder:
     """The pod as it was made of `job`."""
-    text = made_of(parse_spec(job.spec)).to_text()
-    pod.manifest["metadata"]["annotations"] = {ANNOTATION_MADE_OF: text}
+    text = fingerprint_of(parse_spec(job.spec)).to_text()
+    pod.manifest["metadata"]["annotations"] = {ANNOTATION_FINGERPRINT: text}
     return pod
 
 
@@ -32,8 +32,8 @@ def seen(job: IPUJobBuilder, made: IPUJobBuilder, attempt: int = 0, size: int = 
     return observed(built, *pods, partitions=(partition(size=size, attempt=attempt),))
 
 
-def force_of(job: IPUJobBuilder, made: IPUJobBuilder, **more: Any) -> InForce:
-    return in_force(seen(job, made, **more), parse_spec(job.spec))
+def force_of(job: IPUJobBuilder, made: IPUJobBuilder, **more: Any) -> EffectiveSpec:
+    return effective_spec(seen(job, made, **more), parse_spec(job.spec))
 
 
 def edited() -> IPUJobBuilder:
@@ -71,7 +71,7 @@ def test_a_partition_of_another_size_makes_an_instance_outdated(
     job = edited()
     parts = (partition(size=size, attempt=attempt),)
     world = observed(job.build(), partitions=parts)
-    force = in_force(world, parse_spec(job.spec))
+    force = effective_spec(world, parse_spec(job.spec))
     (instance,) = instances_of(world, force.spec, NOW)
     assert force.is_outdated(instance) is want
 
@@ -84,12 +84,12 @@ def test_an_instance_that_has_started_is_never_outdated(state: str, want: bool) 
     job.with_template(containers=[{"name": "main", "image": "app:2"}])
     built = job.build()
     world = observed(built, stamped(worker(built), made), partitions=(partition(),))
-    force = in_force(world, parse_spec(job.spec))
+    force = effective_spec(world, parse_spec(job.spec))
     first, _ = instances_of(world, force.spec, NOW)
     assert force.is_outdated(first) is want
 
 
-STAMP = made_of(parse_spec(ipujob().spec)).to_text()
+STAMP = fingerprint_of(parse_spec(ipujob().spec)).to_text()
 
 
 @pytest.mark.parametrize(
@@ -97,15 +97,15 @@ STAMP = made_of(parse_spec(ipujob().spec)).to_text()
     ["", "x", "1", "[]", "{}", "null", '{"size": null}', STAMP.replace('"size":4', '"size":"x"')],
 )
 def test_a_stamp_that_is_none_of_ours_is_none(text: str) -> None:
-    assert read_stamp(text) is None
+    assert read_fingerprint(text) is None
 
 
 def test_a_stamp_says_at_least_one_worker_and_slot() -> None:
     spoiled = json.loads(STAMP) | {"workers": 0, "slots": -1}
-    found = read_stamp(json.dumps(spoiled))
+    found = read_fingerprint(json.dumps(spoiled))
     assert found is not None
     assert (found.workers, found.slots) == (1, 1)
-    assert read_stamp(STAMP) == made_of(parse_spec(ipujob().spec))
+    assert read_fingerprint(STAMP) == fingerprint_of(parse_spec(ipujob().spec))
 
 
 def invalid(**fields: Any) -> IPUJobBuilder:
@@ -116,7 +116,7 @@ def judged(job: IPUJobBuilder, made: IPUJobBuilder, limits: SessionLimits | None
     built = job.build()
     pods = (stamped(worker(built), made), stamped(launcher(built), made))
     world = observed(built, *pods, **({"limits": limits} if limits else {}))
-    return in_force_of_invalid(world, job.spec)
+    return effective_spec_of_invalid(world, job.spec)
 
 
 def test_of_an_invalid_spec_the_valid_policies_count() -> None:
@@ -146,7 +146,7 @@ def test_an_invalid_job_of_several_instances_keeps_those_that_are_wanted() -> No
     job = ipujob().without_launcher().instances(3).ipus(6).with_status(instances=entries)
     built = job.build()
     world = observed(built, stamped(worker(built), made))
-    found = in_force_of_invalid(world, job.spec)
+    found = effective_spec_of_invalid(world, job.spec)
     assert found is not None
     assert found.instances == 2
 
@@ -154,6 +154,6 @@ def test_an_invalid_job_of_several_instances_keeps_those_that_are_wanted() -> No
 def test_an_invalid_job_without_pods_is_judged_by_nothing_and_ends_old_ones_only() -> None:
     job = invalid().with_status(instances=[{"index": 0, "attempt": 1, "state": "Restarting"}])
     built = job.build()
-    assert in_force_of_invalid(observed(built), job.spec) is None
+    assert effective_spec_of_invalid(observed(built), job.spec) is None
     pods = [worker(built).attempt(n) for n in range(3)]
     assert [pod.attempt for pod in strays_of(observed(built, *pods))] == [0]

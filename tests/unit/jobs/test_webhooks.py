@@ -14,7 +14,7 @@ from jobs.ipujob.fields import FIELDS
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, FINALIZER
 from jobs.ipujob.podschema import read_pod_template
 from jobs.ipujob.privileges import Privileges
-from jobs.webhooks.mutating import hints, operations
+from jobs.webhooks.mutating import operations, warnings_of
 from jobs.webhooks.review import BadReviewError, Review, patched, read_review, refused
 from jobs.webhooks.server import MUTATE_PATH, VALIDATE_PATH, WebhookRules, respond
 from jobs.webhooks.validating import judge
@@ -343,7 +343,7 @@ def with_template_metadata(**fields: Any) -> IPUJobBuilder:
 def test_what_is_legal_and_probably_not_meant_is_a_warning(
     job: IPUJobBuilder, want: list[str]
 ) -> None:
-    found = hints(job.build()["spec"], SCHEMA)
+    found = warnings_of(job.build()["spec"], SCHEMA)
     assert len(found) == len(want)
     assert all(word in sentence for word, sentence in zip(want, found, strict=True))
 
