@@ -179,7 +179,7 @@ class Trouble:
 @dataclass(frozen=True, slots=True)
 class PodView:
     """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not.
-    `fingerprint` tells what it was made of. `gone_by`: when the grace period of its deletion is over.
+    `fingerprint` tells what it was made of. `gone_by`: when its deletion's grace period is over.
     `is_unheard`: its node has stopped reporting, so that what is known of it is of before.
     `hears_end`: it sleeps, and ends by itself when it is told; `deadline`: its
     activeDeadlineSeconds, counted from `accepted_at`."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ipuhub.partition import Reason
 from partitions.errors import InvalidControllers
+from partitions.proxy.lifecycle import Shortage
 from partitions.proxy.tracker import MAX_CONTROLLER_LENGTH
 from partitions.vipu.topology import count_fitting, free_blocks, largest_block, size_problem
 from partitions.vipu.types import ReadyState
@@ -147,15 +148,6 @@ class ControllerView:
     def _reach(self, topology: Topology) -> Topology:
         settings = self.spec.settings
         return topology.only(cluster=settings.cluster_id, allocation=settings.allocation_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """Why no controller takes a partition now; `free` counts the IPUs free in the fleet."""
-
-    reason: Reason
-    message: str
-    free: int
 
 
 def parse_controllers(

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from partitions.proxy.controllers import Shortage
-
 
 class Verdict(StrEnum):
     """What a request for a partition comes to."""
@@ -299,6 +297,15 @@ def _hashed_id(name: str, instance: int, uid: str, salt: int) -> str:
     tail = f"-{digest}-{instance}"
     head = f"p-{name}"[: MAX_ID_LENGTH - len(tail)].rstrip("-._")
     return head + tail
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why no controller takes a partition now; `free` counts the IPUs free in the fleet."""
+
+    reason: Reason
+    message: str
+    free: int
 
 
 def partition_of(entry: TrackerEntry) -> Partition:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from ipuhub.partition import Phase, Reason
-from partitions.proxy.controllers import Shortage
+from partitions.proxy.lifecycle import Shortage
 from partitions.vipu.topology import fewest_in_the_way, place
 
 if TYPE_CHECKING:

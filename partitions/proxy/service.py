@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from partitions.proxy.controllers import ControllerView, Shortage
+    from partitions.proxy.controllers import ControllerView
     from partitions.proxy.fleet import Fleet
-    from partitions.proxy.lifecycle import Holder, Request
+    from partitions.proxy.lifecycle import Holder, Request, Shortage
     from partitions.proxy.store import TrackerStore
     from partitions.proxy.tracker import Draft
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.partition import Partition
-    from partitions.proxy.controllers import ControllerView, PlacementRule, Shortage
+    from partitions.proxy.controllers import ControllerView, PlacementRule
     from partitions.proxy.fleet import Fleet
-    from partitions.proxy.lifecycle import TrackerEntry
+    from partitions.proxy.lifecycle import Shortage, TrackerEntry
     from partitions.proxy.queue import WaitingQueue
     from partitions.proxy.store import TrackerStore
     from partitions.proxy.tracker import Draft
