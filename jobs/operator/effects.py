@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.manifests import Manifest
     from jobs.operator.actions import TryPod
     from jobs.operator.observer import Cache, Caches
-    from jobs.operator.partitions import PartitionFacts
-    from jobs.ports import Partitions
+    from jobs.operator.partitions import PartitionFacts, Partitions
 
 
 class Recorder(Protocol):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.rules import Patience
     from jobs.ipujob.spec import SessionLimits
     from jobs.operator.effects import Recorder
-    from jobs.ports import Partitions
+    from jobs.operator.partitions import Partitions
 
 log = structlog.get_logger(__name__)
 RESYNC_SECONDS = 600.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -14,10 +14,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from jobs.ports import Partitions
-
 log = structlog.get_logger(__name__)
 NEVER_ASKED = "it has not answered yet"
+
+
+class Partitions(Protocol):
+    """The V-IPU Proxy. Every call may raise an error with a `retryable` attribute."""
+
+    async def list(self) -> Sequence[Partition]:
+        """All partitions of all jobs, in one request."""
+        ...
+
+    async def ensure(
+        self, *, uid: str, namespace: str, name: str, instance: int, size: int, attempt: int
+    ) -> Partition:
+        """Reserve and create; waits about a second for ACTIVE. Idempotent for one attempt."""
+        ...
+
+    async def reset(self, uid: str, instance: int, attempt: int) -> Partition:
+        """Reset the partition for a new attempt."""
+        ...
+
+    async def release(self, uid: str, instance: int) -> Partition | None:
+        """Remove the partition; None: the proxy knows of none, so it is released."""
+        ...
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
 
     from ipuhub.kube.client import KubeClient
-    from jobs.ports import Partitions
+    from jobs.operator.partitions import Partitions
 
 
 @pytest.fixture(autouse=True)

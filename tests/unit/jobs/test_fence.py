@@ -15,7 +15,7 @@ from tests.fakes.partitions import FakePartitions
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from jobs.ports import Partitions
+    from jobs.operator.partitions import Partitions
 
 JOB: dict[str, Any] = {
     "uid": "u",
