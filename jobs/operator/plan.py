@@ -27,7 +27,7 @@ from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
 from jobs.ipujob.manifests import is_being_deleted, metadata
 from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind
 from jobs.ipujob.spec import parse_spec
-from jobs.operator import decisions, restoring, waiting
+from jobs.operator import children, decisions, waiting
 from jobs.operator.actions import CreateChild, Event, Plan, SetFinalizers, Step
 from jobs.operator.effectivespec import effective_spec, effective_spec_of_invalid, strays_of
 from jobs.operator.instances import instances_of
@@ -95,7 +95,7 @@ def access_steps(
 
 def restore_step(observed: Observed, changed: tuple[Child, ...], now: datetime) -> Step:
     """Of what somebody has `changed`, what may go now: the next pass makes it anew."""
-    return Step("restore", tuple(restoring.replaced(observed, changed, now)))
+    return Step("restore", tuple(children.replaced(observed, changed, now)))
 
 
 def changed_children(
@@ -104,7 +104,7 @@ def changed_children(
     """What is not as the builders make it, as long as the job needs it."""
     if not context.spec.has_launcher or not any(instance.is_active for instance in instances):
         return ()
-    return restoring.changed(observed, context, CHILDREN | ROLE | BINDING)
+    return children.changed(observed, context, CHILDREN | ROLE | BINDING)
 
 
 def _missing(
@@ -322,7 +322,7 @@ def _plan_bring_up(
     )
     for seconds in _waits(observed, spec, instances, now):
         planned = planned.requeued(seconds)
-    planned = planned.requeued(restoring.seconds_left(observed, changed, now))
+    planned = planned.requeued(children.seconds_left(observed, changed, now))
     return replace(planned, beside=beside)
 
 
