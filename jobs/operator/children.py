@@ -1,35 +1,73 @@
-"""domain: a job's objects that somebody has changed, or that an earlier spec has left."""
+"""domain: the objects of a job beside its pods: what it lacks, and what somebody has changed."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from jobs.builders.mpi import (
+    build_config_map,
+    build_role,
+    build_role_binding,
+    build_service_account,
+)
 from jobs.ipujob.conditions import Reason
 from jobs.ipujob.manifests import parse_time
-from jobs.operator.actions import DeleteChild, Event
+from jobs.ipujob.names import Kind
+from jobs.operator.actions import CreateChild, DeleteChild, Event, Step
 from jobs.operator.ownership import contents_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable
     from datetime import datetime
 
     from jobs.builders.context import BuildContext
     from jobs.ipujob.manifests import Manifest
-    from jobs.ipujob.names import Kind
+    from jobs.operator.instances import Instance
     from jobs.operator.observed import Child, Observed
 
 # Where the cluster itself changes what we make (an admission webhook), it is made again no faster.
 PAUSE = timedelta(seconds=30)
+_Builders: TypeAlias = "dict[Kind, Callable[[BuildContext], Manifest]]"
+# What an API server (the account) and the kubelet (the ConfigMap) want to see before a pod starts.
+CHILDREN: Final[_Builders] = {
+    Kind.CONFIG_MAP: build_config_map,
+    Kind.SERVICE_ACCOUNT: build_service_account,
+}
+# What the launcher's first request needs. An API server takes 0.1 s for each at rest and several
+# times that in a burst: whether we may grant what is in it, it looks up in copies of all roles and
+# bindings that must not be late. Before anybody binds a role it looks into that, too.
+ROLE: Final[_Builders] = {Kind.ROLE: build_role}
+BINDING: Final[_Builders] = {Kind.ROLE_BINDING: build_role_binding}
 
 
-def changed(
-    observed: Observed, context: BuildContext, builders: Mapping[Kind, Callable[..., Manifest]]
+def children_step(
+    observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
+) -> Step:
+    """ConfigMap and ServiceAccount of a job with a launcher."""
+    return _missing("children", CHILDREN, observed, context, instances)
+
+
+def access_steps(
+    observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
+) -> tuple[Step, ...]:
+    """The Role and then the RoleBinding of a job with a launcher, which no pod waits for."""
+    steps = (
+        _missing("role", ROLE, observed, context, instances),
+        _missing("binding", BINDING, observed, context, instances),
+    )
+    return tuple(step for step in steps if step.actions)
+
+
+def changed_children(
+    observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
 ) -> tuple[Child, ...]:
-    """The objects whose contents are not those that the job needs."""
+    """Return what is not as the builders make it, as long as the job needs it."""
+    if not context.spec.has_launcher or not any(instance.is_active for instance in instances):
+        return ()
     return tuple(
         child
-        for kind, build in builders.items()
+        for kind, build in (CHILDREN | ROLE | BINDING).items()
         if (child := observed.children.get(kind)) is not None
         and child.contents is not None
         and not child.is_deleting
@@ -37,21 +75,25 @@ def changed(
     )
 
 
-def replaced(
-    observed: Observed, children: tuple[Child, ...], now: datetime
-) -> Iterator[DeleteChild]:
-    """Those that may be deleted now, to be made anew: this needs no right to write them."""
-    for child in children:
-        if _seconds_left(observed, child, now) <= 0:
-            what = f"{child.kind} {child.namespace}/{child.name}"
-            said = f"{what} is not as the job needs it and is made anew"
-            event = Event(Reason.OBJECT_RESTORED, said, is_warning=True)
-            yield DeleteChild(child.kind, child.namespace, child.name, child.uid, event)
+def restore_step(observed: Observed, changed: tuple[Child, ...], now: datetime) -> Step:
+    """Return the deletions of what has `changed` and may go now: the next pass makes it anew,
+    which needs no right to write it."""
+    due = (child for child in changed if _seconds_left(observed, child, now) <= 0)
+    return Step("restore", tuple(_deletion(child) for child in due))
 
 
-def seconds_left(observed: Observed, children: tuple[Child, ...], now: datetime) -> float | None:
-    """Seconds until another may be; None: there is none."""
-    left = [_seconds_left(observed, child, now) for child in children]
+def _deletion(child: Child) -> DeleteChild:
+    what = f"{child.kind} {child.namespace}/{child.name}"
+    said = f"{what} is not as the job needs it and is made anew"
+    event = Event(Reason.OBJECT_RESTORED, said, is_warning=True)
+    return DeleteChild(child.kind, child.namespace, child.name, child.uid, event)
+
+
+def restore_again_after(
+    observed: Observed, changed: tuple[Child, ...], now: datetime
+) -> float | None:
+    """Return the seconds until another may go; None: there is none."""
+    left = [_seconds_left(observed, child, now) for child in changed]
     return min((seconds for seconds in left if seconds > 0), default=None)
 
 
@@ -61,3 +103,16 @@ def _seconds_left(observed: Observed, child: Child, now: datetime) -> float:
     if child.made_at is None or (began is not None and child.made_at < began):
         return 0.0
     return (child.made_at + PAUSE - now).total_seconds()
+
+
+def _missing(
+    name: str,
+    builders: _Builders,
+    observed: Observed,
+    context: BuildContext,
+    instances: tuple[Instance, ...],
+) -> Step:
+    is_due = context.spec.has_launcher and any(instance.is_active for instance in instances)
+    kinds = (kind for kind in builders if is_due and kind not in observed.children)
+    actions = tuple(CreateChild(kind, builders[kind](context)) for kind in kinds)
+    return Step(name, actions, needs_previous=True)

@@ -5,30 +5,29 @@ release; time to live), invalid, suspended, ended (deadline, exit, restart), and
 way up: finalizer, partitions, ConfigMap and account, pods; the launcher's access beside. A pass
 that decides writes only the status; what follows from it is planned by the next pass from that
 status, so that a crash in between loses nothing.
-
-The objects a job still lacks.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
 from jobs.builders.context import BuildContext, PodPlace
 from jobs.builders.launcher import build_launcher, overrides
-from jobs.builders.mpi import (
-    build_config_map,
-    build_role,
-    build_role_binding,
-    build_service_account,
-)
 from jobs.builders.worker import build_worker
 from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
 from jobs.ipujob.manifests import is_being_deleted, metadata
 from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind
 from jobs.ipujob.spec import parse_spec
-from jobs.operator import children, decisions, waiting
+from jobs.operator import decisions, waiting
 from jobs.operator.actions import CreateChild, Event, Plan, SetFinalizers, Step
+from jobs.operator.children import (
+    access_steps,
+    changed_children,
+    children_step,
+    restore_again_after,
+    restore_step,
+)
 from jobs.operator.effectivespec import effective_spec, effective_spec_of_invalid, strays_of
 from jobs.operator.instances import instances_of
 from jobs.operator.partitioning import (
@@ -52,7 +51,7 @@ from jobs.operator.teardown import (
 from jobs.operator.waiting import waiting_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from datetime import datetime
 
     from jobs.ipujob.manifests import Manifest
@@ -61,63 +60,6 @@ if TYPE_CHECKING:
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Child, Observed
     from jobs.operator.pods import PodView
-
-_Builders: TypeAlias = "dict[Kind, Callable[[BuildContext], Manifest]]"
-# What an API server (the account) and the kubelet (the ConfigMap) want to see before a pod starts.
-CHILDREN: Final[_Builders] = {
-    Kind.CONFIG_MAP: build_config_map,
-    Kind.SERVICE_ACCOUNT: build_service_account,
-}
-# What the launcher's first request needs. An API server takes 0.1 s for each at rest and several
-# times that in a burst: whether we may grant what is in it, it looks up in copies of all roles and
-# bindings that must not be late. Before anybody binds a role it looks into that, too.
-ROLE: Final[_Builders] = {Kind.ROLE: build_role}
-BINDING: Final[_Builders] = {Kind.ROLE_BINDING: build_role_binding}
-
-
-def children_step(
-    observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
-) -> Step:
-    """ConfigMap and ServiceAccount of a job with a launcher."""
-    return _missing("children", CHILDREN, observed, context, instances)
-
-
-def access_steps(
-    observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
-) -> tuple[Step, ...]:
-    """The Role and then the RoleBinding of a job with a launcher, which no pod waits for."""
-    steps = (
-        _missing("role", ROLE, observed, context, instances),
-        _missing("binding", BINDING, observed, context, instances),
-    )
-    return tuple(step for step in steps if step.actions)
-
-
-def restore_step(observed: Observed, changed: tuple[Child, ...], now: datetime) -> Step:
-    """Of what somebody has `changed`, what may go now: the next pass makes it anew."""
-    return Step("restore", tuple(children.replaced(observed, changed, now)))
-
-
-def changed_children(
-    observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
-) -> tuple[Child, ...]:
-    """What is not as the builders make it, as long as the job needs it."""
-    if not context.spec.has_launcher or not any(instance.is_active for instance in instances):
-        return ()
-    return children.changed(observed, context, CHILDREN | ROLE | BINDING)
-
-
-def _missing(
-    name: str,
-    builders: _Builders,
-    observed: Observed,
-    context: BuildContext,
-    instances: tuple[Instance, ...],
-) -> Step:
-    is_due = context.spec.has_launcher and any(instance.is_active for instance in instances)
-    kinds = (kind for kind in builders if is_due and kind not in observed.children)
-    actions = tuple(CreateChild(kind, builders[kind](context)) for kind in kinds)
-    return Step(name, actions, needs_previous=True)
 
 
 def pods_step(context: BuildContext, instances: tuple[Instance, ...]) -> Step:
@@ -322,7 +264,7 @@ def _plan_bring_up(
     )
     for seconds in _waits(observed, spec, instances, now):
         planned = planned.requeued(seconds)
-    planned = planned.requeued(children.seconds_left(observed, changed, now))
+    planned = planned.requeued(restore_again_after(observed, changed, now))
     return replace(planned, beside=beside)
 
 
