@@ -158,7 +158,7 @@ def fill_tracker(tracker: Tracker | None) -> None:
     for entry in tracker.entries.values():
         counts[entry.controller, entry.phase.value] += 1
     PARTITIONS.set_all(counts)
-    SHARD_BYTES.set_all({(one.name,): one.budget_used for one in tracker.shards.values()})
+    SHARD_BYTES.set_all({(shard.name,): shard.budget_used for shard in tracker.shards.values()})
     UNREADABLE.set(len(tracker.unreadable))
 
 
