@@ -169,14 +169,8 @@ def pod_of(past: PastPod) -> Manifest:
 
 def _partition_of(past: PastJob) -> Partition:
     name = f"p-{past.job.name}-{past.uid[:8]}-0"
-    return Partition(
-        instance=0,
-        phase=Phase.ACTIVE,
-        id=name,
-        size=past.job.ipus,
-        controller=CONTROLLER,
-        node_selector={"vipu-ctrl": "sample"},
-    )
+    place: dict[str, Any] = {"controller": CONTROLLER, "node_selector": {"vipu-ctrl": "sample"}}
+    return Partition(instance=0, phase=Phase.ACTIVE, id=name, size=past.job.ipus, **place)
 
 
 def _ended_pod(
