@@ -43,18 +43,14 @@ _ON_SUBRESOURCE: Final[dict[str, dict[str, Handler]]] = {
     },
     "log": {"GET": pods.read_log},
     "binding": {"POST": pods.bind},
-    "eviction": {"POST": pods.evict},
     "exec": {"GET": pods.stream, "POST": pods.stream},
     "attach": {"GET": pods.stream, "POST": pods.stream},
     "token": {"POST": auth.create_token},
 }
 _ANSWERED: Final[dict[str, Handler]] = {
-    "bindings": pods.bind,
     "tokenreviews": auth.review_token,
     "subjectaccessreviews": auth.review_access,
-    "localsubjectaccessreviews": auth.review_access,
     "selfsubjectaccessreviews": auth.review_own_access,
-    "selfsubjectrulesreviews": auth.review_own_rules,
     "selfsubjectreviews": auth.review_self,
 }
 _ANY_FORM: Final = {"log", "exec", "attach"}
@@ -104,7 +100,7 @@ def _choose(request: ApiRequest) -> Handler:
             raise no_such_path()
     elif not kind.is_stored:
         handler = _ANSWERED.get(path.plural) if method == "POST" else None
-    elif method == "GET" and (path.is_watch or (not path.name and _wants_watch(request))):
+    elif method == "GET" and not path.name and _wants_watch(request):
         handler = read.watch_objects
     elif path.name:
         handler = _ON_OBJECT.get(method)

@@ -76,7 +76,7 @@ class Controllers:
         """Remove Events that nobody has counted up for EVENT_LIFE, and the oldest of too many."""
         now = self._objects.clock()
         # A copy, not `body`: these would take the place of what is asked for.
-        items = self._objects.store.items(_EVENTS.storage_key)
+        items = self._objects.store.items(_EVENTS.resource_name)
         seen = sorted((last_seen(item.copy()), item.key) for item in items)
         for rank, (at, key) in enumerate(seen):
             is_crowded = rank < len(seen) - EVENTS_KEPT
@@ -93,7 +93,7 @@ class Controllers:
 
     def _finish_claims(self) -> None:
         """Let claims that are being deleted go when no unfinished pod mounts them."""
-        for item in self._objects.store.items(_CLAIMS.storage_key):
+        for item in self._objects.store.items(_CLAIMS.resource_name):
             metadata = item.body["metadata"]
             held = CLAIM_FINALIZER in (metadata.get("finalizers") or ())
             if held and metadata.get("deletionTimestamp") and not self._is_mounted(item):
@@ -123,7 +123,7 @@ class Controllers:
         )
         left = 0
         if kind is not None:
-            for content in self._objects.store.items(kind.storage_key):
+            for content in self._objects.store.items(kind.resource_name):
                 if content.body["metadata"].get("deletionTimestamp"):
                     left += 1
                     continue
@@ -167,13 +167,13 @@ class Namespaces:
 
     def __init__(self, objects: Objects, ca_pem: str) -> None:
         self._objects, self._ca_pem = objects, ca_pem
-        self.pending = {item.key[1] for item in objects.store.items(_NAMESPACES.storage_key)}
+        self.pending = {item.key[1] for item in objects.store.items(_NAMESPACES.resource_name)}
         objects.store.listeners.append(self._on_change)
 
     def create_initial(self) -> None:
         """Make the namespaces that every cluster has."""
         for name in INITIAL:
-            if self._objects.store.get(_NAMESPACES.storage_key, "", name) is None:
+            if self._objects.store.get(_NAMESPACES.resource_name, "", name) is None:
                 body = _manifest(_NAMESPACES.kind, name)
                 self._objects.create(_NAMESPACES, "", body)
         self.run_once()
@@ -181,7 +181,7 @@ class Namespaces:
     def run_once(self) -> None:
         """Bring all pending namespaces to where they should be."""
         while self.pending:
-            item = self._objects.store.get(_NAMESPACES.storage_key, "", self.pending.pop())
+            item = self._objects.store.get(_NAMESPACES.resource_name, "", self.pending.pop())
             if item is None:
                 continue
             if item.body["metadata"].get("deletionTimestamp"):
@@ -191,16 +191,16 @@ class Namespaces:
 
     def _on_change(self, change: Change) -> None:
         namespace = change.item.key[0]
-        if change.bucket == _NAMESPACES.storage_key:
+        if change.bucket == _NAMESPACES.resource_name:
             self.pending.add(change.item.key[1])
         elif change.type == "DELETED" and namespace:
             self.pending.add(namespace)
 
     def _fill(self, name: str) -> None:
         store = self._objects.store
-        if store.get(_ACCOUNTS.storage_key, name, "default") is None:
+        if store.get(_ACCOUNTS.resource_name, name, "default") is None:
             self._objects.create(_ACCOUNTS, name, _manifest(_ACCOUNTS.kind, "default"))
-        if store.get(_CONFIG_MAPS.storage_key, name, ROOT_CA) is None:
+        if store.get(_CONFIG_MAPS.resource_name, name, ROOT_CA) is None:
             body = {**_manifest(_CONFIG_MAPS.kind, ROOT_CA), "data": {"ca.crt": self._ca_pem}}
             self._objects.create(_CONFIG_MAPS, name, body)
 
@@ -210,9 +210,9 @@ class Namespaces:
         left: dict[str, int] = {}
         finalizers: dict[str, int] = {}
         for kind in self._objects.registry.kinds():
-            if not (kind.namespaced and kind.is_stored) or kind.group == "events.k8s.io":
+            if not (kind.namespaced and kind.is_stored):
                 continue
-            for content in store.items(kind.storage_key, name):
+            for content in store.items(kind.resource_name, name):
                 is_gone = False
                 if not content.body["metadata"].get("deletionTimestamp"):
                     _, is_gone = self._objects.delete(kind, *content.key, DeleteOptions())

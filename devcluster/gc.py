@@ -155,7 +155,7 @@ class GarbageCollector:
         if owner_kind is None or (owner_kind.namespaced and not kind.namespaced):
             return False, None
         namespace = item.key[0] if owner_kind.namespaced else ""
-        owner = self._store.get(owner_kind.storage_key, namespace, reference["name"])
+        owner = self._store.get(owner_kind.resource_name, namespace, reference["name"])
         if owner is None or owner.body["metadata"]["uid"] != reference["uid"]:
             return True, None
         return True, owner.body

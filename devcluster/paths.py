@@ -22,7 +22,6 @@ class ResourcePath:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
-    is_watch: bool = False
 
 
 def parse_path(path: str) -> ResourcePath | None:
@@ -34,9 +33,6 @@ def parse_path(path: str) -> ResourcePath | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
-    is_watch = rest[0] == "watch" and len(rest) > 1
-    if is_watch:
-        rest = rest[1:]
     namespace = ""
     # /namespaces/a is the namespace itself, and so are its two subresources.
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in {"status", "finalize"}:
@@ -44,7 +40,7 @@ def parse_path(path: str) -> ResourcePath | None:
     if len(rest) > 3:
         return None
     plural, name, subresource = [*rest, "", ""][:3]
-    return ResourcePath(group, version, plural, namespace, name, subresource, is_watch)
+    return ResourcePath(group, version, plural, namespace, name, subresource)
 
 
 AUTHENTICATED = "system:authenticated"

@@ -54,11 +54,6 @@ class ApiRequest:
         wanted = "as=Table" in accept and "g=meta.k8s.io" in accept
         return self.query.get("includeObject", "Metadata") if wanted else ""
 
-    @property
-    def metadata_only(self) -> bool:
-        """Whether PartialObjectMetadata is wanted."""
-        return "as=PartialObjectMetadata" in self.http.headers.get("Accept", "")
-
 
 async def read_raw(request: web.Request) -> bytes:
     """Return the body; StatusError 413 past 3 MiB, as on a real server."""
@@ -95,7 +90,7 @@ async def read_typed(request: web.Request, api_version: str, kind: str) -> dict[
     schema = schema_of(api_version, kind)
     if schema is not None:
         schema.default(body)
-        wrong = decode_error(api_version, kind, body)
+        wrong = decode_error(kind, schema.validate(body))
         if wrong:
             raise bad_request(f"{kind} cannot be handled: {wrong}")
     return body

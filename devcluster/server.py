@@ -1,7 +1,4 @@
-"""io: the embedded Kubernetes API as one object to start and stop.
-
-The roles that every cluster has.
-"""
+"""io: the embedded Kubernetes API as one object to start and stop."""
 
 from __future__ import annotations
 
@@ -10,9 +7,11 @@ import fcntl
 import ipaddress
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import structlog
+import yaml
 from aiohttp import web
 
 from devcluster.api import handle
@@ -34,94 +33,18 @@ from ipuhub.process.health import Limits, build_runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from typing import TextIO
 
-_RBAC: Final = "rbac.authorization.k8s.io"
-_READ: Final = ("get", "list", "watch")
-_WRITE: Final = (*_READ, "create", "update", "patch", "delete", "deletecollection")
-_NAMESPACED: Final = (
-    "configmaps",
-    "endpoints",
-    "events",
-    "persistentvolumeclaims",
-    "pods",
-    "pods/log",
-    "pods/status",
-    "serviceaccounts",
-    "services",
-)
-_INTO_PODS: Final = ("pods/attach", "pods/exec", "pods/eviction")
-
-
-def _rule(groups: tuple[str, ...], resources: tuple[str, ...], verbs: tuple[str, ...]) -> Any:
-    return {"apiGroups": list(groups), "resources": list(resources), "verbs": list(verbs)}
-
-
-_ROLES: Final[dict[str, list[Any]]] = {
-    "cluster-admin": [
-        _rule(("*",), ("*",), ("*",)),
-        {"nonResourceURLs": ["*"], "verbs": ["*"]},
-    ],
-    "admin": [
-        _rule(("",), (*_NAMESPACED, "secrets", *_INTO_PODS), _WRITE),
-        _rule((_RBAC,), ("roles", "rolebindings"), _WRITE),
-    ],
-    "edit": [_rule(("",), (*_NAMESPACED, "secrets", *_INTO_PODS), _WRITE)],
-    "view": [_rule(("",), _NAMESPACED, _READ)],
-    "system:auth-delegator": [
-        _rule(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
-        _rule(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
-    ],
-    "system:basic-user": [
-        _rule(
-            ("authorization.k8s.io",),
-            ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
-            ("create",),
-        ),
-        _rule(("authentication.k8s.io",), ("selfsubjectreviews",), ("create",)),
-    ],
-    "system:discovery": [
-        {
-            "nonResourceURLs": [
-                "/api",
-                "/api/*",
-                "/apis",
-                "/apis/*",
-                "/healthz",
-                "/livez",
-                "/openapi",
-                "/openapi/*",
-                "/readyz",
-                "/version",
-            ],
-            "verbs": ["get"],
-        }
-    ],
-}
-_BINDINGS: Final = {
-    "cluster-admin": "system:masters",
-    "system:basic-user": "system:authenticated",
-    "system:discovery": "system:authenticated",
-}
+_DEFAULT_ROLES: Final = Path(__file__).parent / "security" / "default-roles.yaml"
 
 
 def create_access_rules(objects: Objects) -> None:
     """Create the default ClusterRoles and bindings that are missing."""
-    for name, rules in _ROLES.items():
-        _ensure(objects, "ClusterRole", name, {"rules": rules})
-    for name, group in _BINDINGS.items():
-        subject = {"kind": "Group", "name": group, "apiGroup": _RBAC}
-        role = {"kind": "ClusterRole", "name": name, "apiGroup": _RBAC}
-        _ensure(objects, "ClusterRoleBinding", name, {"subjects": [subject], "roleRef": role})
-
-
-def _ensure(objects: Objects, kind_name: str, name: str, content: dict[str, Any]) -> None:
-    kind = BY_KIND[(f"{_RBAC}/v1", kind_name)]
-    if objects.store.get(kind.storage_key, "", name) is None:
-        labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-        head = {"apiVersion": kind.api_version, "kind": kind.kind}
-        objects.create(kind, "", {**head, "metadata": {"name": name, "labels": labels}, **content})
+    for manifest in yaml.safe_load_all(_DEFAULT_ROLES.read_text(encoding="utf-8")):
+        kind, metadata = BY_KIND[manifest["apiVersion"], manifest["kind"]], manifest["metadata"]
+        if objects.store.get(kind.resource_name, "", metadata["name"]) is None:
+            metadata["labels"] = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+            objects.create(kind, "", manifest)
 
 
 log = structlog.get_logger(__name__)
@@ -196,7 +119,7 @@ class DevCluster:
         objects = Objects(self._store, registry, self._clock)
         self._watchers = Watchers(self._store)
         authenticator = Authenticator(self._store, self._directory / "pki", self._clock)
-        self._webhook_client = WebhookClient(self._store)
+        self._webhook_client = WebhookClient()
         authorizer = Authorizer(self._store, is_on=self._authorization == "rbac")
         self._nodes = NodeLink(self._store, self._authority, self._directory / "pki")
         webhooks = Webhooks(self._store, self._webhook_client)

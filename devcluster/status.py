@@ -1,8 +1,6 @@
 """domain: the API's refusals, in the words of a Kubernetes API server.
 
 Faults of one field, in the words and with the cause types of an API server.
-
-The error of a patch that cannot be applied.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from devcluster.schemas.kinds import Kind
-    from devcluster.security.rbac import Attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,25 +173,6 @@ def forbidden(kind: Kind, name: str, why: str) -> StatusError:
     return StatusError(403, "Forbidden", message, _details(kind, name))
 
 
-def forbidden_to(user: str, wanted: Attributes) -> StatusError:
-    """403: not allowed to this user."""
-    if wanted.path:
-        message = f'forbidden: User "{user}" cannot {wanted.verb} path "{wanted.path}"'
-        return StatusError(403, "Forbidden", message)
-    resource = f"{wanted.resource}/{wanted.subresource}" if wanted.subresource else wanted.resource
-    whole = f"{wanted.resource}.{wanted.group}" if wanted.group else wanted.resource
-    named = f'{whole} "{wanted.name}"' if wanted.name else whole
-    where = f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope"
-    details = {"name": wanted.name, "group": wanted.group, "kind": wanted.resource}
-    return StatusError(
-        403,
-        "Forbidden",
-        f'{named} is forbidden: User "{user}" cannot {wanted.verb} resource "{resource}" in API '
-        f'group "{wanted.group}" {where}',
-        {key: value for key, value in details.items() if value},
-    )
-
-
 def bad_request(message: str) -> StatusError:
     """400: the request makes no sense."""
     return StatusError(400, "BadRequest", message)
@@ -224,31 +202,3 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
     if kind.group:
         message = f'{kind.kind}.{kind.group} "{name}" is invalid: {join_errors(errors)}'
     return StatusError(422, "Invalid", message, details)
-
-
-_REASONS = {
-    400: "BadRequest",
-    415: "UnsupportedMediaType",
-    422: "Invalid",
-    500: "InternalError",
-}
-
-
-class PatchError(Exception):
-    """A patch that cannot be applied.
-
-    `status` is the HTTP status, `reason` the Status reason that belongs to it, `message` the
-    server's sentence and `cause` (may be empty) what exactly did not fit.
-    """
-
-    def __init__(self, status: int, message: str, *, cause: str = "") -> None:
-        super().__init__(message)
-        self.status = status
-        self.reason = _REASONS[status]
-        self.message = message
-        self.cause = cause
-
-
-def bad_patch(message: str) -> PatchError:
-    """A patch whose form is wrong, whatever it is applied to (400)."""
-    return PatchError(400, message)

@@ -10,8 +10,9 @@ import orjson
 from devcluster.handlers.read import answer
 from devcluster.paths import User
 from devcluster.requests import read_typed
-from devcluster.security.access import judge, list_rules
 from devcluster.security.authentication import ISSUER
+from devcluster.security.authorization import stored_roles
+from devcluster.security.rbac import Attributes, decide
 from devcluster.status import FieldError, bad_request, conflict, invalid, not_found
 from devcluster.storage.metadata import format_time
 from devcluster.webhooks.review import user_info
@@ -91,17 +92,6 @@ async def review_own_access(api: Api, request: ApiRequest) -> web.StreamResponse
     return _reviewed(request, body, status)
 
 
-async def review_own_rules(api: Api, request: ApiRequest) -> web.StreamResponse:
-    """POST of a SelfSubjectRulesReview: what may I in a namespace?"""
-    body = await _read_review(request)
-    namespace = (body.get("spec") or {}).get("namespace", "")
-    rules = list_rules(api.store, request.user, namespace)
-    resource = [rule for rule in rules if not rule.get("nonResourceURLs")]
-    other = [rule for rule in rules if rule.get("nonResourceURLs")]
-    status = {"resourceRules": resource, "nonResourceRules": other, "incomplete": False}
-    return _reviewed(request, body, status)
-
-
 async def review_self(_api: Api, request: ApiRequest) -> web.StreamResponse:
     """POST of a SelfSubjectReview: who am I?"""
     body = await _read_review(request)
@@ -120,7 +110,13 @@ def _access_status(api: Api, request: ApiRequest, user: User, spec: Body) -> Bod
         )
         error = FieldError("spec.resourceAttributes", "FieldValueInvalid", message)
         raise invalid(request.kind, "", [error])
-    decision = judge(api.store, user, spec)
+    path, wanted = spec.get("nonResourceAttributes"), spec.get("resourceAttributes")
+    if wanted or not path:
+        names = ("verb", "group", "resource", "subresource", "namespace", "name")
+        attributes = Attributes(*((wanted or {}).get(name, "") for name in names))
+    else:
+        attributes = Attributes(path.get("verb", ""), path=path.get("path", ""))
+    decision = decide(user, attributes, stored_roles(api.store))
     status: Body = {"allowed": decision.allowed}
     return {**status, "reason": decision.reason} if decision.reason else status
 

@@ -1,11 +1,7 @@
-"""io: discovery, OpenAPI and version.
-
-The discovery documents, one by one and aggregated, from the kinds that are served.
-"""
+"""io: discovery, OpenAPI and version, from the kinds that are served."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -67,21 +63,6 @@ def resource_list(group: str, version: str, kinds: Iterable[Kind]) -> Document |
     return {**head, "resources": resources}
 
 
-def aggregated(kinds: Iterable[Kind], *, core: bool) -> Document:
-    """/api and /apis as APIGroupDiscoveryList: everything in two requests."""
-    kinds = list(kinds)
-    items = [
-        {
-            "metadata": {"name": group} if group else {},
-            "versions": [_discovered_version(group, version, kinds) for version in versions],
-        }
-        for group, versions in _versions(kinds).items()
-        if (not group) == core
-    ]
-    head = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
-    return {**head, "metadata": {}, "items": items}
-
-
 def _versions(kinds: Iterable[Kind]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for kind in kinds:
@@ -124,42 +105,7 @@ def _subresource(kind: Kind, sub: Subresource) -> Document:
     return document
 
 
-def _discovered_version(group: str, version: str, kinds: list[Kind]) -> Document:
-    resources = [
-        {
-            "resource": kind.plural,
-            "responseKind": _kind(kind.group, kind.version, kind.kind),
-            "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "singularResource": kind.singular,
-            "verbs": list(kind.verbs),
-            "shortNames": list(kind.short_names),
-            "categories": list(kind.categories),
-            "subresources": [
-                {
-                    "subresource": sub.name,
-                    "responseKind": _kind(
-                        sub.group if sub.version else kind.group,
-                        sub.version or kind.version,
-                        sub.kind,
-                    ),
-                    "verbs": list(sub.verbs),
-                }
-                for sub in kind.subresources
-            ],
-        }
-        for kind in kinds
-        if (kind.group, kind.version) == (group, version)
-    ]
-    return {"version": version, "resources": resources, "freshness": "Current"}
-
-
-def _kind(group: str, version: str, kind: str) -> Document:
-    return {"group": group, "version": version, "kind": kind}
-
-
-_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _OPENAPI_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 def serve(api: Api, request: web.Request) -> web.StreamResponse:
@@ -167,20 +113,14 @@ def serve(api: Api, request: web.Request) -> web.StreamResponse:
     parts = request.path.strip("/").split("/")
     if parts[0] == "openapi":
         return _open_api(api, request, parts[1:])
-    document = _document(api, request, parts)
+    document = _document(api, parts)
     if document is None:
         raise no_such_path()
-    if document.get("kind") == "APIGroupDiscoveryList":
-        headers = {"Content-Type": _AGGREGATED}
-        return _with_etag(request, orjson.dumps(document), headers)
     return answer(orjson.dumps(document), request)
 
 
-def _document(api: Api, request: web.Request, parts: list[str]) -> dict[str, Any] | None:
+def _document(api: Api, parts: list[str]) -> dict[str, Any] | None:
     kinds = api.registry.kinds()
-    accept = request.headers.get("Accept", "")
-    if parts in (["api"], ["apis"]) and "g=apidiscovery.k8s.io;v=v2;" in accept:
-        return aggregated(kinds, core=parts == ["api"])
     documents: dict[tuple[str, int], Callable[[], dict[str, Any] | None]] = {
         ("version", 1): lambda: VERSION,
         ("api", 1): core_versions,
@@ -194,29 +134,19 @@ def _document(api: Api, request: web.Request, parts: list[str]) -> dict[str, Any
 
 
 def _open_api(api: Api, request: web.Request, parts: list[str]) -> web.StreamResponse:
-    """OpenAPI v2 and v3; StatusError 404.
+    """OpenAPI v3; StatusError 404.
 
-    kubectl asks for version 2 as protobuf only to learn what it already read in version 3: an
-    empty document serves it, JSON in its place breaks every `kubectl apply`.
+    kubectl asks for version 2 only to learn what it already read in version 3: an empty document
+    serves it.
     """
-    if parts == ["v2"] and "protobuf" in request.headers.get("Accept", ""):
+    if parts == ["v2"]:
         return web.Response(body=b"", content_type=_OPENAPI_PROTOBUF)
     kinds, path = api.registry.kinds(), "/".join(parts[1:])
     document: dict[str, Any] | None = None
-    if parts == ["v2"]:
-        document = openapi.v2_document(kinds, api.registry.open_api())
-    elif parts == ["v3"]:
+    if parts == ["v3"]:
         document = openapi.v3_index(kinds, api.registry.open_api())
     elif parts[0] == "v3":
         document = openapi.v3_document(path, kinds, api.registry.open_api())
     if document is None:
         raise no_such_path()
     return answer(orjson.dumps(document), request)
-
-
-def _with_etag(request: web.Request, data: bytes, headers: dict[str, str]) -> web.Response:
-    tag = f'"{hashlib.sha256(data).hexdigest()}"'
-    headers = {**headers, "ETag": tag, "Vary": "Accept"}
-    if request.headers.get("If-None-Match") == tag:
-        return web.Response(status=304, headers=headers)
-    return web.Response(body=data, headers=headers)

@@ -1,4 +1,4 @@
-"""io: what pods have below them: binding, eviction, log.
+"""io: what pods have below them: binding and log.
 
 The log of a container that nobody runs: an annotation, or a line per state.
 
@@ -18,7 +18,7 @@ from devcluster.handlers.read import answer
 from devcluster.requests import read_number, read_typed, write_options
 from devcluster.schemas.kinds import BY_RESOURCE
 from devcluster.status import StatusError, bad_request, conflict
-from devcluster.storage.metadata import format_time, parse_delete_options
+from devcluster.storage.metadata import format_time
 from devcluster.storage.objects import Target
 from devcluster.storage.watchers import WatchRequest
 
@@ -100,7 +100,7 @@ def _generated(container: str, state: dict[str, Any]) -> str:
 
 
 PROTOCOL: Final = "v5.channel.k8s.io"
-_PODS: Final = BY_RESOURCE[("", "v1", "pods")]
+PODS: Final = BY_RESOURCE[("", "v1", "pods")]
 _NO_PROCESSES: Final = (
     "this pod's node simulates its containers and runs no processes in them: start the stand-in "
     "nodes with `run_kubelet --processes DIR`, on a machine where pods may run commands"
@@ -115,7 +115,7 @@ _LOG_OPTIONS: Final = {"container", "follow", "previous", "tailLines", "limitByt
 async def stream(api: Api, request: ApiRequest) -> web.StreamResponse:
     """Exec in a container of a pod, or attach to it."""
     path, query = request.path, request.http.query
-    pod = api.objects.get(_PODS, path.namespace, path.name).body
+    pod = api.objects.get(PODS, path.namespace, path.name).body
     container = choose_container(pod, query.get("container", ""))
     address = api.nodes.address_of(pod)
     if address is None:
@@ -207,7 +207,6 @@ def _unreachable(error: Exception) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {why}")
 
 
-PODS = BY_RESOURCE[("", "v1", "pods")]
 _CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -215,7 +214,6 @@ async def bind(api: Api, request: ApiRequest) -> web.StreamResponse:
     """POST of a Binding: the pod belongs to a node from now on."""
     options = write_options(request.query)
     body = await read_typed(request.http, "v1", "Binding")
-    body = await api.admitted.admit(request, body, options)
     name = request.path.name or body.get("metadata", {}).get("name", "")
     node = (body.get("target") or {}).get("name", "")
     if not node:
@@ -241,15 +239,6 @@ async def bind(api: Api, request: ApiRequest) -> web.StreamResponse:
 
     target = Target(PODS, request.path.namespace, name, "binding")
     api.objects.update(target, assign, options)
-    return answer(orjson.dumps({**_CREATED, "code": 201}), request.http, code=201)
-
-
-async def evict(api: Api, request: ApiRequest) -> web.StreamResponse:
-    """POST of an Eviction: a deletion with the options inside it."""
-    body = await read_typed(request.http, "policy/v1", "Eviction")
-    body = await api.admitted.admit(request, body, write_options(request.query))
-    options = parse_delete_options(body.get("deleteOptions") or {}, request.query)
-    api.objects.delete(PODS, request.path.namespace, request.path.name, options)
     return answer(orjson.dumps({**_CREATED, "code": 201}), request.http, code=201)
 
 

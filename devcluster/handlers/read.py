@@ -13,7 +13,6 @@ from aiohttp import web
 from devcluster.printing.tables import as_table
 from devcluster.requests import make_filter, read_number
 from devcluster.status import FieldError, StatusError, bad_request, expired, invalid
-from devcluster.storage.admission import to_version
 from devcluster.storage.watchers import WatchRequest
 from ipuhub.backoff import between
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from devcluster.context import Api
     from devcluster.requests import ApiRequest
-    from devcluster.schemas.kinds import Kind
     from devcluster.storage.store import Item
 
 _GZIP_BYTES: Final = 128 * 1024
@@ -35,31 +33,20 @@ _EXPIRED: Final = (
 
 
 def render(api: Api, request: ApiRequest, item: Item) -> bytes:
-    """Return one object as the client wants it: itself, its metadata, or a Table of one row."""
+    """Return one object as the client wants it: itself, or a Table of one row."""
     if request.table:
         return orjson.dumps(make_table(api, request, [item]))
-    if not request.metadata_only and item.data.startswith(_head(request.kind)):
-        return item.data  # as it is stored: a list decodes nothing
-    body = to_version(request.kind, item.body)
-    return orjson.dumps(_partial(body) if request.metadata_only else body)
-
-
-def _head(kind: Kind) -> bytes:
-    """How the JSON of an object that is stored in `kind`'s version begins."""
-    return b'{"apiVersion":"' + kind.api_version.encode() + b'",'
+    return item.data  # as it is stored: a list decodes nothing
 
 
 def make_table(api: Api, request: ApiRequest, items: list[Item]) -> dict[str, Any]:
     """Return the Table of objects, its rows carrying what includeObject asks for."""
     custom = api.registry.custom_kind(request.kind)
     columns = custom.columns if custom is not None else []
-    # Events are stored, and have columns, in their core form whichever way they are read.
-    kind = api.registry.find_kind("v1", "Event") if _is_event(request) else None
-    stored = [item.body for item in items]
-    table = as_table(kind or request.kind, stored, columns, api.clock())
+    bodies = [item.body for item in items]
+    table = as_table(request.kind, bodies, columns, api.clock())
     if len(items) == 1:
         table["metadata"] = {"resourceVersion": str(items[0].revision)}
-    bodies = [to_version(request.kind, body) for body in stored]
     for row, body in zip(table["rows"], bodies, strict=True):
         if request.table == "Object":
             row["object"] = body
@@ -68,10 +55,6 @@ def make_table(api: Api, request: ApiRequest, items: list[Item]) -> dict[str, An
         else:
             row["object"] = _partial(body)
     return table
-
-
-def _is_event(request: ApiRequest) -> bool:
-    return request.kind.storage_key == "events"
 
 
 def answer(data: bytes, request: web.Request, *, code: int = 200) -> web.Response:
@@ -99,7 +82,7 @@ async def get_object(api: Api, request: ApiRequest) -> web.StreamResponse:
 
 async def list_objects(api: Api, request: ApiRequest) -> web.StreamResponse:
     """GET of a collection: pages of one consistent state."""
-    query, bucket = request.query, request.kind.storage_key
+    query, bucket = request.query, request.kind.resource_name
     limit = read_number(query, "limit") or 0
     revision, after = _list_start(api, query)
     try:
@@ -189,12 +172,10 @@ def _render_list(
         table = make_table(api, request, items)
         table["metadata"] = metadata
         return orjson.dumps(table)
-    name, version = kind.list_name, kind.api_version
-    if request.metadata_only:
-        name, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-    head = orjson.dumps({"kind": name, "apiVersion": version, "metadata": metadata})
+    of = {"kind": kind.list_name, "apiVersion": kind.api_version}
+    head = orjson.dumps({**of, "metadata": metadata})
     rows = [render(api, request, item) for item in items]
-    if api.registry.custom_kind(kind) is None and not request.metadata_only:
+    if api.registry.custom_kind(kind) is None:
         rows = [_without_type(row) for row in rows]
     return head[:-1] + b',"items":[' + b",".join(rows) + b"]}"
 

@@ -1,6 +1,6 @@
 """io: create, replace, patch and delete, as requests.
 
-The scale subresource of custom resources and deployments.
+The scale subresource of custom resources.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from devcluster.requests import (
     read_typed,
     write_options,
 )
-from devcluster.schemas.builtin import decode_error, merge_keys
-from devcluster.status import StatusError, bad_request, conflict, success
-from devcluster.storage.admission import to_stored, to_version
+from devcluster.schemas.builtin import decode_error, merge_keys, schema_of
+from devcluster.status import StatusError, bad_request, conflict, no_such_path, success
 from devcluster.storage.metadata import parse_delete_options
 from devcluster.storage.objects import Target
-from devcluster.storage.patch import PatchError, apply_patch
+from devcluster.storage.patch import apply_patch
 from devcluster.webhooks.admitted import Face
 
 if TYPE_CHECKING:
@@ -38,11 +37,10 @@ if TYPE_CHECKING:
     from devcluster.storage.store import Item
 
 # On a real server these answer with what was deleted, the others with a Status.
-_RETURNS_DELETED = {"pods", "services", "serviceaccounts", "persistentvolumeclaims"}
+_RETURNS_DELETED = {"pods", "serviceaccounts", "persistentvolumeclaims"}
 _RBAC = ".rbac.authorization.k8s.io"
 _MADE_BY_PUT = {
     "events",
-    "events.events.k8s.io",
     "leases.coordination.k8s.io",
     *(f"{plural}{_RBAC}" for plural in ("roles", "rolebindings")),
     *(f"{plural}{_RBAC}" for plural in ("clusterroles", "clusterrolebindings")),
@@ -58,7 +56,7 @@ async def create_object(api: Api, request: ApiRequest) -> web.StreamResponse:
     body = await read_object(request.http)
     check_type(request.kind, body)
     options = write_options(request.query)
-    item = await api.admitted.create(request, to_stored(request.kind, body), options)
+    item = await api.admitted.create(request, body, options)
     return written(api, request, item, options, code=201)
 
 
@@ -67,14 +65,14 @@ async def replace_object(api: Api, request: ApiRequest) -> web.StreamResponse:
     body = await read_object(request.http)
     check_type(request.kind, body)
     options = write_options(request.query)
-    stored, path = to_stored(request.kind, body), request.path
+    path = request.path
     if request.kind.resource_name in _MADE_BY_PUT and not path.subresource:
-        present = api.store.get(request.kind.storage_key, path.namespace, path.name)
-        if present is None and stored["metadata"].get("name") == path.name:
+        present = api.store.get(request.kind.resource_name, path.namespace, path.name)
+        if present is None and body["metadata"].get("name") == path.name:
             api.authorizer.check_create(request.user, request.kind, path.namespace, path.name)
-            item = await api.admitted.create(request, stored, options)
+            item = await api.admitted.create(request, body, options)
             return written(api, request, item, options, code=201)
-    sent = orjson.dumps(stored)  # each attempt starts from it
+    sent = orjson.dumps(body)  # each attempt starts from it
     item = await api.admitted.update(
         request, target_of(request), lambda _old: orjson.loads(sent), options
     )
@@ -92,13 +90,9 @@ async def patch_object(api: Api, request: ApiRequest) -> web.StreamResponse:
     )
 
     def change(old: dict[str, Any]) -> dict[str, Any]:
-        shown = to_version(kind, old)
-        try:
-            new = apply_patch(shown, patch, content_type, keys)
-        except PatchError as error:
-            raise StatusError(error.status, error.reason, error.message) from error
+        new = apply_patch(old, patch, content_type, keys)
         check_type(kind, new)
-        return to_stored(kind, new)
+        return new
 
     item = await api.admitted.update(request, target_of(request), change, options)
     return written(api, request, item, options)
@@ -121,10 +115,10 @@ async def delete_collection(api: Api, request: ApiRequest) -> web.StreamResponse
     options = await read_delete_options(request)
     matches, kind = make_filter(request), request.kind
     bodies = []
-    for item in api.store.items(kind.storage_key, request.path.namespace):
+    for item in api.store.items(kind.resource_name, request.path.namespace):
         if matches is None or matches(item.body):
             with suppress(_GoneError):
-                bodies.append(to_version(kind, await _delete_one(api, request, item, options)))
+                bodies.append(await _delete_one(api, request, item, options))
     head = {"kind": kind.list_name, "apiVersion": kind.api_version}
     metadata = {"resourceVersion": str(api.store.revision)}
     return answer(orjson.dumps({**head, "metadata": metadata, "items": bodies}), request.http)
@@ -200,7 +194,6 @@ async def read_delete_options(request: ApiRequest) -> DeleteOptions:
 
 
 Body = dict[str, Any]
-_DEPLOYMENT = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 
 
 async def get_scale(api: Api, request: ApiRequest) -> web.StreamResponse:
@@ -224,13 +217,7 @@ async def patch_scale(api: Api, request: ApiRequest) -> web.StreamResponse:
     """PATCH: another number of replicas."""
     patch, content_type = await read_patch(request)
 
-    def change(shown: Body) -> Body:
-        try:
-            return apply_patch(shown, patch, content_type, {})
-        except PatchError as error:
-            raise StatusError(error.status, error.reason, error.message) from error
-
-    return await _write(api, request, change)
+    return await _write(api, request, lambda shown: apply_patch(shown, patch, content_type, {}))
 
 
 async def _write(api: Api, request: ApiRequest, change: Any) -> web.Response:
@@ -258,7 +245,8 @@ async def _write(api: Api, request: ApiRequest, change: Any) -> web.Response:
 
 
 def _replicas(scale: Body, name: str) -> int:
-    wrong = decode_error("autoscaling/v1", "Scale", scale)
+    schema = schema_of("autoscaling/v1", "Scale")
+    wrong = decode_error("Scale", schema.validate(scale)) if schema is not None else ""
     if wrong:
         raise bad_request(f"Scale cannot be handled: {wrong}")
     replicas = int((scale.get("spec") or {}).get("replicas", 0))
@@ -274,7 +262,9 @@ def _replicas(scale: Body, name: str) -> int:
 
 def _paths(api: Api, request: ApiRequest) -> dict[str, str]:
     custom = api.registry.custom_kind(request.kind)
-    return _DEPLOYMENT if custom is None or custom.scale is None else custom.scale
+    if custom is None or custom.scale is None:
+        raise no_such_path()
+    return custom.scale
 
 
 def _scale_of(paths: dict[str, str], body: Body) -> Body:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from devcluster.kubelet.options import Durations, StandInOptions, Taint
+from devcluster.kubelet.options import Durations, StandInOptions
 from devcluster.kubelet.standin import StandInNodes
 
-__all__ = ["Durations", "StandInNodes", "StandInOptions", "Taint"]
+__all__ = ["Durations", "StandInNodes", "StandInOptions"]

@@ -152,22 +152,6 @@ def conditions_of(status: dict[str, Any], now: datetime) -> list[dict[str, Any]]
     return [_condition(name, *_judge(name, status), old.get(name), to_text(now)) for name in _OWN]
 
 
-def unheard_condition(status: dict[str, Any], now: datetime) -> dict[str, Any] | None:
-    """What the node controller writes to a pod whose node is silent; None: it is not Ready, or has
-    ended. It gives no reason, and does not touch the other conditions."""
-    found = {one["type"]: one for one in status.get("conditions") or ()}
-    if status.get("phase") in TERMINAL or found.get("Ready", {}).get("status") != "True":
-        return None
-    return {"type": "Ready", "status": "False", "lastTransitionTime": to_text(now)}
-
-
-def is_unheard(status: dict[str, Any]) -> bool:
-    """Whether `unheard_condition` has been written: a kubelet that is back corrects it."""
-    found = {one["type"]: one for one in status.get("conditions") or ()}
-    ready, containers = found.get("Ready", {}), found.get("ContainersReady", {})
-    return (ready.get("status"), containers.get("status")) == ("False", "True")
-
-
 def _judge(name: str, status: dict[str, Any]) -> tuple[bool, str, str]:
     """Truth, reason and message of one condition."""
     if name == "PodScheduled":

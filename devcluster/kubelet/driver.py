@@ -12,10 +12,9 @@ from devcluster.kubelet.behaviour import (
     is_worker,
     waits_for_workers,
 )
-from devcluster.kubelet.containers import TERMINAL, is_running, is_unheard
+from devcluster.kubelet.containers import TERMINAL, is_running
 from devcluster.kubelet.life import PodState, Situation
 from devcluster.kubelet.machine import advance, build_patch
-from devcluster.kubelet.nodes import is_down
 from devcluster.kubelet.scheduler import run_workers
 from devcluster.kubelet.world import BY_ATTEMPT, BY_NODE, delete_pod
 from devcluster.processes.podfiles import MissingError
@@ -72,12 +71,10 @@ class PodDriver:
         self._queue: WorkQueue[ObjectKey] = WorkQueue(first_seconds=0.1, max_seconds=30.0)
         self._runs: dict[str, _Run] = {}
         world.pods.add_handler(self._on_pod)
-        world.nodes.add_handler(self._on_node)
 
     async def run(self) -> None:
         """Drive pods until cancelled."""
         await self._world.pods.wait_synced()
-        await self._world.nodes.wait_synced()
         concurrency = self._world.options.concurrency
         await run_workers(self._queue, self._drive, concurrency, "pods")
 
@@ -96,16 +93,9 @@ class PodDriver:
                 if waits_for_workers(launcher):
                     self._queue.add(key_of(launcher))
 
-    def _on_node(self, old: Manifest | None, new: Manifest | None) -> None:
-        if new is None or new["metadata"]["name"] not in self._stand_ins:
-            return
-        if old is None or is_down(old) != is_down(new):
-            for pod in self._world.pods.by_index(BY_NODE, new["metadata"]["name"]):
-                self._queue.add(key_of(pod))
-
     async def _drive(self, key: ObjectKey) -> None:
         pod = self._world.pods.get(*key)
-        node = None if pod is None else self._living_node(pod)
+        node = None if pod is None else self._stand_ins.get(pod["spec"].get("nodeName") or "")
         if pod is None or node is None:
             return
         run = self._run_of(pod, node)
@@ -124,7 +114,7 @@ class PodDriver:
         )
         step = advance(pod, run.state, situation)
         await self._operate(pod, step)
-        if step.is_changed or is_unheard(pod.get("status") or {}):
+        if step.is_changed:
             await self._write(pod, step)
         run.state = step.state
         if step.remove:
@@ -165,11 +155,6 @@ class PodDriver:
                     await self._runtime.start(pod, status)
         for identity, number in step.signals.items():
             self._runtime.signal(identity, number)
-
-    def _living_node(self, pod: Manifest) -> StandInNode | None:
-        name = pod["spec"].get("nodeName") or ""
-        found = self._world.nodes.get("", name)
-        return None if found is None or is_down(found) else self._stand_ins.get(name)
 
     def _has_workers(self, pod: Manifest) -> bool:
         return are_workers_ready(pod, self._world.pods.by_index(BY_ATTEMPT, attempt_of(pod)))

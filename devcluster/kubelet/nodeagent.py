@@ -14,7 +14,6 @@ from devcluster.kubelet.nodes import (
     build_node,
     build_status,
     has_reported,
-    is_down,
 )
 from devcluster.kubelet.options import to_micro_text
 from ipuhub.backoff import Backoff
@@ -22,7 +21,7 @@ from ipuhub.kube.errors import AlreadyExists, ApiError, NotFound
 from ipuhub.kube.resources import LEASES, NODES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
     from datetime import datetime
 
     from devcluster.kubelet.nodes import StandInNode
@@ -39,9 +38,7 @@ class NodeAgent:
         self._world = world
         self._nodes = nodes
         self._status_due: dict[str, datetime] = {}
-        self._look = asyncio.Event()
         self._problem = ""
-        world.nodes.add_handler(self._on_node)
 
     async def register(self) -> None:
         """Create the nodes, or take them over; waits as long as the API server is away."""
@@ -62,37 +59,19 @@ class NodeAgent:
                 return
 
     async def run(self) -> None:
-        """Report until cancelled: leases by the clock, a changed status at once."""
+        """Report until cancelled."""
         await self._world.nodes.wait_synced()
-        loop = asyncio.get_running_loop()
-        renew_at = loop.time()
         while True:
-            if loop.time() >= renew_at:
-                renew_at = loop.time() + self._world.options.lease_seconds
-                await self._each(self._renew)
-            await self._each(self._report)
-            try:
-                async with asyncio.timeout_at(renew_at):
-                    await self._look.wait()
-            except TimeoutError:
-                continue
-
-    def _on_node(self, _old: Manifest | None, new: Manifest | None) -> None:
-        if new is not None and new["metadata"]["name"] in self._nodes:
-            self._look.set()
-
-    async def _each(self, report: Callable[[StandInNode, Manifest], Awaitable[None]]) -> None:
-        self._look.clear()
-        problem = ""
-        for name, node in self._nodes.items():
-            found = self._world.nodes.get("", name)
-            if found is None or is_down(found):
-                continue
-            try:
-                await report(node, found)
-            except ApiError as error:
-                problem = str(error)
-        self._say(problem)
+            problem = ""
+            for name, node in self._nodes.items():
+                found = self._world.nodes.get("", name)
+                try:
+                    if found is not None:
+                        await self._report(node, found)
+                except ApiError as error:
+                    problem = str(error)
+            self._say(problem)
+            await asyncio.sleep(self._world.options.lease_seconds)
 
     async def _register(self, node: StandInNode) -> None:
         client, body = self._world.client, build_node(node, self._world.options)
@@ -102,18 +81,13 @@ class NodeAgent:
             told = {key: body["metadata"].get(key) for key in ("labels", "annotations")}
             known = {"metadata": {key: value for key, value in told.items() if value}}
             found = await client.patch(NODES, node.name, known)
-        if not is_down(found):
-            await self._post_status(node, found)
-            await self._renew(node, found)
+        await self._post_status(node, found)
+        await self._renew(node, found)
 
     async def _report(self, node: StandInNode, found: Manifest) -> None:
         now = self._world.now()
-        due = self._status_due.get(node.name, now)
-        if not has_reported(found, now):
-            # Back from the dead: a stale lease would have it marked Unknown again at once.
-            await self._renew(node, found)
-            await self._post_status(node, found)
-        elif now >= due:
+        await self._renew(node, found)
+        if now >= self._status_due.get(node.name, now) or not has_reported(found, now):
             await self._post_status(node, found)
 
     async def _post_status(self, node: StandInNode, found: Manifest) -> None:

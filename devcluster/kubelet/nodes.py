@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.kubelet.options import to_micro_text, to_text
@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 LEASE_NAMESPACE: Final = "kube-node-lease"
 CERTIFICATE: Final = "ipuhub.io/kubelet-certificate"
 LOOPBACK: Final = "127.0.0.1"
-DOWN: Final = "sim/down"
-NOT_READY: Final = "sim/not-ready"
 _LEASE_SECONDS: Final = 40
 _POD_ADDRESSES: Final = 1024  # a node
-_HEALTHY: Final = (
-    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+_CONDITIONS: Final = (
+    (
+        "MemoryPressure",
+        "False",
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "stand-in kubelet is posting ready status"),
 )
 
 
@@ -52,16 +56,7 @@ class StandInNode:
 
 def stand_in_nodes(options: StandInOptions) -> dict[str, StandInNode]:
     """Return the nodes by name."""
-    numbers = range(options.first, options.end)
-    return {
-        name: StandInNode(number, name)
-        for number, name in zip(numbers, options.node_names(), strict=True)
-    }
-
-
-def is_down(node: Mapping[str, Any]) -> bool:
-    """Whether the node is to play dead: no lease, no status, no pods moved on."""
-    return _annotation(node, DOWN) == "true"
+    return {name: StandInNode(number, name) for number, name in enumerate(options.node_names())}
 
 
 def build_node(node: StandInNode, options: StandInOptions) -> dict[str, Any]:
@@ -81,8 +76,6 @@ def build_node(node: StandInNode, options: StandInOptions) -> dict[str, Any]:
     }
     if options.kubelet_certificate:
         body["metadata"]["annotations"] = {CERTIFICATE: options.kubelet_certificate}
-    if options.taints:
-        body["spec"]["taints"] = [asdict(taint) for taint in options.taints]
     return body
 
 
@@ -95,7 +88,6 @@ def build_status(
         "memory": options.memory,
         "pods": str(options.pods),
         "ephemeral-storage": "1Ti",
-        **options.extended,
     }
     address = LOOPBACK if options.kubelet_port else node.ip
     addresses = [
@@ -117,14 +109,8 @@ def build_status(
 def build_conditions(found: Mapping[str, Any], now: datetime) -> list[dict[str, Any]]:
     """Return the conditions that the node reports."""
     old = {one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()}
-    wanted = [(name, "False", reason, text) for name, reason, text in _HEALTHY]
-    wanted.append(
-        ("Ready", "False", "KubeletNotReady", "sim/not-ready is set")
-        if _annotation(found, NOT_READY) == "true"
-        else ("Ready", "True", "KubeletReady", "stand-in kubelet is posting ready status")
-    )
     conditions = []
-    for name, status, reason, text in wanted:
+    for name, status, reason, text in _CONDITIONS:
         same = old.get(name, {}).get("status") == status
         since = old[name].get("lastTransitionTime") if same else None
         conditions.append(
@@ -179,8 +165,3 @@ def _node_info(node: StandInNode) -> dict[str, str]:
         "operatingSystem": "linux",
         "architecture": "amd64",
     }
-
-
-def _annotation(node: Mapping[str, Any], name: str) -> str:
-    text: str = (node["metadata"].get("annotations") or {}).get(name, "")
-    return text

@@ -2,21 +2,18 @@
 
 Which nodes a pod's selector, required affinity and tolerations allow.
 
-Kubernetes resource quantities ("500m", "256Gi") as exact integers.
-
 What pods ask of a node, and what is left on each node.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Decimal
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.kubelet.containers import TERMINAL
+from devcluster.storage.selectors import selector_of
+from ipuhub.quantities import thousandths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,31 +41,9 @@ def _term(term: Mapping[str, Any], labels: Mapping[str, str], fields: Mapping[st
     on_fields = term.get("matchFields") or ()
     if not expressions and not on_fields:
         return False  # an empty term selects nothing
-    return all(_requirement(one, labels) for one in expressions) and all(
-        _requirement(one, fields) for one in on_fields
-    )
-
-
-def _requirement(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    present = labels.get(requirement["key"])
-    values = requirement.get("values") or ()
-    verdicts = {
-        "In": present in values,
-        "NotIn": present not in values,
-        "Exists": present is not None,
-        "DoesNotExist": present is None,
-        "Gt": _compare(present, values) > 0,
-        "Lt": _compare(present, values) < 0,
-    }
-    return verdicts.get(requirement["operator"], False)
-
-
-def _compare(present: str | None, values: Any) -> int:
-    """Sign of present - wanted; 0, which satisfies neither, for what is no integer."""
-    try:
-        return int(present or "") - int(values[0])
-    except (ValueError, IndexError):
-        return 0
+    return selector_of({"matchExpressions": expressions}).matches(labels) and selector_of(
+        {"matchExpressions": on_fields}
+    ).matches(fields)
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
@@ -98,24 +73,6 @@ def untolerated_taint(
 def taints_of(node: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The taints of a node, which may have been made without a spec."""
     return (node.get("spec") or {}).get("taints") or []
-
-
-_FORM: Final = re.compile(r"([+-]?[0-9.]+)(?:([eE][+-]?[0-9]+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?")
-_BINARY: Final = {f"{letter}i": Decimal(1024) ** n for n, letter in enumerate("KMGTPE", 1)}
-_DECIMAL: Final = {letter: Decimal(1000) ** n for n, letter in enumerate("kMGTPE", 1)}
-_SMALL: Final = {"m": Decimal("1e-3"), "u": Decimal("1e-6"), "n": Decimal("1e-9")}
-_FACTORS: Final = _BINARY | _DECIMAL | _SMALL
-
-
-@lru_cache(maxsize=4096)
-def parse_thousandths(text: str) -> int:
-    """Amount in thousandths, rounded up: "500m" is 500, "2" is 2000. Raises ValueError."""
-    match = _FORM.fullmatch(text.strip())
-    if match is None or match[1].count(".") > 1 or not any(c.isdigit() for c in match[1]):
-        raise ValueError(f"{text!r} is no resource quantity")
-    number, exponent, suffix = match.groups()
-    amount = Decimal(number + (exponent or "")) * _FACTORS.get(suffix or "", Decimal(1))
-    return int((amount * 1000).to_integral_value(ROUND_CEILING))
 
 
 PODS: Final = "pods"
@@ -149,7 +106,7 @@ def _requests(container: Mapping[str, Any]) -> Counter[str]:
 
 
 def _amounts(quantities: Mapping[str, Any]) -> Counter[str]:
-    return Counter({name: parse_thousandths(str(amount)) for name, amount in quantities.items()})
+    return Counter({name: thousandths(amount) for name, amount in quantities.items()})
 
 
 @dataclass(slots=True)

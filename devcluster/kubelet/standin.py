@@ -13,7 +13,6 @@ import structlog
 
 from devcluster.kubelet.driver import PodDriver
 from devcluster.kubelet.nodeagent import NodeAgent
-from devcluster.kubelet.nodehealth import NodeLifecycle
 from devcluster.kubelet.nodes import stand_in_nodes
 from devcluster.kubelet.scheduler import Scheduler
 from devcluster.kubelet.volumes import ClaimBinder
@@ -102,8 +101,6 @@ class StandInNodes:
         parts = [agent.run, PodDriver(world, nodes, runtime).run]
         if options.scheduler:
             parts.append(Scheduler(world).run)
-        if options.lifecycle:
-            parts.append(NodeLifecycle(world).run)
         if options.claims:
             parts.append(ClaimBinder(world).run)
         await agent.register()

@@ -9,12 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from devcluster.kubelet.behaviour import attempt_of
-from devcluster.kubelet.nodes import LEASE_NAMESPACE
 from ipuhub.kube.errors import Conflict, NotFound
 from ipuhub.kube.events import EventRecorder
 from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import (
-    LEASES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -41,7 +39,7 @@ def utc_now() -> datetime:
 class World:
     """One client and one copy of each kind of object; `now` gives aware UTC times.
 
-    Leases, claims and volumes are followed only where the options need them.
+    Claims and volumes are followed only where the options need them.
     """
 
     def __init__(
@@ -57,7 +55,6 @@ class World:
             indexers={BY_NODE: _by_node, BY_ATTEMPT: _by_attempt},
         )
         self.nodes = Informer(client, NODES, transform=_whole)
-        self.leases = Informer(client, LEASES, namespace=LEASE_NAMESPACE)
         self.claims = Informer(
             client,
             PERSISTENT_VOLUME_CLAIMS,
@@ -72,7 +69,6 @@ class World:
         wanted = [
             (self.pods, True),
             (self.nodes, True),
-            (self.leases, options.lifecycle),
             (self.claims, options.scheduler or options.claims),
             (self.volumes, options.claims),
         ]

@@ -107,51 +107,6 @@ def _status_or_terminating(path: str, default: str = "") -> Cell:
     return cell
 
 
-def _selector(path: str) -> Cell:
-    def cell(obj: Mapping[str, Any], _now: dt.datetime) -> str:
-        labels = get(obj, path, {})
-        return ",".join(f"{key}={labels[key]}" for key in sorted(labels)) or NONE
-
-    return cell
-
-
-def _ports(obj: Mapping[str, Any], _now: dt.datetime) -> str:
-    texts = []
-    for item in get(obj, "spec.ports", []):
-        node_port = f":{item['nodePort']}" if item.get("nodePort") else ""
-        texts.append(f"{item.get('port')}{node_port}/{item.get('protocol', 'TCP')}")
-    return ",".join(texts) or NONE
-
-
-def _external_ip(obj: Mapping[str, Any], _now: dt.datetime) -> str:
-    if get(obj, "spec.type") == "ExternalName":
-        return str(get(obj, "spec.externalName"))
-    addresses = get(obj, "spec.externalIPs", [])
-    if get(obj, "spec.type") == "LoadBalancer" and not addresses:
-        return "<pending>"
-    return ",".join(addresses) or NONE
-
-
-def _endpoints(obj: Mapping[str, Any], _now: dt.datetime) -> str:
-    texts = [
-        f"{address.get('ip')}:{port.get('port')}"
-        for subset in obj.get("subsets") or []
-        for address in subset.get("addresses") or []
-        for port in subset.get("ports") or []
-    ]
-    more = len(texts) - 3
-    return ",".join(texts[:3]) + (f" + {more} more..." if more > 0 else "") or NONE
-
-
-def _quota(*, limits: bool) -> Cell:
-    def cell(obj: Mapping[str, Any], _now: dt.datetime) -> str:
-        hard, used = get(obj, "status.hard", {}), get(obj, "status.used", {})
-        names = sorted(name for name in hard if name.startswith("limits.") == limits)
-        return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in names)
-
-    return cell
-
-
 def _event_object(obj: Mapping[str, Any], _now: dt.datetime) -> str:
     about = obj.get("involvedObject") or obj.get("regarding") or {}
     return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
@@ -201,21 +156,6 @@ def _subjects(kind: str) -> Cell:
     return cell
 
 
-def _storage_class(obj: Mapping[str, Any], _now: dt.datetime) -> str:
-    key = "storageclass.kubernetes.io/is-default-class"
-    default = get(obj, "metadata.annotations", {}).get(key) == "true"
-    return f"{get(obj, 'metadata.name')} (default)" if default else str(get(obj, "metadata.name"))
-
-
-def _containers(name: str) -> Cell:
-    def cell(obj: Mapping[str, Any], _now: dt.datetime) -> str:
-        return ",".join(
-            item.get(name, "") for item in get(obj, "spec.template.spec.containers", [])
-        )
-
-    return cell
-
-
 def _served_versions(obj: Mapping[str, Any], _now: dt.datetime) -> str:
     versions = (item for item in get(obj, "spec.versions", []) if item.get("served"))
     return ",".join(
@@ -232,10 +172,6 @@ def _is_established(obj: Mapping[str, Any], _now: dt.datetime) -> bool:
         item.get("type") == "Established" and item.get("status") == "True"
         for item in get(obj, "status.conditions", [])
     )
-
-
-def _deployment_ready(obj: Mapping[str, Any], _now: dt.datetime) -> str:
-    return f"{get(obj, 'status.readyReplicas', 0)}/{get(obj, 'spec.replicas', 0)}"
 
 
 def _pod_ready(obj: Mapping[str, Any], _now: dt.datetime) -> str:
@@ -302,7 +238,6 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     "secrets": (NAME, field("Type", "type"), Column("Data", _count("data")), AGE),
     "serviceaccounts": (NAME, Column("Secrets", _count("secrets")), AGE),
     "events": _EVENT,
-    "events.events.k8s.io": _EVENT,
     "persistentvolumes": (
         NAME, field("Capacity", "spec.capacity.storage"),
         Column("Access Modes", _access_modes("spec.accessModes")),
@@ -319,15 +254,6 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType({
         field("StorageClass", "spec.storageClassName"), AGE,
         _wide("VolumeMode", "spec.volumeMode", "<unset>"),
     ),
-    "services": (
-        NAME, field("Type", "spec.type"), field("Cluster-IP", "spec.clusterIP", NONE),
-        Column("External-IP", _external_ip), Column("Port(s)", _ports), AGE,
-        Column("Selector", _selector("spec.selector"), priority=1),
-    ),
-    "endpoints": (NAME, Column("Endpoints", _endpoints), AGE),
-    "resourcequotas": (NAME, AGE, Column("Request", _quota(limits=False)),
-                       Column("Limit", _quota(limits=True))),
-    "limitranges": (NAME, CREATED_AT),
     "leases.coordination.k8s.io": (NAME, field("Holder", "spec.holderIdentity"), AGE),
     f"roles.{_RBAC}": (NAME, CREATED_AT),
     f"clusterroles.{_RBAC}": (NAME, CREATED_AT),
@@ -341,29 +267,6 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     ),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
     "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
-    "deployments.apps": (
-        NAME, Column("Ready", _deployment_ready),
-        field("Up-to-date", "status.updatedReplicas", 0),
-        field("Available", "status.availableReplicas", 0), AGE,
-        Column("Containers", _containers("name"), priority=1),
-        Column("Images", _containers("image"), priority=1),
-        Column("Selector", _selector("spec.selector.matchLabels"), priority=1),
-    ),
-    "priorityclasses.scheduling.k8s.io": (
-        NAME, field("Value", "value", 0, "integer"),
-        field("Global-Default", "globalDefault", default=False, kind="boolean"), AGE,
-    ),
-    "storageclasses.storage.k8s.io": (
-        Column("Name", _storage_class, format="name"), field("Provisioner", "provisioner"),
-        field("ReclaimPolicy", "reclaimPolicy", "Delete"),
-        field("VolumeBindingMode", "volumeBindingMode", "Immediate"),
-        field("AllowVolumeExpansion", "allowVolumeExpansion", default=False), AGE,
-    ),
-    "poddisruptionbudgets.policy": (
-        NAME, field("Min Available", "spec.minAvailable", "N/A"),
-        field("Max Unavailable", "spec.maxUnavailable", "N/A"),
-        field("Allowed Disruptions", "status.disruptionsAllowed", 0, "integer"), AGE,
-    ),
 })
 # fmt: on
 """Columns by `Kind.resource_name`; every other kind shows its name and creation time."""

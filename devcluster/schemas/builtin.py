@@ -4,118 +4,34 @@
 as `name` (required: `name!`) to one of string, integer, number, boolean, time, bytes, quantity,
 intOrString, any, another type's name, `[T]` for a list and `{T}` for a map.
 
-What the Python models of the built-in kinds do not say about their fields.
-
+`field_facts.json` holds what the Python models, which that table is made from, do not say.
 Source: the Kubernetes API reference (patchStrategy and patchMergeKey of each field; the types
-Quantity and IntOrString). Keys are (type, field).
-
-A client's body held against its kind's schema: types, unknown fields, nulls.
+Quantity and IntOrString).
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.schemas.schema import OMIT_EMPTY, Schema
-from devcluster.status import bad_request
-from devcluster.storage.metadata import check_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from devcluster.schemas.crds import CustomKind
-    from devcluster.schemas.kinds import Kind
-    from devcluster.schemas.schema import FieldError
+    from devcluster.status import FieldError
 
-MERGE_KEYS: Mapping[tuple[str, str], str] = MappingProxyType(
-    {
-        ("ObjectMeta", "finalizers"): "",
-        ("ObjectMeta", "ownerReferences"): "uid",
-        ("PodSpec", "containers"): "name",
-        ("PodSpec", "ephemeralContainers"): "name",
-        ("PodSpec", "hostAliases"): "ip",
-        ("PodSpec", "imagePullSecrets"): "name",
-        ("PodSpec", "initContainers"): "name",
-        ("PodSpec", "resourceClaims"): "name",
-        ("PodSpec", "schedulingGates"): "name",
-        ("PodSpec", "topologySpreadConstraints"): "topologyKey",
-        ("PodSpec", "volumes"): "name",
-        ("PodStatus", "conditions"): "type",
-        ("PodStatus", "hostIPs"): "ip",
-        ("PodStatus", "podIPs"): "ip",
-        ("PodStatus", "resourceClaimStatuses"): "name",
-        ("Container", "env"): "name",
-        ("Container", "ports"): "containerPort",
-        ("Container", "volumeDevices"): "devicePath",
-        ("Container", "volumeMounts"): "mountPath",
-        ("ContainerStatus", "volumeMounts"): "mountPath",
-        ("EphemeralContainer", "env"): "name",
-        ("EphemeralContainer", "ports"): "containerPort",
-        ("EphemeralContainer", "volumeDevices"): "devicePath",
-        ("EphemeralContainer", "volumeMounts"): "mountPath",
-        ("NodeSpec", "podCIDRs"): "",
-        ("NodeStatus", "addresses"): "type",
-        ("NodeStatus", "conditions"): "type",
-        ("NamespaceStatus", "conditions"): "type",
-        ("PersistentVolumeClaimStatus", "conditions"): "type",
-        ("ServiceAccount", "secrets"): "name",
-        ("ServiceSpec", "ports"): "port",
-        ("ServiceStatus", "conditions"): "type",
-        ("DeploymentStatus", "conditions"): "type",
-        ("PodDisruptionBudgetStatus", "conditions"): "type",
-        ("MutatingWebhookConfiguration", "webhooks"): "name",
-        ("ValidatingWebhookConfiguration", "webhooks"): "name",
-    }
-)
-"""Lists that merge, and by which key; empty: a list of texts that merges as a set."""
-QUANTITIES: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("ContainerStatus", "allocatedResources"),
-        ("EmptyDirVolumeSource", "sizeLimit"),
-        ("LimitRangeItem", "default"),
-        ("LimitRangeItem", "defaultRequest"),
-        ("LimitRangeItem", "max"),
-        ("LimitRangeItem", "maxLimitRequestRatio"),
-        ("LimitRangeItem", "min"),
-        ("NodeStatus", "allocatable"),
-        ("NodeStatus", "capacity"),
-        ("PersistentVolumeClaimStatus", "allocatedResources"),
-        ("PersistentVolumeClaimStatus", "capacity"),
-        ("PersistentVolumeSpec", "capacity"),
-        ("PodSpec", "overhead"),
-        ("ResourceFieldSelector", "divisor"),
-        ("ResourceQuotaSpec", "hard"),
-        ("ResourceQuotaStatus", "hard"),
-        ("ResourceQuotaStatus", "used"),
-        ("ResourceRequirements", "limits"),
-        ("ResourceRequirements", "requests"),
-        ("VolumeResourceRequirements", "limits"),
-        ("VolumeResourceRequirements", "requests"),
-    }
-)
+_FACTS: Final = json.loads(Path(__file__).with_name("field_facts.json").read_text(encoding="utf-8"))
+MERGE_KEYS: Final[Mapping[str, str]] = _FACTS["mergeKeys"]
+"""`Type.field` of lists that merge -> by which key; empty: texts that merge as a set."""
+QUANTITIES: Final[frozenset[str]] = frozenset(_FACTS["quantities"])
 """Texts, or maps of texts, that are quantities; a JSON number is accepted too."""
-INT_OR_STRING: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("HTTPGetAction", "port"),
-        ("PodDisruptionBudgetSpec", "maxUnavailable"),
-        ("PodDisruptionBudgetSpec", "minAvailable"),
-        ("RollingUpdateDeployment", "maxSurge"),
-        ("RollingUpdateDeployment", "maxUnavailable"),
-        ("ServicePort", "targetPort"),
-        ("TCPSocketAction", "port"),
-    }
-)
-REPLACED_TYPES: Mapping[tuple[str, str], str] = MappingProxyType(
-    {
-        # The model says "object"; the API takes one schema here (a list is not structural).
-        ("JSONSchemaProps", "items"): "JSONSchemaProps",
-    }
-)
+INT_OR_STRING: Final[frozenset[str]] = frozenset(_FACTS["intOrString"])
+REPLACED_TYPES: Final[Mapping[str, str]] = _FACTS["replacedTypes"]
+"""Fields whose Python model says less than the API takes."""
 SCHEMAS_FILE = Path(__file__).with_name("builtin_schemas.json")
 _SCALARS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -133,7 +49,6 @@ _SCALARS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 _ROOT_NAMES = MappingProxyType(
     {
         ("v1", "Event"): "CoreV1Event",
-        ("events.k8s.io/v1", "Event"): "EventsV1Event",
         ("authentication.k8s.io/v1", "TokenRequest"): "AuthenticationV1TokenRequest",
     }
 )
@@ -154,7 +69,11 @@ _GO_TYPES = MappingProxyType({"integer": "int64", "number": "float64", "boolean"
 def definitions() -> Mapping[str, Mapping[str, Any]]:
     """Every type as an object schema; `$ref` holds the bare name of another type."""
     table: dict[str, dict[str, str]] = json.loads(SCHEMAS_FILE.read_text(encoding="utf-8"))
-    return {name: _definition(fields) for name, fields in table.items()}
+    found = {name: _definition(fields) for name, fields in table.items()}
+    for field in found["ObjectMeta"]["properties"].values():
+        if field.get("type") == "array":
+            field[OMIT_EMPTY] = True  # nobody sees empty lists of owners or finalizers
+    return found
 
 
 def definition_name(api_version: str, kind: str) -> str:
@@ -176,24 +95,12 @@ def merge_keys(api_version: str, kind: str) -> Mapping[str, str]:
     return dict(_merge_paths(name, "", (name,))) if name in definitions() else {}
 
 
-def field_errors(api_version: str, kind: str, obj: Mapping[str, Any]) -> list[FieldError]:
-    """Missing required fields and malformed quantities; types are `decode_error`'s.
-
-    What only a status must have is not asked for: there a real server takes the zero value.
-    """
-    schema = schema_of(api_version, kind)
-    faults = schema.validate(obj) if schema is not None else []
-    return [error for error in faults if not _is_type_error(error) and _is_asked_for(error)]
-
-
-def decode_error(api_version: str, kind: str, obj: Mapping[str, Any]) -> str:
-    """The sentence for the first field of the wrong type, empty when all fit.
+def decode_error(kind: str, faults: Iterable[FieldError]) -> str:
+    """Return the sentence for the first field of the wrong type, empty when all fit.
 
     The server refuses such a body (400) before it looks at anything else.
     """
-    schema = schema_of(api_version, kind)
-    faults = schema.validate(obj) if schema is not None else []
-    wrong = next((error for error in faults if _is_type_error(error)), None)
+    wrong = next((error for error in faults if " in body must be of type " in error.message), None)
     if wrong is None:
         return ""
     found, wanted = _types_in(wrong.message)
@@ -225,19 +132,11 @@ def _field(kind: str) -> Mapping[str, Any]:
 def _merge_paths(name: str, path: str, above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for field, kind in definitions()[name]["properties"].items():
         here = f"{path}.{field}" if path else field
-        if (name, field) in MERGE_KEYS:
-            yield here, MERGE_KEYS[name, field]
+        if f"{name}.{field}" in MERGE_KEYS:
+            yield here, MERGE_KEYS[f"{name}.{field}"]
         below = (kind.get("items") or kind).get("$ref")
         if below is not None and below not in above:
             yield from _merge_paths(below, here, (*above, below))
-
-
-def _is_type_error(error: FieldError) -> bool:
-    return " in body must be of type " in error.message
-
-
-def _is_asked_for(error: FieldError) -> bool:
-    return error.type != "FieldValueRequired" or not error.field.startswith("status.")
 
 
 def _types_in(message: str) -> tuple[str, str]:
@@ -246,67 +145,3 @@ def _types_in(message: str) -> tuple[str, str]:
     wanted = message.partition("must be of type ")[2].partition(":")[0]
     # A text of the wrong format (a time, base64) stands there itself instead of its type.
     return _JSON_TYPES.get(found, "string"), _GO_TYPES.get(wanted, wanted)
-
-
-_LARGE: Final = ("spec", "status", "data", "binaryData")
-
-
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """How to read a body: `mode` is Ignore, Warn (into `warnings`) or Strict.
-
-    `old` is the stored object of an update: what is as before needs no second look.
-    """
-
-    mode: str
-    warnings: list[str]
-    old: dict[str, Any] | None = None
-
-
-def decode(
-    kind: Kind, custom: CustomKind | None, body: dict[str, Any], how: Decoding
-) -> list[FieldError]:
-    """Drop nulls and unknown fields from `body` and fill in a CRD's defaults.
-
-    StatusError 400 for a field of a wrong type and, in mode Strict, for unknown ones. Returns what
-    else is wrong with an object of a built-in kind.
-    """
-    api_version, name = body["apiVersion"], body["kind"]
-    schema = custom.schema if custom is not None else schema_of(api_version, name)
-    if custom is not None or schema is None:
-        check_shape(kind, body)
-    if schema is None:
-        return []
-    unchanged = _unchanged(body, how.old) if custom is None else {}
-    for field in unchanged:
-        del body[field]
-    unknown = schema.prune(body)
-    schema.default(body)
-    faults = schema.validate(body) if custom is None else []
-    wrong = decode_error(api_version, name, body) if faults else ""
-    if wrong:
-        raise _cannot_handle(kind, wrong)
-    missing = field_errors(api_version, name, body) if faults else []
-    body |= unchanged
-    sentences = [f'unknown field "{path}"' for path in unknown]
-    if sentences and how.mode == "Strict":
-        raise _cannot_handle(kind, f"strict decoding error: {', '.join(sentences)}")
-    if how.mode == "Warn":
-        how.warnings.extend(sentences)
-    return missing
-
-
-def _unchanged(body: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the large parts of `body` that are as stored and whose absence is no fault."""
-    if old is None:
-        return {}
-    name = definition_name(body["apiVersion"], body["kind"])
-    needed = definitions().get(name, {}).get("required", ())
-    kept = [f for f in _LARGE if f not in needed and f in body and body[f] == old.get(f)]
-    return {field: body[field] for field in kept}
-
-
-def _cannot_handle(kind: Kind, why: str) -> Exception:
-    return bad_request(
-        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
-    )

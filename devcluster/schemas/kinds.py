@@ -77,13 +77,6 @@ class Kind:
         """Whether objects of this kind are kept; reviews are only answered."""
         return "get" in self.verbs
 
-    @property
-    def storage_key(self) -> str:
-        """Where objects are kept. Both Event kinds share one store, as on a real API server."""
-        if self.plural == "events" and self.group in {"", "events.k8s.io"}:
-            return "events"
-        return self.resource_name
-
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, or None."""
         return next((sub for sub in self.subresources if sub.name == name), None)
@@ -102,7 +95,6 @@ _POD_SUBRESOURCES = (
     _status("Pod"),
     Subresource("log", "Pod", ("get",)),
     Subresource("binding", "Binding", CREATE_ONLY),
-    Subresource("eviction", "Eviction", CREATE_ONLY, "policy", "v1"),
     Subresource("exec", "PodExecOptions", ("create", "get")),
     Subresource("attach", "PodAttachOptions", ("create", "get")),
 )
@@ -111,7 +103,6 @@ _NAMESPACE_SUBRESOURCES = (
     _status("Namespace"),
 )
 _TOKEN = Subresource("token", "TokenRequest", CREATE_ONLY, "authentication.k8s.io", "v1")
-_SCALE = Subresource("scale", "Scale", STATUS_VERBS, "autoscaling", "v1")
 # A namespace collection cannot be deleted in one call.
 _NAMESPACE_VERBS = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 _ADMISSION = "admissionregistration.k8s.io"
@@ -121,11 +112,8 @@ _RBAC = "rbac.authorization.k8s.io"
 
 # fmt: off
 KINDS: tuple[Kind, ...] = (
-    Kind("", "v1", "bindings", "binding", "Binding", verbs=CREATE_ONLY),
     Kind("", "v1", "configmaps", "configmap", "ConfigMap", short_names=("cm",)),
-    Kind("", "v1", "endpoints", "endpoints", "Endpoints", short_names=("ep",)),
     Kind("", "v1", "events", "event", "Event", short_names=("ev",)),
-    Kind("", "v1", "limitranges", "limitrange", "LimitRange", short_names=("limits",)),
     Kind("", "v1", "namespaces", "namespace", "Namespace", namespaced=False, short_names=("ns",),
          verbs=_NAMESPACE_VERBS, subresources=_NAMESPACE_SUBRESOURCES),
     Kind("", "v1", "nodes", "node", "Node", namespaced=False, short_names=("no",),
@@ -136,8 +124,6 @@ KINDS: tuple[Kind, ...] = (
          short_names=("pv",), subresources=(_status("PersistentVolume"),)),
     Kind("", "v1", "pods", "pod", "Pod", short_names=("po",), categories=("all",),
          subresources=_POD_SUBRESOURCES),
-    Kind("", "v1", "resourcequotas", "resourcequota", "ResourceQuota", short_names=("quota",),
-         subresources=(_status("ResourceQuota"),)),
     Kind("", "v1", "secrets", "secret", "Secret"),
     Kind("", "v1", "serviceaccounts", "serviceaccount", "ServiceAccount", short_names=("sa",),
          subresources=(_TOKEN,)),
@@ -150,33 +136,20 @@ KINDS: tuple[Kind, ...] = (
     Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "customresourcedefinition",
          "CustomResourceDefinition", namespaced=False, short_names=("crd", "crds"),
          categories=("api-extensions",), subresources=(_status("CustomResourceDefinition"),)),
-    Kind("apps", "v1", "deployments", "deployment", "Deployment", short_names=("deploy",),
-         categories=("all",), subresources=(_SCALE, _status("Deployment"))),
     Kind(_AUTHENTICATION, "v1", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview",
          namespaced=False, verbs=CREATE_ONLY),
     Kind(_AUTHENTICATION, "v1", "tokenreviews", "tokenreview", "TokenReview",
          namespaced=False, verbs=CREATE_ONLY),
-    Kind(_AUTHORIZATION, "v1", "localsubjectaccessreviews", "localsubjectaccessreview",
-         "LocalSubjectAccessReview", verbs=CREATE_ONLY),
     Kind(_AUTHORIZATION, "v1", "selfsubjectaccessreviews", "selfsubjectaccessreview",
          "SelfSubjectAccessReview", namespaced=False, verbs=CREATE_ONLY),
-    Kind(_AUTHORIZATION, "v1", "selfsubjectrulesreviews", "selfsubjectrulesreview",
-         "SelfSubjectRulesReview", namespaced=False, verbs=CREATE_ONLY),
     Kind(_AUTHORIZATION, "v1", "subjectaccessreviews", "subjectaccessreview",
          "SubjectAccessReview", namespaced=False, verbs=CREATE_ONLY),
     Kind("coordination.k8s.io", "v1", "leases", "lease", "Lease"),
-    Kind("events.k8s.io", "v1", "events", "event", "Event", short_names=("ev",)),
-    Kind("policy", "v1", "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget",
-         short_names=("pdb",), subresources=(_status("PodDisruptionBudget"),)),
     Kind(_RBAC, "v1", "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding",
          namespaced=False),
     Kind(_RBAC, "v1", "clusterroles", "clusterrole", "ClusterRole", namespaced=False),
     Kind(_RBAC, "v1", "rolebindings", "rolebinding", "RoleBinding"),
     Kind(_RBAC, "v1", "roles", "role", "Role"),
-    Kind("scheduling.k8s.io", "v1", "priorityclasses", "priorityclass", "PriorityClass",
-         namespaced=False, short_names=("pc",)),
-    Kind("storage.k8s.io", "v1", "storageclasses", "storageclass", "StorageClass",
-         namespaced=False, short_names=("sc",)),
 )
 # fmt: on
 

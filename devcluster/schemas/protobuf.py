@@ -1,74 +1,27 @@
 """domain: the protobuf bodies that kubectl's own commands send, decoded by a table of fields.
 
 `kubectl create token`, `auth can-i`, `create configmap` and their like write protobuf whatever the
-server offers. Only the messages they need are listed; the field numbers are those of the API's
-published .proto files.
+server offers. `protobuf_messages.json` lists the messages they need, each field as
+`number name:type` with the numbers of the API's published .proto files. Types: s text, b bytes,
+i integer, t boolean, a message's name; *X is a list of X, %s and %b are maps from text.
 """
 
 from __future__ import annotations
 
 import base64
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAGIC: Final = b"k8s\x00"
-# field number -> "name:type"; types: s text, b bytes, i integer, t boolean, a message name,
-# *X a list of X, %s and %b maps from text.
-_METADATA = (
-    "1 name:s,2 generateName:s,3 namespace:s,5 uid:s,6 resourceVersion:s,"
-    "11 labels:%s,12 annotations:%s,13 ownerReferences:*OwnerReference,14 finalizers:*s"
-)
-_ROLE = "1 metadata:ObjectMeta,2 rules:*PolicyRule"
-_BINDING = "1 metadata:ObjectMeta,2 subjects:*Subject,3 roleRef:RoleRef"
-_ACCESS = "1 resourceAttributes:ResourceAttributes,2 nonResourceAttributes:NonResourceAttributes"
-_REVIEW = "1 metadata:ObjectMeta,2 spec:"
-_MESSAGES: Final[Mapping[str, str]] = {
-    "ObjectMeta": _METADATA,
-    "OwnerReference": "1 kind:s,3 name:s,4 uid:s,5 apiVersion:s,6 controller:t,"
-    "7 blockOwnerDeletion:t",
-    "ObjectReference": "1 kind:s,2 namespace:s,3 name:s,4 uid:s,5 apiVersion:s",
-    "ConfigMap": "1 metadata:ObjectMeta,2 data:%s,3 binaryData:%b,4 immutable:t",
-    "Secret": "1 metadata:ObjectMeta,2 data:%b,3 type:s,4 stringData:%s,5 immutable:t",
-    "Namespace": "1 metadata:ObjectMeta",
-    "ServiceAccount": "1 metadata:ObjectMeta,4 automountServiceAccountToken:t",
-    "PriorityClass": "1 metadata:ObjectMeta,2 value:i,3 globalDefault:t,4 description:s,"
-    "5 preemptionPolicy:s",
-    "PolicyRule": "1 verbs:*s,2 apiGroups:*s,3 resources:*s,4 resourceNames:*s,"
-    "5 nonResourceURLs:*s",
-    "Subject": "1 kind:s,2 apiGroup:s,3 name:s,4 namespace:s",
-    "RoleRef": "1 apiGroup:s,2 kind:s,3 name:s",
-    "Role": _ROLE,
-    "ClusterRole": _ROLE,
-    "RoleBinding": _BINDING,
-    "ClusterRoleBinding": _BINDING,
-    "TokenRequest": f"{_REVIEW}TokenRequestSpec",
-    "TokenRequestSpec": "1 audiences:*s,3 boundObjectRef:BoundObjectReference,"
-    "4 expirationSeconds:i",
-    "BoundObjectReference": "1 kind:s,2 apiVersion:s,3 name:s,4 uid:s",
-    "TokenReview": f"{_REVIEW}TokenReviewSpec",
-    "TokenReviewSpec": "1 token:s,2 audiences:*s",
-    "SelfSubjectReview": "1 metadata:ObjectMeta",
-    "SelfSubjectAccessReview": f"{_REVIEW}SelfSubjectAccessReviewSpec",
-    "SelfSubjectAccessReviewSpec": _ACCESS,
-    "SubjectAccessReview": f"{_REVIEW}SubjectAccessReviewSpec",
-    "LocalSubjectAccessReview": f"{_REVIEW}SubjectAccessReviewSpec",
-    "SubjectAccessReviewSpec": f"{_ACCESS},3 user:s,4 groups:*s,6 uid:s",
-    "SelfSubjectRulesReview": f"{_REVIEW}SelfSubjectRulesReviewSpec",
-    "SelfSubjectRulesReviewSpec": "1 namespace:s",
-    "ResourceAttributes": "1 namespace:s,2 verb:s,3 group:s,4 version:s,5 resource:s,"
-    "6 subresource:s,7 name:s",
-    "NonResourceAttributes": "1 path:s,2 verb:s",
-    "DeleteOptions": "1 gracePeriodSeconds:i,2 preconditions:Preconditions,3 orphanDependents:t,"
-    "4 propagationPolicy:s,5 dryRun:*s",
-    "Preconditions": "1 uid:s,2 resourceVersion:s",
-    "Eviction": "1 metadata:ObjectMeta,2 deleteOptions:DeleteOptions",
-    "Binding": "1 metadata:ObjectMeta,2 target:ObjectReference",
-}
 _LONGEST_VARINT: Final = 63
 _UNKNOWN: Final = "1 typeMeta:TypeMeta,2 raw:r"
 _TYPE_META: Final = "1 apiVersion:s,2 kind:s"
+_FILE: Final = Path(__file__).with_name("protobuf_messages.json")
+_MESSAGES: Final[Mapping[str, str]] = json.loads(_FILE.read_text(encoding="utf-8"))
 
 
 class UnreadableError(ValueError):

@@ -6,138 +6,67 @@ definitions, `x-quantity` for quantities and `x-omit-empty` for what is dropped 
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.schemas.structural import structural_errors
 from devcluster.schemas.validation import Validator
-from devcluster.status import FieldError, join_errors
+from devcluster.status import FieldError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["OBJECT_META", "OMIT_EMPTY", "FieldError", "Schema", "join_errors", "structural_errors"]
-
-OMIT_EMPTY = "x-omit-empty"
-_TEXT = {"type": "string"}
-_TIME = {"type": "string", "format": "date-time"}
-_TEXTS_BY_NAME = {"type": "object", "additionalProperties": _TEXT, OMIT_EMPTY: True}
-_OWNER = {
-    "type": "object",
-    "required": ["apiVersion", "kind", "name", "uid"],
-    "properties": {
-        **dict.fromkeys(("apiVersion", "kind", "name", "uid"), _TEXT),
-        "controller": {"type": "boolean"},
-        "blockOwnerDeletion": {"type": "boolean"},
-    },
-}
-OBJECT_META: Mapping[str, Any] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {
-            **dict.fromkeys(
-                (
-                    "name",
-                    "generateName",
-                    "namespace",
-                    "selfLink",
-                    "uid",
-                    "resourceVersion",
-                    "clusterName",
-                ),
-                _TEXT,
-            ),
-            "generation": {"type": "integer"},
-            "creationTimestamp": _TIME,
-            "deletionTimestamp": _TIME,
-            "deletionGracePeriodSeconds": {"type": "integer"},
-            "labels": _TEXTS_BY_NAME,
-            "annotations": _TEXTS_BY_NAME,
-            "ownerReferences": {"type": "array", "items": _OWNER, OMIT_EMPTY: True},
-            "finalizers": {"type": "array", "items": _TEXT, OMIT_EMPTY: True},
-            "managedFields": {
-                "type": "array",
-                "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-            },
-        },
-    }
-)
-"""The schema of metadata, which every resource has whatever its own schema says."""
-
-_TYPE_META = {"apiVersion": _TEXT, "kind": _TEXT}
-_IMPLIED = {**_TYPE_META, "metadata": OBJECT_META}
+OMIT_EMPTY: Final = "x-omit-empty"
+_TYPE_META: Final = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+_ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 class Schema:
-    """One kind's schema. `definitions` resolves `{"$ref": name}`; `is_resource`: the root has
-    apiVersion, kind and metadata even when the schema does not name them.
+    """One kind's schema. `definitions` resolves `{"$ref": name}`.
+
+    The root has apiVersion, kind and metadata whatever the schema says about them.
     """
 
     def __init__(
-        self,
-        openapi_v3_schema: Mapping[str, Any],
-        definitions: Mapping[str, Mapping[str, Any]] | None = None,
-        *,
-        is_resource: bool = True,
+        self, openapi_v3_schema: Mapping[str, Any], definitions: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        self._definitions = definitions or {}
+        self._definitions = definitions
         root = self._resolve(openapi_v3_schema)
-        self._root = self._with_type_meta(root) if is_resource else root
-        self._has_defaults = any(map(_has_default, (self._root, *self._definitions.values())))
+        implied = {**_TYPE_META, "metadata": {"$ref": "ObjectMeta"}}
+        self._root = {**root, "properties": {**(root.get("properties") or {}), **implied}}
+        self._has_defaults = any(map(_has_default, (self._root, *definitions.values())))
         self._validator = Validator(self._resolve)
 
     def prune(self, obj: dict[str, Any]) -> list[str]:
-        """Removes fields that the schema does not know, in place; returns their paths."""
+        """Remove fields that the schema does not know, in place; return their paths."""
         unknown: list[str] = []
         self._prune(obj, self._root, "", unknown)
         return unknown
 
     def default(self, obj: dict[str, Any]) -> None:
-        """Drops nulls of fields that are not nullable and what is never stored empty (labels,
-        finalizers, maps of built-in kinds), then fills in defaults, in place.
+        """Drop nulls of fields that are not nullable and what is never stored empty (labels,
+        finalizers, maps of built-in kinds), then fill in defaults, in place.
         """
         self._drop_nulls(obj, self._root)
         if self._has_defaults:
             self._default(obj, self._root)
 
     def validate(self, obj: Mapping[str, Any]) -> list[FieldError]:
-        """Every fault of the object in the API server's words; empty when it is valid."""
+        """Return every fault of the object in the API server's words."""
         return self._validator.errors(obj, self._root)
 
     def validate_part(self, obj: Mapping[str, Any], name: str) -> list[FieldError]:
-        """The faults of one top-level field, with the words of a server that checks just it."""
-        schema = (self._root.get("properties") or {}).get(name)
+        """Return the faults of one top-level field, as a server says them that checks just it."""
+        schema = self._root["properties"].get(name)
         if name not in obj or schema is None:
             return []
         return [
-            FieldError(
-                name if error.field in {"<nil>", ""} else f"{name}.{error.field}",
-                error.type,
-                error.message,
-            )
+            FieldError(f"{name}.{error.field}" if error.field else name, error.type, error.message)
             for error in self._validator.errors(obj[name], schema)
         ]
 
     def _resolve(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The schema itself, behind a reference and with what an embedded resource implies."""
         while "$ref" in schema:
             schema = self._definitions[schema["$ref"]]
-        if schema.get("x-kubernetes-embedded-resource"):
-            return self._with_type_meta(schema)
         return schema
-
-    @staticmethod
-    def _with_type_meta(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        given = schema.get("properties") or {}
-        own = {key: value for key, value in given.items() if key not in _IMPLIED}
-        metadata: dict[str, Any] = dict(OBJECT_META)
-        narrowed = (given.get("metadata") or {}).get("properties") or {}
-        if narrowed:
-            members = {**OBJECT_META["properties"]}
-            for key, value in narrowed.items():
-                members[key] = {**members.get(key, {}), **value}
-            metadata["properties"] = members
-        return {**schema, "properties": {**_TYPE_META, "metadata": metadata, **own}}
 
     def _members(
         self, value: Any, schema: Mapping[str, Any]
@@ -152,8 +81,7 @@ class Schema:
             additional = schema.get("additionalProperties")
             for key, item in value.items():
                 known = properties.get(key, additional if key not in properties else None)
-                if known is True:
-                    known = {"x-kubernetes-preserve-unknown-fields": True}
+                known = _ANYTHING if known is True else known
                 yield f".{key}", item, self._resolve(known) if known else None
 
     def _prune(self, value: Any, schema: Mapping[str, Any], path: str, unknown: list[str]) -> None:
@@ -186,7 +114,7 @@ class Schema:
         if isinstance(value, dict):
             for key, unresolved in (schema.get("properties") or {}).items():
                 if key not in value and unresolved.get("default") is not None:
-                    value[key] = _copied(unresolved["default"])
+                    value[key] = copy_json(unresolved["default"])
         for _suffix, item, known in self._members(value, schema):
             if known is not None and isinstance(item, (dict, list)):
                 self._default(item, known)
@@ -208,9 +136,10 @@ def _has_default(schema: Any) -> bool:
     return schema.get("default") is not None or any(map(_has_default, below))
 
 
-def _copied(value: Any) -> Any:
+def copy_json(value: Any) -> Any:
+    """Return a deep copy of decoded JSON, several times faster than copy.deepcopy."""
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: copy_json(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_copied(item) for item in value]
+        return [copy_json(item) for item in value]
     return value

@@ -6,13 +6,19 @@ The Impersonate-* headers: a user acts as another one, where RBAC lets him.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from devcluster.paths import AUTHENTICATED, User, account_user
-from devcluster.security.access import EVERYTHING, describe, is_permitted, list_rules, missing_rules
-from devcluster.security.rbac import MASTERS, RBAC_GROUP, Attributes
-from devcluster.status import StatusError, forbidden, forbidden_to
-from devcluster.storage.patch import copy_json
+from devcluster.schemas.schema import copy_json
+from devcluster.security.rbac import (
+    MASTERS,
+    RBAC_GROUP,
+    Attributes,
+    decide,
+    describe_missing,
+    missing_rules,
+    rules_of,
+)
+from devcluster.status import StatusError, forbidden
 from devcluster.storage.selectors import parse_field_selector
 
 if TYPE_CHECKING:
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
 
     from devcluster.paths import ResourcePath
     from devcluster.schemas.kinds import Kind
+    from devcluster.security.rbac import Objects
     from devcluster.storage.store import Store
 
 if TYPE_CHECKING:
@@ -27,7 +34,16 @@ if TYPE_CHECKING:
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
 _ROLES: Final = {"roles", "clusterroles"}
 _BINDINGS: Final = {"rolebindings", "clusterrolebindings"}
-_FULL: Final = "must have cluster-admin privileges to use an aggregationRule"
+
+
+def stored_roles(store: Store) -> Objects:
+    """Return what `rbac` reads the stored RBAC objects by."""
+    return lambda plural: (item.body for item in store.items(f"{plural}.{RBAC_GROUP}"))
+
+
+def is_permitted(store: Store, user: User, attributes: Attributes) -> bool:
+    """Return whether `user` may do this."""
+    return decide(user, attributes, stored_roles(store)).allowed
 
 
 class Authorizer:
@@ -69,10 +85,7 @@ class Authorizer:
         escalate = Attributes("escalate", RBAC_GROUP, kind.plural, "", namespace, asked)
         if is_permitted(self._store, user, escalate):
             return
-        held = list_rules(self._store, user, namespace)
-        if new.get("aggregationRule") and missing_rules(held, EVERYTHING):
-            raise forbidden(kind, name, _FULL)
-        self._check_held(user, kind, name, held, new.get("rules") or [])
+        self._check_held(user, kind, new, new.get("rules") or [])
 
     def _check_binding(self, user: User, kind: Kind, new: Body) -> None:
         reference, metadata = new.get("roleRef") or {}, new["metadata"]
@@ -87,16 +100,14 @@ class Authorizer:
             # The server names the kind that it was asked for, not the one that it missed.
             details = {"name": role, "group": RBAC_GROUP, "kind": kind.plural}
             raise StatusError(404, "NotFound", f'{kind.resource_name} "{role}" not found', details)
-        held = list_rules(self._store, user, namespace)
-        wanted = item.body.get("rules") or []
-        self._check_held(user, kind, metadata.get("name", ""), held, wanted)
+        self._check_held(user, kind, new, item.body.get("rules") or [])
 
-    def _check_held(
-        self, user: User, kind: Kind, name: str, held: list[Body], wanted: list[Body]
-    ) -> None:
+    def _check_held(self, user: User, kind: Kind, new: Body, wanted: list[Body]) -> None:
+        metadata = new["metadata"]
+        held = rules_of(user, metadata.get("namespace", ""), stored_roles(self._store))
         missing = missing_rules(held, wanted)
         if missing:
-            raise forbidden(kind, name, describe(user.name, user.groups, missing))
+            raise forbidden(kind, metadata.get("name", ""), describe_missing(user, missing))
 
     def _require(self, user: User, attributes: Attributes) -> None:
         if not is_permitted(self._store, user, attributes):
@@ -121,9 +132,9 @@ def _verb(request: web.Request, path: ResourcePath) -> str:
     if request.method == "DELETE":
         return "delete" if path.name else "deletecollection"
     verb = _VERBS.get(request.method, request.method.lower())
-    if verb != "get" or (path.name and not path.is_watch):
+    if verb != "get" or path.name:
         return verb
-    is_watch = path.is_watch or request.query.get("watch", "").lower() in {"true", "1", "t"}
+    is_watch = request.query.get("watch", "").lower() in {"true", "1", "t"}
     return "watch" if is_watch else "list"
 
 
@@ -145,50 +156,47 @@ def _for_collector(body: Body) -> Body:
 
 
 _ACCOUNT: Final = "system:serviceaccount:"
-_EXTRA: Final = "impersonate-extra-"
-_GROUP: Final = "authentication.k8s.io"
 
 
 def impersonate(store: Store, user: User, request: web.Request) -> User:
     """Return who the request acts as; StatusError 403 where `user` may not, 500 for half a wish."""
-    name, uid = (request.headers.get(f"Impersonate-{what}", "") for what in ("User", "Uid"))
-    groups, extra = tuple(request.headers.getall("Impersonate-Group", [])), _read_extra(request)
+    name = request.headers.get("Impersonate-User", "")
+    groups = tuple(request.headers.getall("Impersonate-Group", []))
     if not name:
-        if groups or uid or extra:
+        if groups:
             message = "requested impersonation of groups without impersonating a user"
             raise StatusError(500, "InternalError", f"Internal error occurred: {message}")
         return user
     namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
     is_account = name.startswith(_ACCOUNT)
     wanted = [
-        _ask("serviceaccounts", account, namespace=namespace)
+        Attributes("impersonate", "", "serviceaccounts", "", namespace, account)
         if is_account
-        else _ask("users", name),
-        *(_ask("groups", group) for group in groups),
-        *(_ask("uids", one, _GROUP) for one in (uid,) if one),
-        *(
-            _ask("userextras", value, _GROUP, key)
-            for key, values in extra.items()
-            for value in values
-        ),
+        else Attributes("impersonate", "", "users", name=name),
+        *(Attributes("impersonate", "", "groups", name=group) for group in groups),
     ]
     for attributes in wanted:
         if not is_permitted(store, user, attributes):
             raise forbidden_to(user.name, attributes)
     if is_account and not groups:
-        return account_user(namespace, account, uid, extra)
-    return User(name, tuple(dict.fromkeys((*groups, AUTHENTICATED))), uid, extra)
+        return account_user(namespace, account, "")
+    return User(name, tuple(dict.fromkeys((*groups, AUTHENTICATED))))
 
 
-def _ask(
-    resource: str, name: str, group: str = "", subresource: str = "", *, namespace: str = ""
-) -> Attributes:
-    return Attributes("impersonate", group, resource, subresource, namespace, name)
-
-
-def _read_extra(request: web.Request) -> dict[str, list[str]]:
-    extra: dict[str, list[str]] = {}
-    for header, value in request.headers.items():
-        if header.lower().startswith(_EXTRA):
-            extra.setdefault(unquote(header.lower().removeprefix(_EXTRA)), []).append(value)
-    return extra
+def forbidden_to(user: str, wanted: Attributes) -> StatusError:
+    """403: not allowed to this user."""
+    if wanted.path:
+        message = f'forbidden: User "{user}" cannot {wanted.verb} path "{wanted.path}"'
+        return StatusError(403, "Forbidden", message)
+    resource = f"{wanted.resource}/{wanted.subresource}" if wanted.subresource else wanted.resource
+    whole = f"{wanted.resource}.{wanted.group}" if wanted.group else wanted.resource
+    named = f'{whole} "{wanted.name}"' if wanted.name else whole
+    where = f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope"
+    details = {"name": wanted.name, "group": wanted.group, "kind": wanted.resource}
+    return StatusError(
+        403,
+        "Forbidden",
+        f'{named} is forbidden: User "{user}" cannot {wanted.verb} resource "{resource}" in API '
+        f'group "{wanted.group}" {where}',
+        {key: value for key, value in details.items() if value},
+    )

@@ -6,24 +6,32 @@ Objects are decoded manifests. Nothing here knows where they are kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.storage.selectors import selector_of
+from devcluster.status import go_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-Manifest = dict[str, Any]
-RBAC_GROUP = "rbac.authorization.k8s.io"
-MASTERS = "system:masters"
+    from devcluster.paths import User
 
-
-@dataclass(frozen=True, slots=True)
-class RbacUser:
-    """Who asks: `groups` must already hold system:authenticated and the like."""
-
-    name: str
-    groups: frozenset[str] = frozenset()
+    Manifest = dict[str, Any]
+    Objects = Callable[[str], Iterable[Manifest]]
+    """Returns all objects of one resource: roles, rolebindings and the two of the cluster."""
+RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+MASTERS: Final = "system:masters"
+_EVERYTHING: Final = (
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+)
+_SHOWN: Final = (
+    ("apiGroups", "APIGroups"),
+    ("resources", "Resources"),
+    ("nonResourceURLs", "NonResourceURLs"),
+    ("resourceNames", "ResourceNames"),
+    ("verbs", "Verbs"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +48,6 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True)
-class RbacObjects:
-    """The four kinds of RBAC objects, of all namespaces."""
-
-    roles: Iterable[Manifest] = ()
-    role_bindings: Iterable[Manifest] = ()
-    cluster_roles: Iterable[Manifest] = ()
-    cluster_role_bindings: Iterable[Manifest] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Decision:
     """The answer; `reason` names the binding that allows, as the server's reviews do."""
 
@@ -57,13 +55,8 @@ class Decision:
     reason: str = ""
 
 
-def is_allowed(user: RbacUser, attributes: Attributes, objects: RbacObjects) -> bool:
-    """Whether any binding of `user` allows the request."""
-    return decide(user, attributes, objects).allowed
-
-
-def decide(user: RbacUser, attributes: Attributes, objects: RbacObjects) -> Decision:
-    """Whether the request is allowed and which binding says so; no binding means no."""
+def decide(user: User, attributes: Attributes, objects: Objects) -> Decision:
+    """Return whether the request is allowed and which binding says so; no binding means no."""
     if MASTERS in user.groups:
         return Decision(allowed=True)
     for binding, subject, rules in _grants(user, attributes.namespace, objects):
@@ -72,87 +65,90 @@ def decide(user: RbacUser, attributes: Attributes, objects: RbacObjects) -> Deci
     return Decision(allowed=False)
 
 
-def rules_of(user: RbacUser, namespace: str, objects: RbacObjects) -> list[Manifest]:
-    """All rules that hold for `user` in `namespace`, for SelfSubjectRulesReview."""
+def rules_of(user: User, namespace: str, objects: Objects) -> list[Manifest]:
+    """Return all rules that hold for `user` in `namespace`."""
     if MASTERS in user.groups:
-        return [
-            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-            {"verbs": ["*"], "nonResourceURLs": ["*"]},
-        ]
+        return [*_EVERYTHING]
     return [rule for _, _, rules in _grants(user, namespace, objects) for rule in rules]
 
 
-def rule_allows(rule: Mapping[str, Any], attributes: Attributes) -> bool:
-    """Whether one PolicyRule covers the request."""
-    if not _has(rule, "verbs", attributes.verb):
+def rule_allows(rule: Mapping[str, Any], wanted: Attributes) -> bool:
+    """Return whether one PolicyRule covers the request."""
+    if not _has(rule, "verbs", wanted.verb):
         return False
-    if attributes.path:
-        return any(_path_matches(item, attributes.path) for item in _list(rule, "nonResourceURLs"))
+    if wanted.path:
+        return any(_covers_path(one, wanted.path) for one in _list(rule, "nonResourceURLs"))
+    resources, names = _list(rule, "resources"), _list(rule, "resourceNames")
+    full = f"{wanted.resource}/{wanted.subresource}" if wanted.subresource else wanted.resource
+    covered = {"*", full} | ({f"*/{wanted.subresource}"} if wanted.subresource else set())
     return (
-        _has(rule, "apiGroups", attributes.group)
-        and _resource_matches(_list(rule, "resources"), attributes)
-        and _name_matches(_list(rule, "resourceNames"), attributes.name)
+        _has(rule, "apiGroups", wanted.group)
+        and not covered.isdisjoint(resources)
+        and (not names or wanted.name in names)
     )
 
 
-def aggregated_rules(
-    cluster_role: Mapping[str, Any], cluster_roles: Iterable[Mapping[str, Any]]
-) -> list[Manifest]:
-    """The rules of a ClusterRole; with an aggregationRule the union of the selected roles'."""
-    aggregation = cluster_role.get("aggregationRule")
-    if not aggregation:
-        return _list(cluster_role, "rules")
-    selectors = [selector_of(item) for item in _list(aggregation, "clusterRoleSelectors")]
-    rules: list[Manifest] = []
-    for other in sorted(cluster_roles, key=_name):
-        if other.get("aggregationRule") or _name(other) == _name(cluster_role):
-            continue
-        labels = (other.get("metadata") or {}).get("labels")
-        if any(selector.matches(labels) for selector in selectors):
-            rules += [rule for rule in _list(other, "rules") if rule not in rules]
-    return rules
+def missing_rules(held: Sequence[Manifest], wanted: Iterable[Manifest]) -> list[Manifest]:
+    """Return what of `wanted` no rule of `held` covers, verbs of one resource together."""
+    found: dict[tuple[str, ...], Manifest] = {}
+    for rule in wanted:
+        for single, attributes in _singles(rule):
+            if any(rule_allows(one, attributes) for one in held):
+                continue
+            key = tuple(str(single.get(name)) for name, _ in _SHOWN if name != "verbs")
+            merged = found.setdefault(key, {**single, "verbs": []})
+            merged["verbs"] += [v for v in single["verbs"] if v not in merged["verbs"]]
+    return list(found.values())
+
+
+def describe_missing(user: User, missing: Iterable[Manifest]) -> str:
+    """Return the reason of a refused grant, in the server's words."""
+    lines = sorted({_shown(rule) for rule in missing})
+    return (
+        f"user {go_value(user.name)} (groups={_texts(user.groups)}) is attempting to grant RBAC "
+        "permissions not currently held:\n" + "\n".join(lines)
+    )
+
+
+def _singles(rule: Manifest) -> Iterator[tuple[Manifest, Attributes]]:
+    """Yield the rule cut into rules of one verb on one thing each, and the request of each."""
+    names, verbs = _list(rule, "resourceNames"), _list(rule, "verbs")
+    things = product(_list(rule, "apiGroups"), _list(rule, "resources"), names or [""], verbs)
+    for group, resource, name, verb in things:
+        single = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
+        plural, _, below = resource.partition("/")
+        asked = Attributes(verb, group, plural, below, name=name)
+        yield ({**single, "resourceNames": [name]} if name else single), asked
+    for url, verb in product(_list(rule, "nonResourceURLs"), verbs):
+        yield {"nonResourceURLs": [url], "verbs": [verb]}, Attributes(verb, path=url)
 
 
 def _grants(
-    user: RbacUser, namespace: str, objects: RbacObjects
+    user: User, namespace: str, objects: Objects
 ) -> Iterator[tuple[Manifest, Manifest, list[Manifest]]]:
-    """Each binding that names the user, the subject that does, and the rules it brings."""
-    cluster_roles = {_name(role): role for role in objects.cluster_roles}
-    for binding in objects.cluster_role_bindings:
+    """Yield each binding that names the user, the subject that does, and the rules it brings."""
+    cluster_roles = {_name(role): role for role in objects("clusterroles")}
+    roles = {_name(role): role for role in objects("roles") if _namespace(role) == namespace}
+    local = (one for one in objects("rolebindings") if namespace and _namespace(one) == namespace)
+    for binding in (*objects("clusterrolebindings"), *local):
         subject = _bound_subject(user, binding)
         if subject is not None:
-            yield binding, subject, _cluster_rules(binding, cluster_roles)
-    if not namespace:
-        return
-    roles = {_name(role): role for role in objects.roles if _namespace(role) == namespace}
-    for binding in objects.role_bindings:
-        if _namespace(binding) != namespace:
-            continue
-        subject = _bound_subject(user, binding)
-        if subject is None:
-            continue
-        reference = binding.get("roleRef") or {}
-        if reference.get("kind") == "ClusterRole":
-            yield binding, subject, _cluster_rules(binding, cluster_roles)
-        else:
-            yield binding, subject, _list(roles.get(reference.get("name", ""), {}), "rules")
+            reference = binding.get("roleRef") or {}
+            known = roles if reference.get("kind") == "Role" else cluster_roles
+            yield binding, subject, _list(known.get(reference.get("name", ""), {}), "rules")
 
 
-def _cluster_rules(binding: Manifest, cluster_roles: Mapping[str, Manifest]) -> list[Manifest]:
-    role = cluster_roles.get((binding.get("roleRef") or {}).get("name", ""))
-    return aggregated_rules(role, cluster_roles.values()) if role else []
-
-
-def _bound_subject(user: RbacUser, binding: Manifest) -> Manifest | None:
+def _bound_subject(user: User, binding: Manifest) -> Manifest | None:
     for subject in _list(binding, "subjects"):
-        kind, name = subject.get("kind"), subject.get("name", "")
-        if kind == "User" and name == user.name:
-            return dict(subject)
-        if kind == "Group" and name in user.groups:
-            return dict(subject)
         # A subject without a namespace means the binding's own, where there is one.
         namespace = subject.get("namespace") or _namespace(binding)
-        if kind == "ServiceAccount" and user.name == f"system:serviceaccount:{namespace}:{name}":
+        name = subject.get("name", "")
+        matches = {
+            "User": name == user.name,
+            "Group": name in user.groups,
+            "ServiceAccount": f"system:serviceaccount:{namespace}:{name}" == user.name,
+        }
+        if matches.get(subject.get("kind", "")):
             return dict(subject)
     return None
 
@@ -171,39 +167,30 @@ def _reason(binding: Manifest, subject: Manifest) -> str:
     )
 
 
-def _resource_matches(resources: list[str], attributes: Attributes) -> bool:
-    wanted = attributes.resource
-    if attributes.subresource:
-        wanted = f"{attributes.resource}/{attributes.subresource}"
-        if f"*/{attributes.subresource}" in resources:
-            return True
-    return "*" in resources or wanted in resources
-
-
-def _name_matches(names: list[str], name: str) -> bool:
-    return not names or name in names
-
-
-def _path_matches(rule_path: str, path: str) -> bool:
-    if rule_path == "*":
-        return True
-    if rule_path.endswith("*"):
-        return path.startswith(rule_path.rstrip("*"))
-    return rule_path == path
+def _covers_path(held: str, path: str) -> bool:
+    return path.startswith(held.rstrip("*")) if held.endswith("*") else held == path
 
 
 def _has(rule: Mapping[str, Any], field: str, value: str) -> bool:
-    values = _list(rule, field)
-    return "*" in values or value in values
+    return not {"*", value}.isdisjoint(_list(rule, field))
+
+
+def _shown(rule: Manifest) -> str:
+    parts = (f"{name}:{_texts(rule[key])}" for key, name in _SHOWN if rule.get(key))
+    return "{" + ", ".join(parts) + "}"
+
+
+def _texts(values: Sequence[str]) -> str:
+    return f"[{' '.join(map(go_value, values))}]"
 
 
 def _list(obj: Mapping[str, Any], field: str) -> list[Any]:
     return obj.get(field) or []
 
 
-def _name(obj: Mapping[str, Any]) -> str:
-    return str((obj.get("metadata") or {}).get("name", ""))
+def _name(obj: Manifest) -> str:
+    return str(obj["metadata"]["name"])
 
 
-def _namespace(obj: Mapping[str, Any]) -> str:
-    return str((obj.get("metadata") or {}).get("namespace", ""))
+def _namespace(obj: Manifest) -> str:
+    return str(obj["metadata"].get("namespace", ""))

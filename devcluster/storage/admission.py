@@ -1,8 +1,6 @@
 """domain: defaults and rules of the built-in kinds, applied before an object is stored.
 
 What the API server refuses in kinds that it only stores: data keys, rules, leases.
-
-One set of objects with two faces: Events of two groups, a CRD's served versions.
 """
 
 from __future__ import annotations
@@ -12,11 +10,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.schemas.crds import CRDS, check_crd_update
+from devcluster.schemas.crds import CRDS
 from devcluster.status import FieldError, forbidden_field, invalid_value, required
 from devcluster.storage.pods import check_pod, check_pod_update, default_new_pod, default_pod
 from devcluster.webhooks.review import MUTATING, VALIDATING
-from devcluster.webhooks.rules import default_mutating, default_validating, webhook_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -81,6 +78,24 @@ def _lease_faults(body: Body) -> Iterator[FieldError]:
         yield invalid_value("spec.leaseTransitions", value, "must be greater than or equal to 0")
 
 
+def _crd_faults(body: Body) -> Iterator[FieldError]:
+    versions = (body.get("spec") or {}).get("versions") or []
+    stored = [version for version in versions if version.get("storage")]
+    if len(stored) != 1:
+        message = "Invalid value: must have exactly one version marked as storage version"
+        yield FieldError("spec.versions", "FieldValueInvalid", message)
+    elif not (stored[0].get("schema") or {}).get("openAPIV3Schema"):
+        yield required("spec.versions.schema.openAPIV3Schema")
+
+
+def _webhook_faults(body: Body) -> Iterator[FieldError]:
+    for number, webhook in enumerate(body.get("webhooks") or ()):
+        url = (webhook.get("clientConfig") or {}).get("url") or ""
+        if not url.startswith("https://"):
+            detail = "the embedded API calls webhooks by an https URL"
+            yield required(f"webhooks[{number}].clientConfig.url", detail)
+
+
 def _event_faults(body: Body) -> Iterator[FieldError]:
     about = (body.get("involvedObject") or {}).get("namespace", "")
     if about != body["metadata"]["namespace"] and (
@@ -96,7 +111,9 @@ KIND_RULES: Final[dict[str, Callable[[Body], Iterator[FieldError]]]] = {
     f"clusterroles.{_RBAC}": _role_faults,
     "leases.coordination.k8s.io": _lease_faults,
     "events": _event_faults,
-    "events.events.k8s.io": _event_faults,
+    CRDS: _crd_faults,
+    MUTATING: _webhook_faults,
+    VALIDATING: _webhook_faults,
 }
 """Resource -> the faults of a stored object whose types are right."""
 PROTECTED_NAMESPACES: Final = ("default", "kube-public", "kube-system")
@@ -135,8 +152,6 @@ def check_update(kind: Kind, old: Body, new: Body) -> list[FieldError]:
         return [_changed_role(new["roleRef"])]
     if kind.plural == "secrets" and old.get("type") != new.get("type"):
         return [invalid_value("type", new.get("type"), "field is immutable")]
-    if kind.storage_key == CRDS:
-        return check_crd_update(old, new)
     if kind.plural in {"configmaps", "secrets"} and old.get("immutable"):
         names = ("data", "binaryData", "immutable", "type")
         return [
@@ -184,20 +199,6 @@ def _default_volume(body: Body) -> None:
     body["status"] = {"phase": "Available"}
 
 
-def _default_deployment(body: Body) -> None:
-    spec = body.setdefault("spec", {})
-    spec.setdefault("replicas", 1)
-    body["status"] = {}
-
-
-def _default_service(body: Body) -> None:
-    spec = body.setdefault("spec", {})
-    spec.setdefault("type", "ClusterIP")
-    for port in spec.get("ports") or []:
-        port.setdefault("protocol", "TCP")
-        port.setdefault("targetPort", port.get("port"))
-
-
 def _default_binding(body: Body) -> None:
     body.setdefault("roleRef", {}).setdefault("apiGroup", _RBAC_GROUP)
     for subject in body.get("subjects") or []:
@@ -214,55 +215,42 @@ def _default_crd(body: Body) -> None:
     spec.setdefault("conversion", {"strategy": "None"})
 
 
+def _default_mutating(body: Body) -> None:
+    for webhook in body.get("webhooks") or ():
+        _default_webhook(webhook)
+
+
+def _default_validating(body: Body) -> None:
+    for webhook in body.get("webhooks") or ():
+        _default_webhook(webhook)
+
+
+def _default_webhook(webhook: Body) -> None:
+    webhook.setdefault("failurePolicy", "Fail")
+    webhook.setdefault("matchPolicy", "Equivalent")
+    webhook.setdefault("timeoutSeconds", 10)
+    for name in ("namespaceSelector", "objectSelector"):
+        webhook.setdefault(name, {})
+    for rule in webhook.get("rules") or ():
+        rule.setdefault("scope", "*")
+
+
 _ON_CREATE: Final[dict[str, Callable[[Body], None]]] = {
     "namespaces": _default_namespace,
     "pods": default_new_pod,
     "persistentvolumeclaims": _default_claim,
     "persistentvolumes": _default_volume,
-    "deployments.apps": _default_deployment,
 }
 _ALWAYS: Final[dict[str, Callable[[Body], None]]] = {
     "pods": default_pod,
     "secrets": _default_secret,
-    "services": _default_service,
     f"rolebindings.{_RBAC_GROUP}": _default_binding,
     f"clusterrolebindings.{_RBAC_GROUP}": _default_binding,
     "customresourcedefinitions.apiextensions.k8s.io": _default_crd,
-    MUTATING: default_mutating,
-    VALIDATING: default_validating,
+    MUTATING: _default_mutating,
+    VALIDATING: _default_validating,
 }
 _CHECKS: Final[dict[str, Callable[[Body], Iterable[FieldError]]]] = {
     "pods": check_pod,
     **KIND_RULES,
-    MUTATING: webhook_faults,
-    VALIDATING: webhook_faults,
 }
-_GROUP: Final = "events.k8s.io"
-_NAMES: Final = {
-    "involvedObject": "regarding",
-    "message": "note",
-    "source": "deprecatedSource",
-    "firstTimestamp": "deprecatedFirstTimestamp",
-    "lastTimestamp": "deprecatedLastTimestamp",
-    "count": "deprecatedCount",
-    "reportingComponent": "reportingController",
-}
-_STORED_NAMES: Final = {new: old for old, new in _NAMES.items()}
-
-
-def to_version(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored object as `kind` shows it; the same object where it is stored so."""
-    if body["apiVersion"] == kind.api_version:
-        return body
-    if kind.group != _GROUP:
-        return {**body, "apiVersion": kind.api_version}
-    shown = {_NAMES.get(name, name): value for name, value in body.items()}
-    return {**shown, "apiVersion": f"{_GROUP}/v1"}
-
-
-def to_stored(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a client's object as it is stored; the same object unless it is an Event."""
-    if kind.group != _GROUP:
-        return body
-    stored = {_STORED_NAMES.get(name, name): value for name, value in body.items()}
-    return {**stored, "apiVersion": "v1"}

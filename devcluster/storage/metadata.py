@@ -12,19 +12,24 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.schemas.schema import Schema
-from devcluster.status import FieldError, bad_request, conflict, invalid, join_errors
+from devcluster.status import (
+    FieldError,
+    bad_request,
+    conflict,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    required,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from devcluster.schemas.kinds import Kind
 
-_METADATA: Final = Schema({"type": "object"})
 LABEL_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PART: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _ANNOTATION_BYTES: Final = 256 * 1024
 _SERVER_OWNED: Final = (
@@ -62,19 +67,6 @@ _VALUE_MESSAGE: Final = (
 def format_time(moment: datetime) -> str:
     """RFC 3339 in seconds, as metav1.Time is written."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def check_shape(kind: Kind, body: dict[str, Any]) -> None:
-    """Drop nulls in metadata and refuse what is not of metadata's types. StatusError 400."""
-    body.setdefault("metadata", {})
-    head = {"metadata": body["metadata"]}
-    _METADATA.default(head)
-    errors = _METADATA.validate(head)
-    if errors:
-        raise bad_request(
-            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
-            f"{join_errors(errors)}"
-        )
 
 
 def prepare_new(kind: Kind, namespace: str, body: dict[str, Any], now: datetime) -> None:
@@ -125,9 +117,7 @@ def check_metadata(kind: Kind, body: dict[str, Any]) -> list[FieldError]:
     for number, owner in enumerate(metadata.get("ownerReferences") or []):
         path = f"metadata.ownerReferences[{number}]"
         errors += [
-            FieldError(
-                f"{path}.{name}", "FieldValueInvalid", 'Invalid value: "": must not be empty'
-            )
+            invalid_value(f"{path}.{name}", "", "must not be empty")
             for name in ("apiVersion", "kind", "name", "uid")
             if not owner.get(name)
         ]
@@ -145,18 +135,16 @@ def check_new_finalizers(kind: Kind, old: dict[str, Any], new: dict[str, Any]) -
     added = [f for f in new.get("finalizers") or [] if f not in (old.get("finalizers") or [])]
     if old.get("deletionTimestamp") and added:
         shown = ", ".join(f'"{name}"' for name in added)
-        message = (
-            "Forbidden: no new finalizers can be added if the object is being deleted, "
+        why = (
+            "no new finalizers can be added if the object is being deleted, "
             f"found new finalizers []string{{{shown}}}"
         )
-        error = FieldError("metadata.finalizers", "FieldValueForbidden", message)
-        raise invalid(kind, new["name"], [error])
+        raise invalid(kind, new["name"], [forbidden_field("metadata.finalizers", why)])
 
 
 def _check_name(kind: Kind, name: str) -> list[FieldError]:
     if not name:
-        message = "Required value: name or generateName is required"
-        return [FieldError("metadata.name", "FieldValueRequired", message)]
+        return [required("metadata.name", "name or generateName is required")]
     if kind.plural in _PATH_NAMES:
         problem = "may not contain '/' or '%'" if "/" in name or "%" in name else ""
     elif kind.plural in _LABEL_NAMES:
@@ -165,10 +153,7 @@ def _check_name(kind: Kind, name: str) -> list[FieldError]:
     else:
         problem = "" if _SUBDOMAIN.fullmatch(name) else _SUBDOMAIN_MESSAGE
         problem = "must be no more than 253 characters" if len(name) > 253 else problem
-    if not problem:
-        return []
-    message = f'Invalid value: "{name}": {problem}'
-    return [FieldError("metadata.name", "FieldValueInvalid", message)]
+    return [invalid_value("metadata.name", name, problem)] if problem else []
 
 
 def check_key(path: str, key: str) -> list[FieldError]:
@@ -183,21 +168,14 @@ def check_key(path: str, key: str) -> list[FieldError]:
         problem = _PART_MESSAGE
     elif slash and not _SUBDOMAIN.fullmatch(prefix):
         problem = f"prefix part {_SUBDOMAIN_MESSAGE}"
-    if not problem:
-        return []
-    return [FieldError(path, "FieldValueInvalid", f'Invalid value: "{key}": {problem}')]
+    return [invalid_value(path, key, problem)] if problem else []
 
 
 def check_label_value(path: str, value: str) -> list[FieldError]:
     """Faults of a label's value."""
-    if len(value) > 63:
-        problem = "must be no more than 63 characters"
-    elif not _VALUE.fullmatch(value):
-        problem = _VALUE_MESSAGE
-    else:
-        return []
-    message = f'Invalid value: "{value}": {problem}'
-    return [FieldError(path, "FieldValueInvalid", message)]
+    problem = "" if not value or _PART.fullmatch(value) else _VALUE_MESSAGE
+    problem = "must be no more than 63 characters" if len(value) > 63 else problem
+    return [invalid_value(path, value, problem)] if problem else []
 
 
 def _check_finalizer(finalizer: str) -> list[FieldError]:
@@ -205,11 +183,8 @@ def _check_finalizer(finalizer: str) -> list[FieldError]:
         return check_key("metadata.finalizers", finalizer)
     if _SUBDOMAIN.fullmatch(finalizer) and "." in finalizer:
         return []  # old custom resources hold unqualified ones: a warning on a real server
-    message = (
-        f'Invalid value: "{finalizer}": name is neither a standard finalizer name nor is it fully '
-        "qualified"
-    )
-    return [FieldError("metadata.finalizers", "FieldValueInvalid", message)]
+    why = "name is neither a standard finalizer name nor is it fully qualified"
+    return [invalid_value("metadata.finalizers", finalizer, why)]
 
 
 ORPHAN: Final = "orphan"

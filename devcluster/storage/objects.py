@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from devcluster.schemas.builtin import Decoding, decode
-from devcluster.schemas.crds import CRD_FINALIZER, CRDS, accept_names, check_crd
+from devcluster.schemas.crds import CRD_FINALIZER, CRDS, accept_names
 from devcluster.status import (
     FieldError,
     StatusError,
@@ -24,6 +23,7 @@ from devcluster.status import (
     not_found,
 )
 from devcluster.storage import admission
+from devcluster.storage.decoding import Decoding, decode
 from devcluster.storage.metadata import (
     DeleteOptions,
     check_metadata,
@@ -34,7 +34,6 @@ from devcluster.storage.metadata import (
     mark_deleted,
     prepare_new,
 )
-from devcluster.storage.podclasses import class_problem
 from devcluster.storage.store import Item
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class Objects:
 
     def get(self, kind: Kind, namespace: str, name: str) -> Item:
         """Return the object; StatusError 404."""
-        item = self.store.get(kind.storage_key, namespace if kind.namespaced else "", name)
+        item = self.store.get(kind.resource_name, namespace if kind.namespaced else "", name)
         if item is None:
             raise not_found(kind, name)
         return item
@@ -100,7 +99,6 @@ class Objects:
             )
         prepare_new(kind, namespace, body, self.clock())
         if self.registry.custom_kind(kind) is None:
-            self._check_classes(kind, body)
             admission.default_new(kind, body)
         elif kind.has_status:
             body.pop("status", None)
@@ -117,10 +115,12 @@ class Objects:
         metadata = body["metadata"]
         if kind.namespaced:
             self.check_namespace(kind, metadata["namespace"], metadata["name"])
-        present = self.store.get(kind.storage_key, metadata.get("namespace", ""), metadata["name"])
+        present = self.store.get(
+            kind.resource_name, metadata.get("namespace", ""), metadata["name"]
+        )
         if present is not None:
             raise already_exists(present.body["metadata"], kind)
-        if kind.storage_key == CRDS:
+        if kind.resource_name == CRDS:
             metadata.setdefault("finalizers", []).append(CRD_FINALIZER)
             accept_names(body, format_time(self.clock()))
         return self._put(kind, body, options)
@@ -153,7 +153,7 @@ class Objects:
         if is_judged:
             errors += admission.check_update(kind, old.body, new)
         self._check(kind, new, errors, target.subresource)
-        if kind.storage_key == CRDS and not target.subresource:
+        if kind.resource_name == CRDS and not target.subresource:
             accept_names(new, format_time(self.clock()))
         return new
 
@@ -165,7 +165,7 @@ class Objects:
         if self._counts_generations(kind) and _spec_changed(kind, old.body, new):
             new["metadata"]["generation"] = old.body["metadata"].get("generation", 0) + 1
         if _is_finished(kind, new) and not options.dry_run:
-            return self.store.remove(kind.storage_key, *old.key, last=new)
+            return self.store.remove(kind.resource_name, *old.key, last=new)
         return self._put(kind, new, options)
 
     def delete(
@@ -182,10 +182,10 @@ class Objects:
         if options.dry_run:
             return item, body is None
         if body is None:
-            return self.store.remove(kind.storage_key, *item.key), True
+            return self.store.remove(kind.resource_name, *item.key), True
         if body == item.body:
             return item, False
-        return self.store.put(kind.storage_key, body), False
+        return self.store.put(kind.resource_name, body), False
 
     def _put(self, kind: Kind, body: Body, options: WriteOptions) -> Item:
         if options.dry_run:
@@ -193,7 +193,7 @@ class Objects:
             return Item(key, self.store.revision, body, orjson.dumps(body))
         # The type comes first, where lists cut it off.
         head = {"apiVersion": body["apiVersion"], "kind": body["kind"]}
-        return self.store.put(kind.storage_key, {**head, **body})
+        return self.store.put(kind.resource_name, {**head, **body})
 
     def decode(
         self, kind: Kind, body: Body, options: WriteOptions, old: Body | None = None
@@ -204,8 +204,6 @@ class Objects:
         errors = decode(kind, custom, body, how)
         if custom is None:
             admission.default_always(kind, body)
-        else:
-            body["apiVersion"] = custom.stored_as
         return errors
 
     def _check(
@@ -215,8 +213,6 @@ class Objects:
         custom = self.registry.custom_kind(kind)
         if custom is not None:
             found += custom.faults(body, subresource)
-        if kind.storage_key == CRDS:
-            found += check_crd(body)
         if found:
             raise invalid(kind, body["metadata"].get("name", ""), list(dict.fromkeys(found)))
 
@@ -274,8 +270,8 @@ class Objects:
     def _counts_generations(self, kind: Kind) -> bool:
         return (
             self.registry.custom_kind(kind) is not None
-            or kind.storage_key == CRDS
-            or kind.group in {"apps", "policy", "admissionregistration.k8s.io"}
+            or kind.resource_name == CRDS
+            or kind.group == "admissionregistration.k8s.io"
         )
 
     def check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
@@ -295,14 +291,6 @@ class Objects:
             cause = {"reason": "NamespaceTerminating", "message": message}
             error.details["causes"] = [{**cause, "field": "metadata.namespace"}]
             raise error
-
-    def _check_classes(self, kind: Kind, body: Body) -> None:
-        if kind.resource_name != "pods" or not isinstance(body.get("spec"), dict):
-            return
-        classes = (item.body for item in self.store.items("priorityclasses.scheduling.k8s.io"))
-        problem = class_problem(body["spec"], classes)
-        if problem:
-            raise forbidden(kind, body["metadata"].get("name", ""), problem)
 
     def _check_account(self, kind: Kind, namespace: str, body: Body) -> None:
         if kind.resource_name != "pods":

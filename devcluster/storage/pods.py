@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from devcluster.status import FieldError, invalid_value
+from devcluster.schemas.schema import copy_json
+from devcluster.status import FieldError, duplicate, invalid_value, required, unsupported
 from devcluster.storage.metadata import LABEL_MESSAGE, LABEL_NAME
-from devcluster.storage.podrules import container_faults, spec_faults
+from ipuhub.quantities import thousandths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Body = dict[str, Any]
+_STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
+_POLICIES: Final = ("Always", "OnFailure", "Never")
 
 _SPEC_DEFAULTS: Final = {
     "restartPolicy": "Always",
@@ -17,7 +24,6 @@ _SPEC_DEFAULTS: Final = {
     "enableServiceLinks": True,
     "serviceAccountName": "default",
 }
-_BY_CLASS: Final = ("priority", "priorityClassName", "preemptionPolicy")
 _TOLERATIONS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MUTABLE: Final = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations")
 _FIXED: Final = (
@@ -26,7 +32,7 @@ _FIXED: Final = (
     "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
     "to 1 if it was previously negative)"
 )
-_VOLUME_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+_VOLUME_DEFAULTS: Final[dict[str, Body]] = {
     "configMap": {"defaultMode": 420},
     "secret": {"defaultMode": 420},
     "downwardAPI": {"defaultMode": 420},
@@ -35,12 +41,12 @@ _VOLUME_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def default_new_pod(pod: dict[str, Any]) -> None:
+def default_new_pod(pod: Body) -> None:
     """Give a new Pod the status it begins with."""
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(pod.get("spec") or {})}
 
 
-def default_pod(pod: dict[str, Any]) -> None:
+def default_pod(pod: Body) -> None:
     """Fill in the defaults and admission results, as the server does at every write."""
     spec = pod.setdefault("spec", {})
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
@@ -65,30 +71,28 @@ def default_pod(pod: dict[str, Any]) -> None:
                 volume[kind] = {**defaults, **volume[kind]}
 
 
-def check_pod(pod: dict[str, Any]) -> list[FieldError]:
+def check_pod(pod: Body) -> list[FieldError]:
     """Return what is wrong with a new Pod."""
     spec = pod["spec"]
     if not spec.get("containers"):
-        return [_required("spec.containers")]
-    errors = [*spec_faults(spec)]
+        return [required("spec.containers")]
+    volumes = spec.get("volumes") or []
+    errors = [*_volume_faults(volumes)]
     seen: set[str] = set()
     for place in ("containers", "initContainers"):
         for number, container in enumerate(spec.get(place) or []):
-            path = f"spec.{place}[{number}]"
-            errors += [_required(f"{path}.{n}") for n in ("name", "image") if not container.get(n)]
-            if not LABEL_NAME.fullmatch(container.get("name") or "a"):
-                errors.append(invalid_value(f"{path}.name", container["name"], LABEL_MESSAGE))
-            if container.get("name") in seen:
-                message = f'Duplicate value: "{container["name"]}"'
-                errors.append(FieldError(f"{path}.name", "FieldValueDuplicate", message))
-            seen.add(container.get("name", ""))
-            errors += container_faults(path, container, spec)
-    if spec["restartPolicy"] not in {"Always", "OnFailure", "Never"}:
-        message = (
-            f'Unsupported value: "{spec["restartPolicy"]}": '
-            'supported values: "Always", "OnFailure", "Never"'
-        )
-        errors.append(FieldError("spec.restartPolicy", "FieldValueNotSupported", message))
+            path, name = f"spec.{place}[{number}]", container.get("name", "")
+            errors += [required(f"{path}.{n}") for n in ("name", "image") if not container.get(n)]
+            if not LABEL_NAME.fullmatch(name or "a"):
+                errors.append(invalid_value(f"{path}.name", name, LABEL_MESSAGE))
+            if name in seen:
+                errors.append(duplicate(f"{path}.name", name))
+            seen.add(name)
+            errors += _demand_faults(f"{path}.resources", container.get("resources") or {})
+            known = {volume.get("name") for volume in volumes}
+            errors += _mount_faults(path, container.get("volumeMounts") or [], known)
+    if spec["restartPolicy"] not in _POLICIES:
+        errors.append(unsupported("spec.restartPolicy", spec["restartPolicy"], _POLICIES))
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and deadline < 1:
         detail = "must be between 1 and 2147483647, inclusive"
@@ -96,12 +100,9 @@ def check_pod(pod: dict[str, Any]) -> list[FieldError]:
     return errors
 
 
-def check_pod_update(old: dict[str, Any], new: dict[str, Any]) -> list[FieldError]:
+def check_pod_update(old: Body, new: Body) -> list[FieldError]:
     """Return what an update of a Pod must not have changed."""
     before, after = old["spec"], new["spec"]
-    for name in _BY_CLASS:  # admission keeps what an update leaves out
-        if name in before:
-            after.setdefault(name, before[name])
     if before == after:
         return []
     errors = _check_deadline(before, after)
@@ -113,7 +114,7 @@ def check_pod_update(old: dict[str, Any], new: dict[str, Any]) -> list[FieldErro
     return errors
 
 
-def _check_deadline(before: dict[str, Any], after: dict[str, Any]) -> list[FieldError]:
+def _check_deadline(before: Body, after: Body) -> list[FieldError]:
     was, now = before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds")
     if was is None and now is None:
         return []
@@ -128,8 +129,8 @@ def _check_deadline(before: dict[str, Any], after: dict[str, Any]) -> list[Field
     return [FieldError(field, "FieldValueInvalid", problem)] if problem else []
 
 
-def _fixed_part(spec: dict[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = json.loads(json.dumps(spec))
+def _fixed_part(spec: Body) -> Body:
+    kept: Body = copy_json(spec)
     for name in _MUTABLE:
         kept.pop(name, None)
     for container in _containers(kept):
@@ -137,11 +138,72 @@ def _fixed_part(spec: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
+def _containers(spec: Body) -> list[Body]:
     return [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
 
 
-def _default_container(container: dict[str, Any], *, host_network: bool) -> None:
+def _demand_faults(path: str, resources: Body) -> Iterator[FieldError]:
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for kind, demands in (("limits", limits), ("requests", requests)):
+        for name, amount in demands.items():
+            yield from _amount_faults(f"{path}.{kind}[{name}]", name, amount)
+    for name, amount in requests.items():
+        limit, may_exceed = limits.get(name), _may_exceed(name)
+        if limit is None:
+            if not may_exceed:
+                detail = "Limit must be set for non overcommitable resources"
+                yield required(f"{path}.limits", detail)
+            continue
+        if str(amount).startswith("-") or str(limit).startswith("-"):
+            continue
+        asked, most = thousandths(amount), thousandths(limit)
+        if not may_exceed and asked != most:
+            detail = f"must be equal to {name} limit of {limit}"
+            yield invalid_value(f"{path}.requests", str(amount), detail)
+        elif asked > most:
+            detail = f"must be less than or equal to {name} limit of {limit}"
+            yield invalid_value(f"{path}.requests", str(amount), detail)
+
+
+def _amount_faults(path: str, name: str, amount: Any) -> Iterator[FieldError]:
+    if "/" not in name and not (name in _STANDARD or name.startswith("hugepages-")):
+        for rule in ("type or fully qualified", "for containers"):
+            yield invalid_value(path, name, f"must be a standard resource {rule}")
+    if str(amount).startswith("-"):
+        yield invalid_value(path, str(amount), "must be greater than or equal to 0")
+    elif "/" in name and thousandths(amount) % 1000:
+        yield invalid_value(path, str(amount), "must be an integer")
+
+
+def _may_exceed(name: str) -> bool:
+    """Whether a limit may be above the request: not of what cannot be shared out."""
+    return "/" not in name and not name.startswith("hugepages-")
+
+
+def _mount_faults(path: str, mounts: list[Body], volumes: set[str]) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for number, mount in enumerate(mounts):
+        here, target = f"{path}.volumeMounts[{number}]", mount.get("mountPath", "")
+        if mount.get("name") not in volumes:
+            message = f'Not found: "{mount.get("name")}"'
+            yield FieldError(f"{here}.name", "FieldValueNotFound", message)
+        if target and target in seen:
+            yield invalid_value(f"{here}.mountPath", target, "must be unique")
+        seen.add(target)
+
+
+def _volume_faults(volumes: list[Body]) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for number, volume in enumerate(volumes):
+        path, name = f"spec.volumes[{number}]", volume.get("name", "")
+        if name and not LABEL_NAME.fullmatch(name):
+            yield invalid_value(f"{path}.name", name, LABEL_MESSAGE)
+        if name in seen:
+            yield duplicate(f"{path}.name", name)
+        seen.add(name)
+
+
+def _default_container(container: Body, *, host_network: bool) -> None:
     image = container.get("image", "").rpartition("/")[2]
     latest = ":" not in image or image.endswith(":latest")
     container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
@@ -160,15 +222,11 @@ def _default_container(container: dict[str, Any], *, host_network: bool) -> None
             reference.setdefault("apiVersion", "v1")
 
 
-def _required(path: str) -> FieldError:
-    return FieldError(path, "FieldValueRequired", "Required value")
-
-
-def _is_no_execute(toleration: dict[str, Any]) -> bool:
+def _is_no_execute(toleration: Body) -> bool:
     return toleration.get("effect") in {"NoExecute", "", None}
 
 
-def _qos_class(spec: dict[str, Any]) -> str:
+def _qos_class(spec: Body) -> str:
     demands = [container.get("resources") or {} for container in _containers(spec)]
     if not any(d.get("requests") or d.get("limits") for d in demands):
         return "BestEffort"

@@ -7,20 +7,25 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from devcluster.storage.metadata import check_key, check_label_value
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from devcluster.status import FieldError
+
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
 _END = ""
-_MANIFEST_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+_MANIFEST_OPERATORS = {
+    "In": "in",
+    "NotIn": "notin",
+    "Exists": "exists",
+    "DoesNotExist": "!",
+    "Gt": "gt",
+    "Lt": "lt",
+}
 _OPERATORS = {"=", "==", "!=", "in", "notin", ">", "<"}
 _SYMBOLS = {"=", "==", "!=", "!", "(", ")", ",", ">", "<"}
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NAME_RULE = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-    "alphanumeric character"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,6 @@ SELECTABLE_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
             }
         ),
         "events": _EVENT_FIELDS,
-        "events.events.k8s.io": _EVENT_FIELDS,
         "namespaces": frozenset({"status.phase"}),
         "nodes": frozenset({"spec.unschedulable"}),
         "secrets": frozenset({"type"}),
@@ -211,7 +215,7 @@ class _Parser:
         key = self._take() if negated else word
         if not _is_identifier(key):
             raise ValueError(f"found '{key}', expected: identifier")
-        _check_key(key)
+        _refuse(key, check_key("", key))
         if negated:
             return Requirement(key, "!")
         if self._look() in {_END, ","}:
@@ -224,7 +228,7 @@ class _Parser:
     def _with_values(self, key: str, operator: str) -> Requirement:
         values = self._value_list() if operator in {"in", "notin"} else {self._single_value()}
         for value in values:
-            _check_value(key, value)
+            _refuse(key, check_label_value("", value))
         if operator in {">", "<"}:
             if not re.fullmatch(r"[+-]?\d+", next(iter(values))):
                 raise ValueError("for 'Gt', 'Lt' operators, the value must be an integer")
@@ -264,32 +268,9 @@ def _is_identifier(token: str) -> bool:
     return token != _END and token not in _SYMBOLS
 
 
-def _check_key(key: str) -> None:
-    if key.count("/") > 1:
-        raise ValueError(
-            f'invalid label key "{key}": a qualified name {_NAME_RULE} with an optional DNS '
-            "subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        )
-    prefix, slash, name = key.rpartition("/")
-    if slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix)):
-        raise ValueError(
-            f'invalid label key "{key}": prefix part a lowercase RFC 1123 subdomain must consist '
-            "of lower case alphanumeric characters, '-' or '.', and must start and end with an "
-            "alphanumeric character"
-        )
-    if len(name) > 63:
-        raise ValueError(f'invalid label key "{key}": name part must be no more than 63 characters')
-    if not _NAME.fullmatch(name):
-        raise ValueError(f'invalid label key "{key}": name part {_NAME_RULE}')
-
-
-def _check_value(key: str, value: str) -> None:
-    start = f'invalid label value: "{value}": at key: "{key}":'
-    if len(value) > 63:
-        raise ValueError(f"{start} must be no more than 63 characters")
-    if value and not _NAME.fullmatch(value):
-        rule = _NAME_RULE.removeprefix("must ")
-        raise ValueError(f"{start} a valid label must be an empty string or {rule}")
+def _refuse(key: str, faults: list[FieldError]) -> None:
+    if faults:
+        raise ValueError(f"{faults[0].message.removeprefix('Invalid value: ')}, at key {key!r}")
 
 
 def _split_terms(text: str) -> list[str]:

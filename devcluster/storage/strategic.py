@@ -1,4 +1,4 @@
-"""domain: strategic merge patch, with all of its directives.
+"""domain: strategic merge patch, with its directives but `$setElementOrder`: new items go last.
 
 Which lists merge, and by which key, is data: a mapping from the dotted path of a list in its kind
 (`spec.template.spec.containers`) to the merge key, empty for lists of texts that merge as sets.
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from devcluster.status import PatchError, bad_patch
+from devcluster.status import StatusError, bad_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE_FROM = "$deleteFromPrimitiveList/"
-_ORDER = "$setElementOrder/"
 
 
 def strategic_merge(
@@ -26,7 +25,7 @@ def strategic_merge(
 ) -> dict[str, Any]:
     """`original` after `patch`; the result may share parts with both.
 
-    Raises PatchError: 400 for a malformed directive, 500 (as the server does) for a list item
+    Raises StatusError: 400 for a malformed directive, 500 (as the server does) for a list item
     without its merge key and for an unknown directive.
     """
     return _Merge(merge_keys).maps(original, patch, "")
@@ -50,9 +49,6 @@ class _Merge:
         for key, value in patch.items():
             if not key.startswith("$"):
                 self._merge_member(result, key, value, path)
-        for key, order in patch.items():
-            if key.startswith(_ORDER):
-                self._set_order(original, result, patch, (key.removeprefix(_ORDER), order, path))
         return result
 
     def _merge_member(self, result: dict[str, Any], key: str, value: Any, path: str) -> None:
@@ -77,7 +73,7 @@ class _Merge:
         merged = [item for item in original if identify(item) not in deleted]
         for item in plain:
             self._merge_item(merged, item, path, identify)
-        return _ordered(merged, original, [identify(item) for item in plain], identify)
+        return merged
 
     def _merge_item(
         self, merged: list[Any], item: Any, path: str, identify: Callable[[Any], Any]
@@ -90,31 +86,6 @@ class _Merge:
                 return
         merged.append(_cleaned(item))
 
-    def _set_order(
-        self,
-        original: dict[str, Any],
-        result: dict[str, Any],
-        patch: dict[str, Any],
-        directive: tuple[str, Any, str],
-    ) -> None:
-        field, order, path = directive
-        below = f"{path}.{field}" if path else field
-        if not isinstance(order, list):
-            raise bad_patch("invalid patch format of setElementOrder list")
-        merged = result.get(field)
-        if below not in self.keys or not isinstance(merged, list):
-            return
-        identify = _identifier(self.keys[below])
-        wanted = [identify(item) for item in order]
-        patched = [
-            identify(item)
-            for item in patch.get(field) or []
-            if _directive_of(item) not in {"delete", "replace"}
-        ]
-        if [item for item in wanted if item in patched] != patched:
-            raise bad_patch("invalid patch format of setElementOrder list")
-        result[field] = _ordered(merged, original.get(field) or [], wanted, identify)
-
 
 def _identifier(merge_key: str) -> Callable[[Any], Any]:
     """A function from a list item to what identifies it in its list."""
@@ -122,39 +93,17 @@ def _identifier(merge_key: str) -> Callable[[Any], Any]:
     def identify(item: Any) -> Any:
         if not merge_key:
             if isinstance(item, (dict, list)):
-                raise bad_patch("invalid patch format of primitive list")
+                raise bad_request("invalid patch format of primitive list")
             return item
         if not isinstance(item, dict):
-            raise PatchError(500, f"expected a map in a list merged by {merge_key}, found {item}")
+            raise _failure(f"expected a map in a list merged by {merge_key}, found {item}")
         if merge_key not in item:
-            raise PatchError(
-                500, f"map: {_go_map(item)} does not contain declared merge key: {merge_key}"
-            )
+            raise _failure(f"map: {_go_map(item)} does not contain declared merge key: {merge_key}")
         if isinstance(item[merge_key], (dict, list)):
-            raise bad_patch(f"the merge key {merge_key} of {_go_map(item)} is no plain value")
+            raise bad_request(f"the merge key {merge_key} of {_go_map(item)} is no plain value")
         return item[merge_key]
 
     return identify
-
-
-def _ordered(
-    merged: list[Any], original: list[Any], wanted: list[Any], identify: Callable[[Any], Any]
-) -> list[Any]:
-    """`merged` with the items named in `wanted` in that order, the others as in `original`.
-
-    The two runs are interleaved as the server does it: an item of `original` goes first only
-    where it stood before the wanted one there; a new item therefore comes before all of them.
-    """
-    place = {identify(item): at for at, item in reversed(list(enumerate(original)))}
-    named = [item for item in merged if identify(item) in wanted]
-    named.sort(key=lambda item: wanted.index(identify(item)))
-    others = [item for item in merged if identify(item) not in wanted]
-    result = []
-    while others and named:
-        left, right = place.get(identify(others[0])), place.get(identify(named[0]))
-        takes_other = left is not None and right is not None and left < right
-        result.append((others if takes_other else named).pop(0))
-    return result + named + others
 
 
 def _retain_keys(result: dict[str, Any], patch: dict[str, Any]) -> None:
@@ -165,14 +114,14 @@ def _retain_keys(result: dict[str, Any], patch: dict[str, Any]) -> None:
         key for key, value in patch.items() if value is not None and not key.startswith("$")
     }
     if not isinstance(kept, list) or not all(key in kept for key in set_by_patch):
-        raise bad_patch("invalid patch format of retainKeys")
+        raise bad_request("invalid patch format of retainKeys")
     for key in [key for key in result if key not in kept]:
         del result[key]
 
 
 def _delete_from(result: dict[str, Any], field: str, values: Any) -> None:
     if not isinstance(values, list):
-        raise bad_patch("invalid patch format of primitive list")
+        raise bad_request("invalid patch format of primitive list")
     current = result.get(field)
     if isinstance(current, list):
         result[field] = [item for item in current if item not in values]
@@ -183,7 +132,7 @@ def _directive_of(item: Any) -> str:
         return ""
     directive = item[_DIRECTIVE]
     if directive not in ("merge", "replace", "delete"):
-        raise PatchError(500, f"unknown patch type: {directive} in map: {_go_map(item)}")
+        raise _failure(f"unknown patch type: {directive} in map: {_go_map(item)}")
     return str(directive)
 
 
@@ -210,3 +159,7 @@ def _cleaned_map(value: dict[str, Any]) -> dict[str, Any]:
 
 def _go_map(item: dict[str, Any]) -> str:
     return f"map[{' '.join(f'{key}:{item[key]}' for key in sorted(item))}]"
+
+
+def _failure(message: str) -> StatusError:
+    return StatusError(500, "InternalError", message)

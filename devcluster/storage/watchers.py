@@ -75,7 +75,7 @@ class Watchers:
     async def stream(self, request: WatchRequest) -> AsyncIterator[bytes]:
         """Yield lines of JSON until the time is up, the server stops or the client is lost."""
         watcher = _Watcher()
-        bucket = request.kind.storage_key
+        bucket = request.kind.resource_name
         loop = asyncio.get_running_loop()
         end = loop.time() + request.seconds
         try:
@@ -110,7 +110,7 @@ class Watchers:
 
     def _start(self, request: WatchRequest, watcher: _Watcher) -> tuple[list[bytes], int]:
         """Register before the first await, so that no change falls between past and future."""
-        bucket = request.kind.storage_key
+        bucket = request.kind.resource_name
         lines: list[bytes] = []
         if request.revision is None:
             items = self._store.items(bucket, request.namespace)

@@ -1,4 +1,4 @@
-"""io: writes of clients: past the webhooks into the store, on what is stored by then.
+"""io: admission of clients' writes: webhooks and grants, between the handlers and the store.
 
 A webhook is asked without holding anything. When the object changed meanwhile the whole write
 starts again from what is there now, as on a real server.
@@ -6,21 +6,20 @@ starts again from what is there now, as on a real server.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.requests import review_options
+from devcluster.schemas.schema import copy_json
 from devcluster.status import StatusError, conflict
-from devcluster.storage.admission import to_stored, to_version
 from devcluster.storage.objects import WriteOptions
-from devcluster.storage.patch import copy_json
 from devcluster.webhooks.review import Action
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from devcluster.requests import ApiRequest
-    from devcluster.schemas.kinds import Kind
     from devcluster.security.authorization import Authorizer
     from devcluster.storage.metadata import DeleteOptions
     from devcluster.storage.objects import Objects, Target
@@ -29,6 +28,11 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 _ATTEMPTS: Final = 50
+_OPTIONS: Final = {
+    "CREATE": "CreateOptions",
+    "UPDATE": "UpdateOptions",
+    "DELETE": "DeleteOptions",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +43,7 @@ class Face:
     apply: Callable[[Body, Body], Body]
 
 
-def face_of(kind: Kind) -> Face:
-    """An object as its own kind shows it."""
-    return Face(lambda body: to_version(kind, body), lambda _stored, shown: to_stored(kind, shown))
+_AS_STORED: Final = Face(lambda body: body, lambda _stored, shown: shown)
 
 
 class Admitted:
@@ -51,23 +53,22 @@ class Admitted:
         self.objects, self._webhooks, self._authorizer = objects, webhooks, authorizer
 
     async def create(self, request: ApiRequest, body: Body, options: WriteOptions) -> Item:
-        """Store a new object (in its stored form)."""
+        """Store a new object."""
         kind, namespace = request.kind, request.path.namespace
         name = body["metadata"].get("name") or ""
         action = _action(request, "CREATE", name, options)
-        if not self._webhooks.concern(action):
-            self._check_grant(request, body, options)
-            return self.objects.create(kind, namespace, body, options)
-        with _Telling(options):
-            face = face_of(kind)
-            self.objects.decode(kind, body, options)
-            if kind.namespaced:
-                self.objects.check_namespace(kind, namespace, name)
-                body["metadata"].setdefault("namespace", namespace)
-            body = await self._mutate(action, kind, face, body, None, options)
+        is_asked = self._webhooks.concern(action)
+        with _warning(options):
+            if is_asked:
+                self.objects.decode(kind, body, options)
+                if kind.namespaced:
+                    self.objects.check_namespace(kind, namespace, name)
+                    body["metadata"].setdefault("namespace", namespace)
+                body = await self._mutate(action, _AS_STORED, body, None, options)
             self._check_grant(request, body, options)
             body = self.objects.prepare_new(kind, namespace, body, options)
-            await self._webhooks.validate(action, face.show(body), None, options.warnings)
+            if is_asked:
+                await self._webhooks.validate(action, body, None, options.warnings)
             return self.objects.store_new(kind, body, options)
 
     async def update(
@@ -76,24 +77,24 @@ class Admitted:
         target: Target,
         change: Callable[[Body], Body],
         options: WriteOptions,
-        face: Face | None = None,
+        face: Face = _AS_STORED,
     ) -> Item:
         """Replace an object by what `change` makes of it."""
-        action = _action(request, "UPDATE", target.name, options)
-        if not self._webhooks.concern(action):
-            return self.objects.update(target, self._granting(request, change, options), options)
-        face, kind = face or face_of(target.kind), target.kind
-        with _Telling(options):
+        kind, action = target.kind, _action(request, "UPDATE", target.name, options)
+        is_asked = self._webhooks.concern(action)
+        with _warning(options):
             for _ in range(_ATTEMPTS):
                 options.warnings.clear()
                 old = self.objects.get(kind, target.namespace, target.name)
-                new, shown_old = change(old.copy()), face.show(old.body)
-                self.objects.decode(kind, new, options, old.body)
-                new = await self._mutate(action, kind, face, new, shown_old, options)
+                new, shown_old = change(old.copy()), face.show(old.body) if is_asked else {}
+                if is_asked:
+                    self.objects.decode(kind, new, options, old.body)
+                    new = await self._mutate(action, face, new, shown_old, options)
                 self._check_grant(request, new, options, old.body)
                 new = self.objects.prepare_change(target, old, new, options)
-                shown = face.show(new)
-                await self._webhooks.validate(action, shown, shown_old, options.warnings)
+                if is_asked:
+                    shown = face.show(new)
+                    await self._webhooks.validate(action, shown, shown_old, options.warnings)
                 if self.objects.get(kind, *old.key).revision == old.revision:
                     return self.objects.store_change(target, old, new, options)
         raise conflict(kind, target.name)
@@ -102,44 +103,18 @@ class Admitted:
         self, request: ApiRequest, key: tuple[str, str], options: DeleteOptions
     ) -> tuple[Item, bool]:
         """Delete, or mark as being deleted; return the last state and whether it is gone."""
-        kind, telling = request.kind, WriteOptions(options.dry_run)
-        action = _action(request, "DELETE", key[1], telling)
-        if not self._webhooks.concern(action):
-            return self.objects.delete(kind, *key, options)
-        with _Telling(telling):
+        kind, told = request.kind, WriteOptions(options.dry_run)
+        action = _action(request, "DELETE", key[1], told)
+        is_asked = self._webhooks.concern(action)
+        with _warning(told):
             for _ in range(_ATTEMPTS):
                 old = self.objects.get(kind, *key)
-                shown = to_version(kind, old.body)
-                await self._webhooks.mutate(action, None, shown, telling.warnings)
-                await self._webhooks.validate(action, None, shown, telling.warnings)
+                if is_asked:
+                    await self._webhooks.mutate(action, None, old.body, told.warnings)
+                    await self._webhooks.validate(action, None, old.body, told.warnings)
                 if self.objects.get(kind, *key).revision == old.revision:
                     return self.objects.delete(kind, *key, options)
         raise conflict(kind, key[1])
-
-    async def admit(self, request: ApiRequest, body: Body, options: WriteOptions) -> Body:
-        """Return an object that is not stored (a Binding, an Eviction) as the webhooks want it."""
-        action = _action(request, "CREATE", request.path.name, options)
-        if not self._webhooks.concern(action):
-            return body
-        with _Telling(options):
-            changed = await self._webhooks.mutate(action, body, None, options.warnings) or body
-            await self._webhooks.validate(action, changed, None, options.warnings)
-        return changed
-
-    def _granting(
-        self, request: ApiRequest, change: Callable[[Body], Body], options: WriteOptions
-    ) -> Callable[[Body], Body]:
-        """`change`, refused where it would give away more than the user holds."""
-        if not self._authorizer.grants(request.kind):
-            return change
-
-        def checked(old: Body) -> Body:
-            before = copy_json(old)
-            new = change(old)
-            self._check_grant(request, new, options, before)
-            return new
-
-        return checked
 
     def _check_grant(
         self, request: ApiRequest, new: Body, options: WriteOptions, old: Body | None = None
@@ -152,13 +127,7 @@ class Admitted:
             self._authorizer.check_grant(request.user, kind, new, old)
 
     async def _mutate(
-        self,
-        action: Action,
-        kind: Kind,
-        face: Face,
-        body: Body,
-        old: Body | None,
-        options: WriteOptions,
+        self, action: Action, face: Face, body: Body, old: Body | None, options: WriteOptions
     ) -> Body:
         """Return `body` after the mutating webhooks, defaulted and pruned after each of them."""
         quiet = WriteOptions(options.dry_run)
@@ -167,32 +136,21 @@ class Admitted:
         def refit(shown: Body) -> Body:
             nonlocal latest
             latest = face.apply(latest, copy_json(shown))
-            self.objects.decode(kind, latest, quiet)
+            self.objects.decode(action.kind, latest, quiet)
             return face.show(latest)
 
         await self._webhooks.mutate(action, face.show(body), old, options.warnings, refit)
         return latest
 
 
-class _Telling:
-    """Hands what was to be said to the client on to a refusal."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        self._options = options
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, StatusError):
-            error.warnings = list(self._options.warnings)
-
-
-_OPTIONS: Final = {
-    "CREATE": "CreateOptions",
-    "UPDATE": "UpdateOptions",
-    "DELETE": "DeleteOptions",
-}
+@contextmanager
+def _warning(options: WriteOptions) -> Iterator[None]:
+    """Hand the client's warnings on to a refusal."""
+    try:
+        yield
+    except StatusError as error:
+        error.warnings = list(options.warnings)
+        raise
 
 
 def _action(request: ApiRequest, operation: str, name: str, options: WriteOptions) -> Action:

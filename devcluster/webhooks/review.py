@@ -179,11 +179,6 @@ class Hook:
         return bool(self.spec.get("failurePolicy") == "Ignore")
 
     @property
-    def is_reinvocable(self) -> bool:
-        """Whether it wants to see what later webhooks made of the object."""
-        return bool(self.spec.get("reinvocationPolicy") == "IfNeeded")
-
-    @property
     def seconds(self) -> int:
         """How long a call may take."""
         return int(self.spec.get("timeoutSeconds") or 10)

@@ -3,14 +3,13 @@
 While a webhook is being asked other requests go on; whoever calls must look again at what is
 stored before writing.
 
-Calls webhooks over TLS, by URL or by the Endpoints of a service.
+Calls webhooks over TLS, by their URL.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import socket
 import ssl
 import uuid
 from functools import lru_cache
@@ -19,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 import orjson
 import structlog
-from aiohttp.abc import AbstractResolver
-from aiohttp.resolver import ThreadedResolver
 
-from devcluster.storage.patch import PatchError, copy_json, json_patch
+from devcluster.schemas.schema import copy_json
+from devcluster.status import StatusError
+from devcluster.storage.patch import json_patch
 from devcluster.webhooks.review import (
     MUTATING,
     VALIDATING,
@@ -40,8 +39,6 @@ from devcluster.webhooks.review import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from aiohttp.abc import ResolveResult
 
     from devcluster.storage.store import Change, Store
     from devcluster.webhooks.review import Action, Hook, Verdict
@@ -77,25 +74,14 @@ class Webhooks:
     ) -> Body | None:
         """Return the object as the mutating webhooks want it; `refit` defaults it after each.
 
-        A webhook that asks for it sees the object once more when a later one changed it.
         StatusError for a denial or a failure.
         """
-        again: set[int] = set()
-        asked: list[int] = []
-        for number, hook in enumerate(self._hooks[MUTATING]):
+        for hook in self._hooks[MUTATING]:
             if not self._wants(hook, action, new, old):
                 continue
             changed = await self._mutate_once(hook, action, new, old, warnings)
             if changed is not None:
                 new = refit(changed)
-                again |= set(asked)
-            if hook.is_reinvocable:
-                asked.append(number)
-        for number in sorted(again):
-            hook = self._hooks[MUTATING][number]
-            if self._wants(hook, action, new, old):
-                changed = await self._mutate_once(hook, action, new, old, warnings)
-                new = new if changed is None else refit(changed)
         return new
 
     async def validate(
@@ -141,8 +127,8 @@ class Webhooks:
             )
         try:
             changed = json_patch(new, patch)
-        except PatchError as error:
-            raise internal(error.cause or error.message) from error
+        except StatusError as error:
+            raise internal(str(error.__cause__ or error)) from error
         return None if changed == new else changed
 
     async def _ask(
@@ -195,24 +181,23 @@ _HEADERS: Final = {
     "Accept": "application/json",
     "User-Agent": "kube-apiserver-admission",
 }
-_UNTRUSTED: Final = {18, 19, 20, 21}  # OpenSSL's ways to say that nobody known signed it
 
 
 class WebhookClient:
     """One pool of connections to webhooks."""
 
-    def __init__(self, store: Store) -> None:
-        self._resolver = _ServiceResolver(store)
+    def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, hook: Hook, review: dict[str, Any]) -> Any:
         """Send a review and return the decoded answer. Raises ReviewError."""
-        url = f"{address_of(hook)}?timeout={hook.seconds}s"
+        url = f"{hook.spec['clientConfig']['url']}?timeout={hook.seconds}s"
         try:
             async with asyncio.timeout(hook.seconds):
                 data = await self._exchange(hook, url, orjson.dumps(review))
         except (OSError, ValueError, aiohttp.ClientError) as error:
-            raise ReviewError(f'failed to call webhook: Post "{url}": {_say(error)}') from error
+            why = str(getattr(error, "os_error", error)) or "no answer in time"
+            raise ReviewError(f'failed to call webhook: Post "{url}": {why}') from error
         try:
             return orjson.loads(data)
         except orjson.JSONDecodeError as error:
@@ -234,61 +219,14 @@ class WebhookClient:
             while len(data) < _MAX_ANSWER and not response.content.at_eof():
                 data += await response.content.read(_MAX_ANSWER - len(data))
             if response.status != 200:
-                raise ReviewError(f"failed to call webhook: {_unsuccessful(response.status, data)}")
+                text = data[:2048].decode(errors="replace").strip()
+                raise ReviewError(f"failed to call webhook: HTTP {response.status}: {text}")
             return data
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(resolver=self._resolver, use_dns_cache=False)
-            self._session = aiohttp.ClientSession(connector=connector)
+            self._session = aiohttp.ClientSession()
         return self._session
-
-
-def address_of(hook: Hook) -> str:
-    """The URL that is called."""
-    client = hook.spec["clientConfig"]
-    if client.get("url"):
-        return str(client["url"])
-    service = client["service"]
-    host, path = f"{service['name']}.{service['namespace']}.svc", service.get("path") or ""
-    return f"https://{host}:{service.get('port', 443)}/{path.lstrip('/')}"
-
-
-class _ServiceResolver(AbstractResolver):
-    """Finds `NAME.NAMESPACE.svc` in the stored Endpoints, everything else by the system."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self._system = store, ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        name, _, rest = host.partition(".")
-        namespace, _, zone = rest.partition(".")
-        if zone != "svc":
-            return await self._system.resolve(host, port, family)
-        if self._store.get("services", namespace, name) is None:
-            raise OSError(f'service "{name}" not found')
-        found = self._store.get("endpoints", namespace, name)
-        for subset in (found.body.get("subsets") or ()) if found is not None else ():
-            addresses, ports = subset.get("addresses") or (), subset.get("ports") or ()
-            if addresses and ports:
-                return [_resolved(host, one["ip"], ports[0]["port"]) for one in addresses]
-        raise OSError(f'no endpoints available for service "{name}"')
-
-    async def close(self) -> None:
-        await self._system.close()
-
-
-def _resolved(host: str, address: str, port: int) -> ResolveResult:
-    return {
-        "hostname": host,
-        "host": address,
-        "port": port,
-        "family": socket.AF_INET6 if ":" in address else socket.AF_INET,
-        "proto": 0,
-        "flags": socket.AI_NUMERICHOST,
-    }
 
 
 @lru_cache(maxsize=32)
@@ -302,39 +240,3 @@ def _trust(bundle: str) -> ssl.SSLContext:
         raise ReviewError(
             "unable to load root certificates: unable to parse bytes as PEM block"
         ) from error
-
-
-def _say(error: Exception) -> str:
-    """The sentence that a server written in Go would print."""
-    if isinstance(error, TimeoutError):
-        return "context deadline exceeded"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return _say_certificate(error)
-    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
-        error.os_error, ConnectionRefusedError
-    ):
-        return f"dial tcp {error.host}:{error.port}: connect: connection refused"
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "EOF"
-    cause = getattr(error, "os_error", error)
-    return str(cause) or type(cause).__name__
-
-
-def _say_certificate(error: aiohttp.ClientConnectorCertificateError) -> str:
-    cause = error.certificate_error
-    code = getattr(cause, "verify_code", 0)
-    if code in _UNTRUSTED:
-        return "x509: certificate signed by unknown authority"
-    if code == 10:
-        return "x509: certificate has expired or is not yet valid"
-    return f"x509: {getattr(cause, 'verify_message', cause)}"
-
-
-def _unsuccessful(status: int, data: bytes) -> str:
-    if status == 404:
-        return "the server could not find the requested resource"
-    if status >= 500:
-        text = data[:2048].decode(errors="replace").strip() or "unknown"
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-        return f'an error on the server ("{quoted}") has prevented the request from succeeding'
-    return f"the server rejected our request for an unknown reason (HTTP {status})"

@@ -79,7 +79,7 @@ def _root_names() -> set[str]:
         for sub in kind.subresources
         if sub.group
     }
-    return own | others | {"DeleteOptions"}
+    return own | others | {"Binding", "DeleteOptions", "Scale"}
 
 
 def _root_model(name: str) -> str:
@@ -98,14 +98,14 @@ def _fields(name: str, model_name: str) -> Iterator[tuple[str, str]]:
 
 
 def _kind(name: str, field: str, kind: str) -> str:
-    if (name, field) in REPLACED_TYPES:
-        return REPLACED_TYPES[name, field]
-    if (name, field) in INT_OR_STRING:
+    if f"{name}.{field}" in REPLACED_TYPES:
+        return REPLACED_TYPES[f"{name}.{field}"]
+    if f"{name}.{field}" in INT_OR_STRING:
         return "intOrString"
     if match := _WRAPPED.fullmatch(kind):
         inner = _kind(name, field, match.group(2))
         return f"[{inner}]" if match.group(1).lower() == "list" else f"{{{inner}}}"
-    if (name, field) in QUANTITIES:
+    if f"{name}.{field}" in QUANTITIES:
         return "quantity"
     return _SCALARS.get(kind) or _type_name(kind)
 

@@ -227,25 +227,6 @@ async def test_the_view_role_reads_pods_but_no_secrets(api: Api, namespace: str)
     assert not await may(api, user, namespace=namespace, verb="delete", resource="pods")
 
 
-@pytest.mark.full_cluster
-async def test_aggregated_roles_collect_the_rules_of_others(api: Api) -> None:
-    mark, user = unique("conf"), unique("someone")
-    subject = {"kind": "User", "name": user, "apiGroup": RBAC_GROUP}
-    role, binding = await grant_everywhere(api, [], subject)
-    selector = {"clusterRoleSelectors": [{"matchLabels": {"part": mark}}]}
-    (await api.patch(role, {"aggregationRule": selector})).ok(200)
-    part = {
-        "apiVersion": f"{RBAC_GROUP}/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": f"{mark}-part", "labels": {"part": mark}},
-        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
-    }
-    (await api.create(f"{RBAC}/clusterroles", part)).ok(201)
-    await eventually(lambda: may(api, user, verb="get", resource="pods"))
-    for path in (role, binding, f"{RBAC}/clusterroles/{mark}-part"):
-        (await api.delete(path)).ok(200)
-
-
 async def test_the_masters_may_everything(api: Api) -> None:
     masters = ("system:masters",)
     assert await may(api, "x", groups=masters, verb="delete", resource="nodes", name="n")

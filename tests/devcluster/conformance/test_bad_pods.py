@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.builders.badpods import bad_specs, good_spec
-from tests.devcluster.conformance.api import eventually, unique
 from tests.devcluster.conformance.kinds import pods
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 WORDS = json.loads((Path(__file__).parents[2] / "golden/devcluster/bad-pods.json").read_text())
 BAD = bad_specs()
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def pod(spec: dict[str, Any]) -> dict[str, Any]:
@@ -46,26 +44,3 @@ async def test_a_bad_pod_is_refused_in_the_servers_words(
     told = {name: answer.body[name] for name in ("code", "reason", "message")}
     causes = answer.body["details"].get("causes") or []
     assert told | {"causes": causes} == WORDS[row]
-
-
-async def test_a_pod_gets_the_priority_of_its_class(api: Api, pod_namespace: str) -> None:
-    name = unique("class")
-    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7}
-    extra = {"metadata": {"name": name}, "preemptionPolicy": "Never"}
-    (await api.create(CLASSES, body | extra)).ok(201)
-
-    async def is_known() -> bool:
-        # Admission asks a cache of its own, which may hear of a class later than its writer.
-        spec = good_spec() | {"priorityClassName": name}
-        return (await api.create(pods(pod_namespace), pod(spec), dryRun="All")).status == 201
-
-    await eventually(is_known)
-    for chosen, want in ((name, (7, "Never")), ("", (0, "PreemptLowerPriority"))):
-        spec = good_spec() | ({"priorityClassName": chosen} if chosen else {})
-        made = (await api.create(pods(pod_namespace), pod(spec), dryRun="All")).ok(201)
-        assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == want
-        assert made["spec"].get("priorityClassName", "") == chosen
-    spec = good_spec() | {"priorityClassName": "system-node-critical"}
-    made = (await api.create(pods(pod_namespace), pod(spec), dryRun="All")).ok(201)
-    assert made["spec"]["priority"] == 2_000_001_000
-    await api.delete(f"{CLASSES}/{name}")

@@ -173,20 +173,6 @@ async def test_an_account_is_stored(api: Api, namespace: str) -> None:
     assert (await api.create(path, body)).ok(201)["imagePullSecrets"] == [{"name": "pull"}]
 
 
-async def test_a_service_is_stored(api: Api, namespace: str) -> None:
-    path = f"/api/v1/namespaces/{namespace}/services"
-    body = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "web"},
-        "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]},
-    }
-    made = (await api.create(path, body)).ok(201)
-    assert made["spec"]["type"] == "ClusterIP"
-    assert made["spec"]["ports"][0]["protocol"] == "TCP"
-    assert made["spec"]["ports"][0]["targetPort"] == 80
-
-
 @pytest.mark.full_cluster
 async def test_a_new_namespace_gets_its_account_and_root_certificate(
     api: Api, namespace: str

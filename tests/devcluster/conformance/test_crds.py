@@ -5,14 +5,10 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.devcluster.conformance.api import eventually, unique
 from tests.devcluster.conformance.kinds import CRDS, WIDGET_CRD, crd_of, widget, widgets_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.devcluster.conformance.api import Api
     from tests.devcluster.conformance.kinds import Json
     from tests.devcluster.conformance.kubectl import Kubectl
@@ -161,19 +157,6 @@ async def test_a_kind_without_subresources_has_none(api: Api, namespace: str) ->
     (await api.delete(f"{CRDS}/gadgets.{group}")).ok(200)
 
 
-async def test_two_versions_serve_the_same_objects(api: Api, namespace: str) -> None:
-    group = gadget_group()
-    crd = crd_of(SMALL, group)
-    crd["spec"]["versions"].append({**crd["spec"]["versions"][0], "name": "v2", "storage": False})
-    await establish(api, crd)
-    body = {"apiVersion": f"{group}/v2", "kind": "Gadget", "metadata": {"name": "a"}}
-    path = f"/apis/{group}/%s/namespaces/{namespace}/gadgets"
-    made = (await api.create(path % "v2", body)).ok(201)
-    assert made["apiVersion"] == f"{group}/v2"
-    assert (await api.get(path % "v1" + "/a")).ok(200)["apiVersion"] == f"{group}/v1"
-    (await api.delete(f"{CRDS}/gadgets.{group}")).ok(200)
-
-
 async def test_a_taken_kind_is_not_accepted(api: Api) -> None:
     group = gadget_group()
     await establish(api, crd_of(SMALL, group))
@@ -187,98 +170,6 @@ async def test_a_taken_kind_is_not_accepted(api: Api) -> None:
     assert await eventually(judgement) == "False"
     for plural in ("gadgets", "gizmos"):
         (await api.delete(f"{CRDS}/{plural}.{group}")).ok(200)
-
-
-def _set(path: str, value: Any) -> Callable[[Json], None]:
-    *parents, last = path.split("/")
-
-    def change(crd: Json) -> None:
-        place: Any = crd
-        for part in parents:
-            place = place[int(part) if part.isdigit() else part]
-        place[last] = value
-
-    return change
-
-
-_SCHEMA = "spec/versions/0/schema/openAPIV3Schema"
-BAD_CRDS: dict[str, tuple[Callable[[Json], None], str]] = {
-    "name": (
-        _set("metadata/name", "wrong.example.com"),
-        'metadata.name: Invalid value: "wrong.example.com": must be spec.names.plural+"."+',
-    ),
-    "no-group": (_set("spec/group", ""), "spec.group: Required value"),
-    "scope": (_set("spec/scope", "Galaxy"), 'spec.scope: Unsupported value: "Galaxy"'),
-    "no-schema": (
-        _set("spec/versions/0/schema", None),
-        "spec.versions[0].schema.openAPIV3Schema: Required value",
-    ),
-    "no-storage": (
-        _set("spec/versions/0/storage", value=False),
-        "spec.versions: Invalid value",
-    ),
-    "kind": (_set("spec/names/kind", "not a kind"), "spec.names.kind: Invalid value"),
-    "unstructural": (
-        _set(f"{_SCHEMA}/properties", {"spec": {"properties": {"a": {"type": "string"}}}}),
-        "openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified",
-    ),
-    "bad-type": (
-        _set(f"{_SCHEMA}/properties", {"spec": {"type": "thing"}}),
-        'Unsupported value: "thing"',
-    ),
-    "bad-default": (
-        _set(f"{_SCHEMA}/properties", {"spec": {"type": "integer", "default": "x"}}),
-        "properties[spec].default: Invalid value",
-    ),
-    "bad-pattern": (
-        _set(f"{_SCHEMA}/properties", {"spec": {"type": "string", "pattern": "["}}),
-        "must be a valid regular expression",
-    ),
-    "bad-column": (
-        _set(
-            "spec/versions/0/additionalPrinterColumns",
-            [{"name": "A", "type": "string", "jsonPath": "no"}],
-        ),
-        "must be a simple json path starting with .",
-    ),
-    "bad-scale": (
-        _set(
-            "spec/versions/0/subresources",
-            {"scale": {"specReplicasPath": "x", "statusReplicasPath": ".status.n"}},
-        ),
-        "specReplicasPath",
-    ),
-}
-
-
-@pytest.mark.parametrize("row", BAD_CRDS)
-async def test_an_invalid_crd_is_422(api: Api, row: str) -> None:
-    change, message = BAD_CRDS[row]
-    crd = crd_of(SMALL, gadget_group())
-    change(crd)
-    status = (await api.create(CRDS, crd)).refused(422, "Invalid")
-    assert message in status["message"]
-
-
-async def test_scope_and_group_of_a_crd_cannot_change(api: Api) -> None:
-    group = gadget_group()
-    await establish(api, crd_of(SMALL, group))
-    answer = await api.patch(f"{CRDS}/gadgets.{group}", {"spec": {"scope": "Cluster"}})
-    status = answer.refused(422, "Invalid")
-    assert "spec.scope" in status["message"]
-    assert "field is immutable" in status["message"]
-    (await api.delete(f"{CRDS}/gadgets.{group}")).ok(200)
-
-
-async def test_a_version_that_holds_objects_cannot_be_dropped(api: Api) -> None:
-    group = gadget_group()
-    crd = crd_of(SMALL, group)
-    await establish(api, crd)
-    version = {**crd["spec"]["versions"][0], "name": "v2"}
-    answer = await api.patch(f"{CRDS}/gadgets.{group}", {"spec": {"versions": [version]}})
-    status = answer.refused(422, "Invalid")
-    assert "status.storedVersions[0]" in status["message"]
-    (await api.delete(f"{CRDS}/gadgets.{group}")).ok(200)
 
 
 def test_kubectl_applies_a_crd_and_waits_for_it(kubectl: Kubectl, namespace: str) -> None:

@@ -58,11 +58,8 @@ async def test_a_bad_status_is_422(api: Api, namespace: str, widgets: str) -> No
     (await api.create(widgets_path(widgets, namespace), widget(widgets, "a"))).ok(201)
     path = widgets_path(widgets, namespace, "a", "status")
     status = (await api.patch(path, {"status": {"replicas": "x"}})).refused(422, "Invalid")
-    assert status["message"] == (
-        f'Widget.{widgets} "a" is invalid: [status.replicas: Invalid value: "string": replicas in '
-        'body must be of type integer: "string", .status.replicas: Invalid value: 0: '
-        ".status.replicas accessor error: x is of the type string, expected int64]"
-    )
+    words = 'status.replicas: Invalid value: "string": replicas in body must be of type integer'
+    assert words in status["message"]
 
 
 async def test_scale_reads_and_writes_the_replicas(api: Api, namespace: str, widgets: str) -> None:

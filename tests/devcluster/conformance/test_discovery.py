@@ -21,7 +21,6 @@ RESOURCES: list[tuple[str, str, str, bool, list[str]]] = [
     (CORE, "configmaps", "ConfigMap", True, ["cm"]),
     (CORE, "secrets", "Secret", True, []),
     (CORE, "serviceaccounts", "ServiceAccount", True, ["sa"]),
-    (CORE, "services", "Service", True, ["svc"]),
     (CORE, "events", "Event", True, ["ev"]),
     (CORE, "nodes", "Node", False, ["no"]),
     (CORE, "persistentvolumes", "PersistentVolume", False, ["pv"]),

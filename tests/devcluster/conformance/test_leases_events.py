@@ -149,17 +149,6 @@ async def test_an_event_lies_in_the_namespace_of_its_object(api: Api, namespace:
     assert "involvedObject.namespace" in status["message"]
 
 
-async def test_both_event_kinds_show_the_same_events(api: Api, namespace: str) -> None:
-    about = (await api.create(maps(namespace), config_map("first"))).ok(201)
-    (await api.create(events(namespace), event("a", about))).ok(201)
-    other = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events/a"
-    made = (await api.get(other)).ok(200)
-    assert made["apiVersion"] == "events.k8s.io/v1"
-    assert made["regarding"]["name"] == "first"
-    assert made["note"] == "It was tried."
-    assert made["deprecatedCount"] == 1
-
-
 async def test_kubectl_describe_shows_the_events_of_a_pod(
     api: Api, kubectl: Kubectl, pod_namespace: str
 ) -> None:

@@ -333,13 +333,3 @@ async def test_a_custom_list_keeps_the_kinds_of_its_items(
 async def test_a_crd_cannot_be_asked_for_in_a_namespace(api: Api, namespace: str) -> None:
     path = CRDS.replace("/v1/", f"/v1/namespaces/{namespace}/")
     assert (await api.get(path)).status == 404
-
-
-async def test_metadata_only_answers_carry_no_data(api: Api, namespace: str) -> None:
-    (await api.create(maps(namespace), config_map("a", {"k": "v"}))).ok(201)
-    accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-    answer = await api.call("GET", maps(namespace, "a"), headers={"Accept": accept})
-    body = answer.ok(200)
-    assert body["kind"] == "PartialObjectMetadata"
-    assert body["metadata"]["name"] == "a"
-    assert "data" not in body

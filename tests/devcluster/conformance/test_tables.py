@@ -47,11 +47,6 @@ COLUMNS: dict[str, tuple[str, list[str], list[str]]] = {
     "namespaces": ("/api/v1/namespaces", ["Name", "Status", "Age"], []),
     "configmaps": ("/api/v1/configmaps", ["Name", "Data", "Age"], []),
     "secrets": ("/api/v1/secrets", ["Name", "Type", "Data", "Age"], []),
-    "services": (
-        "/api/v1/services",
-        ["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age"],
-        ["Selector"],
-    ),
     "events": (
         "/api/v1/events",
         ["Last Seen", "Type", "Reason", "Object", "Message"],
@@ -321,21 +316,6 @@ async def test_the_columns_of_a_crd_are_read_by_json_path(
     assert row["Ready"] is None
     assert row["When"] is None
     assert AGE.match(row["Age"])
-
-
-async def test_a_json_path_with_a_filter_and_a_date_are_printed(
-    api: Api, namespace: str, widgets: str
-) -> None:
-    (await api.create(widgets_path(widgets, namespace), widget(widgets, "a"))).ok(201)
-    status = {
-        "when": "2020-01-01T00:00:00Z",
-        "conditions": [{"type": "Other", "status": "True"}, {"type": "Ready", "status": "False"}],
-    }
-    path = widgets_path(widgets, namespace, "a", "status")
-    (await api.patch(path, {"status": status})).ok(200)
-    row = cells(await table(api, widgets_path(widgets, namespace, "a")))
-    assert row["Ready"] == "False"
-    assert re.match(r"^\d+y(\d+d)?$", row["When"])
 
 
 async def test_a_kind_without_columns_has_name_and_age(api: Api) -> None:

@@ -9,7 +9,6 @@ import pytest
 from tests.devcluster.conformance.api import eventually, unique
 from tests.devcluster.conformance.test_webhooks import (
     CONFIG_MAPS,
-    REGISTRATION,
     add,
     config_map,
     hooks,
@@ -114,23 +113,6 @@ async def test_configurations_go_by_name_and_each_sees_the_one_before(
     assert hooks.requests["early"][-1]["object"]["data"] == {"given": "1"}
 
 
-@pytest.mark.parametrize("policy", ["Never", "IfNeeded"])
-async def test_a_webhook_is_asked_again_once_where_it_wants_to_be(
-    hooks: WebhookServer, registrar: Registrar, policy: str
-) -> None:
-    hooks.allows("first", add("/metadata/labels", {"first": "yes"}))
-    hooks.allows("second", add("/metadata/annotations", {"second": "yes"}))
-    first = registrar.webhook("first", reinvocationPolicy=policy)
-    await registrar.register("Mutating", first, registrar.webhook("second"))
-    await registrar.effective_spec()
-    (await registrar.make("a")).ok(201)
-    asked = hooks.requests["first"]
-    assert len(asked) == (2 if policy == "IfNeeded" else 1)
-    assert len(hooks.requests["second"]) == 1
-    if policy == "IfNeeded":
-        assert asked[1]["object"]["metadata"]["annotations"] == {"second": "yes"}
-
-
 async def test_a_dry_run_is_asked_and_says_so(hooks: WebhookServer, registrar: Registrar) -> None:
     hooks.allows("m", add("/data/by", "hook"))
     webhook = registrar.webhook("m", sideEffects="NoneOnDryRun")
@@ -225,30 +207,6 @@ async def test_a_write_meanwhile_is_not_lost(
     assert [one["object"]["data"]["x"] for one in asked] == ["1", "0", "1"]
 
 
-INVALID: dict[str, tuple[Json, str]] = {
-    "short-name": ({"name": "short"}, "should be a domain with at least three segments"),
-    "no-versions": ({"admissionReviewVersions": []}, "admissionReviewVersions: Required value"),
-    "side-effects": ({"sideEffects": "Some"}, "sideEffects: Unsupported value"),
-    "policy": ({"failurePolicy": "Maybe"}, "failurePolicy: Unsupported value"),
-    "timeout": ({"timeoutSeconds": 31}, "must be between 1 and 30 seconds"),
-    "http": ({"clientConfig": {"url": "http://x.y/z"}}, "only allowed URL scheme"),
-    "no-client": ({"clientConfig": {}}, "exactly one of url or service is required"),
-}
-
-
-@pytest.mark.parametrize("row", INVALID)
-async def test_a_bad_configuration_is_refused(api: Api, registrar: Registrar, row: str) -> None:
-    changes, words = INVALID[row]
-    body = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": unique("bad")},
-        "webhooks": [{**registrar.webhook("w"), **changes}],
-    }
-    path = f"{REGISTRATION}/validatingwebhookconfigurations"
-    assert words in (await api.create(path, body)).refused(422, "Invalid")["message"]
-
-
 async def test_defaults_are_filled_in(api: Api, registrar: Registrar) -> None:
     webhook = registrar.webhook("w")
     del webhook["timeoutSeconds"]
@@ -259,7 +217,6 @@ async def test_defaults_are_filled_in(api: Api, registrar: Registrar) -> None:
         "matchPolicy": "Equivalent",
         "timeoutSeconds": 10,
         "objectSelector": {},
-        "reinvocationPolicy": "Never",
     }
     assert {key: stored[key] for key in wanted} == wanted
     assert stored["rules"][0]["scope"] == "*"

@@ -164,12 +164,6 @@ async def test_a_stranger_cannot_impersonate_and_an_administrator_can(
     await charlie.session.close()
 
 
-async def test_rules_reviews_list_what_one_may(http):
-    body = {"spec": {"namespace": "default"}}
-    answer = await http.make(f"{ACCESS}/selfsubjectrulesreviews", body)
-    assert {"*"} in [set(rule["verbs"]) for rule in answer["status"]["resourceRules"]]
-
-
 async def test_a_watch_ends_when_its_client_goes_away(cluster, http):
     async with http.watch("/api/v1/pods?resourceVersion=0"):
         watchers = cluster._watchers._open["pods"]

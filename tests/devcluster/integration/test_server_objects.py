@@ -193,13 +193,6 @@ async def test_the_log_is_the_annotation_or_a_line_per_state(http):
     assert (await http.get(f"{PODS}/a/log?tailLines=1")).body == b"two\n"
 
 
-async def test_an_eviction_deletes_the_pod(http):
-    await http.make(PODS, pod("a"))
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
-    assert (await http.call("POST", f"{PODS}/a/eviction", eviction)).status == 201
-    assert (await http.get(f"{PODS}/a")).status == 404
-
-
 async def test_background_deletion_takes_the_dependents_afterwards(http):
     owner = await http.make(CMS, config_map("owner"))
     await http.make(CMS, config_map("child", ownerReferences=[owner_of(owner)]))
@@ -284,21 +277,6 @@ async def test_a_collection_is_deleted_by_selector(http):
     answer = await http.call("DELETE", f"{CMS}?labelSelector=x%3D1")
     assert [item["metadata"]["name"] for item in answer.body["items"]] == ["a"]
     assert (await http.get(f"{CMS}/b")).status == 200
-
-
-async def test_an_event_shows_both_its_faces(http):
-    path = "/apis/events.k8s.io/v1/namespaces/default/events"
-    event = {
-        "metadata": {"name": "e"},
-        "regarding": {"kind": "Pod", "name": "p"},
-        "note": "said",
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-    }
-    await http.make(path, event)
-    core = (await http.get("/api/v1/namespaces/default/events/e")).body
-    assert (core["apiVersion"], core["message"]) == ("v1", "said")
-    assert core["involvedObject"]["name"] == "p"
-    assert (await http.get(f"{path}/e")).body["note"] == "said"
 
 
 async def test_a_body_that_cannot_be_read_says_what_can(http):

@@ -79,13 +79,6 @@ KINDS = {
         "source": {"component": "c"},
         "count": 1,
     },
-    "services": {
-        "path": "/api/v1/namespaces/default/services",
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "a"},
-        "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]},
-    },
     "nodes": {
         "path": "/api/v1/nodes",
         "apiVersion": "v1",
@@ -175,12 +168,10 @@ REVIEWS = {
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": {
         "spec": {"nonResourceAttributes": {"path": "/x", "verb": "get"}}
     },
-    "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews": {"spec": {"namespace": "default"}},
     "/api/v1/namespaces/default/pods/none/binding": {
         "metadata": {"name": "none"},
         "target": {"name": "n"},
     },
-    "/api/v1/namespaces/default/pods/none/eviction": {"deleteOptions": {"gracePeriodSeconds": 1}},
 }
 
 

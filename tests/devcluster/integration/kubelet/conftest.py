@@ -53,7 +53,6 @@ class Cluster:
             "prefix": f"standin-{self.suffix}-",
             "labels": {"test": self.suffix},
             "scheduler_name": f"standin-{self.suffix}",
-            "lifecycle": False,
             "claims": False,
         }
         return StandInOptions(**(defaults | changes))

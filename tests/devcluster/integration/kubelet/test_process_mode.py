@@ -28,7 +28,7 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     """kubectl on an embedded API with one node that runs processes."""
     server = DevCluster(tmp_path / "cluster", authorization="rbac")
     await server.start()
-    options = StandInOptions(nodes=1, processes=tmp_path / "pods", lifecycle=False)
+    options = StandInOptions(nodes=1, processes=tmp_path / "pods")
     async with KubeClient(load_config(str(server.kubeconfig))) as client:
         nodes = asyncio.create_task(StandInNodes(client, options).run())
         yield Kubectl(server.kubeconfig, tmp_path)

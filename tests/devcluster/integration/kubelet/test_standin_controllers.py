@@ -1,4 +1,4 @@
-"""What the embedded cluster has no controllers for: silent nodes, their pods, volume claims."""
+"""What the embedded cluster has no controllers for: volume claims."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipuhub.kube.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from ipuhub.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from tests.devcluster.integration.kubelet.conftest import NAMESPACE, TRAPPED
 from tests.fakes.waiting import eventually
 
@@ -14,75 +14,6 @@ if TYPE_CHECKING:
     from tests.devcluster.integration.kubelet.conftest import Cluster
 
 pytestmark = pytest.mark.embedded_only  # a full cluster has its own
-DOWN = {"metadata": {"annotations": {"sim/down": "true"}}}
-UP = {"metadata": {"annotations": {"sim/down": None}}}
-
-
-def ready_of(node: Any) -> str:
-    conditions = node["status"].get("conditions") or ()
-    return next((one["status"] for one in conditions if one["type"] == "Ready"), "")
-
-
-def conditions_of(pod: Any) -> dict[str, tuple[str, str]]:
-    """Status and reason by type."""
-    found = pod["status"].get("conditions") or ()
-    none = dict.fromkeys(("Ready", "ContainersReady"), ("", ""))
-    return none | {one["type"]: (one["status"], one.get("reason", "")) for one in found}
-
-
-def taints_of(node: Any) -> set[tuple[str, str]]:
-    return {(one["key"], one["effect"]) for one in node["spec"].get("taints") or ()}
-
-
-async def test_a_dead_node_is_marked_and_its_pods_are_deleted(cluster: Cluster) -> None:
-    options = await cluster.start(
-        nodes=1, lifecycle=True, lease_seconds=0.2, dead_after_seconds=4.0, eviction_seconds=0.5
-    )
-    name = options.node_names()[0]
-
-    async def node() -> Any:
-        return await cluster.client.get(NODES, name)
-
-    await cluster.create_pod("job", command=TRAPPED)
-    await cluster.until_phase("job", "Running")
-    await cluster.client.patch(NODES, name, DOWN)
-    dead = await eventually(node, lambda one: ready_of(one) == "Unknown")
-    ready = next(one for one in dead["status"]["conditions"] if one["type"] == "Ready")
-    assert ready["reason"] == "NodeStatusUnknown"
-    dead = await eventually(node, taints_of)
-    unreachable = "node.kubernetes.io/unreachable"
-    assert taints_of(dead) == {(unreachable, "NoSchedule"), (unreachable, "NoExecute")}
-    pod = await cluster.pod_until("job", lambda one: one["metadata"].get("deletionTimestamp"))
-    assert pod["status"]["phase"] == "Running", "nobody is there to end it"
-    await cluster.client.patch(NODES, name, UP)
-    await cluster.until_gone("job")
-    back = await eventually(node, lambda one: ready_of(one) == "True" and not taints_of(one))
-    assert back["metadata"]["name"] == name
-
-
-async def test_a_pod_on_a_silent_node_is_not_ready_until_its_node_is_back(cluster: Cluster) -> None:
-    """As a real node controller does it: the pod's Ready alone, and without a reason."""
-    options = await cluster.start(nodes=1, lifecycle=True, lease_seconds=0.2, dead_after_seconds=2)
-    (name,) = options.node_names()
-    await cluster.create_pod("job", command=TRAPPED)
-    before = await cluster.pod_until("job", lambda one: conditions_of(one)["Ready"] == ("True", ""))
-    await cluster.client.patch(NODES, name, DOWN)
-    pod = await cluster.pod_until("job", lambda one: conditions_of(one)["Ready"] == ("False", ""))
-    assert pod["status"]["phase"] == "Running"
-    assert conditions_of(pod)["ContainersReady"] == conditions_of(before)["ContainersReady"]
-    await cluster.client.patch(NODES, name, UP)
-    await cluster.pod_until("job", lambda one: conditions_of(one)["Ready"] == ("True", ""))
-
-
-async def test_pods_of_a_deleted_node_are_removed(cluster: Cluster) -> None:
-    # Renewed often: else the node is silent, too, before it is deleted.
-    options = await cluster.start(
-        nodes=1, lifecycle=True, lease_seconds=0.2, dead_after_seconds=3.0
-    )
-    await cluster.create_pod("job", command=TRAPPED)
-    await cluster.until_phase("job", "Running")
-    await cluster.client.delete(NODES, options.node_names()[0])
-    await cluster.until_gone("job")
 
 
 def claim(name: str, size: str = "5Gi", **more: Any) -> Any:

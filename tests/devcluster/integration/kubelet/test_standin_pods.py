@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from devcluster.kubelet import Durations
 from ipuhub.kube.informer import Informer
-from ipuhub.kube.resources import LEASES, NODES, PODS
+from ipuhub.kube.resources import NODES, PODS
 from tests.devcluster.integration.kubelet.conftest import NAMESPACE, TRAPPED
 from tests.fakes.waiting import eventually
 
@@ -198,54 +196,3 @@ async def test_nothing_is_written_while_nothing_changes(cluster: Cluster) -> Non
     after = [cluster.client.calls[write] for write in writes]
     # Ours: the label and the new pod; theirs: its binding, and creating and running.
     assert [b - a for a, b in zip(before, after, strict=True)] == [3, 2, 0]
-
-
-async def test_a_node_that_is_down_neither_reports_nor_moves_pods(cluster: Cluster) -> None:
-    options = await cluster.start(nodes=2, lease_seconds=0.1)
-    down, up = options.node_names()
-    on = {name: {"kubernetes.io/hostname": name} for name in (down, up)}
-    await cluster.create_pod("job", sim={"runtime-seconds": "1"}, nodeSelector=on[down])
-    await cluster.until_phase("job", "Running")
-
-    async def renewed(node: str) -> str:
-        lease = await cluster.client.get(LEASES, node, "kube-node-lease")
-        return str(lease["spec"]["renewTime"])
-
-    async def until_renewed(node: str) -> None:
-        before = await renewed(node)
-        await eventually(lambda: renewed(node), lambda now: now != before)
-
-    await until_renewed(down)
-    await cluster.client.patch(NODES, down, {"metadata": {"annotations": {"sim/down": "true"}}})
-    await until_renewed(up)  # a round later, the nodes' process has seen it
-    await until_renewed(up)
-    last = await renewed(down)
-    await cluster.create_pod("clock", sim={"runtime-seconds": "1"}, nodeSelector=on[up])
-    await cluster.until_phase("clock", "Succeeded")
-    assert await renewed(down) == last
-    assert (await cluster.pod("job"))["status"]["phase"] == "Running"
-    await cluster.client.patch(NODES, down, {"metadata": {"annotations": {"sim/down": None}}})
-    await cluster.until_phase("job", "Succeeded")
-    await until_renewed(down)
-
-
-@pytest.mark.parametrize("annotation", ["true", None])
-async def test_a_node_reports_what_its_annotation_says(
-    cluster: Cluster, annotation: str | None
-) -> None:
-    options = await cluster.start(nodes=1)
-    node = options.node_names()[0]
-
-    async def truth() -> str:
-        found = await cluster.client.list(NODES, field_selector=f"metadata.name={node}")
-        conditions = [c for one in found.items for c in one["status"].get("conditions") or ()]
-        return next((c["status"] for c in conditions if c["type"] == "Ready"), "")
-
-    await eventually(truth, lambda status: status == "True")
-    change = {"metadata": {"annotations": {"sim/not-ready": "true"}}}
-    await cluster.client.patch(NODES, node, change)
-    await eventually(truth, lambda status: status == "False")
-    if annotation is None:
-        change["metadata"]["annotations"]["sim/not-ready"] = None
-        await cluster.client.patch(NODES, node, change)
-        await eventually(truth, lambda status: status == "True")

@@ -33,7 +33,7 @@ async def process(cluster: Cluster, kubeconfig: Path) -> AsyncIterator[asyncio.s
     """The management command with nodes of this test's name."""
     name = f"standin-{cluster.suffix}"
     arguments = ["--nodes", "1", "--prefix", f"{name}-", "--label", f"test={cluster.suffix}"]
-    arguments += ["--scheduler-name", name, "--no-lifecycle", "--no-claims"]
+    arguments += ["--scheduler-name", name, "--no-claims"]
     started = await asyncio.create_subprocess_exec(
         sys.executable,
         str(MANAGE),

@@ -1,4 +1,4 @@
-"""Stand-in nodes, their health, the claims and the attempts of pods."""
+"""Stand-in nodes, the claims and the attempts of pods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from devcluster.kubelet.behaviour import are_workers_ready, attempt_of, waits_for_workers
-from devcluster.kubelet.nodehealth import evict_at, judge_node, ready_status
 from devcluster.kubelet.nodes import (
     StandInNode,
     build_conditions,
@@ -17,7 +16,7 @@ from devcluster.kubelet.nodes import (
     has_reported,
     stand_in_nodes,
 )
-from devcluster.kubelet.options import StandInOptions, Taint, to_text
+from devcluster.kubelet.options import StandInOptions, to_text
 from devcluster.kubelet.volumes import (
     build_volume,
     choose_volume,
@@ -27,36 +26,24 @@ from devcluster.kubelet.volumes import (
 )
 from tests.devcluster.unit.kubelet.standin_pods import NOON
 
-UNREACHABLE = "node.kubernetes.io/unreachable"
-NOT_READY = "node.kubernetes.io/not-ready"
 
-
-def node(ready: str = "True", *taints: Any, **annotations: str) -> Any:
+def node(ready: str = "True") -> Any:
     conditions = [
         {"type": "MemoryPressure", "status": "False"},
         {"type": "Ready", "status": ready, "lastTransitionTime": "2026-03-01T00:00:00Z"},
     ]
-    notes = {"sim/" + key.replace("_", "-"): value for key, value in annotations.items()}
-    return {
-        "metadata": {"name": "node-0", "annotations": notes},
-        "spec": {"taints": list(taints)},
-        "status": {"conditions": conditions},
-    }
-
-
-def taint(key: str, effect: str = "NoExecute", **more: str) -> Any:
-    return {"key": key, "effect": effect, **more}
+    return {"metadata": {"name": "node-0"}, "spec": {}, "status": {"conditions": conditions}}
 
 
 class TestNodeObjects:
     def test_nodes_have_names_labels_and_addresses_by_number(self) -> None:
-        options = StandInOptions(nodes=2, first=3, prefix="ipu-", labels={"rack": "r{i}"})
+        options = StandInOptions(nodes=2, prefix="ipu-", labels={"rack": "r{i}"})
         nodes = stand_in_nodes(options)
-        assert list(nodes) == ["ipu-3", "ipu-4"]
-        body = build_node(nodes["ipu-4"], options)
-        assert body["metadata"]["labels"]["rack"] == "r4"
-        assert body["metadata"]["labels"]["kubernetes.io/hostname"] == "ipu-4"
-        assert nodes["ipu-3"].ip != nodes["ipu-4"].ip
+        assert list(nodes) == ["ipu-0", "ipu-1"]
+        body = build_node(nodes["ipu-1"], options)
+        assert body["metadata"]["labels"]["rack"] == "r1"
+        assert body["metadata"]["labels"]["kubernetes.io/hostname"] == "ipu-1"
+        assert nodes["ipu-0"].ip != nodes["ipu-1"].ip
 
     def test_pod_addresses_are_the_first_free_ones_and_of_one_node_only(self) -> None:
         first, second = StandInNode(0, "a"), StandInNode(1, "b")
@@ -68,119 +55,20 @@ class TestNodeObjects:
         taken.discard("10.128.0.7")
         assert first.choose_pod_ip(taken) == "10.128.0.7"
 
-    def test_capacity_and_taints_are_options(self) -> None:
-        options = StandInOptions(
-            cpu="8", extended={"graphcore.ai/ipu": "4"}, taints=(Taint.parse("a=b:NoSchedule"),)
-        )
-        one = StandInNode(0, "n")
-        status = build_status(one, options, node(), NOON)["status"]
+    def test_capacity_is_an_option(self) -> None:
+        status = build_status(StandInNode(0, "n"), StandInOptions(cpu="8"), node(), NOON)["status"]
         assert status["allocatable"]["cpu"] == "8"
-        assert status["capacity"]["graphcore.ai/ipu"] == "4"
-        wanted = [{"key": "a", "value": "b", "effect": "NoSchedule"}]
-        assert build_node(one, options)["spec"]["taints"] == wanted
 
-    @pytest.mark.parametrize("text", ["a=b", "a=b:Sometimes", ":NoExecute"])
-    def test_a_taint_that_cannot_be_read_is_refused(self, text: str) -> None:
-        with pytest.raises(ValueError, match="write key=value:NoSchedule"):
-            Taint.parse(text)
-
-    def test_conditions_keep_their_times_and_follow_the_annotation(self) -> None:
+    def test_conditions_keep_their_times(self) -> None:
         fine = {one["type"]: one for one in build_conditions(node(), NOON)}
         assert fine["Ready"]["lastTransitionTime"] == "2026-03-01T00:00:00Z"
         assert fine["DiskPressure"]["lastTransitionTime"] == to_text(NOON)
-        broken = {one["type"]: one for one in build_conditions(node(not_ready="true"), NOON)}
-        assert broken["Ready"]["status"] == "False"
-        assert broken["Ready"]["lastTransitionTime"] == to_text(NOON)
 
     def test_a_report_is_due_when_the_object_shows_something_else(self) -> None:
         found = node("Unknown")
         assert not has_reported(found, NOON)
         found["status"]["conditions"] = build_conditions(found, NOON)
         assert has_reported(found, NOON + timedelta(hours=1))
-
-
-class TestNodeHealth:
-    def test_a_silent_node_becomes_unknown_and_is_tainted(self) -> None:
-        verdict = judge_node(node(), NOON, 40, NOON + timedelta(seconds=40))
-        assert verdict.conditions is not None
-        assert {one["status"] for one in verdict.conditions} == {"Unknown"}
-        assert {one["reason"] for one in verdict.conditions} == {"NodeStatusUnknown"}
-        assert verdict.taints is not None
-        assert [(one["key"], one["effect"]) for one in verdict.taints] == [
-            (UNREACHABLE, "NoSchedule"),
-            (UNREACHABLE, "NoExecute"),
-        ]
-
-    @pytest.mark.parametrize(
-        ("name", "found", "want"),
-        [
-            ("a healthy node", node(), None),
-            ("a node that is not ready", node("False"), [NOT_READY, NOT_READY]),
-            (
-                "one that is ready again keeps other taints only",
-                node("True", taint(NOT_READY), taint("mine")),
-                ["mine"],
-            ),
-            (
-                "one that went from unreachable to not ready",
-                node("False", taint(UNREACHABLE), taint(UNREACHABLE, "NoSchedule")),
-                [NOT_READY, NOT_READY],
-            ),
-        ],
-    )
-    def test_taints_follow_the_ready_condition(
-        self, name: str, found: Any, want: list[str] | None
-    ) -> None:
-        verdict = judge_node(found, NOON, 40, NOON + timedelta(seconds=39))
-        keys = None if verdict.taints is None else [one["key"] for one in verdict.taints]
-        assert keys == want, name
-        assert verdict.conditions is None
-
-    def test_a_node_that_is_marked_already_is_left_alone(self) -> None:
-        dead = node("Unknown", taint(UNREACHABLE), taint(UNREACHABLE, "NoSchedule"))
-        dead["status"]["conditions"][0]["status"] = "Unknown"
-        verdict = judge_node(dead, NOON, 40, NOON + timedelta(hours=1))
-        assert (verdict.conditions, verdict.taints) == (None, None)
-
-    def test_a_node_without_a_spec_is_judged_like_any_other(self) -> None:
-        """One made by hand; the controller must not end over it."""
-        verdict = judge_node({"metadata": {"name": "n"}}, NOON, 40, NOON)
-        assert verdict.taints is not None
-        assert {one["key"] for one in verdict.taints} == {UNREACHABLE}
-
-    def test_a_node_without_conditions_counts_as_unknown(self) -> None:
-        assert ready_status({"metadata": {"name": "n"}, "spec": {}}) == "Unknown"
-
-    @pytest.mark.parametrize(
-        ("name", "tolerations", "option", "want_seconds"),
-        [
-            ("no toleration", [], None, 0),
-            (
-                "as long as the pod says",
-                [{"key": UNREACHABLE, "operator": "Exists", "tolerationSeconds": 300}],
-                None,
-                300,
-            ),
-            (
-                "the option replaces the pod's seconds",
-                [{"key": UNREACHABLE, "operator": "Exists", "tolerationSeconds": 300}],
-                5.0,
-                5,
-            ),
-            ("for ever", [{"operator": "Exists"}], 5.0, None),
-        ],
-    )
-    def test_pods_are_evicted(
-        self, name: str, tolerations: list[Any], option: float | None, want_seconds: int | None
-    ) -> None:
-        dead = node("Unknown", taint(UNREACHABLE, timeAdded=to_text(NOON)))
-        at = evict_at({"spec": {"tolerations": tolerations}}, dead, option)
-        want = None if want_seconds is None else NOON + timedelta(seconds=want_seconds)
-        assert at == want, name
-
-    def test_taints_that_only_keep_new_pods_away_evict_nobody(self) -> None:
-        tainted = node("True", taint(UNREACHABLE, "NoSchedule", timeAdded=to_text(NOON)))
-        assert evict_at({"spec": {}}, tainted, None) is None
 
 
 class TestAttempts:
