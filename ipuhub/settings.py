@@ -138,8 +138,8 @@ STATIC_ROOT = (
     ENV.text(
         "IPUHUB_STATIC_ROOT",
         "",
-        doc="Folder of `manage.py collectstatic`, which run_web fills where it is empty; not set: "
-        "a temporary one at each start.",
+        doc="Folder of `manage.py collectstatic`. run_web fills it if it is empty. Not set: a "
+        "temporary folder at each start.",
     )
     or None
 )

@@ -10,24 +10,25 @@ PROXY_PORT = ENV.integer("PROXY_PORT", 8080, minimum=0, doc="Port the V-IPU Prox
 PROXY_FINISH_SECONDS = ENV.number(
     "IPUHUB_PROXY_FINISH_SECONDS",
     12.0,
-    doc="How long calls to V-IPU may take to end, and be written down, after SIGTERM; "
-    "more than IPUHUB_VIPU_DEADLINE_SECONDS, and at most 20.",
+    doc="How long the proxy waits after SIGTERM for calls to V-IPU to end and to be recorded; "
+    "more than IPUHUB_VIPU_DEADLINE_SECONDS and at most 20.",
 )
 PROXY_RESERVE_AFTER_SECONDS = ENV.number(
     "IPUHUB_PROXY_RESERVE_AFTER_SECONDS",
     0.0,
-    doc="How long a job waits for IPUs until newer ones are held back from one V-IPU controller "
-    "for it; 0: never, whoever fits takes what is free.",
+    doc="How long a job waits for IPUs before newer jobs are kept off one V-IPU controller for "
+    "it; 0: never, any job that fits takes free IPUs.",
 )
 VIPU_CONTROLLERS = ENV.text(
     "IPUHUB_VIPU_CONTROLLERS",
     "",
-    doc="V-IPU controllers, host:port:label=value, comma-separated.",
+    doc="V-IPU controllers as host:port:label=value, comma-separated.",
 )
 VIPU_CONTROLLERS_PATH = ENV.text(
     "IPUHUB_VIPU_CONTROLLERS_PATH",
     "",
-    doc="File with that list instead; an edit takes effect within 60 s.",
+    doc="File with the list of V-IPU controllers, instead of IPUHUB_VIPU_CONTROLLERS. The proxy "
+    "applies changes within 60 s.",
 )
 TRACKER_CONFIGMAP = ENV.text(
     "IPUHUB_TRACKER_CONFIGMAP", "ipu-partitions-tracker", doc="Name of the tracker ConfigMap."
@@ -36,18 +37,20 @@ TRACKER_TOMBSTONE_SECONDS = ENV.integer(
     "IPUHUB_TRACKER_TOMBSTONE_SECONDS",
     900,
     minimum=0,
-    doc="How long a released partition stays in the tracker at least.",
+    doc="How long the tracker keeps a released partition at least.",
 )
 TRACKER_RECORDER = ENV.switch(
     "IPUHUB_TRACKER_RECORDER",
     False,
-    doc="Keep a released partition in the tracker until a recorder acknowledges it, too.",
+    doc="Also keep a released partition in the tracker until a recorder acknowledges it.",
 )
 SWEEP_SECONDS = ENV.number(
-    "IPUHUB_SWEEP_SECONDS", 60.0, doc="How often tracker and controllers are compared."
+    "IPUHUB_SWEEP_SECONDS",
+    60.0,
+    doc="How often the proxy compares the tracker with the V-IPU controllers.",
 )
 VIPU_DEADLINE_SECONDS = ENV.number(
-    "IPUHUB_VIPU_DEADLINE_SECONDS", 10.0, doc="Deadline of one call to a V-IPU controller."
+    "IPUHUB_VIPU_DEADLINE_SECONDS", 10.0, doc="Deadline of each call to a V-IPU controller."
 )
 VIPU_CLUSTER_NAME = ENV.text(
     "IPUHUB_VIPU_CLUSTER_NAME", "", doc="cluster_id of new partitions; empty: any."
@@ -59,20 +62,21 @@ VIPU_NUM_GCDS = ENV.integer(
     "IPUHUB_VIPU_NUM_GCDS",
     0,
     minimum=0,
-    doc="GCDs of new partitions; 0: the controller's default.",
+    doc="Number of GCDs of new partitions; 0: the controller's default.",
 )
 VIPU_NUM_REPLICAS = ENV.integer(
     "IPUHUB_VIPU_NUM_REPLICAS",
     0,
     minimum=0,
-    doc="Replicas of new partitions over all GCDs; 0: the controller's default.",
+    doc="Number of replicas of new partitions over all GCDs; 0: the controller's default.",
 )
 VIPU_RECONFIGURABLE = ENV.switch(
-    "IPUHUB_VIPU_RECONFIGURABLE", False, doc="New partitions are reconfigurable."
+    "IPUHUB_VIPU_RECONFIGURABLE", False, doc="Whether new partitions are reconfigurable."
 )
 PLACEMENT = ENV.choice(
     "IPUHUB_PLACEMENT",
     "first-fit",
     ("first-fit", "best-fit"),
-    doc="Which V-IPU controller is tried first: as listed, or with the smallest free block.",
+    doc="Which V-IPU controller is tried first. first-fit: the order of the list. best-fit: the "
+    "controller with the smallest free block that fits.",
 )

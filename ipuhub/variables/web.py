@@ -6,11 +6,14 @@ from ipuhub.variables import ENV
 from ipuhub.variables.metering import PRIMEHUB_DATABASE_URL
 
 ENV.read_by("Dashboard")
-DEBUG = ENV.switch("IPUHUB_DEBUG", False, doc="Django's debug mode; never in production.")
+DEBUG = ENV.switch(
+    "IPUHUB_DEBUG", False, doc="Django's debug mode. Never turn it on in production."
+)
 SECRET_KEY = ENV.text(
     "IPUHUB_SECRET_KEY",
     "",
-    doc="Django's secret key, usually IPUHUB_SECRET_KEY_FILE. Only the web process needs it.",
+    doc="Django's secret key, usually given as IPUHUB_SECRET_KEY_FILE. Only the web process "
+    "needs it.",
 )
 ALLOWED_HOSTS = ENV.words(
     "IPUHUB_ALLOWED_HOSTS",
@@ -22,8 +25,8 @@ DATABASE_URL = (
     ENV.text(
         "DATABASE_URL",
         "",
-        doc="postgresql://user:password@host:port/name (PostgreSQL 15 or later); "
-        "operator, proxy and V-IPU need none.",
+        doc="postgresql://user:password@host:port/name (PostgreSQL 15 or later). Operator, "
+        "webhooks and V-IPU Proxy need no database.",
     )
     or PRIMEHUB_DATABASE_URL
 )
@@ -38,103 +41,112 @@ WEB_CONNECTIONS = ENV.integer(
     "IPUHUB_WEB_CONNECTIONS",
     400,
     minimum=1,
-    doc="Connections with a request at the same time; beyond that only probes are answered, others "
-    "are refused (503, Retry-After). A new connection takes the place of a silent one.",
+    doc="Connections with a request at the same time. Beyond that, only probes are answered and "
+    "other requests are rejected (503, Retry-After). A new connection replaces an idle "
+    "connection.",
 )
 WEB_HEAD_SECONDS = ENV.integer(
     "IPUHUB_WEB_HEAD_SECONDS",
     20,
     minimum=1,
-    doc="Time that a connection has for the head of its next request; then it is ended.",
+    doc="How long a connection may take to send the head of its next request before the server "
+    "closes it.",
 )
 WEB_BODY_SECONDS = ENV.integer(
     "IPUHUB_WEB_BODY_SECONDS",
     20,
     minimum=1,
-    doc="Time that a request has for its whole body; then it is refused (408). Until it is whole, "
-    "no thread waits for it.",
+    doc="How long a request may take to send its body; a slower request is rejected (408). No "
+    "thread waits for an incomplete body.",
 )
 WEB_BODY_BYTES = ENV.integer(
     "IPUHUB_WEB_BODY_BYTES",
     4 * 1024 * 1024,
     minimum=1024,
-    doc="Largest body of a request, in bytes; a larger one is refused (413).",
+    doc="Largest request body in bytes; a larger body is rejected (413).",
 )
 WEB_QUEUE_SECONDS = ENV.integer(
     "IPUHUB_WEB_QUEUE_SECONDS",
     30,
     minimum=1,
-    doc="Time that a request waits for a free thread; then it is refused (503, Retry-After).",
+    doc="How long a request waits for a free thread before it is rejected (503, Retry-After).",
 )
 WEB_QUERY_SECONDS = ENV.integer(
     "IPUHUB_WEB_QUERY_SECONDS",
     30,
     minimum=1,
-    doc="Time that PostgreSQL has for one query of a page or of the API (statement_timeout); "
-    "USAGE_QUERY_SECONDS counts for sums of usage, IPUHUB_WEB_DOWNLOAD_SECONDS for downloads.",
+    doc="Longest time of one PostgreSQL query of a page or of the API (statement_timeout). Sums "
+    "of usage use USAGE_QUERY_SECONDS, downloads use IPUHUB_WEB_DOWNLOAD_SECONDS.",
 )
 WEB_AHEAD_MEBIBYTES = ENV.integer(
     "IPUHUB_WEB_AHEAD_MEBIBYTES",
     512,
     minimum=0,
-    doc="Space in temporary files for downloads that are made faster than they are read, all "
-    "together in MiB; one takes an eighth at most. A download that is made holds no thread.",
+    doc="Space in temporary files, in MiB, that buffers downloads whose readers are slower than "
+    "the server; one download uses at most an eighth. A buffered download needs no thread.",
 )
 WEB_DOWNLOADS = ENV.integer(
     "IPUHUB_WEB_DOWNLOADS",
     3,
     minimum=1,
-    doc="Files the web process streams at the same time, at most one less than "
-    "IPUHUB_WEB_THREADS; who asks for one more is told to come again (503, Retry-After).",
+    doc="Files the web process streams at the same time; always fewer than IPUHUB_WEB_THREADS. "
+    "Further downloads are rejected (503, Retry-After).",
 )
 WEB_UNREAD_SECONDS = ENV.integer(
     "IPUHUB_WEB_UNREAD_SECONDS",
     60,
     minimum=1,
-    doc="A download whose reader takes nothing for so long is ended (on Linux).",
+    doc="How long a reader may take nothing before its download is aborted (Linux only).",
 )
 WEB_DOWNLOAD_SECONDS = ENV.integer(
     "IPUHUB_WEB_DOWNLOAD_SECONDS",
     3600,
     minimum=1,
-    doc="A download that takes longer is ended, unfinished; nobody keeps others out for ever.",
+    doc="Longest time of a download. A longer download is aborted, so that it cannot block "
+    "others forever.",
 )
 HTTPS = ENV.switch(
     "IPUHUB_HTTPS",
     True,
-    doc="Browsers reach the dashboard by HTTPS: secure cookies, HSTS, redirect.",
+    doc="Whether browsers reach the dashboard by HTTPS. Turns on secure cookies, HSTS and the "
+    "redirect to HTTPS.",
 )
 TRUST_FORWARDED_PROTO = ENV.switch(
     "IPUHUB_TRUST_FORWARDED_PROTO",
     False,
-    doc="A proxy in front sets X-Forwarded-Proto and removes the one of clients.",
+    doc="Trust X-Forwarded-Proto. Turn it on only behind a proxy that sets the header and "
+    "removes any value clients send.",
 )
 TRUSTED_PROXIES = ENV.networks(
     "IPUHUB_TRUSTED_PROXIES",
-    doc="Networks of the proxies in front whose X-Forwarded-For is believed.",
+    doc="Networks of the proxies in front whose X-Forwarded-For is trusted.",
 )
 LOGIN_FAILURES = ENV.integer(
     "IPUHUB_LOGIN_FAILURES",
     5,
     minimum=1,
-    doc="Failed sign-ins of one user at one address before the next ones are not tried for a while "
-    "(429); ten times as many of one address, or of one user at all addresses.",
+    doc="Failed sign-ins of one user from one address before further attempts are rejected for a"
+    " while (429). The limit per address, and per user over all addresses, is ten times as "
+    "high.",
 )
 LOGIN_LOCKOUT_SECONDS = ENV.integer(
     "IPUHUB_LOGIN_LOCKOUT_SECONDS",
     900,
     minimum=1,
-    doc="Longest time for which sign-ins are not tried: 30 s at first, doubled by each failure "
-    "that follows. Failures are forgotten after that time without one, or after a success.",
+    doc="Longest time for which sign-ins are rejected. The first lockout takes 30 s; each "
+    "further failure doubles it. Failures are forgotten after a success, or after this time "
+    "without a failure.",
 )
 ADMIN_PASSWORD = ENV.text(
-    "IPUHUB_ADMIN_PASSWORD", "", doc="Creates the user admin with this password if there is none."
+    "IPUHUB_ADMIN_PASSWORD",
+    "",
+    doc="Creates the user admin with this password if that user does not exist.",
 )
 ENV.read_by("Every process")
 METRICS_TOKEN = ENV.text(
     "IPUHUB_METRICS_TOKEN",
     "",
-    doc="Bearer token that may read /metrics of every process, usually "
-    "IPUHUB_METRICS_TOKEN_FILE; so may whoever may get /metrics by Kubernetes' RBAC. The web "
-    "process also takes an administrator's API token.",
+    doc="Bearer token that may read /metrics of every process, usually given as "
+    "IPUHUB_METRICS_TOKEN_FILE. Accounts that Kubernetes RBAC allows to get /metrics may "
+    "read it, too. The web process also accepts an administrator's API token.",
 )
