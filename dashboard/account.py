@@ -29,7 +29,7 @@ class TokenForm(forms.Form):
 
     name = forms.CharField(max_length=100, strip=True)
     days = forms.TypedChoiceField(
-        choices=[("30", "30 days"), ("90", "90 days"), ("365", "one year"), ("0", "no end")],
+        choices=[("30", "30 days"), ("90", "90 days"), ("365", "one year"), ("0", "no expiry")],
         coerce=int,
         initial="90",
     )
@@ -78,7 +78,7 @@ class PasswordPage(PasswordChangeView):
 
     def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
         """Say on the next page that it was changed."""
-        said = "Your password is changed. Other browsers are signed out; tokens still work."
+        said = "Your password was changed. Other browsers are signed out. API tokens still work."
         messages.success(self.request, said)
         return super().form_valid(form)
 

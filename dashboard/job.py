@@ -92,7 +92,7 @@ ATTEMPTS = (
     Column("began_at", "Began", lambda row: row.began_at, kind="second"),
     Column("ended_at", "Ended", lambda row: row.ended_at, kind="second"),
     Column("message", "How it failed", lambda row: row.message, kind="note"),
-    Column("log", "Last lines of its log", lambda row: row.log, kind="log"),
+    Column("log", "Last log lines", lambda row: row.log, kind="log"),
 )
 TRANSITIONS = (
     Column("at", "At", lambda row: row.at, kind="second"),
@@ -138,11 +138,11 @@ def job_tables(job: JobRecord, held: Held) -> list[Table]:
     transitions = sorted(job.past.transitions, key=lambda row: (row.at, row.pk), reverse=True)
     conditions = [row for row in job.conditions if isinstance(row, dict)]
     return [
-        Table("pods", "Pods", "No pod is recorded.", PODS, held.pods),
-        Table("attempts", "Attempts", "No attempt is recorded.", ATTEMPTS, attempts),
-        Table("transitions", "History", "No change is recorded.", TRANSITIONS, transitions),
-        Table("conditions", "Conditions", "The operator set none.", CONDITIONS, conditions),
-        Table("partitions", "Partitions", "No partition is recorded.", PARTITIONS, held.partitions),
+        Table("pods", "Pods", "No pods recorded.", PODS, held.pods),
+        Table("attempts", "Attempts", "No attempts recorded.", ATTEMPTS, attempts),
+        Table("transitions", "History", "No changes recorded.", TRANSITIONS, transitions),
+        Table("conditions", "Conditions", "No conditions recorded.", CONDITIONS, conditions),
+        Table("partitions", "Partitions", "No partitions recorded.", PARTITIONS, held.partitions),
     ]
 
 
@@ -263,8 +263,8 @@ class JobUsageSerializer(serializers.Serializer[Any]):
     cost = serializers.CharField(
         source="money.amount",
         allow_null=True,
-        help_text="Of pods and partitions. Null without a price, with prices in two currencies, "
-        "and for whoever sees no rates.",
+        help_text="Cost of pods and partitions. Null if no rate applies, if rates have "
+        "different currencies, or if the user may not see rates.",
     )
     currency = serializers.CharField(source="money.currency", allow_null=True)
 
@@ -273,19 +273,24 @@ class JobWaitingSerializer(serializers.Serializer[Any]):
     """Where a job stands that waits for IPUs, computed for this answer. Smaller jobs may pass
     larger ones, newer jobs included: `jobs_before` is no position."""
 
-    waits = serializers.BooleanField(help_text="False: it waits for no IPUs; the others are null.")
+    waits = serializers.BooleanField(
+        help_text="False: the job does not wait for IPUs, and the other fields are null."
+    )
     jobs_before = serializers.IntegerField(
-        allow_null=True, help_text="Jobs of all namespaces that ask for IPUs before this one."
+        allow_null=True,
+        help_text="Older waiting jobs of all namespaces, which are tried before this job.",
     )
     free = serializers.IntegerField(
         allow_null=True,
-        help_text="Free IPUs of the whole fleet, not all of one block. Null: not known.",
+        help_text="Free IPUs of the whole fleet, not necessarily one block. Null: unknown.",
     )
     free_as_of = serializers.DateTimeField(
         allow_null=True,
-        help_text="When `free` was read, while the V-IPU Proxy does not answer; null: just now.",
+        help_text="When `free` was read, if the V-IPU Proxy does not answer now; null: just now.",
     )
-    problem = serializers.CharField(help_text="Why `free` is old or not known; empty: it is not.")
+    problem = serializers.CharField(
+        help_text="Why `free` is old or unknown; empty if `free` is current."
+    )
 
 
 def _require_job(user: AbstractBaseUser | AnonymousUser, uid: str) -> JobRecord:
@@ -334,7 +339,7 @@ class JobUsageSoFar(APIView):
 @extend_schema_view(
     get=extend_schema(
         operation_id="jobs_waiting",
-        summary="Where a waiting job stands",
+        summary="State of a waiting job",
         tags=["jobs"],
         responses=JobWaitingSerializer,
     )

@@ -61,7 +61,7 @@ def _check_api_token(text: str) -> None:
 
 def _review(guard: Guard, token: str) -> None:
     if not _REVIEWS.acquire(blocking=False):
-        raise not_asked(f"it has not answered about {_MOST_REVIEWS} others yet")
+        raise not_asked(f"it has not answered {_MOST_REVIEWS} earlier reviews yet")
     try:
         sources().kube.run(_in_time, guard, token)
     except ConfigError as error:

@@ -166,7 +166,7 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
 
     @extend_schema(
         operation_id="usage_partitions",
-        summary="Partitions held in a range, with the time nothing ran on them",
+        summary="Partitions held in a range, with the time in which no pod used them",
         tags=["usage"],
         parameters=list(RANGE),
     )

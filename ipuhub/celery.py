@@ -51,7 +51,7 @@ app.conf.update(
     accept_content=["json"],
     task_serializer="json",
     task_ignore_result=True,
-    task_publish_retry=False,  # whoever asks for a report hears at once that the broker is away
+    task_publish_retry=False,  # a request for a report fails at once without the broker
     timezone=settings.REPORT_ZONE.key,
     worker_concurrency=1,  # a run has the lock to itself; others would only say so
     worker_enable_remote_control=False,

@@ -30,7 +30,7 @@ class Month:
         """Raise MonthError for what no calendar has."""
         if self.year not in _YEARS or self.number not in range(1, 13):
             raise MonthError(
-                f"{self.year}-{self.number} is not a month: write YYYY-MM, for example 2026-11."
+                f"{self.year}-{self.number} is not a month. Use YYYY-MM, for example 2026-11."
             )
 
     @classmethod
@@ -38,7 +38,7 @@ class Month:
         """Return the month written as `2026-11`; raise MonthError for anything else."""
         found = _WRITTEN.fullmatch(text)
         if found is None:
-            raise MonthError(f"{text!r} is not a month: write YYYY-MM, for example 2026-11.")
+            raise MonthError(f"{text!r} is not a month. Use YYYY-MM, for example 2026-11.")
         return cls(int(found[1]), int(found[2]))
 
     @classmethod

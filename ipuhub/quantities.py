@@ -39,12 +39,12 @@ def thousandths(text: str | float) -> int:
 def _parse(text: str, scale: int) -> int:
     match = _FORM.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
-        raise InvalidQuantity(f"{text[:_LONGEST]!r} is no quantity: write it like 500m, 2 or 16Gi")
+        raise InvalidQuantity(f"{text[:_LONGEST]!r} is not a quantity (examples: 500m, 2, 16Gi)")
     number, exponent, suffix = match.groups()
     amount = _EXACT.multiply(Decimal(number), _FACTORS[suffix or ""])
     amount = _EXACT.scaleb(_EXACT.multiply(amount, Decimal(scale)), int(exponent or 0))
     if amount < 0:
         raise InvalidQuantity(f"{text!r} is negative")
     if amount > LARGEST:
-        raise InvalidQuantity(f"{text!r} is too large: it does not fit 64 bits")
+        raise InvalidQuantity(f"{text!r} is too large (more than 64 bits)")
     return int(amount.to_integral_value(ROUND_CEILING))

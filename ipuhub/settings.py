@@ -34,17 +34,17 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "IPUHub",
     "DESCRIPTION": "Jobs, partitions and usage. Send `Authorization: Bearer <API token>`. "
-    "Errors are application/problem+json with a sentence in `detail`. A query "
-    "parameter without a value is as if it were not given.",
+    "Errors are application/problem+json with a sentence in `detail`. A query parameter without "
+    "a value is ignored.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.1",  # 3.0 has no way to say that a nested object may be null
-    "SERVERS": [{"url": "/", "description": "The server that hands out this document."}],
+    "SERVERS": [{"url": "/", "description": "The server that serves this document."}],
     "CONTACT": {"name": "The administrators of this installation"},
     "LICENSE": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
     "TAGS": [
         {"name": "capacity", "description": "IPUs of each V-IPU controller."},
-        {"name": "jobs", "description": "IPUJobs, their pods and what they used."},
-        {"name": "partitions", "description": "Partitions that jobs hold and held."},
+        {"name": "jobs", "description": "IPUJobs, their pods and their usage."},
+        {"name": "partitions", "description": "Current and past partitions of jobs."},
         {"name": "query", "description": "How many partitions of a size fit."},
         {"name": "stats", "description": "IPUs held and free."},
         {"name": "usage", "description": "Usage, cost, month reports and rates."},

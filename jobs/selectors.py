@@ -106,9 +106,9 @@ def _fields(model: type[Model]) -> Sequence[Field[Any, Any]]:
     return model._meta.concrete_fields  # noqa: SLF001  # of Django's documented API
 
 
-NO_JOB = "There is no job with this UID, or you have no access to its namespace."
+NO_JOB = "Job not found, or you do not have access to its namespace."
 DELETED = "Deleted"
-DELETED_EARLY = "Deleted before its end."
+DELETED_EARLY = "Deleted before it ended."
 ENDED = tuple(state.value for state in FINISHED)
 STATES = (*(state.value for state in JobState), DELETED)
 
@@ -129,7 +129,7 @@ def message_of(job: Remembered, last: str) -> str:
     """Return what to say of it where `last` was its last message: that of a deleted job is past."""
     if not _deleted_early(job):
         return last
-    return f"{DELETED_EARLY} Last said: {last}" if last else DELETED_EARLY
+    return f"{DELETED_EARLY} Last message: {last}" if last else DELETED_EARLY
 
 
 def _deleted_early(job: Remembered) -> bool:

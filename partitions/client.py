@@ -96,21 +96,21 @@ class ProxyClient:
         """The V-IPU controllers: `items`, and `problem` of the list."""
         _, found, _ = await self._send("GET", "/v1/controllers")
         if not isinstance(found, dict):
-            raise ProxyUnavailable("the answer to /v1/controllers is no object")
+            raise ProxyUnavailable("the response to /v1/controllers is not an object")
         return found
 
     async def stats(self) -> Mapping[str, Any]:
         """IPUs used per namespace, and `total`, as `/stats` gives them; needs no token."""
         found = await self._ask_openly("GET", "/stats")
         if not isinstance(found, dict) or "total" not in found:
-            raise ProxyUnavailable("the answer to /stats is no statistics")
+            raise ProxyUnavailable("the response to /stats has an unknown format")
         return found
 
     async def query(self, size: int) -> Mapping[str, Any]:
         """How many partitions of `size` fit now, as `/query` says it; needs no token."""
         found = await self._ask_openly("POST", "/query", {"size": size})
         if not isinstance(found, dict) or "numOfPartitions" not in found:
-            raise ProxyUnavailable("the answer to /query is no count of partitions")
+            raise ProxyUnavailable("the response to /query has an unknown format")
         return found
 
     async def acknowledge(self, names: Sequence[str]) -> None:
@@ -167,7 +167,7 @@ def _path(uid: str, instance: int) -> str:
 def _items(found: Any) -> list[Any]:
     items = found.get("items") if isinstance(found, dict) else None
     if not isinstance(items, list):
-        raise ProxyUnavailable("the answer to /v1/partitions has no items")
+        raise ProxyUnavailable("the response to /v1/partitions has no items")
     return items
 
 
@@ -175,12 +175,14 @@ def _record(found: Any) -> Partition:
     try:
         return partition_from_json(found)
     except (KeyError, TypeError, ValueError) as error:
-        raise ProxyUnavailable(f"the V-IPU Proxy's answer is no partition: {error!r}") from error
+        raise ProxyUnavailable(
+            f"the V-IPU Proxy's response is not a partition: {error!r}"
+        ) from error
 
 
 def _refusal(status: int, found: Any) -> ProxyUnavailable | ProxyRefused:
     detail = found.get("detail") if isinstance(found, dict) else None
-    sentence = str(detail or f"the V-IPU Proxy answered {status}")
+    sentence = str(detail or f"the V-IPU Proxy responded with status {status}")
     if status >= 500 or status in _RETRYABLE:
         return ProxyUnavailable(sentence)
     return ProxyRefused(status, sentence)

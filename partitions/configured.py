@@ -23,7 +23,7 @@ def configured(host: str, port: int) -> ProxyOptions:
     """Return them, to listen at `host`:`port`. Raises ConfigError."""
     if settings.PROXY_FINISH_SECONDS > _MOST_FINISH_SECONDS:
         raise ConfigError(
-            f"IPUHUB_PROXY_FINISH_SECONDS={settings.PROXY_FINISH_SECONDS:g}: write at most "
+            f"IPUHUB_PROXY_FINISH_SECONDS={settings.PROXY_FINISH_SECONDS:g}: use at most "
             f"{_MOST_FINISH_SECONDS:g}, so that the process ends within 30 s"
         )
     return ProxyOptions(

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 LARGEST: Final = 2**31 - 1
 MESSAGES: Final[dict[str, Any]] = {
-    "required": "Give a number of IPUs, for example 4.",
-    "invalid": "A size is a whole number of IPUs, for example 4.",
-    "min_value": "A partition has at least 1 IPU.",
-    "max_value": f"A size is at most {LARGEST}.",
+    "required": "Enter a number of IPUs, for example 4.",
+    "invalid": "The size must be a whole number of IPUs, for example 4.",
+    "min_value": "The size must be at least 1 IPU.",
+    "max_value": f"The size must be at most {LARGEST}.",
 }
 
 
@@ -136,7 +136,7 @@ PARTITIONS = ListPage(
     filters=PartitionFilters,
     select=visible_partitions,
     order=("reserved_at", "id"),
-    empty="A job's partition appears here once it is reserved, and stays after its release.",
+    empty="Partitions appear here when they are reserved and stay visible after their release.",
     template="partitions/list.html",
 )
 """The list; dashboard/partitions.py also says how fresh it is and what was purged of it."""

@@ -150,8 +150,7 @@ def build_chosen(client: KubeClient) -> ChosenNamespaces | None:
     selector = settings.USAGE_NAMESPACE_SELECTOR.strip()
     if selector and settings.USAGE_NAMESPACES:
         raise ConfigError(
-            "USAGE_NAMESPACES and USAGE_NAMESPACE_SELECTOR are both set: unset one of them, either "
-            "list the namespaces or choose them by label"
+            "USAGE_NAMESPACES and USAGE_NAMESPACE_SELECTOR are both set: unset one of them"
         )
     return ChosenNamespaces(client, selector) if selector else None
 

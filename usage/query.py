@@ -67,7 +67,7 @@ def one(params: Params, name: str) -> str:
     """Return the only value of a parameter, empty without one. Raises BadFilter for several."""
     values = params.get(name, ())
     if len(values) > 1:
-        raise BadFilter([f"{name}: give it once."])
+        raise BadFilter([f"{name}: specify it only once."])
     return values[0] if values else ""
 
 
@@ -133,7 +133,7 @@ def read_output(params: Params, question: Question) -> Output:
         return COST
     if name not in OUTPUTS:
         known = ", ".join([*OUTPUTS, COST.name])
-        raise BadFilter([f"measure: {name!r} is not measured. Known: {known}."])
+        raise BadFilter([f"measure: {name!r} is unknown. Valid measures: {known}."])
     return OUTPUTS[name]
 
 
@@ -143,7 +143,7 @@ def read_month(params: Params, now: datetime, zone: ZoneInfo) -> Month:
     text = one(params, "month")
     month = Month.parse(text) if text else this
     if month > this:
-        raise MonthError(f"{month} has not begun yet: there is usage up to {this}.")
+        raise MonthError(f"{month} has not begun yet. The last month with usage is {this}.")
     return month
 
 
@@ -155,7 +155,7 @@ def read_range(params: Params, now: datetime, zone: ZoneInfo) -> Window:
     begin, end, name = (one(params, each) for each in ("from", "to", "window"))
     ways = [bool(one(params, "month")), bool(name), bool(begin or end)]
     if sum(ways) > 1:
-        raise WindowError("Give either month, or window, or from and to.")
+        raise WindowError("Specify either month, or window, or from and to.")
     if month := named_month(name, now, zone):
         return _month_window(month, now, zone)
     if name:
@@ -163,7 +163,7 @@ def read_range(params: Params, now: datetime, zone: ZoneInfo) -> Window:
     if not begin and not end:
         return _month_window(read_month(params, now, zone), now, zone)
     if not begin:
-        raise WindowError("from: a range needs its beginning, for example from=2026-11-01.")
+        raise WindowError("from: required for a range, for example from=2026-11-01.")
     last = _bound("to", end, zone) if end else now
     return Window.of(_bound("from", begin, zone), last, now)
 
@@ -184,9 +184,9 @@ def _names(values: Sequence[str]) -> list[str]:
     """Return the names of `by=group,user` or of `by=group&by=user`."""
     names = [name for text in values for name in text.split(",") if name]
     if values and not names:
-        raise BadFilter(["by: name at least one dimension, or leave it out."])
+        raise BadFilter(["by: specify at least one dimension, or leave it out."])
     if len(names) > MOST_DIMENSIONS:
-        raise BadFilter([f"by: at most {MOST_DIMENSIONS} dimensions at once."])
+        raise BadFilter([f"by: at most {MOST_DIMENSIONS} dimensions are allowed."])
     return names
 
 
@@ -204,16 +204,14 @@ def refuse_unknown(
     """Refuse parameters that nobody reads, and values too long to be meant. Raises BadFilter."""
     listed = ", ".join(sorted(known))
     sentences = [
-        f"{name[:80]!r}: there is no such parameter. Known: {listed}."
+        f"{name[:80]!r}: unknown parameter. Valid parameters: {listed}."
         for name in sorted(params)
         if name not in known and not (also_known and also_known(name))
     ]
     for name, values in params.items():
         longest = LONGEST_CURSOR if name == "cursor" else LONGEST_VALUE
         if any("\0" in value or len(value) > longest for value in values):
-            sentences.append(
-                f"{name[:80]}: at most {longest} characters, none of them a zero byte."
-            )
+            sentences.append(f"{name[:80]}: at most {longest} characters and no zero byte.")
         if len(values) > MOST_VALUES:
             sentences.append(f"{name[:80]}: at most {MOST_VALUES} values at once.")
     if sentences:

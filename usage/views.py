@@ -167,7 +167,7 @@ lifetime_list = ListPage(
     columns=LIFETIME_COLUMNS,
     filters=LifetimeFilters,
     select=visible_lifetimes,
-    empty="A pod with a usage annotation appears here once the prober has seen it.",
+    empty="Pods with a usage annotation appear here when the prober has recorded them.",
     more=_what_is_there,
     prepare=_add_costs,
 ).view
@@ -178,7 +178,7 @@ gap_list = ListPage(
     filters=GapFilters,
     select=gaps,
     order=("began_at", "id"),
-    empty="Every watch has been followed without a break.",
+    empty="All watches are complete.",
 ).view
 _fault_list = ListPage(
     title="Faults in the record",
@@ -187,7 +187,7 @@ _fault_list = ListPage(
     filters=FaultFilters,
     select=faults,
     order=("last_at", "id"),
-    empty="Everything that was seen could be recorded as it stood.",
+    empty="The prober recorded everything without errors.",
 ).view
 
 
@@ -200,7 +200,9 @@ def fault_list(request: HttpRequest) -> Any:
 
 def _refuse_range(params: Params) -> None:
     if {"from", "to", "window"} & set(params):
-        raise BadFilter(["This page shows months; for other ranges use /api/v1/usage/summary."])
+        raise BadFilter(
+            ["This page shows whole months. For other ranges, use /api/v1/usage/summary."]
+        )
 
 
 def _context(month: Month, question: Question, params: Params, sums: Sums) -> dict[str, Any]:

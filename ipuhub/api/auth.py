@@ -65,7 +65,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-_WRONG = "The API token is wrong, revoked or expired. Make one under Account, API tokens."
+_WRONG = "The API token is invalid, revoked or expired. Create a token under Account, API tokens."
 
 
 def bearer_token(request: HttpRequest | Request) -> str | None:
@@ -103,8 +103,8 @@ class BearerDescription(OpenApiAuthenticationExtension):  # type: ignore[no-unty
         return {
             "type": "http",
             "scheme": "bearer",
-            "description": "An API token, made under Account, API tokens, or by "
-            "`manage.py make_api_token`.",
+            "description": "An API token, created under Account, API tokens, or with `manage.py "
+            "make_api_token`.",
         }
 
 
@@ -119,7 +119,7 @@ class IsSignedIn(BasePermission):
 class IsAdmin(BasePermission):
     """Administrators."""
 
-    message = "Only administrators may do this."
+    message = "Only administrators are allowed to do this."
 
     def has_permission(self, request: Request, _view: APIView) -> bool:
         """Say whether the caller sees everything."""

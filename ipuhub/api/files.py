@@ -53,7 +53,7 @@ def describe_file(operation: dict[str, Any]) -> None:
 
 def describe_json(operation: dict[str, Any], path: str) -> None:
     """Say where the file is."""
-    where = f"All of it as a file: `{path}.csv` and `{path}.jsonl`."
+    where = f"Also available as a file: `{path}.csv` and `{path}.jsonl`."
     said = operation.get("description", "")
     operation["description"] = f"{said} {where}".strip()
 

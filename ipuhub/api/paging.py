@@ -56,8 +56,8 @@ class KeysetPagination(BasePagination):
         """Describe the two parameters."""
         size = {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE, "default": PAGE_SIZE}
         return [
-            _parameter("cursor", "Where to go on: from `next`.", {"type": "string"}),
-            _parameter("page_size", "Rows of a page.", size),
+            _parameter("cursor", "Cursor of the page, from `next`.", {"type": "string"}),
+            _parameter("page_size", "Number of rows per page.", size),
         ]
 
 
@@ -74,7 +74,7 @@ def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str,
 def refuse_cursor(text: str | None) -> None:
     """Raise ValidationError where somebody asks for a file from the middle on."""
     if text:
-        raise ValidationError({"cursor": ["a file has no pages. Ask without it."]})
+        raise ValidationError({"cursor": ["files have no pages. Leave this parameter out."]})
 
 
 def page_size(text: str | None) -> int:

@@ -96,7 +96,7 @@ class PageFilterBackend(DjangoFilterBackend):  # type: ignore[misc]
         answers = getattr(view, "formats", ("json",))
         asked = request.query_params.get("format") or "json"
         if asked not in answers:
-            raise BadFilter([f"format: {asked!r} is none of {', '.join(answers)}."])
+            raise BadFilter([f"format: {asked!r} is not one of {', '.join(answers)}."])
         kind = self.get_filterset_class(view, queryset)
         if kind is None:
             return queryset

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "application/problem+json"
 _SIGN_IN = "Sign in, or send an API token: Authorization: Bearer <token>."
 _SENTENCES = {
-    HTTPStatus.NOT_FOUND: "There is nothing at this address, or you have no access to it.",
-    HTTPStatus.FORBIDDEN: "You have no access to this. Ask an administrator to grant it.",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "Something went wrong on our side; the log has the error.",
+    HTTPStatus.NOT_FOUND: "Not found, or you do not have access.",
+    HTTPStatus.FORBIDDEN: "You do not have access. Ask an administrator to grant it.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "Internal error; the log has the error.",
     HTTPStatus.SERVICE_UNAVAILABLE: "A required service (PostgreSQL) is unavailable. "
     "Try again in a moment.",
 }

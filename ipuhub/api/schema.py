@@ -26,17 +26,18 @@ if TYPE_CHECKING:
     from drf_spectacular.utils import Direction
 
 _ALWAYS = {
-    HTTPStatus.BAD_REQUEST: "Something that was asked is not understood.",
-    HTTPStatus.UNAUTHORIZED: "No token, or a wrong one.",
-    HTTPStatus.FORBIDDEN: "Not for this user.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Something that this needs is away. Try again later.",
+    HTTPStatus.BAD_REQUEST: "A parameter or the body is invalid.",
+    HTTPStatus.UNAUTHORIZED: "The token is missing or invalid.",
+    HTTPStatus.FORBIDDEN: "The user does not have access.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "A required service is unavailable. Try again later.",
 }
 _KEYS = {"uid": "UID of the job.", "id": "Number of the row, from the list."}
 _RAISES = re.compile(r"\s*\bRaises? [^.]*\.")
 _BY_FIELD = serializers.DictField(
     child=serializers.ListField(child=serializers.CharField()),
     required=False,
-    help_text="Sentences by field (`a.b` for one within another); `non_field_errors`: of them all.",
+    help_text="Messages by field (`a.b` for a nested field); `non_field_errors`: messages about "
+    "the whole body.",
 )
 
 
@@ -84,7 +85,7 @@ class Described(AutoSchema):
         for status, description in sorted(self._refusals()):
             bodies[str(status.value)] = {"description": description, "content": content}
         if self.method == "GET":
-            unchanged = "What has the ETag of If-None-Match has not changed."
+            unchanged = "Not modified: the ETag still matches If-None-Match."
             bodies[str(HTTPStatus.NOT_MODIFIED.value)] = {"description": unchanged}
         return bodies
 
@@ -99,9 +100,9 @@ class Described(AutoSchema):
         """Yield each status of a refusal with what it means."""
         yield from _ALWAYS.items()
         if "{" in self.path:
-            yield HTTPStatus.NOT_FOUND, "There is no such thing, or not for this user."
+            yield HTTPStatus.NOT_FOUND, "Not found, or the user does not have access."
         if not issubclass(self.view.content_negotiation_class, AnyAccept):
-            yield HTTPStatus.NOT_ACCEPTABLE, "Accept allows no form in which this is answered."
+            yield HTTPStatus.NOT_ACCEPTABLE, "Accept allows none of the available media types."
         if self.method == "POST":
             yield HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."
             yield HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body is not JSON."

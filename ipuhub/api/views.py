@@ -41,13 +41,13 @@ def form_of(request: Request, forms: Sequence[str] = FORMS) -> str:
     asked = [text for text in request.query_params.getlist("format") if text]
     named = str((request.parser_context or {}).get("kwargs", {}).get("form", ""))
     if named and asked and asked != [named]:
-        raise BadFilter([f"format: the address says {named} already. Ask without it."])
+        raise BadFilter([f"format: the address already selects {named}. Leave the parameter out."])
     asked = [named] if named else asked
     if len(asked) > 1:
-        raise BadFilter(["format: give it once."])
+        raise BadFilter(["format: specify it only once."])
     if asked:
         if asked[0] not in forms:
-            raise BadFilter([f"format: {asked[0][:50]!r} is none of {', '.join(forms)}."])
+            raise BadFilter([f"format: {asked[0][:50]!r} is not one of {', '.join(forms)}."])
         return asked[0]
     offered = [kind for kind, form in _TYPES.items() if form in forms]
     liked = request._request.get_preferred_type(offered)  # noqa: SLF001  # DRF hides Django's

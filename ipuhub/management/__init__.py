@@ -13,6 +13,6 @@ def require_usage() -> None:
     """Raise CommandError with a sentence where usage is off."""
     if not settings.USAGE_ENABLED:
         raise CommandError(
-            "usage is off (USAGE_ENABLED): nothing is recorded, summed, reported or purged. "
-            "Take this process out, or set USAGE_ENABLED=on for all of them."
+            "usage is off (USAGE_ENABLED), so this process has nothing to do. Remove this "
+            "process, or set USAGE_ENABLED=on for all processes."
         )

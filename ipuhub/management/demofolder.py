@@ -40,7 +40,7 @@ def demo_ports(directory: Path) -> dict[str, int]:
     ports = directory / "ports.json"
     if not ports.exists():
         raise CommandError(
-            f"there is no demo in {directory}: start one with make demo, name its folder with "
+            f"no demo found in {directory}: start one with make demo, name its folder with "
             "--dir, or set DATABASE_URL"
         )
     found: dict[str, int] = json.loads(ports.read_text(encoding="ascii"))

@@ -59,9 +59,9 @@ class _OneLine(logging.Filter):
         error = record.exc_info[1] if record.exc_info else None
         peer = record.args[0] if isinstance(record.args, tuple) and record.args else "a client"
         if isinstance(error, BadHttpMessage):
-            record.msg, record.args = "A request that is no HTTP was refused, from %s", (peer,)
+            record.msg, record.args = "Rejected a malformed HTTP request from %s", (peer,)
         elif isinstance(error, ConnectionError):
-            record.msg, record.args = "A client left in the middle of its request: %s", (peer,)
+            record.msg, record.args = "A client disconnected during its request: %s", (peer,)
         else:
             return True
         record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
@@ -133,9 +133,9 @@ def _bodies_within(limits: Limits) -> Middleware:
             if is_whole or not deadline.expired():
                 raise
             if not has_room:
-                sentence = "There is no room for a body of this size now. Try again."
+                sentence = "The server has no space for a body of this size now. Try again."
                 raise web.HTTPServiceUnavailable(reason=sentence) from None
-            sentence = f"The body did not come within {limits.body_seconds:g} s."
+            sentence = f"The body did not arrive within {limits.body_seconds:g} s."
             raise web.HTTPRequestTimeout(reason=sentence) from None
         finally:
             is_over = True
@@ -251,7 +251,9 @@ class Health:
         now = self._clock()
         ages = {name: (now - beat.at, beat.max_age_seconds) for name, beat in self._beats.items()}
         return {
-            name: f"silent for {age:.0f} s, allowed are {allowed:.0f}" if age > allowed else ""
+            name: f"no sign of life for {age:.0f} s (limit: {allowed:.0f} s)"
+            if age > allowed
+            else ""
             for name, (age, allowed) in ages.items()
         }
 

@@ -65,7 +65,9 @@ class Bodies:
                 finally:
                     del self._unfinished[deadline]
         except TimeoutError as error:
-            message = f"the body did not arrive within {self.seconds:g} s, or in time for others"
+            message = (
+                f"the body did not arrive within {self.seconds:g} s, or others needed its space"
+            )
             raise BodyTooSlowError(message, head) from error
         return bytes(body)
 

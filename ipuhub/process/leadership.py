@@ -37,7 +37,7 @@ class LeadershipOptions:
             raise ConfigError(
                 f"a Lease of {timing.duration_seconds:g} s, renewed within "
                 f"{timing.renew_deadline_seconds:g} s, tried every {timing.retry_seconds:g} s: "
-                "each must be less than the one before (IPUHUB_LEASE_DURATION_SECONDS, "
+                "each must be less than the previous value (IPUHUB_LEASE_DURATION_SECONDS, "
                 "IPUHUB_LEASE_RENEW_SECONDS, IPUHUB_LEASE_RETRY_SECONDS)"
             )
 

@@ -20,8 +20,8 @@ PATH: Final = "/metrics"
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="ipuhub"'}
 _HOW: Final = (
-    "Send Authorization: Bearer <token>: of a service account that may get the URL /metrics "
-    "(a ClusterRole with nonResourceURLs), or IPUHUB_METRICS_TOKEN."
+    "Send Authorization: Bearer <token> with IPUHUB_METRICS_TOKEN, or with the token of a "
+    "service account that may get the URL /metrics (a ClusterRole with nonResourceURLs)."
 )
 
 
@@ -46,7 +46,7 @@ def may_not(who: str) -> Refused:
 
 def not_asked(why: object) -> Refused:
     """The answer while it is not known whose the token is."""
-    text = f"The API server cannot be asked about this token: {why}"
+    text = f"The API server cannot check this token: {why}"
     return Refused(503, text, {"Retry-After": "5"})
 
 
@@ -72,7 +72,7 @@ class Guard:
         scheme, _, text = authorization.partition(" ")
         given = text.strip()
         if scheme.lower() != "bearer" or not given:
-            raise Refused(401, f"A bearer token is needed. {_HOW}", _CHALLENGE)
+            raise Refused(401, f"A bearer token is required. {_HOW}", _CHALLENGE)
         if self._token and hmac.compare_digest(given.encode(errors="surrogateescape"), self._token):
             return ""
         return given

@@ -92,7 +92,7 @@ class Decoder:
             page = self._page.decode(content)
         except (msgspec.MsgspecError, UnicodeError) as error:
             # Taken for an empty list, it would end everything that is recorded.
-            raise ServerError(502, "BadAnswer", f"The answer is no list: {error}") from error
+            raise ServerError(502, "BadAnswer", f"The response is not a list: {error}") from error
         changes = [self._listed(bytes(item)) for item in page.items or ()]
         return Page(changes, page.metadata.resource_version, page.metadata.token)
 

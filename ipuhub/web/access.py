@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 ACCOUNTANTS = "accountant"
 """The group that a migration makes."""
 ACCOUNTANTS_ONLY = (
-    "Reports and rates concern every namespace and are for administrators and accountants. "
-    "Your own namespaces are on the usage page."
+    "Reports and rates cover all namespaces and are visible to administrators and accountants "
+    "only. For your own namespaces, see the usage page."
 )
 _KNOWN: Final = "_ipuhub_rights"
 
@@ -120,14 +120,15 @@ def require_namespaces(scope: Scope, namespaces: Iterable[str]) -> None:
     for namespace in namespaces:
         if not scope.covers(namespace):
             raise PermissionDenied(
-                f"You have no access to namespace {namespace!r}. Ask an administrator to grant it."
+                f"You do not have access to namespace {namespace!r}. Ask an administrator to "
+                "grant it."
             )
 
 
 def require_admin(user: AbstractBaseUser | AnonymousUser) -> None:
     """Raise PermissionDenied with a sentence where `user` is no administrator."""
     if not scope_of(user).sees_all:
-        raise PermissionDenied("Only administrators may do this.")
+        raise PermissionDenied("Only administrators are allowed to do this.")
 
 
 def require_accountant(user: AbstractBaseUser | AnonymousUser) -> None:

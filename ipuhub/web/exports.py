@@ -38,7 +38,7 @@ FORMATS = ("csv", "json", "jsonl")
 def known_format(kind: str) -> str:
     """Return what `?format=` asks for, empty for the page. Raises BadFilter."""
     if kind and kind not in FORMATS:
-        raise BadFilter([f"format: {kind[:50]!r} is none of {', '.join(FORMATS)}."])
+        raise BadFilter([f"format: {kind[:50]!r} is not one of {', '.join(FORMATS)}."])
     return kind
 
 
@@ -127,13 +127,10 @@ def _plain(value: object) -> object:
 
 log = structlog.get_logger(__name__)
 RETRY_SECONDS: Final = 5
-_FULL: Final = (
-    "As many files as this server streams at once are being downloaded now. "
-    f"Try again in {RETRY_SECONDS} seconds."
-)
+_FULL: Final = "The server is busy with other downloads. Try again in {RETRY_SECONDS} seconds."
 _YOURS: Final = (
-    "You are downloading as many files as one user may at once. "
-    f"Wait for one to end, or try again in {RETRY_SECONDS} seconds."
+    "You have reached the limit of simultaneous downloads. Wait for a download to finish, or try "
+    "again in {RETRY_SECONDS} seconds."
 )
 
 
@@ -199,7 +196,7 @@ class DownloadSlots:
     def _refuse(self, request: HttpRequest, why: str) -> HttpResponseBase:
         if why == _FULL and not self._is_full:
             self._is_full = True
-            log.warning("downloads are refused until one ends", downloads=self._slots.count)
+            log.warning("downloads are rejected until a slot is free", downloads=self._slots.count)
         refusal = busy(request, why)
         refusal["Retry-After"] = str(RETRY_SECONDS)
         refusal._has_been_logged = True  # type: ignore[attr-defined]  # noqa: SLF001  # else Django logs an error for each

@@ -61,7 +61,7 @@ class InstantField(forms.CharField):
             return self._read(text.replace(" ", "+"))  # a `+` that was not escaped in the URL
         except (ValueError, OverflowError):
             raise ValidationError(
-                f"{text!r} is no date. Write 2026-11-21 or 2026-11-21T10:00:00Z."
+                f"{text!r} is not a date. Use 2026-11-21 or 2026-11-21T10:00:00Z."
             ) from None
 
     def _read(self, text: str) -> dt.datetime:
@@ -115,7 +115,7 @@ class AnyOfField(forms.Field):
         """Return the texts. Raises ValidationError."""
         texts: list[str] = value or []
         if len(texts) > MOST_VALUES:
-            raise ValidationError(f"at most {MOST_VALUES} values at once.")
+            raise ValidationError(f"at most {MOST_VALUES} values are allowed.")
         if any("\0" in text for text in texts):
             raise ValidationError("Null characters are not allowed.")
         return texts
@@ -139,7 +139,7 @@ class YesNoField(forms.NullBooleanField):
     def clean(self, value: Any) -> bool | None:
         """Return it, None for either. Raises ValidationError, where Django would say either."""
         if value not in _YES_NO:
-            raise ValidationError(f"{value!r} is neither true nor false.")
+            raise ValidationError(f"{value!r} must be true or false.")
         return _YES_NO[value]
 
 
@@ -183,11 +183,11 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
         found = [f"{name}: {text}" for name, texts in self.form.errors.items() for text in texts]
         since, until = (self.form.cleaned_data.get(name) for name in ("since", "until"))
         if since and until and since >= until:
-            found.append("until: the range ends before or when it begins.")
+            found.append("until: the range must end after it begins.")
         known = sorted(self.filters)
         unknown = sorted(set(self.data) - set(known) - OF_THE_LIST)
         return found + [
-            f"{name}: there is no such filter. Known: {', '.join(known)}." for name in unknown
+            f"{name}: unknown filter. Valid filters: {', '.join(known)}." for name in unknown
         ]
 
 

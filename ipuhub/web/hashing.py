@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
 RETRY_SECONDS: Final = 5
-_SENTENCE: Final = f"Many people sign in at this moment. Try again in {RETRY_SECONDS} seconds."
+_SENTENCE: Final = f"Too many users are signing in. Try again in {RETRY_SECONDS} seconds."
 
 
 class TooManyHashes(Exception):  # noqa: N818  # the callers' doing

@@ -69,7 +69,5 @@ def _decode(cursor: str) -> tuple[dt.datetime, int]:
         if abs(number) >= 2**63:
             raise CursorError(cursor)
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:
-        raise CursorError(
-            "cursor: this is no cursor of this list. Start again without it."
-        ) from error
+        raise CursorError("cursor: not a cursor of this list. Start again without it.") from error
     return instant, number

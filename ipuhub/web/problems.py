@@ -24,16 +24,17 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponseBase
 
 _MALFORMED: Final[dict[type[Exception], str]] = {
-    DisallowedHost: "This name is not served here. It can be added to IPUHUB_ALLOWED_HOSTS.",
+    DisallowedHost: "This host name is not allowed. An administrator can add it to "
+    "IPUHUB_ALLOWED_HOSTS.",
     RequestDataTooBig: "This form is too large.",
     TooManyFieldsSent: "This form or query has too many fields.",
 }
 _CANCELED: Final = "57014"
 _TOO_LONG: Final = (
-    "PostgreSQL did not finish this query within IPUHUB_WEB_QUERY_SECONDS. Ask for less, or try "
-    "again later."
+    "PostgreSQL did not finish this query within IPUHUB_WEB_QUERY_SECONDS. Request less data, or "
+    "try again later."
 )
-_ADMINS_ONLY = "This page shows every namespace and is for administrators. Ask one for access."
+_ADMINS_ONLY = "This page shows all namespaces and is visible to administrators only."
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponseBase:
@@ -143,7 +144,5 @@ class RefuseUndecodableQueries:
             try:
                 unquote_to_bytes(query.encode("latin-1", "surrogateescape")).decode()
             except UnicodeError:
-                return bad_request(
-                    request, "The query string is not UTF-8. Encode it and ask again."
-                )
+                return bad_request(request, "The query string is not valid UTF-8.")
         return self._get_response(request)

@@ -122,7 +122,7 @@ class SignInPage(LoginView):
         try:
             count_attempt(self.counted, timezone.now(), lockout)
         except Blocked as blocked:
-            _LOG.warning("a sign-in was not tried", user=username[:100], address=address)
+            _LOG.warning("rejected a sign-in attempt", user=username[:100], address=address)
             return self._refuse(blocked.seconds)
         return super().post(request, *args, **kwargs)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LOG = structlog.get_logger(__name__)
 _BODY_IN_MEMORY_BYTES: Final = 64 * 1024
 _TIMEOUT_OPTION: Final = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
-_FULL: Final = "This server has as many connections as it may. Try again in a few seconds.\n"
+_FULL: Final = "The server has reached its connection limit. Try again in a few seconds.\n"
 _PLAIN: Final = {"Server": "ipuhub", "Cache-Control": "no-store"}
 
 
@@ -90,7 +90,7 @@ class WebServer:
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port. Raises OSError where it is taken."""
         limits = self.limits
-        busy = "All threads of this server are busy. Try again in a few seconds."
+        busy = "The server is busy. Try again in a few seconds."
         self._pool = _pool("web", limits.threads, limits.queue_seconds, busy)
         self._asides = {
             path: _pool(f"web{path}", one.threads, one.seconds, one.sentence, one.seconds)
@@ -166,7 +166,7 @@ class WebServer:
         if not request.body_exists:
             return 0
         most = self.limits.body_bytes
-        too_large = _Refusal(413, f"The body of a request has at most {most} bytes.")
+        too_large = _Refusal(413, f"The request body is larger than {most} bytes.")
         if (request.content_length or 0) > most:
             raise too_large
         if request.headers.get("Expect", "").lower() == "100-continue":
@@ -181,7 +181,7 @@ class WebServer:
                         raise too_large
                     body.write(block)
         except TimeoutError:
-            sentence = f"The body did not come within {self.limits.body_seconds:g} s."
+            sentence = f"The body did not arrive within {self.limits.body_seconds:g} s."
             raise _Refusal(408, sentence) from None
         body.seek(0)
         return size
@@ -275,7 +275,7 @@ def _finish(
     pool.free.release()
     error = None if work.cancelled() else work.exception()
     if error is not None:
-        _LOG.warning("an answer was broken off", why=f"{type(error).__name__}: {error}")
+        _LOG.warning("a response was aborted", why=f"{type(error).__name__}: {error}")
     _settle(head, Head(500, "Internal Server Error", (("Content-Length", "0"),)))
 
 

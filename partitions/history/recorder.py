@@ -151,7 +151,10 @@ WHERE cluster_uid = %(cluster_uid)s AND released_at IS NULL
 """
 _CLOSE_KEYS = _CLOSE + "AND shard = %(shard)s AND key <> ALL(%(present)s)"
 _CLOSE_SHARDS = _CLOSE + "AND shard <> ALL(%(present)s)"
-_GONE = "The entry vanished from the tracker without a tombstone; the time is when that was seen."
+_GONE = (
+    "The entry disappeared from the tracker without a tombstone. The time is when the recorder "
+    "noticed it."
+)
 _RECORDED = """
 SELECT key FROM partitions_partitionlifetime
 WHERE key = ANY(%(keys)s) AND released_at IS NOT NULL AND NOT estimated
@@ -179,7 +182,9 @@ INSERT INTO {CHECKPOINT_TABLE} AS known
 VALUES (%(watch)s, '', '', '', 0, %(now)s)
 ON CONFLICT (name) DO UPDATE SET position_at = GREATEST(known.position_at, excluded.position_at)
 """  # noqa: S608
-_SILENT = "The V-IPU controllers were not asked for their IPUs: prober, proxy or Postgres was away."
+_SILENT = (
+    "The V-IPU controllers were not polled: the prober, the proxy or PostgreSQL was unavailable."
+)
 
 
 def store_shards(

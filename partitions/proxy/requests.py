@@ -96,7 +96,7 @@ def _problem_of(error: Exception) -> Problem | None:
         case TrackerUnavailable() | ReplicaEnds() | NotLeading():
             return unavailable(str(error))
         case ApiError():
-            return unavailable(f"the API server cannot be asked about this token: {error}")
+            return unavailable(f"the API server cannot check this token: {error}")
         case _:
             return None
 

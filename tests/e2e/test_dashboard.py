@@ -29,7 +29,7 @@ def test_a_job_shows_as_running_within_five_seconds_without_a_reload(
     page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
     signed_in(page, demo)
-    page.get_by_text(re.compile("No IPUJobs yet|No job is active")).wait_for()
+    page.get_by_text(re.compile("No IPUJobs yet|No active jobs")).wait_for()
     apply = ("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
     row = page.get_by_role("row").filter(has_text="Running").filter(has_text="ipujob-sample")
     was_quick = False

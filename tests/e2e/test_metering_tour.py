@@ -139,7 +139,7 @@ def shows_the_hours_of_the_group(page: Page, worker: int) -> None:
 def make_and_download(page: Page, month: str) -> dict[str, str]:
     """Generate the month's report by its button and download both files."""
     page.get_by_role("link", name=re.compile("report", re.IGNORECASE)).first.click()
-    page.get_by_role("button", name=re.compile("Make", re.IGNORECASE)).first.click()
+    page.get_by_role("button", name=re.compile("Generate", re.IGNORECASE)).first.click()
     row = page.get_by_role("row").filter(has_text=month).first
     row.get_by_role("link", name=re.compile("Summary", re.IGNORECASE)).first.wait_for(
         timeout=90_000
@@ -190,8 +190,8 @@ def says_the_same_to_a_tool(
 ) -> None:
     """The same files by curl with a token, and their numbers in the primehub profile."""
     page.goto(f"{demo.dashboard}/account/tokens/")
-    page.get_by_label("What it is for").fill("tour")
-    page.get_by_role("button", name="Make token").click()
+    page.get_by_label("Purpose").fill("tour")
+    page.get_by_role("button", name="Create token").click()
     token = page.get_by_label("The new token").input_value()
     year, number = month.split("-")
     for kind in ("summary", "details"):

@@ -42,11 +42,13 @@ if TYPE_CHECKING:
 
 _PARAMETERS = [
     *RANGE,
-    OpenApiParameter("step", str, enum=[*STEPS, WHOLE], description="day by default."),
-    OpenApiParameter("by", str, enum=["controller", "total"], description="controller by default."),
-    OpenApiParameter("controller", str, description="Only this V-IPU controller."),
+    OpenApiParameter("step", str, enum=[*STEPS, WHOLE], description="Default: day."),
+    OpenApiParameter("by", str, enum=["controller", "total"], description="Default: controller."),
+    OpenApiParameter(
+        "controller", str, description="Restricts the result to this V-IPU controller."
+    ),
     CURSOR,
-    OpenApiParameter("page_size", int, description="Rows of a page, 100 by default."),
+    OpenApiParameter("page_size", int, description="Number of rows per page; default: 100."),
 ]
 
 
@@ -166,6 +168,6 @@ def _after(rows: Sequence[CapacityRow], cursor: str) -> list[CapacityRow]:
         position = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
         int(position[:12])
     except (binascii.Error, ValueError):
-        why = "this is no cursor of this list. Start again without it."
+        why = "not a cursor of this list. Start again without it."
         raise ValidationError({"cursor": [why]}) from None
     return [row for row in rows if _position(row) > position]

@@ -32,7 +32,7 @@ OPEN_READS = Metric(
     "ipuhub_open_report_reads_total",
     Kind.COUNTER,
     "Reads below /report/monthly without a token, from USAGE_OPEN_PRIMEHUB_PATHS.",
-    "Who reads reports without signing in, and does anybody still?",
+    "Do clients still read reports without a token?",
     ("path",),
 )
 WEB = (OPEN_READS,)

@@ -104,7 +104,7 @@ class RateEnd(APIView):
         asked.is_valid(raise_exception=True)
         rate = Rate.objects.filter(pk=pk).first()
         if rate is None:
-            raise Http404("There is no rate with this number.")
+            raise Http404("Rate not found.")
         until = asked.validated_data["valid_until"]
         try:
             end_rate(rate, until, request.user.get_username(), timezone.now())

@@ -50,14 +50,14 @@ TOTAL = OpenApiParameter(
     str,
     enum=["yes", "no"],
     default="yes",
-    description="`no` leaves out the line of totals, the last one of a summary's CSV: its first "
-    "column is `total`, and each number the sum of the column as it is printed.",
+    description="`no` leaves out the line of totals. It is the last line of a summary's CSV: "
+    "its first column is `total`, and each number is the sum of the printed column.",
 )
 EXCEL = OpenApiParameter(
     "excel",
     bool,
     allow_blank=True,
-    description="With a byte-order mark and CRLF, for Excel; `?excel` alone is true.",
+    description="Write a byte-order mark and CRLF for Excel; `?excel` alone means true.",
 )
 _PATTERN = {"type": "string", "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}
 _MONTH = OpenApiParameter("month", _PATTERN, OpenApiParameter.PATH, description="YYYY-MM")
@@ -66,7 +66,7 @@ _KIND = OpenApiParameter(
     str,
     OpenApiParameter.PATH,
     enum=["summary", "details"],
-    description="Sums, or a line for each pod and partition.",
+    description="Sums, or one line per pod and partition.",
 )
 _FORM = OpenApiParameter(
     "form",
@@ -176,11 +176,11 @@ class ReportFile(APIView):
     @extend_schema(
         operation_id="usage_reports_file",
         summary="A month's file",
-        description="Headers: `ETag`, `Repr-Digest` (of what is stored), `X-IPUHub-Version`, "
+        description="Headers: `ETag`, `Repr-Digest` (of the stored file), `X-IPUHub-Version`, "
         "`-State`, `-Begin`, `-End`, `-Lines`, `-Corrections`, `-Complete-Until`, `-Generated-At`, "
-        "`-Currency`. Details of a month that is not closed are made from the records, with what "
-        "was found since the report: without `ETag` and `-Lines`. A month without usage is an "
-        "empty file of version 0.",
+        "`-Currency`. Details of an open month are generated from the current records, so they "
+        "may contain more than the report and have no `ETag` and `-Lines`. A month without "
+        "usage is an empty file of version 0.",
         tags=["usage"],
         parameters=[
             _MONTH,
@@ -215,7 +215,7 @@ class CorrectionFile(APIView):
     @extend_schema(
         operation_id="usage_reports_correction",
         summary="A correction of a closed month",
-        description="Lines of a summary: each number is added to the report's; it may be negative.",
+        description="Summary lines with deltas to add to the report; a delta may be negative.",
         tags=["usage"],
         parameters=[
             _MONTH,
@@ -228,7 +228,7 @@ class CorrectionFile(APIView):
     def get(self, request: Request, month: str, number: int) -> HttpResponseBase:
         """Return the file. Raises ValidationError and Http404."""
         if not number:
-            raise Http404("Corrections are numbered from 1 on.")
+            raise Http404("Corrections are numbered starting at 1.")
         excel, total = read_yes(request, "excel"), read_total(request)
         wanted = Wanted(read_month(month), "correction", number=number, excel=excel, total=total)
         return report_file(request, wanted)
@@ -250,9 +250,10 @@ class RunList(ListAPIView[ReportRun]):
 
     @extend_schema(
         operation_id="usage_runs_create",
-        summary="Make reports now",
-        description="This and last month, the one given, or the file of a range (`from`, `to`). "
-        "Where the same is under way already it is that run. Follow `Location` for its progress.",
+        summary="Generate reports now",
+        description="Generates the reports of this and last month, of the given month, or a "
+        "file of a range (`from`, `to`). If the same run is already in progress, that run "
+        "is returned. Poll `Location` for its progress.",
         tags=["usage"],
         request=RunRequestSerializer,
         responses={202: RunSerializer},
@@ -287,7 +288,7 @@ class RunDetail(RetrieveAPIView[ReportRun]):
         """Return it. Raises Http404 with a sentence."""
         run = ReportRun.objects.filter(pk=self.kwargs["pk"]).first()
         if run is None:
-            raise Http404("There is no run with this number.")
+            raise Http404("Run not found.")
         return run
 
 
@@ -308,7 +309,7 @@ class RunFile(APIView):
         """Return it. Raises Http404 where it is not made yet, or no longer kept."""
         run = ReportRun.objects.filter(pk=pk).first()
         if run is None:
-            raise Http404("There is no run with this number.")
+            raise Http404("Run not found.")
         excel, total = read_yes(request, "excel"), read_total(request)
         return range_file(run, excel=excel, total=total)
 
@@ -327,7 +328,7 @@ def _ask(asked: Mapping[str, Any], by: str) -> ReportRun:
         except (MonthError, ReportRefused) as error:
             raise ValidationError({"month": [str(error)]}) from error
     if asked["month"] or asked["close"]:
-        raise ValidationError({"month": ["Give either a month, or from and to."]})
+        raise ValidationError({"month": ["Specify either month, or from and to."]})
     try:
         file = read_range(asked, now, settings.REPORT_ZONE)
     except (WindowError, ReportRefused) as error:

@@ -71,18 +71,18 @@ class ReportSerializer(serializers.ModelSerializer[MonthReport]):
     complete_until = serializers.DateTimeField(
         read_only=True,
         allow_null=True,
-        help_text="Until when the watch of pods had seen everything; null: nobody watched.",
+        help_text="Time up to which the watch of pods is complete; null: nothing was recorded.",
     )
-    rows = serializers.IntegerField(source="lifetimes", help_text="Lines of the details.")
+    rows = serializers.IntegerField(source="lifetimes", help_text="Number of lines of the details.")
     sha256 = serializers.DictField(source="digests", child=serializers.CharField())
     lines = serializers.DictField(child=serializers.IntegerField())
     cost = serializers.SerializerMethodField()
     currency = serializers.SerializerMethodField()
     rates = serializers.SerializerMethodField()
     files = serializers.SerializerMethodField()
-    outdated = serializers.SerializerMethodField(help_text="Empty where it is as it would be now.")
+    outdated = serializers.SerializerMethodField(help_text="Empty if the report is up to date.")
     note = serializers.SerializerMethodField(
-        help_text="Why the month is not as its zone's calendar has it; mostly empty."
+        help_text="Why the month differs from the calendar of its time zone; usually empty."
     )
 
     class Meta:
@@ -188,7 +188,8 @@ class ReviewSerializer(serializers.Serializer[Any]):
     unpriced = serializers.SerializerMethodField()
     outdated = OutdatedSerializer(many=True)
     concerns = serializers.ListField(
-        child=serializers.CharField(), help_text="All of these as sentences; none: all is well."
+        child=serializers.CharField(),
+        help_text="All findings as sentences; empty: nothing to check.",
     )
 
     @extend_schema_field(ReviewTotalsSerializer)
@@ -218,7 +219,7 @@ class RunSerializer(serializers.ModelSerializer[ReportRun]):
     months = serializers.ListField(child=serializers.CharField(), read_only=True)
     file = serializers.SerializerMethodField()
     outdated = serializers.SerializerMethodField(
-        help_text="Of the file of a range; empty where it is as it would be now."
+        help_text="For the file of a range; empty if the file is up to date."
     )
 
     class Meta:
@@ -307,14 +308,15 @@ class RatePreviewSerializer(serializers.Serializer[Any]):
     figures; mostly empty."""
 
     month = serializers.CharField()
-    day = serializers.DateField(help_text="Whose prices are taken: the first day of the rate.")
+    day = serializers.DateField(help_text="Day whose prices are used: the first day of the rate.")
     currency = serializers.CharField(source="having.currency", allow_null=True, default=None)
     cost_now = serializers.CharField(source="now.amount", allow_null=True, default=None)
     cost_without = serializers.CharField(source="without.amount", allow_null=True, default=None)
     cost_with = serializers.CharField(source="having.amount", allow_null=True, default=None)
     adds = serializers.CharField(allow_null=True)
     hours = serializers.CharField(
-        allow_null=True, help_text="What the rate is for; null of accelerators and instance types."
+        allow_null=True,
+        help_text="Hours that the rate applies to; null for accelerators and instance types.",
     )
     problem = serializers.CharField()
 

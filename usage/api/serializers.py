@@ -39,7 +39,8 @@ class SumsSerializer(serializers.Serializer[object]):
     unverified_percent = serializers.CharField()
     cost = serializers.CharField(
         allow_null=True,
-        help_text="Rounded once, half to even; null without a price and for whoever sees no rates.",
+        help_text="Rounded once, half to even. Null if no rate applies or the user may not see "
+        "rates.",
     )
     currency = serializers.CharField(allow_null=True)
     exact = ExactSerializer()
@@ -71,10 +72,10 @@ class SummarySerializer(serializers.Serializer[object]):
     until = serializers.DateTimeField()
     by = serializers.ListField(child=serializers.CharField())
     pricing = PricingSerializer(
-        allow_null=True, help_text="Null for whoever may not see rates and reports."
+        allow_null=True, help_text="Null if the user may not see rates and reports."
     )
-    next = serializers.URLField(allow_null=True, help_text="The next page.")
-    count = serializers.IntegerField(help_text="Results of all pages.")
+    next = serializers.URLField(allow_null=True, help_text="URL of the next page.")
+    count = serializers.IntegerField(help_text="Number of results on all pages.")
     total = SumsSerializer()
     results = SumsSerializer(many=True)
 
@@ -94,11 +95,11 @@ class SeriesSerializer(serializers.Serializer[object]):
     until = serializers.DateTimeField()
     by = serializers.ListField(child=serializers.CharField())
     pricing = PricingSerializer(
-        allow_null=True, help_text="Null for whoever may not see rates and reports."
+        allow_null=True, help_text="Null if the user may not see rates and reports."
     )
     step = serializers.CharField()
-    next = serializers.URLField(allow_null=True, help_text="The next page.")
-    count = serializers.IntegerField(help_text="Results of all pages.")
+    next = serializers.URLField(allow_null=True, help_text="URL of the next page.")
+    count = serializers.IntegerField(help_text="Number of results on all pages.")
     results = StepSerializer(many=True)
 
 
@@ -109,14 +110,15 @@ class LineCostSerializer(serializers.Serializer[Any]):
         source="cost.amount",
         read_only=True,
         allow_null=True,
-        help_text="Of the range asked for, else of all its time up to now; with five decimals, as "
-        "in the details of a report. Null without a price and for whoever sees no rates.",
+        help_text="Cost in the requested range, or up to now without a range, with five "
+        "decimals as in the details of a report. Null if no rate applies or the user may "
+        "not see rates.",
     )
     cost_micros = serializers.IntegerField(
         source="cost.cost_micros",
         read_only=True,
         allow_null=True,
-        help_text="The same in millionths of the currency.",
+        help_text="The same amount in millionths of the currency.",
     )
     currency = serializers.CharField(source="cost.currency", read_only=True, allow_null=True)
 

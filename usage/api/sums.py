@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from usage.sums.queries import Question, SumRow, Sums
 
 RANGE: Final = (
-    OpenApiParameter("month", str, description="YYYY-MM; this month by default."),
+    OpenApiParameter("month", str, description="YYYY-MM; default: the current month."),
     OpenApiParameter(
         "window",
         str,
@@ -85,9 +85,9 @@ RANGE: Final = (
         str,
         description="Instead of month: the first day (of the report zone) or instant (RFC 3339).",
     ),
-    OpenApiParameter("to", str, description="The last day, or an instant; now by default."),
+    OpenApiParameter("to", str, description="The last day, or an instant; default: now."),
 )
-CURSOR: Final = OpenApiParameter("cursor", str, description="Where to go on: from `next`.")
+CURSOR: Final = OpenApiParameter("cursor", str, description="Cursor of the page, from `next`.")
 PAGE_ROWS, MOST_ROWS = 1000, 10_000
 _ROWS = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": PAGE_ROWS}
 PARAMETERS = [
@@ -95,31 +95,36 @@ PARAMETERS = [
     OpenApiParameter(
         "by",
         str,
-        description=f"Any of {', '.join(DIMENSIONS)} and label:<key>, with commas between them.",
+        description=f"Any of {', '.join(DIMENSIONS)} and label:<key>, comma-separated.",
     ),
     *(
         OpenApiParameter(
-            name, str, many=True, description=f"Only this {each.label.lower()}; repeated: any."
+            name,
+            str,
+            many=True,
+            description=f"Restricts the result to this {each.label.lower()}. Repeat it to "
+            "select several.",
         )
         for name, each in DIMENSIONS.items()
     ),
     CURSOR,
-    OpenApiParameter("page_size", _ROWS, description="Rows of a page."),
+    OpenApiParameter("page_size", _ROWS, description="Number of rows per page."),
 ]
-_STEP = OpenApiParameter("step", str, enum=list(STEPS), description="day by default.")
+_STEP = OpenApiParameter("step", str, enum=list(STEPS), description="Default: day.")
 _ORDER = OpenApiParameter(
     "measure",
     str,
     enum=[*OUTPUTS, COST.name],
-    description="Most of it first; ipu_hours by default. Cost: accountants and administrators.",
+    description="Measure to sort by, largest first; default: ipu_hours. Cost needs the role "
+    "accountant or administrator.",
 )
 _TOTAL = OpenApiParameter(
     "total",
     str,
     enum=["yes", "no"],
     default="yes",
-    description="`no` leaves out the last line of a CSV, the total of all: its first column is "
-    "`total`, its sums are exact and rounded once.",
+    description="`no` leaves out the line of totals. It is the last line of the CSV: its first "
+    "column is `total`, and its sums are exact and rounded once.",
 )
 
 

@@ -84,7 +84,9 @@ class PodCensus:
             raise
         uid = (found.get("metadata") or {}).get("uid")
         if found.get("kind") != "Pod" or not uid:
-            raise ServerError(502, "BadAnswer", f"The answer about pod {suspect.name} is no pod.")
+            raise ServerError(
+                502, "BadAnswer", f"The response about pod {suspect.name} is not a pod."
+            )
         return bool(uid == suspect.uid)
 
     async def _listed(self, question: Question) -> tuple[frozenset[str], str]:
@@ -109,9 +111,11 @@ class PodCensus:
         try:
             page = _LIST.decode(content)
         except (msgspec.MsgspecError, UnicodeError) as error:
-            raise ServerError(502, "BadAnswer", f"The answer is no list: {error}") from error
+            raise ServerError(502, "BadAnswer", f"The response is not a list: {error}") from error
         if page.kind != "PodList" or not page.metadata.revision:
-            raise ServerError(502, "BadAnswer", f"The answer is no list of pods: {page.kind!r}")
+            raise ServerError(
+                502, "BadAnswer", f"The response is not a list of pods: {page.kind!r}"
+            )
         if page.metadata.more and not page.metadata.token:
             raise ServerError(502, "BadAnswer", "The list ends before its last pod.")
         uids = {item.metadata.uid for item in page.items or ()}

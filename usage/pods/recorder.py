@@ -116,8 +116,8 @@ WHERE finished_at IS NULL AND cluster_uid = %(cluster_uid)s
 """  # noqa: S608  # text of this program
 _KNOWN: Final = "SELECT count(*) FROM usage_podlifetime WHERE uid = ANY(%s)"
 _RESERVED_SAYS: Final = (
-    f"only IPUHub gives a pod the component {' or '.join(sorted(RESERVED))}: the pod has none, "
-    "what it claims is kept as claimed_component"
+    f"pods may not claim the component {' or '.join(sorted(RESERVED))}; the claim is kept as "
+    "claimed_component"
 )
 
 

@@ -39,9 +39,9 @@ def sentence(other: Price) -> str:
     """Say what is wrong with a price beside `other`, and what to do."""
     until = f" until before {other.valid_until}" if other.valid_until else ""
     return (
-        f"{described(other)} have a price from {other.valid_from}{until}. These are the same IPUs,"
-        " since the pods of a job lie in its partition, and would be paid for twice. End that rate"
-        " first, or choose other days."
+        f"{described(other)} have a price from {other.valid_from}{until}. A job's pods use the "
+        "IPUs of its partition, so these IPUs would be charged twice. End that rate first, or "
+        "choose other days."
     )
 
 

@@ -57,9 +57,9 @@ def check_rate(rate: Rate, by: str, now: datetime) -> Rate:
     _check_name(rate)
     rate.clean_fields()
     if rate.price < 0:
-        raise ValidationError({"price": "A price is not negative."})
+        raise ValidationError({"price": "The price must not be negative."})
     if rate.valid_until and rate.valid_until <= rate.valid_from:
-        raise ValidationError({"valid_until": "The first day without the rate is after its first."})
+        raise ValidationError({"valid_until": "The end must be after the first day."})
     same = _held().filter(resource=rate.resource, name=rate.name)
     same = same.filter(Q(valid_until=None) | Q(valid_until__gt=rate.valid_from))
     if rate.valid_until:
@@ -79,7 +79,7 @@ def _held() -> QuerySet[Rate]:
 def _once_a_day(rate: Rate) -> ValidationError:
     return ValidationError(
         {
-            "valid_from": f"Another rate of {rate} holds on one of these days: end it first, "
+            "valid_from": f"Another rate of {rate} applies on one of these days. End it first, "
             "or choose other days."
         }
     )
@@ -106,7 +106,7 @@ def end_rate(rate: Rate, until: date, by: str, now: datetime) -> Rate:
     """
     if until < rate.valid_from:
         raise ValidationError(
-            {"valid_until": f"The rate begins on {rate.valid_from}: it can end then, or later."}
+            {"valid_until": f"The rate begins on {rate.valid_from} and cannot end before that day."}
         )
     if rate.valid_until and until > rate.valid_until:
         raise ValidationError(
@@ -120,11 +120,11 @@ def end_rate(rate: Rate, until: date, by: str, now: datetime) -> Rate:
 def _check_name(rate: Rate) -> None:
     named = rate.resource in {Rate.Resource.ACCELERATOR, Rate.Resource.INSTANCE}
     if named and not rate.name:
-        raise ValidationError({"name": "Give the name of the accelerator or instance type."})
+        raise ValidationError({"name": "Enter the name of the accelerator or instance type."})
     if rate.name and not named:
         raise ValidationError({"name": "Only accelerators and instance types have a name."})
     if "\0" in rate.name or len(rate.name) > 253:
-        raise ValidationError({"name": "A name has at most 253 characters, no zero byte."})
+        raise ValidationError({"name": "A name may have at most 253 characters and no zero byte."})
 
 
 class RateForm(forms.Form):
@@ -147,7 +147,7 @@ class EndForm(forms.Form):
 
     valid_until = forms.DateField(
         error_messages=dict.fromkeys(
-            ("required", "invalid"), "Give the first day without the rate, such as 2026-12-01."
+            ("required", "invalid"), "Enter the first day without the rate, for example 2026-12-01."
         )
     )
 
@@ -167,7 +167,7 @@ def rates(request: HttpRequest) -> HttpResponse:
         try:
             if request.POST.get("save") == "yes":
                 rate = set_rate(form.rate, by, now)
-                messages.success(request, f"{rate.get_resource_display()}: the rate is set.")
+                messages.success(request, f"{rate.get_resource_display()}: rate saved.")
                 return redirect("usage:rates")
             rate = check_rate(form.rate, by, now)
             shown["preview"] = preview(rate, now, settings.REPORT_ZONE)

@@ -80,9 +80,9 @@ def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -
         _write_range(asked, now, zone, progress)
         return
     if asked.review and (asked.close or not asked.month):
-        raise ReportRefused("--review needs --month, and closes nothing: leave --close out.")
+        raise ReportRefused("--review requires --month and cannot be combined with --close.")
     if asked.output and not asked.month:
-        raise ReportRefused("--output needs --month, or --from and --to.")
+        raise ReportRefused("--output requires --month, or --from and --to.")
     if asked.review:
         _say_review(Month.parse(asked.month), progress)
         return
@@ -110,11 +110,11 @@ def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -
 def _say_review(month: Month, progress: Progress) -> None:
     review = review_month(month)
     progress.say(f"{review.report}, made {review.report.generated_at:%F %H:%M} UTC")
-    progress.say(f"cost: {review.cost or 'nothing has a price'}")
+    progress.say(f"cost: {review.cost or 'no rates'}")
     for _, label, total in review.totals:
         progress.say(f"{label}: {total}")
     progress.say(f"pods: {review.pods}")
-    for sentence in review.concerns or ["No gaps, no estimates, and everything was priced."]:
+    for sentence in review.concerns or ["No gaps, no estimates, and everything has a price."]:
         progress.say(sentence)
 
 
@@ -130,11 +130,11 @@ def _who(asked: Asked) -> str:
 
 def _write_range(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -> None:
     if asked.month or asked.close:
-        raise ReportRefused("Give either --month, or --from and --to.")
+        raise ReportRefused("Specify either --month, or --from and --to.")
     if not asked.begin:
-        raise ReportRefused("--to needs --from, for example --from 2026-11-01.")
+        raise ReportRefused("--to requires --from, for example --from 2026-11-01.")
     if not asked.output:
-        raise ReportRefused("A range's report is written to a file: give --output (- for stdout).")
+        raise ReportRefused("A range report is written to a file: specify --output (- for stdout).")
     begin = read_instant(asked.begin, zone)
     end = read_instant(asked.end, zone, end=True) if asked.end else now
     covers = range_of(begin, end, now, zone, asked.profile)
@@ -150,7 +150,7 @@ def _target(asked: Asked, name: str) -> Path | None:
     target = Path(asked.output)
     target = target / name if target.is_dir() else target
     if not target.parent.is_dir():
-        raise ReportRefused(f"There is no folder {target.parent}: make it first.")
+        raise ReportRefused(f"Folder {target.parent} does not exist. Create it first.")
     return target
 
 

@@ -197,13 +197,13 @@ def _nothing(wanted: Wanted) -> dict[str, Any]:
     span = month_bounds(month, zone)
     first, end = span.first, span.end
     if wanted.number:
-        raise NoReportError(f"{month} has no correction {wanted.number}.")
+        raise NoReportError(f"{month} has no correction with number {wanted.number}.")
     try:
         refuse_purged(first, zone)
     except PurgedError as error:
         raise NoReportError(str(error)) from error
     if anything_recorded(first, end):
-        raise NoReportError(f"There is no report of {month} yet. An administrator can make it.")
+        raise NoReportError(f"There is no report of {month} yet. An administrator can generate it.")
     state = state_of(month, timezone.now(), zone)
     empty = {"digests": {}, "lines": {}, "tariff": {}, "version": 0, "corrections": 0, "id": None}
     empty |= {"state": str(state), "complete_until": None, "generated_at": None}

@@ -57,7 +57,7 @@ def range_file(run: ReportRun, *, excel: bool, total: bool = True) -> HttpRespon
     Raises Http404 where there is none, and says why.
     """
     if not run.has_file:
-        gone = "Its time is over: ask for it again." if run.is_expired else run.get_state_display()
+        gone = "It has expired. Generate it again." if run.is_expired else run.get_state_display()
         raise Http404(f"Run {run.pk} has no file: {gone.rstrip('.')}.")
     blocks = stored_blocks(run)
     name = f"ipuhub-usage-{run.kind}-{run.begin:%Y%m%dT%H%M%SZ}-{run.end:%Y%m%dT%H%M%SZ}.csv"

@@ -64,7 +64,7 @@ def state_of(month: Month, now: datetime, zone: ZoneInfo) -> ReportState:
     """Return how final a report of `month` is that is made now. Raises ReportRefused."""
     this = Month.of(now, zone)
     if month > this:
-        raise ReportRefused(f"{month} has not begun yet: reports reach from the past to {this}.")
+        raise ReportRefused(f"{month} has not begun yet. The latest possible report is {this}.")
     if month == this:
         return ReportState.OPEN
     return ReportState.PROVISIONAL if month == this.previous() else ReportState.CLOSED
@@ -120,7 +120,7 @@ def make_month(
 def _state_to_be(month: Month, now: datetime, zone: ZoneInfo, order: Order) -> ReportState:
     state = state_of(month, now, zone)
     if order.close and state == ReportState.OPEN:
-        raise ReportRefused(f"{month} is not over: it can be closed when it is.")
+        raise ReportRefused(f"{month} has not ended yet and cannot be closed.")
     try:
         refuse_purged(month_bounds(month, zone).first, zone)
     except PurgedError as error:
@@ -216,7 +216,7 @@ def _next_version(month: Month) -> int:
     if newest is None:
         return 1
     if newest.state in {ReportState.CLOSED, ReportState.CORRECTION}:
-        raise ReportRefused(f"{month} is closed: its report does not change any more.")
+        raise ReportRefused(f"{month} is closed. Its report is final.")
     return newest.version + 1
 
 
@@ -308,7 +308,7 @@ def correct_month(month: Month, now: datetime, order: Order | None = None) -> Mo
     with one_snapshot():
         closed = MonthReport.objects.filter(month=str(month), state=ReportState.CLOSED).first()
         if closed is None:
-            raise ReportRefused(f"{month} is not closed: its report is made anew instead.")
+            raise ReportRefused(f"{month} is not closed. Its report is generated again instead.")
         zone = ZoneInfo(closed.zone)
         try:
             refuse_purged(closed.first, zone)

@@ -60,14 +60,15 @@ def _of_report(report: MonthReport, rates: Iterable[Rate], corrections: int) -> 
     found = []
     if tariff.to_record() != report.tariff and (prices or report.tariff.get("rates")):
         message = (
-            "Rates of its days were changed after it was closed: it keeps those of then."
+            "Rates of this month were changed after it was closed. The report keeps the rates at "
+            "closing time."
             if is_closed
-            else "It was made before rates of its days were changed: make it again."
+            else "Rates changed after this report was generated. Generate it again."
         )
         found.append(Outdated("rates", message, again=not is_closed))
     if corrections:
         many = "A correction was" if corrections == 1 else f"{corrections} corrections were"
-        message = f"{many} found after it was closed: add what differs to it."
+        message = f"{many} found after the month was closed. Add the differences to this report."
         found.append(Outdated("corrections", message, again=False))
     return found
 
@@ -98,10 +99,10 @@ def _of_run(
     first, last = local_day(begin, zone), local_day(end - _SECOND, zone)
     found = []
     if any(_changed(rate, made) and _touches(rate, first, last) for rate in rates):
-        message = "It was made before rates of its days were changed: make it again."
+        message = "Rates changed after this report was generated. Generate it again."
         found.append(Outdated("rates", message))
     if any(c.generated_at > made and c.first < end and begin < c.end for c in corrections):
-        message = "It was made before a correction of its time was found: make it again."
+        message = "A correction was found after this report was generated. Generate it again."
         found.append(Outdated("corrections", message))
     return found
 

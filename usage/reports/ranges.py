@@ -125,7 +125,8 @@ def _refuse_currencies(pricing: Pricing) -> None:
         before, instant, after = change
         raise ReportRefused(
             f"The range has prices in {before} until {instant:%FT%TZ} and in {after} after it:"
-            " they cannot be added up. Ask for one range up to then, and for another from then on."
+            " different currencies cannot be added. Request one range up to that time and "
+            "another range from then on."
         )
 
 

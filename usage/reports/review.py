@@ -65,7 +65,7 @@ class Review:
         """A sentence for each thing to look at; none where all is well."""
         found = [each.message for each in self.outdated]
         if self.report.complete_until is None:
-            found.append("Nobody watched the pods of this month.")
+            found.append("The pods of this month were not recorded.")
         elif not self.is_complete:
             found.append(
                 f"The record is complete only until {self.report.complete_until:%F %H:%M} UTC."
@@ -75,9 +75,9 @@ class Review:
             for begin, end, cause in self.gaps
         ]
         if self.estimated:
-            found.append(f"The ends of {self.estimated} of its lifetimes are estimated.")
+            found.append(f"{self.estimated} lifetimes have estimated ends.")
         found += [
-            f"Nothing has a price from {begin:%F %H:%M} to {end:%F %H:%M} UTC."
+            f"No rates apply from {begin:%F %H:%M} to {end:%F %H:%M} UTC."
             for begin, end in self.unpriced
         ]
         return found
@@ -88,11 +88,11 @@ def review_month(month: Month) -> Review:
     and where there is no report yet."""
     report = MonthReport.objects.filter(month=str(month)).order_by("version").last()
     if report is None:
-        raise ReportRefused(f"There is no report of {month} yet: make it, then review it.")
+        raise ReportRefused(f"There is no report of {month} yet. Generate it, then review it.")
     if report.state in {ReportState.CLOSED, ReportState.CORRECTION}:
-        raise ReportRefused(f"{month} is closed: its report does not change any more.")
+        raise ReportRefused(f"{month} is closed. Its report is final.")
     if report.state == ReportState.OPEN:
-        raise ReportRefused(f"{month} is not over: it can be closed when it is.")
+        raise ReportRefused(f"{month} has not ended yet and cannot be closed.")
     names = [amount for _, _, amount, _ in _TOTALS] + ["pods", "estimated"]
     sums = {
         name.removesuffix("__sum"): int(total or 0)

@@ -46,10 +46,10 @@ SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = %s
 """
 _WAITS: Final = timedelta(minutes=10)
 """For how long a run waits for a worker before its message is held to be lost."""
-BUSY: Final = "Another run is making the reports: see it above, and try again when it is done."
+BUSY: Final = "Another run is in progress. Try again when it has finished."
 _FAULTS: Final = (DatabaseError, psycopg.Error, ValueError, OverflowError)
 """What the making of a file may end with; psycopg's own, since rows are copied beside Django."""
-_LOST: Final = "The process that made it ended before the run did."
+_LOST: Final = "The process that generated the report stopped before the run finished."
 
 
 def request_run(
@@ -90,12 +90,14 @@ def read_range(asked: Mapping[str, str], now: datetime, zone: ZoneInfo) -> Range
     Raises WindowError and ReportRefused.
     """
     if not asked.get("from"):
-        raise ReportRefused("A range needs its beginning, for example 2026-11-01.")
+        raise ReportRefused("The first day is required, for example 2026-11-01.")
     begin = read_instant(asked["from"], zone)
     end = read_instant(asked["to"], zone, end=True) if asked.get("to") else now
     kind, profile = asked.get("kind") or "summary", asked.get("profile") or "default"
     if kind not in KINDS or profile not in PROFILES:
-        raise ReportRefused("There is a summary and there are details, default and primehub.")
+        raise ReportRefused(
+            "The file must be summary or details, and the format default or primehub."
+        )
     return RangeFile(range_of(begin, end, now, zone, profile), kind, profile)
 
 
@@ -171,7 +173,7 @@ def _make_all(
             elif correction := correct_month(month, clock(), order):
                 made.append(correction)
             elif run.month:
-                said.append(f"{month} is closed, and nothing was found since.")
+                said.append(f"{month} is closed, and no differences were found since.")
         except ReportRefused as refusal:
             faults.append(str(refusal))
         except _FAULTS as error:
@@ -260,8 +262,10 @@ def _send(run: ReportRun, now: datetime) -> ReportRun:
     try:
         app.send_task("usage.make_reports", [run.pk])
     except (KombuError, OperationalError, OSError) as error:
-        _LOG.warning("the broker is away", error=str(error))
-        sentence = "The task broker is away: nobody can be asked to make reports. Try again later."
+        _LOG.warning("the broker is unavailable", error=str(error))
+        sentence = (
+            "The task broker is unavailable, so reports cannot be generated. Try again later."
+        )
         _end(run, ReportRun.State.FAILED, sentence, now)
         raise BrokerAway(sentence) from error
     return run

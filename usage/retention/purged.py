@@ -33,8 +33,8 @@ def refuse_purged(first: datetime, zone: ZoneInfo) -> None:
     day = state.purged_before
     if first < day_begin(day, ZoneInfo(state.zone)):
         raise PurgedError(
-            f"The records before {day} were deleted when their time was over: no report of "
-            f"{first.astimezone(zone):%Y-%m-%d} can be made any more. Stored reports stay."
+            f"The records before {day} were purged, so no report of "
+            f"{first.astimezone(zone):%Y-%m-%d} can be generated. Stored reports are kept."
         )
 
 

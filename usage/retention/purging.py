@@ -70,16 +70,16 @@ def make_plan(now: dt.datetime, zone: ZoneInfo, keep: Retention) -> Plan:
     day, wanted = None, first_kept(now, zone, keep.lifetimes)
     if wanted and (kept := _kept_in_another(zone)):
         reasons.append(
-            f"Lifetimes stay: what was purged is kept as sums of days of {kept}, and the report "
-            f"zone is {zone.key}. With both together neither could be read: set IPUHUB_REPORT_ZONE "
-            f"back to {kept}, or USAGE_RETENTION_MONTHS to 0."
+            "Lifetimes were not purged: earlier purges kept daily totals in the time zone "
+            f"{kept}, but the report zone is {zone.key}, and the two cannot be combined. Set "
+            f"IPUHUB_REPORT_ZONE back to {kept}, or USAGE_RETENTION_MONTHS to 0."
         )
     elif wanted:
         allowed = _allowed(wanted, zone)
         if allowed < wanted:
             reasons.append(
-                f"Lifetimes from {allowed} on stay: the report of {allowed} is not closed. "
-                "make_usage_reports closes it."
+                f"Lifetimes from {allowed} on were not purged: the report of {allowed} is not "
+                "closed. Run make_usage_reports to close it."
             )
         day = dt.date(allowed.year, allowed.number, 1)
         steps += [(kind, allowed.first(zone)) for kind in LIFETIMES]
@@ -154,8 +154,8 @@ def _begin(plan: Plan, now: dt.datetime, zone: ZoneInfo) -> PurgeState:
                         purged_before=plan.day, zone=zone.key, began_at=now
                     )
         raise PurgeRefused(
-            f"The days before {plan.day} are not summed yet: lifetimes of them still change, or "
-            "another process sums them now. Try again later."
+            f"The days before {plan.day} have no daily totals yet: their lifetimes still change, "
+            "or another process is computing the totals. Try again later."
         )
     # No lifetimes go: the days that were purged stay those of the zone that they were.
     cover = read_coverage()

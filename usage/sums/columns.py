@@ -155,4 +155,4 @@ def read_cursor(text: str, dimensions: int, now: datetime) -> Cursor:
     return Cursor(instant, Place(rank, tuple(key)))
 
 
-_SENTENCE = "cursor: this is no cursor of this list. Start again without it."
+_SENTENCE = "cursor: not a cursor of this list. Start again without it."

@@ -177,16 +177,16 @@ def dimension(name: str, labels: Collection[str] = ()) -> Dimension:
     if key != name and key in labels and is_label_key(key):  # a checked key is safe in SQL
         return Dimension(name, f"Label {key}", _label_sql(key), "''::text", rolled=False)
     known = ", ".join([*DIMENSIONS, *(f"{LABEL}{each}" for each in labels)])
-    also = "" if key == name else " Labels are recorded where USAGE_LABELS names them."
+    also = "" if key == name else " Only labels named in USAGE_LABELS are recorded."
     raise UnknownDimensionError(
-        f"by: {name[:80]!r} is nothing usage is grouped by. Known: {known}.{also}"
+        f"by: {name[:80]!r} is not a dimension. Valid dimensions: {known}.{also}"
     )
 
 
 def dimensions(names: Sequence[str], labels: Collection[str] = ()) -> tuple[Dimension, ...]:
     """Return several, each at most once. Raises UnknownDimensionError."""
     if len(set(names)) < len(names):
-        raise UnknownDimensionError("by: each dimension at most once.")
+        raise UnknownDimensionError("by: specify each dimension only once.")
     return tuple(dimension(name, labels) for name in names)
 
 

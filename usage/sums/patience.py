@@ -62,9 +62,8 @@ def _remedy(seconds: int) -> Iterator[None]:
 def _sentence(seconds: int) -> str:
     known = ", ".join(name for name, each in DIMENSIONS.items() if each.rolled)
     return (
-        f"This was stopped after {seconds} s of adding up the records of single pods. Ask for a "
-        "shorter range, or for what there are sums of: whole days of the report zone, in steps of "
-        f"a day or longer, by {known}. "
-        "Where those are slow, too, `sum_usage_days` has not run; an administrator may raise "
-        "USAGE_QUERY_SECONDS."
+        f"The query was stopped after {seconds} s of adding up individual pods. Request a "
+        "shorter range, or one that daily totals cover: whole days of the report zone, in steps "
+        f"of a day or longer, by {known}. If such queries are slow, too, run `sum_usage_days`. "
+        "An administrator can raise USAGE_QUERY_SECONDS."
     )

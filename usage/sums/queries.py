@@ -361,8 +361,9 @@ def _refuse_purged(parts: Parts, kept_from: datetime, day: date) -> None:
         raise BadFilter(
             [
                 (
-                    f"Raw rows before {day} are gone; sums by day remain. Ask there for whole "
-                    f"days of the report zone, in steps of a day or longer, by {known}."
+                    f"Raw rows before {day} were purged; daily totals remain. For that time, "
+                    "request whole days of the report zone, in steps of a day or longer, by "
+                    f"{known}."
                 )
             ]
         )

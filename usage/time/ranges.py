@@ -35,8 +35,8 @@ _DAY: Final = timedelta(days=1)
 _LENGTH: Final = re.compile(r"([1-9][0-9]{0,5})([hdw])")
 _UNITS: Final = {"h": timedelta(hours=1), "d": _DAY, "w": 7 * _DAY}
 _HOW: Final = (
-    f"Write one of {', '.join(NAMED)}, a length up to now such as 12h, 7d or 4w, "
-    "or two instants with a comma between them."
+    f"Use one of {', '.join(NAMED)}, a length up to now such as 12h, 7d or 4w, or two "
+    "comma-separated instants."
 )
 
 
@@ -50,7 +50,7 @@ def read_instant(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime:
         return _instant(text.replace(" ", "+"), zone, end)  # a `+` not escaped in the URL
     except (ValueError, OverflowError):
         raise WindowError(
-            f"{text[:50]!r} is no date. Write 2026-11-21 or 2026-11-21T10:00:00Z."
+            f"{text[:50]!r} is not a date. Use 2026-11-21 or 2026-11-21T10:00:00Z."
         ) from None
 
 
@@ -73,7 +73,7 @@ def read_window(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, dat
         try:
             return now - int(length[1]) * _UNITS[length[2]], now
         except OverflowError:
-            raise WindowError(f"window: {text} is longer than there is a calendar.") from None
+            raise WindowError(f"window: {text} is too long.") from None
     begin, comma, end = text.partition(",")
     if not comma:
         raise WindowError(f"window: {text[:50]!r} is no window. {_HOW}")

@@ -34,7 +34,7 @@ class Window:
         """Return the window at `now`. Raises WindowError for a reversed or empty one."""
         begin, end = _second(begin), _second(end)
         if begin >= end:
-            raise WindowError(f"The range ends ({end:%FT%TZ}) before or when it begins.")
+            raise WindowError(f"The range ends ({end:%FT%TZ}) before or at its beginning.")
         if not _OLDEST <= begin < end <= _NEWEST:
             raise WindowError("The range must lie between the years 1970 and 9999.")
         return cls(begin, end, max(begin, min(end, _second(now))))
@@ -65,7 +65,7 @@ def step_begins(window: Window, step: str, zone: ZoneInfo) -> list[datetime]:
         if len(begins) == MAX_POINTS:
             raise WindowError(
                 f"step: the range has more than {MAX_POINTS} steps of one {step}. "
-                "Take a longer step or a shorter range."
+                "Use a longer step or a shorter range."
             )
         begins.append(instant)
     return begins

@@ -106,7 +106,7 @@ def answer_capacity(params: Params, now: datetime, zone: ZoneInfo, *also: str) -
     step = one(params, "step") or "day"
     by = one(params, "by") or _BY[0]
     if by not in _BY:
-        raise BadFilter([f"by: {by!r} is none of {', '.join(_BY)}."])
+        raise BadFilter([f"by: {by!r} is not one of {', '.join(_BY)}."])
     try:
         window = read_range(params, now, zone)
         begins = [window.begin] if step == WHOLE else step_begins(window, step, zone)

@@ -79,11 +79,13 @@ def _refuse_purged(parts: Plan, standing: Standing) -> None:
     frozen = standing.frozen
     if frozen is None or not any(edges[0] < frozen for edges, _ in parts.stretches):
         return
-    sentence = f"from: raw rows before {frozen:%F %R} UTC are gone, and with them utilization"
+    sentence = (
+        f"from: raw rows before {frozen:%F %R} UTC were purged, and with them the utilization"
+    )
     if standing.begin < frozen:
         sentence += (
-            f" but for its sums by quarter of an hour since {standing.begin:%F %R} UTC. Ask there "
-            "for a range that begins and ends at one"
+            f" but for its sums by quarter of an hour since {standing.begin:%F %R} UTC. Request "
+            "a range that begins and ends at a quarter"
         )
     raise BadFilter([f"{sentence}."])
 

@@ -18,21 +18,23 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Command(DatabaseCommand):
-    help = "Lets a user who is no administrator see a namespace; --revoke takes it back."
+    help = "Grants a user who is not an administrator access to a namespace; --revoke removes it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("user", help="name of the user")
-        parser.add_argument("namespace", help="name of the namespace; it need not exist yet")
-        parser.add_argument("--revoke", action="store_true", help="take it back")
+        parser.add_argument(
+            "namespace", help="name of the namespace, which does not have to exist yet"
+        )
+        parser.add_argument("--revoke", action="store_true", help="revoke the access")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         user = get_user_model().objects.filter(username=options["user"]).first()
         namespace = options["namespace"]
         if user is None:
-            raise CommandError(f"there is no user {options['user']!r}")
+            raise CommandError(f"user not found: {options['user']!r}")
         if not _LABEL.fullmatch(namespace):
-            raise CommandError(f"{namespace!r} is no name of a namespace (such as team-a)")
+            raise CommandError(f"{namespace!r} is not a valid namespace name (example: team-a)")
         if options["revoke"]:
             NamespaceGrant.objects.filter(user=user, namespace=namespace).delete()
         else:

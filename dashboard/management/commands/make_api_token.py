@@ -18,28 +18,31 @@ if TYPE_CHECKING:
 
 
 class Command(DatabaseCommand):
-    help = "Makes an API token with the rights of a user and prints it, this once."
+    help = (
+        "Creates an API token with the permissions of a user and prints it. The token is shown "
+        "only once."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("user", help="name of the user")
         parser.add_argument(
-            "--name", default="command line", help="what the token is for; default: %(default)s"
+            "--name", default="command line", help="purpose of the token; default: %(default)s"
         )
         parser.add_argument(
             "--days",
             type=int,
             default=90,
-            help="how long it is valid; 0: without end; default: %(default)s",
+            help="days until the token expires; 0: never; default: %(default)s",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         user = get_user_model().objects.filter(username=options["user"]).first()
         if user is None:
-            raise CommandError(f"there is no user {options['user']!r}; make_user makes one")
+            raise CommandError(f"user not found: {options['user']!r}; create it with make_user")
         now, days = timezone.now(), options["days"]
         if not 0 <= days <= 36500:
-            raise CommandError(f"--days must be 0 (no end) to 36500, not {days}")
+            raise CommandError(f"--days must be between 0 (never expires) and 36500, not {days}")
         end = now + dt.timedelta(days=days) if days else None
         text = make_token(user, options["name"], now, end)[1]
         self.stdout.write(text)

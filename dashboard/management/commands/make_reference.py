@@ -38,10 +38,10 @@ METRICS = (
 
 
 class Command(BaseCommand):
-    help = "Writes docs/reference; with --check only says what is out of date."
+    help = "Writes docs/reference. With --check, only lists pages that are out of date."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--check", action="store_true", help="only say what is out of date")
+        parser.add_argument("--check", action="store_true", help="only list what is out of date")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         folder: Path = settings.BASE_DIR / "docs" / "reference"

@@ -18,20 +18,27 @@ if TYPE_CHECKING:
 
 
 class Command(DatabaseCommand):
-    help = "Makes a user, who sees what grant_namespace grants, and prints the password, once."
+    help = (
+        "Creates a user and prints the password once. The user sees the namespaces that "
+        "grant_namespace grants."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("user", help="name of the user")
         parser.add_argument("--admin", action="store_true", help="sees everything")
         parser.add_argument(
-            "--accountant", action="store_true", help="sees all usage, closes months, sets rates"
+            "--accountant",
+            action="store_true",
+            help="may see all usage, close months and set rates",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         users, password = get_user_model(), secrets.token_urlsafe(12)
         if users.objects.filter(username=options["user"]).exists():
-            raise CommandError(f"there is a user {options['user']!r}; changepassword helps him")
+            raise CommandError(
+                f"user {options['user']!r} already exists; changepassword sets a new password"
+            )
         user = users(username=options["user"], is_staff=options["admin"])
         user.set_password(password)
         try:

@@ -58,7 +58,7 @@ def _migrate() -> bool:
 ASIDES: Final = {
     # A kubelet gives a probe seconds, and a process that says nothing is restarted.
     "/readyz": Aside(2, 2.5, "postgres: does not answer"),
-    "/metrics": Aside(4, 10.0, "The metrics cannot be had now: PostgreSQL is silent."),
+    "/metrics": Aside(4, 10.0, "The metrics are unavailable: PostgreSQL does not answer."),
 }
 """What is answered beside the pool: while all its threads are busy, too."""
 

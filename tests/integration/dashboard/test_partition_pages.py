@@ -56,7 +56,7 @@ def test_asking_for_another_namespace_is_refused_in_words(user: Client, rows: No
     for address in (PAGE, API):
         answer = user.get(f"{address}?namespace=team-b")
         assert answer.status_code == 403
-        assert "no access to namespace" in answer.content.decode()
+        assert "not have access to namespace" in answer.content.decode()
 
 
 def test_an_admin_sees_all(admin: Client, rows: None) -> None:
@@ -89,7 +89,7 @@ def test_filters_narrow_page_and_api_alike(
     [
         ("?state=asleep", "state"),
         ("?colour=red", "colour"),
-        ("?since=yesterday", "is no date"),
+        ("?since=yesterday", "is not a date"),
         ("?cursor=nonsense", "cursor"),
     ],
 )
@@ -142,7 +142,7 @@ def test_the_polled_part_is_304_until_something_changes(admin: Client, rows: Non
 def test_nothing_yet_says_what_will_appear(admin: Client) -> None:
     text = admin.get(PAGE).content.decode()
     assert "No partitions yet" in text
-    assert "once it is reserved" in text
+    assert "when they are reserved" in text
     assert "Nothing has been recorded" in text
 
 

@@ -41,11 +41,11 @@ def test_a_size_that_no_partition_has_gets_a_sentence(user: Client, proxy: Proxy
 @pytest.mark.parametrize(
     ("size", "want"),
     [
-        ("0", "A partition has at least 1 IPU."),
-        ("-4", "A partition has at least 1 IPU."),
-        ("four", "A size is a whole number of IPUs, for example 4."),
-        ("2.5", "A size is a whole number of IPUs, for example 4."),
-        ("", "Give a number of IPUs, for example 4."),
+        ("0", "The size must be at least 1 IPU."),
+        ("-4", "The size must be at least 1 IPU."),
+        ("four", "The size must be a whole number of IPUs, for example 4."),
+        ("2.5", "The size must be a whole number of IPUs, for example 4."),
+        ("", "Enter a number of IPUs, for example 4."),
         ("99999999999999999999", "A size is at most 2147483647."),
     ],
 )
@@ -94,7 +94,7 @@ def test_only_an_administrator_is_told_the_address_of_what_is_away(
 def test_before_any_question_the_page_explains_itself(user: Client) -> None:
     answer = user.get(PAGE)
     assert answer.status_code == 200
-    assert "No size asked for yet" in answer.content.decode()
+    assert "Enter a size" in answer.content.decode()
 
 
 def test_a_stranger_may_not_ask(client: Client) -> None:

@@ -115,7 +115,7 @@ def test_capacity_is_the_newest_row_of_each_controller(admin: Client) -> None:
 def test_capacity_is_for_administrators(user: Client) -> None:
     answer = user.get(CAPACITY)
     assert answer.status_code == 403
-    assert answer.json()["detail"] == "Only administrators may do this."
+    assert answer.json()["detail"] == "Only administrators are allowed to do this."
 
 
 def test_a_long_history_of_capacity_is_not_read_through() -> None:

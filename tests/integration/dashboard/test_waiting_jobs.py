@@ -60,12 +60,12 @@ def test_page_and_api_show_who_is_before_and_what_is_free_at_this_moment(
         "free_as_of": None,
         "problem": "",
     }
-    assert facts(user, job) == {"Jobs before it": "1", "Free IPUs": "32"}
+    assert facts(user, job) == {"Older waiting jobs": "1", "Free IPUs": "32"}
     proxy.hold("other", size=8)
     JobRecord.objects.filter(pk=older.pk).update(status="Running", reason="IPUJobRunning")
     clock.later(2)
     assert (asked(user, job)["jobs_before"], asked(user, job)["free"]) == (0, 24)
-    assert facts(user, job) == {"Jobs before it": "0", "Free IPUs": "24"}
+    assert facts(user, job) == {"Older waiting jobs": "0", "Free IPUs": "24"}
 
 
 def test_before_it_are_older_jobs_that_ask_and_those_that_have_run(

@@ -191,8 +191,8 @@ def test_without_credentials_it_says_which_file_is_missing(
     ("raised", "said"),
     [
         (LeaseHeld("a holds the Lease default/ipuhub-prober"), "a holds .* stop it before --once"),
-        (LeadershipLost("lost the Lease"), "lost the Lease: what was listed before that is kept"),
-        (Fenced(), "another prober took a watch over meanwhile"),
+        (LeadershipLost("lost the Lease"), "lost the Lease. Data listed before that is kept"),
+        (Fenced(), "another prober took over a watch"),
     ],
 )
 def test_once_says_in_words_that_another_prober_works(

@@ -228,5 +228,5 @@ async def test_without_the_namespace_it_says_so_and_goes_on_trying(replicas: Rep
 async def test_times_that_let_two_lead_are_refused(replicas: Replicas) -> None:
     process = await replicas.start("a", IPUHUB_LEASE_RENEW_SECONDS="6")
     assert await asyncio.wait_for(process.wait(), 90) == 1
-    assert "each must be less than the one before" in replicas.log("a")
+    assert "each must be less than the previous value" in replicas.log("a")
     assert "Traceback" not in replicas.log("a")

@@ -63,7 +63,7 @@ async def test_a_head_that_does_not_end_is_hung_up(sent: bytes) -> None:
 async def test_a_body_that_does_not_end_is_a_408(sent: bytes) -> None:
     async with serving(HASTY) as port:
         answer = await said(port, sent)
-        assert answer.startswith(b"HTTP/1.1 408 The body did not come within 0.2 s.")
+        assert answer.startswith(b"HTTP/1.1 408 The body did not arrive within 0.2 s.")
 
 
 async def test_what_is_whole_is_answered_beside_many_that_are_not() -> None:
@@ -115,4 +115,4 @@ async def test_who_leaves_while_he_is_asked_to_go_on_is_one_line(
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.exc_info is None
-    assert "left in the middle of its request" in record.getMessage()
+    assert "disconnected during its request" in record.getMessage()

@@ -48,7 +48,7 @@ ODD = {
         b"POST /query HTTP/1.1\r\nHost: x\r\nContent-Type: application/json; charset=x\r\n", b"{"
     ),
     "half a surrogate pair": with_length(PUT, b'{"size":4,"name":"\\ud800","namespace":"a"}'),
-    "no object": with_length(PUT, b"[]"),
+    "not an object": with_length(PUT, b"[]"),
     "deep": with_length(PUT, b'{"a":' * 9_000),
     "a number without end": with_length(PUT, b'{"size":' + b"9" * 5000 + b"}"),
     "too long": with_length(PUT, b" " * 70_000),
@@ -64,7 +64,7 @@ ODD = {
     "a method of its own": b"BREW /query HTTP/1.1\r\nHost: x\r\n" + CLOSE,
     "a wrong method": b"DELETE /stats HTTP/1.1\r\nHost: x\r\n" + CLOSE,
     "what it never answers": b"POST /query HTTP/1.1\r\nHost: x\r\nExpect: 200-maybe\r\n" + CLOSE,
-    "no HTTP": b"\x16\x03\x01\0\0\r\n\r\n",
+    "malformed HTTP": b"\x16\x03\x01\0\0\r\n\r\n",
     "a header without end": b"GET /stats HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n",
 }
 
@@ -72,7 +72,7 @@ NOT_ONE_REQUEST = {
     "a negative length": 400,
     "a broken chunk": 400,
     "a method of its own": 400,
-    "no HTTP": 400,
+    "malformed HTTP": 400,
     "a header without end": 400,
     "what it never answers": 417,
 }

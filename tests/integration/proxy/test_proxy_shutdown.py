@@ -270,5 +270,5 @@ async def test_a_controller_that_is_away_does_not_keep_the_process(lab: Lab) -> 
 
 def test_a_time_that_does_not_fit_into_the_end_is_refused(settings: Any) -> None:
     settings.PROXY_FINISH_SECONDS = 25.0
-    with pytest.raises(ConfigError, match="IPUHUB_PROXY_FINISH_SECONDS=25: write at most 20"):
+    with pytest.raises(ConfigError, match="IPUHUB_PROXY_FINISH_SECONDS=25: use at most 20"):
         configured("127.0.0.1", 0)

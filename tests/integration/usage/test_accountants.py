@@ -178,7 +178,7 @@ def test_a_rate_is_set_and_ended_by_the_api(accountant, dora):
     assert client.post(place, {}, content_type=kind).status_code == 400
     nowhere = f"/api/v1/usage/rates/{made.json()['id'] + 1}/end"
     unknown = client.post(nowhere, {"valid_until": "2026-03-01"}, content_type=kind)
-    assert (unknown.status_code, "no rate with this" in unknown.json()["detail"]) == (404, True)
+    assert (unknown.status_code, "Rate not found" in unknown.json()["detail"]) == (404, True)
 
 
 def test_an_accountant_asks_for_closing_and_for_a_range(accountant):
@@ -190,7 +190,7 @@ def test_an_accountant_asks_for_closing_and_for_a_range(accountant):
         {"month": month, "close": True},
         content_type="application/json",
     )
-    assert (open_one.status_code, "can be closed" in open_one.json()["detail"]) == (400, True)
+    assert (open_one.status_code, "cannot be closed" in open_one.json()["detail"]) == (400, True)
     answer = client.post(
         "/api/v1/usage/reports/runs",
         {"from": "2026-10-01", "to": "2026-10-03", "kind": "details"},
@@ -222,7 +222,7 @@ def test_the_file_of_a_range_is_downloaded_until_it_expires(accountant):
     ReportRun.objects.update(expires_at=timezone.now())
     gone = client.get(f"/api/v1/usage/reports/runs/{run.pk}/file.csv")
     assert gone.status_code == 404
-    assert "Its time is over" in gone.json()["detail"]
+    assert "It has expired" in gone.json()["detail"]
 
 
 @pytest.mark.usefixtures("october")
@@ -301,7 +301,7 @@ def test_a_correction_stands_on_the_page_and_in_the_api_with_its_file(accountant
     assert (newest["number"], newest["state"], newest["cost"]) == (1, "correction", "-6.00")
     file = b"".join(tool(accountant).get(newest["files"]["correction"])).decode()
     assert "-12.00000" in file
-    for number, said in ((2, "no correction 2"), (0, "numbered from 1 on")):
+    for number, said in ((2, "no correction 2"), (0, "numbered starting at 1")):
         missing = tool(accountant).get(f"/api/v1/usage/reports/2026-10/corrections/{number}.csv")
         missing.close()  # were it a file, it would hold its snapshot
         assert missing.status_code == 404

@@ -47,7 +47,7 @@ def test_a_report_older_than_the_rates_says_so_and_offers_to_be_made_again(admin
     pod(f"{_LAST}-03T00:00", f"{_LAST}-03T02:00")
     make(str(_LAST), _NOW)
     assert _newest(admin)["outdated"] == []
-    assert "Make again" not in browser(admin).get("/usage/reports/").content.decode()
+    assert "Generate again" not in browser(admin).get("/usage/reports/").content.decode()
     rate("gpu", "1", "2199-01-01")  # of no day of it
     assert _newest(admin)["outdated"] == []
 
@@ -57,7 +57,7 @@ def test_a_report_older_than_the_rates_says_so_and_offers_to_be_made_again(admin
     assert (told["reason"], told["again"]) == ("rates", True)
     page = browser(admin).get("/usage/reports/").content.decode()
     assert told["message"] in page
-    assert "Make again" in page
+    assert "Generate again" in page
     make(str(_LAST), _NOW)
     assert _newest(admin)["outdated"] == []
     assert _newest(admin)["cost"] == "4.00"
@@ -81,7 +81,7 @@ def test_a_closed_month_says_that_rates_changed_and_what_was_found_and_is_not_ma
     assert correction["outdated"] == []
     page = browser(admin).get("/usage/reports/").content.decode()
     assert "A correction was found after it was closed" in page
-    assert "Make again" not in page
+    assert "Generate again" not in page
 
 
 def test_the_file_of_a_range_says_what_it_is_older_than(admin: Any) -> None:
@@ -104,8 +104,8 @@ def test_the_file_of_a_range_says_what_it_is_older_than(admin: Any) -> None:
     told = tool(admin).get(address).json()["outdated"]
     assert [each["reason"] for each in told] == ["rates", "corrections"]
     page = browser(admin).get("/usage/reports/").content.decode()
-    assert "made before rates of its days" in page
-    assert page.count("Make again") == 1
+    assert "Rates changed after this report" in page
+    assert page.count("Generate again") == 1
 
 
 def _doubtful() -> None:
@@ -126,7 +126,7 @@ def test_closing_begins_with_totals_gaps_estimates_and_what_had_no_price(admin: 
     assert [each["cause"] for each in told["gaps"]] == ["away"]
     assert [each["end"] for each in told["unpriced"]] == [f"{_LAST}-03T00:00:00Z"]
     page = browser(admin).get(f"/usage/reports/{_LAST}/close/").content.decode()
-    for sentence in ("48.00 EUR", "Gap in the record", "1 of its lifetimes", "Nothing has a price"):
+    for sentence in ("48.00 EUR", "Gap in the record", "1 of its lifetimes", "No rates apply"):
         assert sentence in page
     assert MonthReport.objects.get().state == "provisional"
     listed = browser(admin).get("/usage/reports/").content.decode()

@@ -124,7 +124,7 @@ def test_a_month_that_is_over_can_be_closed_at_once_and_an_open_one_not():
     assert (report.state, report.made_by) == ("closed", "ada")
     with pytest.raises(ReportRefused, match="2026-11 is not over"):
         make_month(Month(2026, 11), at("2026-11-02T00:00"), UTC_ZONE, Order(close=True))
-    with pytest.raises(ReportRefused, match="can be closed"):
+    with pytest.raises(ReportRefused, match="cannot be closed"):
         request_run("demand", "ada", at("2026-11-02T00:00"), UTC_ZONE, "2026-11", close=True)
 
 

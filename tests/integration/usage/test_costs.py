@@ -156,7 +156,7 @@ def test_two_prices_of_one_thing_never_hold_on_the_same_day():
             resource="cpu",
             price=3,
             valid_from=date(2026, 5, 1),
-            created_by="somebody else",
+            created_by="Another process",
             created_at=at("2026-01-01T00:00"),
         )
 

@@ -43,7 +43,7 @@ def admin() -> Any:
 def test_ipus_of_jobs_have_one_price(first: str, second: str, name: str) -> None:
     rate(first, "1", "2026-03-01", "2026-06-01")
     for begins, ends in (("2026-05-31", ""), ("2026-01-01", "2026-03-02"), ("2026-04-01", "")):
-        with pytest.raises(ValidationError, match="would be paid for twice. End that rate first"):
+        with pytest.raises(ValidationError, match="would be charged twice. End that rate first"):
             rate(second, "2", begins, ends, name=name)
     assert Rate.objects.count() == 1
     rate(second, "2", "2026-06-01", name=name)
@@ -65,7 +65,7 @@ def test_a_second_price_is_refused_by_page_and_api_and_older_ones_are_told(admin
     page = browser(admin).post("/usage/rates/", body)
     answer = tool(admin).post("/api/v1/usage/rates", body, "application/json")
     for each in (page.content.decode(), answer.json()["detail"]):
-        assert "These are the same IPUs" in each
+        assert "A job's pods use the IPUs of its partition" in each
     assert (page.status_code, answer.status_code, Rate.objects.count()) == (400, 400, 1)
     Rate.objects.create(
         resource="partition-ipu",
@@ -75,7 +75,7 @@ def test_a_second_price_is_refused_by_page_and_api_and_older_ones_are_told(admin
         created_at=at("2026-01-01T00:00"),
     )
     shown = browser(admin).get("/usage/rates/").content.decode()
-    assert shown.count("These are the same IPUs") == 2
+    assert shown.count("A job's pods use the IPUs of its partition") == 2
 
 
 def _a_month() -> None:

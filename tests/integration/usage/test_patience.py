@@ -67,7 +67,7 @@ def test_what_reads_too_many_rows_is_refused_with_the_remedy(
     answer = (tool(user) if path.startswith("/api/") else browser(user)).get(path)
     assert answer.status_code == 400
     assert "stopped after 1 s" in answer.content.decode()
-    assert "Ask for a shorter range" in answer.content.decode()
+    assert "Request a shorter range" in answer.content.decode()
     assert "in steps of a day or longer, by namespace" in answer.content.decode()
     if path.startswith("/api/"):
         assert answer["Content-Type"] == "application/problem+json"

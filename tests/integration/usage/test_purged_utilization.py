@@ -84,5 +84,8 @@ def test_a_month_purged_before_there_were_such_sums_is_refused(django_user_model
     UtilizationQuarter.objects.all().delete()
     refresh(NOW)
     said = asked(django_user_model, "month=2026-08", 400)
-    assert "raw rows before 2026-09-01 00:00 UTC are gone, and with them utilization." in str(said)
+    assert (
+        "raw rows before 2026-09-01 00:00 UTC were purged, and with them the utilization."
+        in str(said)
+    )
     assert asked(django_user_model, "month=2026-09")["total"]["exact"]["by_others_ipu_seconds"] > 0

@@ -99,14 +99,14 @@ def test_a_month_is_written_too(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"begin": "2026-10-05", "end": "2026-10-01"}, "ends .* before or when it begins"),
-        ({"begin": "soon"}, "'soon' is no date"),
-        ({"end": "2026-10-01"}, "--to needs --from"),
+        ({"begin": "2026-10-05", "end": "2026-10-01"}, "ends .* before or at its beginning"),
+        ({"begin": "soon"}, "'soon' is not a date"),
+        ({"end": "2026-10-01"}, "--to requires --from"),
         ({"begin": "2999-01-01", "end": "2999-02-01"}, "after now"),
         ({"begin": "2026-10-01", "month": "2026-10"}, "either --month, or"),
-        ({"begin": "2026-10-01", "output": ""}, "give --output"),
-        ({"begin": "2026-10-01", "output": "/no/such/folder/a.csv"}, "There is no folder"),
-        ({"month": "", "output": "-"}, "--output needs --month"),
+        ({"begin": "2026-10-01", "output": ""}, "specify --output"),
+        ({"begin": "2026-10-01", "output": "/no/such/folder/a.csv"}, "Folder .* does not exist"),
+        ({"month": "", "output": "-"}, "--output requires --month"),
     ],
 )
 def test_what_cannot_be_made_is_said_in_words(options: dict[str, str], sentence: str):
@@ -145,7 +145,7 @@ def test_a_range_that_fails_says_so_and_leaves_no_pieces():
     run = _range_run()
     run.begin, run.end = run.end, run.begin
     assert do_range(run, UTC_ZONE, lambda: _NOW).state == "failed"
-    assert "before or when it begins" in run.message
+    assert "before or at its beginning" in run.message
     assert not RunChunk.objects.exists()
 
 
@@ -153,4 +153,4 @@ def test_a_closed_month_is_said_to_be_closed(capsys):
     pod("2026-01-02T00:00", "2026-01-02T01:00")
     make("2026-01", "2026-05-01T00:00")
     call_command("make_usage_reports", month="2026-01")
-    assert "2026-01 is closed, and nothing was found since." in capsys.readouterr().out
+    assert "2026-01 is closed, and no differences were found since." in capsys.readouterr().out

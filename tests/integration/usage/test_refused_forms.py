@@ -42,9 +42,9 @@ def refusal(user: User, address: str, body: dict[str, str]) -> str:
         ({"from": "soon", "to": "2026-10-01"}, "soon"),
         (
             {"from": "2026-10-01", "to": "2026-10-02", "kind": "all"},
-            "There is a summary and there are details",
+            "The file must be summary or details",
         ),
-        ({"from": "2026-10-01", "to": "2026-10-02", "profile": "x"}, "default and primehub"),
+        ({"from": "2026-10-01", "to": "2026-10-02", "profile": "x"}, "default or primehub"),
     ],
 )
 def test_a_refused_range_stands_in_its_form_again(
@@ -64,8 +64,8 @@ def test_a_refused_range_stands_in_its_form_again(
 @pytest.mark.parametrize(
     ("day", "sentence"),
     [
-        ("", "Give the first day without the rate"),
-        ("tomorrow", "Give the first day without the rate"),
+        ("", "Enter the first day without the rate"),
+        ("tomorrow", "Enter the first day without the rate"),
         ("2025-12-31", "2026-01-01"),
     ],
 )
@@ -85,7 +85,7 @@ def test_a_rate_that_is_sent_twice_is_set_once(admin: User) -> None:
     body = {"resource": "cpu", "price": "1.5", "valid_from": "2026-01-01", "save": "yes"}
     assert browser(admin).post("/usage/rates/", body).status_code == 302
     page = refusal(admin, "/usage/rates/", body)
-    assert "end it first, or choose other days" in page
+    assert "End it first, or choose other days" in page
     assert 'value="1.5"' in page
     assert Rate.objects.count() == 1
 

@@ -104,15 +104,15 @@ def test_the_api_lists_reports_with_their_files(admin):
 @pytest.mark.parametrize(
     ("address", "want", "sentence"),
     [
-        ("/api/v1/usage/reports/2026-13/summary.csv", 400, "write YYYY-MM"),
-        ("/api/v1/usage/reports/October/details.csv", 400, "write YYYY-MM"),
+        ("/api/v1/usage/reports/2026-13/summary.csv", 400, "Use YYYY-MM"),
+        ("/api/v1/usage/reports/October/details.csv", 400, "Use YYYY-MM"),
         ("/api/v1/usage/reports/2026-10/summary.csv?profile=x", 400, "default or primehub"),
         ("/api/v1/usage/reports/2026-09/summary.csv", 404, "There is no report of 2026-09 yet."),
         ("/api/v1/usage/reports/2999-01/summary.csv", 404, "2999-01 has not begun yet"),
         ("/report/monthly/2026/13", 404, "is not a month"),
         ("/report/monthly/details/2026/9", 404, "There is no report of 2026-09 yet."),
         ("/report/monthly/2999/1", 404, "2999-01 has not begun yet"),
-        ("/api/v1/usage/reports/runs/99", 404, "There is no run with this number."),
+        ("/api/v1/usage/reports/runs/99", 404, "Run not found."),
     ],
 )
 @pytest.mark.usefixtures("_october")
@@ -149,10 +149,10 @@ def test_without_a_broker_the_run_fails_and_says_so(admin, monkeypatch: pytest.M
     monkeypatch.setattr(taskqueue, "_run", fail)
     answer = tool(admin).post("/api/v1/usage/reports/runs", {}, content_type="application/json")
     assert answer.status_code == 503
-    assert "broker is away" in answer.json()["detail"]
+    assert "broker is unavailable" in answer.json()["detail"]
     assert ReportRun.objects.get().state == "failed"
     page = browser(admin).post("/usage/reports/make/", follow=True)
-    assert "broker is away" in page.content.decode()
+    assert "broker is unavailable" in page.content.decode()
 
 
 def test_a_stranger_may_not_ask_for_a_run(alice):
@@ -169,7 +169,7 @@ def test_the_page_shows_reports_downloads_and_the_run(admin):
     make_month(Month.of(timezone.now(), UTC_ZONE), timezone.now(), UTC_ZONE)
     client = browser(admin)
     page = client.post("/usage/reports/make/", follow=True).content.decode()
-    for text in ("2026-10", "provisional", "waits for a worker", "not watched"):
+    for text in ("2026-10", "provisional", "waits for a worker", "not recorded"):
         assert text in page
     for address in _FILES:
         if address.startswith("/api/"):
@@ -195,7 +195,7 @@ def test_an_unchanged_list_is_not_sent_again(admin):
 def test_only_administrators_see_the_page(alice):
     answer = browser(alice).get("/usage/reports/")
     assert answer.status_code == 403
-    assert "are for administrators and accountants" in answer.content.decode()
+    assert "are visible to administrators and accountants" in answer.content.decode()
     assert Client().get("/usage/reports/").status_code == 302
 
 

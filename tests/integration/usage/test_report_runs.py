@@ -158,8 +158,8 @@ def test_the_command_says_what_it_made_and_what_it_refuses():
     call_command("make_usage_reports", stdout=out)
     assert "2026-01, version 1 (closed): 1 lifetimes\n" in out.getvalue()
     call_command("make_usage_reports", month="2026-01", stdout=out)
-    assert "2026-01 is closed, and nothing was found since." in out.getvalue()
-    with pytest.raises(CommandError, match="is not a month: write YYYY-MM"):
+    assert "2026-01 is closed, and no differences were found since." in out.getvalue()
+    with pytest.raises(CommandError, match="is not a month. Use YYYY-MM"):
         call_command("make_usage_reports", month="January")
     assert ReportRow.objects.exists()
 

@@ -128,7 +128,7 @@ def test_nothing_goes_while_another_process_sums_the_days() -> None:
     with psycopg.connect(**connection_arguments(connection.settings_dict)) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [0x75736167])
         close("2026-07", "2026-08")
-        with pytest.raises(PurgeRefused, match="not summed yet"):
+        with pytest.raises(PurgeRefused, match="have no daily totals yet"):
             purge(make_plan(NOW, UTC, KEEP), NOW, UTC)
         free = other.execute("SELECT pg_try_advisory_lock(%s)", [0x70757267]).fetchone()
     assert free == (True,)  # what was refused keeps no lock
@@ -165,7 +165,7 @@ def test_a_dry_run_prints_what_goes_and_deletes_nothing() -> None:
 def test_by_default_everything_is_kept_for_ever(settings: SettingsWrapper) -> None:
     close("2026-07", "2026-08")
     settings.USAGE_RETENTION_MONTHS = 0
-    assert "kept for ever" in say()
+    assert "kept forever" in say()
     assert len(left()) == 6
 
 
@@ -218,7 +218,7 @@ def test_a_month_purged_before_there_were_sums_by_name_has_no_cost_that_needs_th
         assert found["total"]["exact"] == before["total"]["exact"]
         refresh(NOW, UTC)
     page = browser(user).get("/usage/?month=2026-08").content.decode()
-    assert "No cost: accelerators have prices by name" in page
+    assert "No cost: accelerators are priced by name" in page
     assert tool(user).get("/api/v1/usage/summary?month=2026-10").json()["total"]["cost"] == "0.00"
 
 
@@ -233,7 +233,7 @@ def test_sums_of_days_of_another_zone_stay_and_are_not_taken_for_this_one_s(
     assert UsageDay.objects.filter(day__lt="2026-09-01").exists()
     answer = tool(user).get("/api/v1/usage/summary?month=2026-08&by=group")
     assert answer.status_code == 400
-    assert "are gone" in answer.content.decode()
+    assert "were purged" in answer.content.decode()
 
 
 @pytest.mark.parametrize("months", [0, 2, 1])
@@ -277,7 +277,7 @@ def test_lists_of_what_is_left_say_what_is_gone(django_user_model: type, query: 
 
 def test_the_system_page_shows_what_was_purged(django_user_model: type) -> None:
     client = browser(django_user_model.objects.create_user("root", is_staff=True))
-    assert "Nothing was ever purged" in client.get("/system/").content.decode()
+    assert "No purge has run" in client.get("/system/").content.decode()
     close("2026-07", "2026-08")
     say()
     shown = client.get("/system/").content.decode()
@@ -302,11 +302,11 @@ def test_what_needs_rows_that_are_gone_says_so(django_user_model: type) -> None:
         assert "aw rows before 2026-09-01 are gone" in said
     assert tool(user).get("/api/v1/usage/summary?month=2026-09&by=job").status_code == 200
     page = browser(user).get("/usage/?month=2026-08")
-    assert "Raw rows before 2026-09-01 are gone; sums by day and reports remain." in (
+    assert "Individual rows before 2026-09-01 were purged. Daily totals and reports remain." in (
         page.content.decode()
     )
     assert browser(user).get("/usage/?month=2026-08&by=job").status_code == 400
-    assert "are gone" not in browser(user).get("/usage/?month=2026-09").content.decode()
+    assert "were purged" not in browser(user).get("/usage/?month=2026-09").content.decode()
 
 
 def test_the_capacity_that_still_holds_stays() -> None:

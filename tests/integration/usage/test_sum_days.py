@@ -50,5 +50,5 @@ def test_a_rebuild_sums_everything_anew() -> None:
 def test_a_rebuild_beside_another_says_so(database_url: str) -> None:
     with psycopg.connect(**connection_arguments(connection.settings_dict)) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [0x75736167])
-        with pytest.raises(CommandError, match="try again"):
+        with pytest.raises(CommandError, match="Try again"):
             call_command("sum_usage_days", "--rebuild", stdout=StringIO(), stderr=StringIO())

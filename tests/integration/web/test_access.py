@@ -86,7 +86,7 @@ def test_asking_for_a_foreign_namespace_is_refused_in_words(
 ) -> None:
     answer = browser(alice).get(f"/jobs/?{query}")
     assert answer.status_code == 403
-    assert "no access to namespace" in answer.content.decode()
+    assert "not have access to namespace" in answer.content.decode()
     assert browser(admin).get(f"/jobs/?{query}").status_code == 200
 
 
@@ -95,7 +95,7 @@ def test_the_api_refuses_a_foreign_namespace_with_the_same_sentence(
 ) -> None:
     answer = tool(alice).get("/api/v1/jobs?namespace=team-b")
     assert answer.status_code == 403
-    assert "no access to namespace 'team-b'" in answer.json()["detail"]
+    assert "not have access to namespace 'team-b'" in answer.json()["detail"]
     assert tool(alice).get("/api/v1/jobs?namespace=team-a").status_code == 200
     assert tool(admin).get("/api/v1/jobs?namespace=team-b").status_code == 200
 

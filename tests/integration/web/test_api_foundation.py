@@ -64,7 +64,7 @@ def test_an_answer_in_another_form_than_json_is_refused(staff: Client) -> None:
 def test_a_wrong_token_is_refused_in_words(client: Client, db: None) -> None:
     answer = client.get("/api/v1/jobs", headers={"Authorization": "Bearer ipuhub_guess"})
     assert answer.status_code == 401
-    assert "wrong, revoked or expired" in answer.json()["detail"]
+    assert "invalid, revoked or expired" in answer.json()["detail"]
 
 
 def test_paging_by_next_shows_each_job_once(staff: Client) -> None:

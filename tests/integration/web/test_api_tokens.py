@@ -129,7 +129,7 @@ def test_a_token_of_the_command_ends_unless_it_is_told_not_to(
         (["grant_namespace", "nobody", "team-a"], "there is no user 'nobody'"),
         (["make_user", "alice"], "there is a user 'alice'"),
         (["make_user", "two words"], "Enter a valid username"),
-        (["grant_namespace", "alice", "Team A"], "no name of a namespace"),
+        (["grant_namespace", "alice", "Team A"], "not a valid namespace name"),
     ],
 )
 def test_the_commands_say_what_is_wrong(alice: User, arguments: list[str], sentence: str) -> None:

@@ -41,7 +41,7 @@ def test_one_user_leaves_a_download_to_the_others(client: Client) -> None:
             open_files.callback(client.get(FILE).close)
         refused = client.get(FILE)
         assert (refused.status_code, refused["Retry-After"]) == (503, "5")
-        assert "You are downloading as many files as one user may" in refused.json()["detail"]
+        assert "You have reached the limit of simultaneous downloads" in refused.json()["detail"]
         # Each client of these tests is a server of its own: the next one asks this server.
         other.handler = client.handler
         theirs: Any = other.get(FILE)

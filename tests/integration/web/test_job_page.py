@@ -118,7 +118,7 @@ def test_the_page_of_a_deleted_job_stays_and_says_so(staff: Client, ended: JobRe
 def test_a_job_without_pods_says_why_it_waits(staff: Client) -> None:
     job = jobhistory.job(status="Pending", message="No controller has 4 free IPUs.")
     text = staff.get(f"/jobs/{job.uid}/").content.decode()
-    assert "No pod has been made yet" in text
+    assert "No pods yet" in text
     assert "No controller has 4 free IPUs." in text
 
 

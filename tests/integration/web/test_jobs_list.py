@@ -100,11 +100,11 @@ def test_a_job_deleted_while_it_ran_is_not_said_to_run(staff: Client) -> None:
     rows = json.loads(body(staff.get("/jobs/?format=json")))
     said = {row["name"]: row["message"] for row in rows}
     assert said == {
-        "gone": f"Deleted before its end. Last said: {running}",
-        "silent": "Deleted before its end.",
+        "gone": f"Deleted before it ended. Last message: {running}",
+        "silent": "Deleted before it ended.",
         "ended": "exit code 3",
     }
-    assert "Deleted before its end. Last said: Is running." in body(staff.get("/jobs/"))
+    assert "Deleted before it ended. Last message: Is running." in body(staff.get("/jobs/"))
 
 
 def test_the_page_says_a_message_without_the_name_beside_it_and_the_twins_say_it_whole(
@@ -121,10 +121,10 @@ def test_the_page_says_a_message_without_the_name_beside_it_and_the_twins_say_it
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("since=yesterday", "is no date. Write 2026-11-21"),
+        ("since=yesterday", "is not a date. Use 2026-11-21"),
         ("status=Flying", "status: Select a valid choice"),
-        ("stauts=Failed", "stauts: there is no such filter"),
-        ("cursor=rubbish", "this is no cursor of this list"),
+        ("stauts=Failed", "stauts: unknown filter"),
+        ("cursor=rubbish", "not a cursor of this list"),
         ("format=xml", "is none of csv, json"),
     ],
 )
@@ -163,10 +163,10 @@ def test_a_page_whose_recorder_is_silent_says_how_old_it_is(staff: Client) -> No
     heard = timezone.now() - dt.timedelta(minutes=5)
     WatchCheckpoint.objects.create(name="ipujobs", position_at=heard)
     text = body(staff.get("/jobs/"))
-    assert "Shown is what was known" in text
+    assert "This page shows the state of" in text
     assert heard.strftime("%H:%M:%S") in text
     WatchCheckpoint.objects.update(position_at=timezone.now())
-    assert "Shown is what was known" not in body(staff.get("/jobs/"))
+    assert "This page shows the state of" not in body(staff.get("/jobs/"))
 
 
 NASTY = ["=1+1", "'quoted", 'a,"b"', "two\nlines", "-x", "ünï"]

@@ -47,7 +47,7 @@ def test_a_user_without_a_namespace_is_told_who_grants_one(client: Client) -> No
     sign_in(client, staff=False)
     answer = client.get("/")
     assert answer.status_code == 200
-    assert "You may see no namespace yet" in answer.content.decode()
+    assert "You do not have access to any namespace yet" in answer.content.decode()
     assert "grant_namespace somebody" in answer.content.decode()
 
 
@@ -57,7 +57,7 @@ def test_without_a_cluster_the_page_says_what_does_not_answer(client: Client) ->
     text = answer.content.decode()
     assert answer.status_code == 200
     assert "no-kubeconfig" in text
-    assert "Nothing has been read yet" in text
+    assert "No data has been read yet" in text
     assert "Traceback" not in text
 
 

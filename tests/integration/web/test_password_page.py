@@ -39,7 +39,7 @@ def ann(alice: User) -> User:
 def test_a_new_password_counts_and_every_other_browser_is_signed_out(ann: User) -> None:
     here, elsewhere = signed_in(ann, OLD), signed_in(ann, OLD)
     code, page = change(here)
-    assert (code, "Your password is changed" in page) == (200, True)
+    assert (code, "Your password was changed" in page) == (200, True)
     assert here.get(PAGE).status_code == 200
     assert elsewhere.get(PAGE).status_code == 302
     assert not Client().login(username=ann.username, password=OLD)
@@ -75,7 +75,7 @@ def test_who_signs_in_elsewhere_is_told_so(ann: User) -> None:
     ann.save()
     client.force_login(ann)
     page = client.get(PAGE).content.decode()
-    assert "You have no password here" in page
+    assert "You have no IPUHub password" in page
     assert "old_password" not in page
 
 

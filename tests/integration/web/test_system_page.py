@@ -70,7 +70,7 @@ def record(db: None) -> None:
 def test_it_shows_watches_monitor_faults_and_gaps(admin: User) -> None:
     shown = page(browser(admin))
     assert shown.count(">stale<") == 1
-    for part in ("epoch 4", "=prober-1", "0.25 s", "all &lt;pods&gt;", "7 pods asked about"):
+    for part in ("epoch 4", "=prober-1", "0.25 s", "all &lt;pods&gt;", "7 pods checked"):
         assert part in shown
     assert "2 gone and ended" in shown
     assert "namespace team-a: no answer" in shown

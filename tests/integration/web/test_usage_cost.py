@@ -69,7 +69,7 @@ def test_without_a_price_there_is_no_cost_and_no_zero(admin: User) -> None:
     shown = page(admin)
     assert "0.00" not in shown.replace("0.000", "")
     assert "Cost" not in shown
-    assert "Nothing had a price in this month. Set rates" in page(admin, "measure=cost")
+    assert "No rates apply to this month. Set rates" in page(admin, "measure=cost")
 
 
 def test_what_has_no_price_costs_nothing_beside_what_has_one(admin: User) -> None:
@@ -105,7 +105,7 @@ def test_a_row_without_a_price_in_its_time_has_no_cost_and_a_free_one_costs_noth
         lines = {line["group"]: line["cost"] or None for line in lines_of(admin, address)}
         assert lines == {**want, "total": "12.00"}
     assert ask(admin, "summary?group=before")["total"]["cost"] is None
-    assert "Nothing that was used in this month had a price." in page(admin, "group=before")
+    assert "No rate applies to the usage of this month." in page(admin, "group=before")
     pages, address = [], "summary?by=group&measure=cost&page_size=1"
     while address:
         found = ask(admin, address)
@@ -153,7 +153,7 @@ def test_a_stretch_without_any_price_is_said(admin: User) -> None:
         {"begin": "2026-11-01T00:00:00Z", "end": "2026-11-05T00:00:00Z"},
         {"begin": "2026-11-11T00:00:00Z", "end": "2026-11-21T12:00:00Z"},
     ]
-    said = "Nothing had a price from 2026-11-01 to 2026-11-04 and from 2026-11-11 to 2026-11-21."
+    said = "No rates from 2026-11-01 to 2026-11-04 and from 2026-11-11 to 2026-11-21."
     assert said in page(admin)
 
 
@@ -183,8 +183,8 @@ def test_a_closed_month_costs_what_it_was_closed_with(admin: User) -> None:
     assert whole == f"{24 + 31 * 24 * 5 + 24 * 7}.00"
     months = ask(admin, "series?from=2026-09-01&to=2026-11-21&step=month")["results"]
     assert [row["cost"] for row in months] == ["24.00", f"{31 * 24 * 5}.00", f"{24 * 7}.00"]
-    assert "Cost at the rates that the month was closed with" in page(admin, "month=2026-09")
-    assert "Cost at the rates of today" in page(admin, "month=2026-10")
+    assert "Cost at the rates of the closed month" in page(admin, "month=2026-09")
+    assert "Cost at today's rates" in page(admin, "month=2026-10")
 
 
 def test_the_decimals_are_those_a_month_was_closed_with(admin: User, settings) -> None:

@@ -86,12 +86,12 @@ def test_odd_names_come_out_as_they_went_in_and_run_nowhere(admin: User, name: s
     [
         ("month=2026-12", "2026-12 has not begun yet"),
         ("month=2026-13", "is not a month"),
-        ("month=yesterday", "write YYYY-MM"),
-        ("by=colour", "is nothing usage is grouped by"),
-        ("measure=power", "is not measured"),
+        ("month=yesterday", "Use YYYY-MM"),
+        ("by=colour", "is not a dimension"),
+        ("measure=power", "is unknown"),
         ("format=pdf", "is none of csv, json"),
-        ("colour=red", "there is no such parameter"),
-        ("from=2026-11-01", "This page shows months"),
+        ("colour=red", "there is unknown parameter"),
+        ("from=2026-11-01", "This page shows whole months"),
         ("group=%00", "zero byte"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_question_of_no_use_is_a_400_with_a_sentence(
 
 @pytest.mark.parametrize(
     ("query", "sentence"),
-    [("from=2010-01-01&to=2026-01-01", "more than 2000 steps"), ("by=colour", "grouped by")],
+    [("from=2010-01-01&to=2026-01-01", "more than 2000 steps"), ("by=colour", "not a dimension")],
 )
 def test_a_chart_of_no_use_is_a_400_with_a_sentence(admin: User, query: str, sentence: str) -> None:
     answer = browser(admin).get(f"/usage/chart.json?{query}")
@@ -198,7 +198,10 @@ def test_months_lead_back_to_the_first_usage_and_not_into_the_future(admin: User
 
 def test_an_empty_month_says_so(admin: User, charlie: User) -> None:
     assert "No usage in November 2026" in browser(admin).get("/usage/").content.decode()
-    assert "You see no namespace yet" in browser(charlie).get("/usage/").content.decode()
+    assert (
+        "You do not have access to any namespace yet"
+        in browser(charlie).get("/usage/").content.decode()
+    )
 
 
 def test_the_page_has_no_inline_script_or_style(admin: User) -> None:

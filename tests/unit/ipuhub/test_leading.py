@@ -18,7 +18,7 @@ from ipuhub.process.leadership import LeadershipOptions
     ],
 )
 def test_times_at_which_two_could_work_are_refused(timing: tuple[int, int, int]) -> None:
-    with pytest.raises(ConfigError, match="each must be less than the one before"):
+    with pytest.raises(ConfigError, match="each must be less than the previous value"):
         LeadershipOptions("default", "a", "me", LeaseTiming(*timing))
 
 

@@ -34,7 +34,7 @@ def test_a_month_has_its_hours(zone: str, text: str, want_first: str, want_hours
     "text", ["2026-13", "2026-00", "2026-1", "26-01", "2026/01", "", "٢٠٢٦-01"]
 )
 def test_what_is_no_month_is_refused_with_a_sentence(text: str):
-    with pytest.raises(MonthError, match=r"is not a month: write YYYY-MM"):
+    with pytest.raises(MonthError, match=r"is not a month. Use YYYY-MM"):
         Month.parse(text)
 
 

@@ -29,10 +29,10 @@ def test_an_instant_is_read_in_the_zone_unless_it_says_otherwise(text: str, want
 
 @pytest.mark.parametrize("text", ["9999-12-31", "0001-01-01", "2026-02-30", "soon"])
 def test_a_day_that_no_calendar_has_is_refused_in_words(text: str) -> None:
-    with pytest.raises(WindowError, match="is no date"):
+    with pytest.raises(WindowError, match="is not a date"):
         read_instant(text, BERLIN, end=text.startswith("9"))
 
 
 def test_a_window_longer_than_the_calendar_is_refused_in_words() -> None:
-    with pytest.raises(WindowError, match="longer than there is a calendar"):
+    with pytest.raises(WindowError, match="is too long"):
         read_window("999999w", NOW, BERLIN)

@@ -30,7 +30,7 @@ def test_a_window_still_to_come_has_passed_nothing_of_it() -> None:
 
 @pytest.mark.parametrize("end", ["2026-11-01", "2026-10-31"])
 def test_a_reversed_or_empty_range_is_refused(end: str) -> None:
-    with pytest.raises(WindowError, match="before or when it begins"):
+    with pytest.raises(WindowError, match="before or at its beginning"):
         Window.of(at("2026-11-01"), at(end), at("2026-12-01"))
 
 

@@ -28,31 +28,34 @@ _REFUSALS = (MonthError, WindowError, ReportRefused, NoReportError, OSError)
 class Command(DatabaseCommand):
     needs_usage = True
     help = (
-        "Makes the usage reports of this and last month, closes older ones and corrects closed "
-        "ones; or makes one month's, or writes one file of any range."
+        "Generates the usage reports of this and last month, closes older months and corrects "
+        "closed months. Can also generate the report of a single month, or write a file of any "
+        "range."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--month", default="", help="only this one: YYYY-MM")
-        parser.add_argument("--close", action="store_true", help="close that month, if it is over")
+        parser.add_argument("--month", default="", help="only this month: YYYY-MM")
+        parser.add_argument(
+            "--close", action="store_true", help="close that month, if it has ended"
+        )
         parser.add_argument(
             "--from", dest="begin", default="", help="begin of a range: a day, or RFC 3339"
         )
         parser.add_argument(
-            "--to", dest="end", default="", help="its last day, or end; default: now"
+            "--to", dest="end", default="", help="last day or end of the range; default: now"
         )
         parser.add_argument(
             "--kind",
             choices=KINDS,
             default="summary",
-            help="which file to write; default: %(default)s",
+            help="file to write; default: %(default)s",
         )
         parser.add_argument(
             "--profile",
             choices=sorted(PROFILES),
             default="default",
-            help="its columns: ours, or those of PrimeHub Usage",
+            help="columns: IPUHub's, or those of PrimeHub Usage",
         )
         parser.add_argument(
             "--format", dest="form", choices=FORMATS, default="csv", help="default: %(default)s"
@@ -60,16 +63,16 @@ class Command(DatabaseCommand):
         parser.add_argument(
             "--review",
             action="store_true",
-            help="say what to look at before the month is closed, and change nothing",
+            help="list what to check before the month is closed; changes nothing",
         )
         parser.add_argument(
-            "--by", default="", help="who makes or closes it; default: the user who runs this"
+            "--by", default="", help="name recorded as the author; default: the current system user"
         )
         parser.add_argument(
             "--no-total",
             dest="total",
             action="store_false",
-            help="without the line of totals, the last one of a summary's CSV",
+            help="leave out the line of totals, the last line of a summary's CSV",
         )
         parser.add_argument("--output", default="", help="a file, a folder, or - for stdout")
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 class Command(BaseCommand):
     help = (
-        "Prints kubectl commands that give the usage annotation to pods, IPUJobs and Deployments "
-        "without it. Read them, then run them; nothing is changed here. Exit code 1: the cluster "
-        "could not be read."
+        "Prints kubectl commands that add the usage annotation to pods, IPUJobs and Deployments "
+        "that lack it. Review them before you run them: this command changes nothing. Exit code "
+        "1: the cluster could not be read."
     )
     requires_system_checks = ()
 
@@ -31,20 +31,20 @@ class Command(BaseCommand):
             "-n",
             "--namespace",
             default=settings.PRIMEHUB_NAMESPACE,
-            help="only this namespace; by default that of PRIMEHUB_USAGE_WATCHED_NAMESPACE, else "
-            "all of them (as with an empty one)",
+            help="only this namespace; default: PRIMEHUB_USAGE_WATCHED_NAMESPACE, or all "
+            "namespaces if that is empty",
         )
         parser.add_argument(
             "--format",
             choices=("text", "json"),
             default="text",
-            help="text: a script to read and run; json: for programs",
+            help="text: a script to review and run; json: for programs",
         )
         parser.add_argument(
             "--all",
             action="store_true",
-            help="also pods without an owner and Deployments that no known product made; "
-            "they count for their namespace's group",
+            help="also include pods without an owner and Deployments of unknown products; they "
+            "count for the group of their namespace",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 class Command(DatabaseCommand):
     needs_usage = True
     help = (
-        "Delete lifetimes, gaps and faults that are older than USAGE_RETENTION_MONTHS and the "
-        "like; sums by day and reports stay."
+        "Deletes lifetimes, gaps and faults that are older than the USAGE_RETENTION_* settings "
+        "allow. Daily totals and reports are kept."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--dry-run", action="store_true", help="only print what would go")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="only print what would be deleted"
+        )
 
     def handle(self, **options: Any) -> None:
         now, zone = timezone.now(), settings.REPORT_ZONE
@@ -32,7 +34,7 @@ class Command(DatabaseCommand):
         for reason in plan.reasons:
             self.stdout.write(reason)
         if not plan.steps and not plan.reasons:
-            self.stdout.write("Everything is kept for ever: USAGE_RETENTION_MONTHS is 0.")
+            self.stdout.write("Everything is kept forever: USAGE_RETENTION_MONTHS is 0.")
             return
         if options["dry_run"]:
             self._tell(plan, count(plan))
@@ -43,7 +45,9 @@ class Command(DatabaseCommand):
         except PurgeRefused as error:
             raise CommandError(str(error)) from None
         if state is None:
-            self.stdout.write("Nothing was deleted: nothing is old enough, or a purge is at work.")
+            self.stdout.write(
+                "Nothing was deleted: nothing is old enough, or another purge is running."
+            )
             return
         self._tell(plan, state.counts)
 

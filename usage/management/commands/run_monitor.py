@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Command(BaseCommand):
-    help = "Ends the lifetimes of pods that are gone and that no prober saw go, until SIGTERM."
+    help = "Closes the lifetimes of pods whose end the prober missed. Runs until SIGTERM."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--once", action="store_true", help="go one round and end")
+        parser.add_argument("--once", action="store_true", help="run one round and exit")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         require_usage()
@@ -36,4 +36,4 @@ class Command(BaseCommand):
             f"{tally.left} left to the prober or a later round"
         )
         if tally.problem:
-            raise CommandError(f"not all could be judged: {tally.problem}")
+            raise CommandError(f"the round is incomplete: {tally.problem}")

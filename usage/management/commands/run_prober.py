@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Command(BaseCommand):
-    help = "Records pods, jobs and partitions of one cluster in Postgres, until SIGTERM."
+    help = "Records pods, jobs and partitions of one cluster in PostgreSQL. Runs until SIGTERM."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--once",
             action="store_true",
-            help="commit one full list and end; refused while another prober holds the Lease",
+            help="commit one full list and exit; fails while another prober holds the Lease",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -36,12 +36,11 @@ class Command(BaseCommand):
             composition.run(list_once() if options["once"] else run_prober(), ApiError)
         except LeaseHeld as error:
             raise CommandError(
-                f"{error}: that prober lists by itself what it has to; stop it before --once"
+                f"{error}. That prober already records the cluster; stop it before you use --once"
             ) from error
         except LeadershipLost as error:
-            raise CommandError(f"{error}: what was listed before that is kept") from error
+            raise CommandError(f"{error}. Data listed before that is kept") from error
         except Fenced as error:
             raise CommandError(
-                "another prober took a watch over meanwhile: it records; what was listed before "
-                "that is kept"
+                "another prober took over a watch. Data listed before that is kept"
             ) from error

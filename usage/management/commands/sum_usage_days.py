@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 class Command(DatabaseCommand):
     needs_usage = True
     help = (
-        "Sum the days of usage, and the utilization of IPUs, that are over or have changed; pages "
-        "are fast where it runs often."
+        "Computes daily totals of usage and utilization for days that have ended or changed. Run "
+        "it regularly to keep pages fast."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--rebuild", action="store_true", help="sum all days anew")
+        parser.add_argument("--rebuild", action="store_true", help="recompute all days")
 
     def handle(self, **options: Any) -> None:
         now, zone = timezone.now(), settings.REPORT_ZONE

@@ -73,7 +73,7 @@ def test_users_and_tokens_are_made_in_the_demo(
 def test_without_a_demo_each_says_what_to_do(
     tmp_path: Path, without_url: str, command: list[str]
 ) -> None:
-    with pytest.raises(CommandError, match=r"there is no demo in .* or set DATABASE_URL"):
+    with pytest.raises(CommandError, match=r"no demo found in .* or set DATABASE_URL"):
         call_command(*command, dir=tmp_path)
 
 

@@ -31,7 +31,7 @@ def summed(client: Client, query: str) -> list[dict[str, Any]]:
 
 
 def test_20_a_closed_month_stays_when_its_pods_are_gone(accountant: Accountant) -> None:
-    """There, all pods and a table for each month are kept for ever, since reports need them."""
+    """There, all pods and a table for each month are kept forever, since reports need them."""
     pod("2026-08-01T00:00", "2026-08-01T01:00")
     accountant.make("2026-08", "2026-11-03T00:00")
     before = [accountant.rows(kind, "2026-08") for kind in ("summary", "details")]
