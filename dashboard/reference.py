@@ -43,7 +43,7 @@ def reasons_page(sentences: Iterable[tuple[str, str]]) -> str:
     rows = [f"| `{reason}` | {sentence} |" for reason, sentence in sorted(sentences)]
     return _page(
         "Reasons",
-        "Reasons in the conditions and Events of IPUJobs. IPUHub fills in `{...}`.",
+        "Reasons in the conditions and Events of IPUJobs.",
         "| reason | sentence |\n|---|---|",
         rows,
     )

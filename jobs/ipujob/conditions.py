@@ -101,62 +101,65 @@ LOST = frozenset({Reason.WORKER_LOST, Reason.PARTITION_ERROR, Reason.PARTITION_L
 OF_PARTITION = frozenset({Reason.PARTITION_ERROR.value, Reason.PARTITION_LOST.value})
 
 SENTENCES: dict[Reason, str] = {
-    Reason.PENDING: "The job is waiting for resources to be ready.",
-    Reason.RUNNING: "The job's command is running.",
-    Reason.RESTARTING: "The job ended and is being started again.",
+    Reason.PENDING: "The job is waiting for its resources.",
+    Reason.RUNNING: "The job is running.",
+    Reason.RESTARTING: "The job is restarting.",
     Reason.SUSPENDED: "The job is suspended and holds no IPUs.",
-    Reason.SUCCEEDED: "The job has ended with success.",
-    Reason.FAILED: "The job has ended with a non-zero exit code.",
-    Reason.INVALID_SPEC: "The job's spec breaks a rule; correct the named field.",
-    Reason.NO_CAPACITY: "No V-IPU controller has enough free IPUs for the partition now.",
+    Reason.SUCCEEDED: "The job succeeded.",
+    Reason.FAILED: "The job failed.",
+    Reason.INVALID_SPEC: "The job's spec is invalid. Correct the named fields.",
+    Reason.NO_CAPACITY: "No V-IPU controller has enough free IPUs for the partition. The "
+    "operator retries.",
     Reason.NO_CONTROLLERS: "No V-IPU controller is configured.",
-    Reason.CONTROLLER_UNAVAILABLE: "The V-IPU controllers do not answer.",
-    Reason.NO_LABELLED_NODE: "No Kubernetes node carries the V-IPU controller's label.",
-    Reason.PARTITION_REFUSED: "The V-IPU Proxy refused the request for a partition.",
-    Reason.PROXY_UNAVAILABLE: "The V-IPU Proxy does not answer; the operator keeps trying.",
+    Reason.CONTROLLER_UNAVAILABLE: "The V-IPU controllers do not answer. The operator retries.",
+    Reason.NO_LABELLED_NODE: "No Kubernetes node has the label of a V-IPU controller.",
+    Reason.PARTITION_REFUSED: "The V-IPU Proxy rejected the request for a partition.",
+    Reason.PROXY_UNAVAILABLE: "The V-IPU Proxy does not answer. The operator retries.",
     Reason.PARTITION_ERROR: "The job's IPU partition is in the state ERROR.",
-    Reason.PARTITION_LOST: "The job's IPU partition is gone: its V-IPU controller no "
-    "longer knows it, or a stranger's has its id.",
-    Reason.REMOVAL_REFUSED: "The V-IPU controller refuses to remove the job's IPU partition; the "
-    "IPUs stay occupied until it does.",
+    Reason.PARTITION_LOST: "The job's IPU partition no longer exists on its V-IPU controller, "
+    "or its id now belongs to a foreign partition.",
+    Reason.REMOVAL_REFUSED: "The V-IPU controller refuses to remove the job's IPU partition. "
+    "The IPUs stay occupied until the removal succeeds.",
     Reason.PARTITION_ACTIVE: "The job's IPU partitions are ready.",
-    Reason.PARTITION_RELEASED: "The job's IPU partitions are free again.",
-    Reason.UNSCHEDULABLE: "The scheduler finds no node for a pod of the job.",
+    Reason.PARTITION_RELEASED: "The job's IPU partitions are released.",
+    Reason.UNSCHEDULABLE: "The scheduler found no node for a pod of the job.",
     Reason.IMAGE_PULL_FAILED: "A pod of the job cannot pull its image.",
-    Reason.CONTAINER_CONFIG_ERROR: "A container of the job cannot be set up.",
-    Reason.NAME_CONFLICT: "An object with a needed name exists and belongs to something else.",
-    Reason.CREATE_FAILED: "The API server refused an object of the job.",
-    Reason.QUOTA_EXCEEDED: "A ResourceQuota of the namespace leaves no room for an object of the "
-    "job; the operator keeps trying.",
-    Reason.LIMIT_RANGE: "A LimitRange of the namespace refuses the resources of a pod of the job.",
-    Reason.POD_SECURITY: "The namespace's Pod Security level refuses a pod of the job.",
-    Reason.ADMISSION_DENIED: "An admission webhook of the cluster refuses an object of the job.",
-    Reason.WEBHOOK_UNAVAILABLE: "An admission webhook does not answer, and without its answer the "
-    "API server refuses the operator's write; it keeps trying.",
-    Reason.API_UNAVAILABLE: "The API server cannot serve the operator's write; it keeps trying.",
-    Reason.NAMESPACE_TERMINATING: "The job's namespace is being deleted: nothing new is made in "
-    "it.",
-    Reason.SPEC_CHANGED: "The spec was changed while the job runs; the named fields apply from its "
-    "next attempt.",
-    Reason.SPEC_OVERRIDDEN: "The operator does not use everything that the pod template says.",
-    Reason.PODS_STUCK: "A pod of the job does not end although it was asked to; its node may be "
-    "lost.",
-    Reason.NODE_NOT_READY: "A node with pods of the job has stopped reporting; the pods may run or "
-    "not.",
-    Reason.OBJECT_RESTORED: "An object of the job was changed and is made anew.",
-    Reason.OOM_KILLED: "A container of the job used more memory than it may and was killed.",
-    Reason.POD_DEADLINE: "A pod ran for longer than the activeDeadlineSeconds of the template.",
+    Reason.CONTAINER_CONFIG_ERROR: "A container of the job cannot be configured.",
+    Reason.NAME_CONFLICT: "An object with a required name already exists and does not belong to "
+    "the job.",
+    Reason.CREATE_FAILED: "The API server rejected an object of the job.",
+    Reason.QUOTA_EXCEEDED: "An object of the job exceeds a ResourceQuota of the namespace. The "
+    "operator retries.",
+    Reason.LIMIT_RANGE: "The resources of a pod violate a LimitRange of the namespace.",
+    Reason.POD_SECURITY: "A pod of the job violates the Pod Security level of the namespace.",
+    Reason.ADMISSION_DENIED: "An admission webhook of the cluster denied an object of the job.",
+    Reason.WEBHOOK_UNAVAILABLE: "An admission webhook does not answer, so the API server "
+    "rejects the operator's write. The operator retries.",
+    Reason.API_UNAVAILABLE: "The API server cannot process the operator's write. The operator "
+    "retries.",
+    Reason.NAMESPACE_TERMINATING: "The job's namespace is being deleted, so nothing can be "
+    "created in it.",
+    Reason.SPEC_CHANGED: "The spec changed while the job was running. The named fields apply "
+    "from the next attempt.",
+    Reason.SPEC_OVERRIDDEN: "The operator ignores parts of the pod template.",
+    Reason.PODS_STUCK: "A pod of the job does not terminate. Its node may be lost.",
+    Reason.NODE_NOT_READY: "A node with pods of the job has stopped reporting. Its pods may or "
+    "may not be running.",
+    Reason.OBJECT_RESTORED: "An object of the job was changed and is recreated.",
+    Reason.OOM_KILLED: "A container of the job exceeded its memory limit and was killed.",
+    Reason.POD_DEADLINE: "A pod ran longer than the activeDeadlineSeconds of its template.",
     Reason.WORKER_LOST: "A pod of the job was deleted, evicted or lost while the job ran.",
-    Reason.LOSS_LIMIT: "The job lost its pods or its IPU partition too often in a row and is not "
-    "restarted any more.",
-    Reason.START_BLOCKED: "The job's pods could not start for too long; the job has given its IPU "
-    "partition back and tries again later.",
-    Reason.DEADLINE_EXCEEDED: "The job has run for longer than its activeDeadlineSeconds.",
-    Reason.STATUS_NOT_KEPT: "The IPUJob CRD in the cluster drops what the operator decides; an "
-    "administrator must apply IPUHub's. The job is left as it is.",
-    Reason.OTHER_CRD: "The IPUJob CRD in the cluster is not IPUHub's and drops the fields that the "
-    "message names; an Event of the CRD, not of a job.",
-    Reason.SESSION_ENDING: "The interactive job reaches the end of its ttl in a few minutes.",
+    Reason.LOSS_LIMIT: "The job lost its pods or its IPU partition too often in a row and is "
+    "not restarted.",
+    Reason.START_BLOCKED: "The job's pods could not start in time. The job released its IPU "
+    "partition and retries later.",
+    Reason.DEADLINE_EXCEEDED: "The job ran longer than its activeDeadlineSeconds.",
+    Reason.STATUS_NOT_KEPT: "The IPUJob CRD in the cluster drops the status that the operator "
+    "writes. An administrator must apply IPUHub's CRD. Until then the operator does not "
+    "touch the job.",
+    Reason.OTHER_CRD: "The IPUJob CRD in the cluster is not IPUHub's and drops the fields named "
+    "in the message. This is an Event of the CRD, not of a job.",
+    Reason.SESSION_ENDING: "The ttl of the interactive job ends in a few minutes.",
 }
 
 
