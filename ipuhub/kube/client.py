@@ -109,7 +109,7 @@ class KubeClient:
         request = Request("GET", path, params, timeout_seconds=patience, raw=True)
         answer = await self._timed("list", resource.plural, request)
         if not isinstance(answer, bytes):
-            raise _bad_answer(f"{path} answered no JSON: {str(answer)[:80]!r}")
+            raise _bad_answer(f"{path} did not answer with JSON: {str(answer)[:80]!r}")
         return answer
 
     async def create(
@@ -232,7 +232,7 @@ class KubeClient:
             page = await self._send("list", resource, request)
             if "items" not in page or "metadata" not in page:
                 # Taken for an empty list, it would make a cache forget everything.
-                raise _bad_answer(f"{request.path} answered no list")
+                raise _bad_answer(f"{request.path} did not answer with a list")
             for item in page["items"] or ():
                 # The API leaves both out of list items.
                 item.setdefault("apiVersion", resource.api_version)
@@ -257,7 +257,7 @@ class KubeClient:
     async def _send(self, verb: str, resource: Resource, request: Request) -> Manifest:
         answer = await self._timed(verb, resource.plural, request)
         if not isinstance(answer, dict):  # a proxy's or a login's page, with status 200
-            raise _bad_answer(f"{request.path} answered no object: {str(answer)[:80]!r}")
+            raise _bad_answer(f"{request.path} did not answer with an object: {str(answer)[:80]!r}")
         return answer
 
     async def _timed(self, verb: str, plural: str, request: Request) -> Any:

@@ -138,7 +138,7 @@ def _content(path: Path) -> Mapping[str, Any]:
     if content is None:
         raise _unusable(path, "the file is empty")
     if not isinstance(content, dict):
-        raise _unusable(path, "it is no mapping of clusters, contexts and users")
+        raise _unusable(path, "it is not a mapping with clusters, contexts and users")
     return content
 
 
@@ -203,7 +203,7 @@ def _package() -> Any:
 def _server_of(cluster: Mapping[str, Any], paths: str) -> str:
     server = cluster.get("server")
     if not server:
-        raise ConfigError(f"Kubeconfig {paths} names no server for its cluster.")
+        raise ConfigError(f"Kubeconfig {paths} does not name a server for its cluster.")
     return str(server)
 
 
@@ -233,7 +233,9 @@ def _material(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
         try:
             return base64.b64decode("".join(str(inline).split()), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise ConfigError(f"{key}-data in the kubeconfig is no base64: {error}.") from error
+            raise ConfigError(
+                f"{key}-data in the kubeconfig is not valid base64: {error}."
+            ) from error
     path = entry.get(key)
     return (folder / path).read_bytes() if path else b""
 

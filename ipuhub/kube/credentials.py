@@ -303,7 +303,9 @@ def _make_context(trust: Trust) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cadata=trust.authorities or None)
     except ssl.SSLError as error:
-        raise ConfigError(f"The cluster's certificate authority is no PEM: {error}.") from error
+        raise ConfigError(
+            f"The cluster's certificate authority is not valid PEM: {error}."
+        ) from error
     if not trust.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

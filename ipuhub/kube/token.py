@@ -49,7 +49,7 @@ class TokenSource:
     ) -> None:
         namespace, _, name = service_account.partition("/")
         if not namespace or not name:
-            raise ValueError(f"{service_account!r} is no service account: write namespace/name")
+            raise ValueError(f"{service_account!r} is not a service account: use namespace/name")
         self._client = client
         self._account = (namespace, name)
         self._audience = audience

@@ -148,7 +148,9 @@ class Transport:
         try:
             return orjson.loads(content)
         except orjson.JSONDecodeError as error:
-            raise ServerError(502, "BadAnswer", f"The answer is no JSON: {error}") from error
+            raise ServerError(
+                502, "BadAnswer", f"The response is not valid JSON: {error}"
+            ) from error
 
     @asynccontextmanager
     async def _open(
@@ -224,7 +226,7 @@ class Transport:
             sentence = f"The Kubernetes API at {self.config.server} did not answer in time."
             raise Unreachable(sentence) from error
         except aiohttp.ClientPayloadError as error:
-            sentence = f"The Kubernetes API at {self.config.server} broke off its answer."
+            sentence = f"The Kubernetes API at {self.config.server} aborted its response."
             raise Unreachable(sentence) from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(

@@ -59,7 +59,7 @@ class Task:
         missing = [name for name in needed if not environment.get(name)]
         if missing:
             said = " and ".join(missing)
-            raise LauncherError(f"{said}: set by the operator, but missing here")
+            raise LauncherError(f"{said}: missing, although the operator sets it")
         self.namespace, self.job, self.uid = (environment[name] for name in needed)
         self.instance = _number(environment, "IPUHUB_INSTANCE", "0", int)
         self.attempt = _number(environment, "IPUHUB_ATTEMPT", "0", int)
@@ -82,7 +82,9 @@ class Api:
         self._host = environment.get("KUBERNETES_SERVICE_HOST", "")
         self._port = environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not self._host:
-            raise LauncherError("KUBERNETES_SERVICE_HOST: set in every pod, but missing here")
+            raise LauncherError(
+                "KUBERNETES_SERVICE_HOST: missing, although Kubernetes sets it in every pod"
+            )
         folder = environment.get("IPUHUB_POD_ROOT", "") + ACCOUNT
         self._account = folder if os.path.isdir(folder) else ACCOUNT  # noqa: PTH112  # 20 ms
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -154,7 +156,7 @@ def _decoded(text: bytes) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise NoAnswerError(f"the API server's answer is no JSON: {error}") from error
+        raise NoAnswerError(f"the API server's response is not valid JSON: {error}") from error
 
 
 def awaited(workers: Iterable[str], pods: Iterable[Manifest], attempt: int) -> str:
@@ -231,14 +233,16 @@ def closed_because(job: Manifest | None, uid: str, instance: int, attempt: int) 
     if known != attempt:
         return f"the job is at attempt {known}, this pod belongs to attempt {attempt}"
     if entry.get("state") == "Running":
-        return f"another launcher of attempt {attempt} has started the command already"
+        return f"another launcher of attempt {attempt} has already started the command"
     return ""
 
 
 def deliver_kubectl(task: Task) -> None:
     """Copy kubectl to where the exec script of the job looks for it; raises LauncherError."""
     if not task.kubectl:
-        raise LauncherError("there is no kubectl in this image: mpirun could not reach a worker")
+        raise LauncherError(
+            "this image contains no kubectl, which mpirun needs to reach the workers"
+        )
     target = f"{task.folder}/{PROGRAM}"
     try:
         os.makedirs(task.folder, exist_ok=True)  # noqa: PTH103

@@ -126,12 +126,12 @@ def deadline_end(spec: JobSpec) -> End:
     return End(
         False,
         Reason.DEADLINE_EXCEEDED,
-        f"it has run for longer than its activeDeadlineSeconds of {seconds} s",
+        f"it ran longer than its activeDeadlineSeconds of {seconds} s",
     )
 
 
 WARNED_BEFORE = timedelta(minutes=5)
-LONGEST_SECONDS = 10**10  # three centuries: no clock can say when 64 bits of seconds are over
+LONGEST_SECONDS = 10**10  # three centuries: no clock can say when 64 bits of seconds have passed
 
 
 def ends_at(instance: Instance, spec: JobSpec) -> datetime | None:
@@ -147,7 +147,7 @@ def session_end(instance: Instance, spec: JobSpec, now: datetime) -> End | None:
     over = ends_at(instance, spec)
     if over is None or now < over:
         return None
-    return End(True, Reason.SUCCEEDED, f"The session's {spec.ttl_seconds} s are over", 0)
+    return End(True, Reason.SUCCEEDED, f"The session's {spec.ttl_seconds} s have passed", 0)
 
 
 def warning(instance: Instance, spec: JobSpec, now: datetime) -> str:
@@ -201,7 +201,7 @@ def _record(
     again = restart_after(spec.restart, end, tally, most_losses)
     if again is None:
         if is_series_over(spec.restart, end, tally, most_losses):
-            said = f"{end.message}; {tally.losses} attempts before it were lost, too"
+            said = f"{end.message}; {tally.losses} earlier attempts were lost, too"
             return record.settled(replace(end, reason=Reason.LOSS_LIMIT, message=said))
         return record.settled(_with_limit(end, spec, record))
     return record.next_attempt(

@@ -101,4 +101,4 @@ def _is_fixed(record: InstanceRecord | None) -> bool:
 
 def _sentence(changed: list[str]) -> str:
     named = ", ".join(changed)
-    return f"Changed while the job runs: {named}; suspend and resume the job to apply it"
+    return f"Changed while the job runs: {named}. Suspend and resume the job to apply the changes"

@@ -191,8 +191,8 @@ class Executor:
             created = await self._existing(action)
             if not is_object_of(created, key):
                 raise NameConflictError(
-                    f"{action.kind} {key.namespace}/{name_of(action.manifest)} exists and belongs "
-                    "to something else: delete it or rename the job"
+                    f"{action.kind} {key.namespace}/{name_of(action.manifest)} already exists "
+                    "and does not belong to the job: delete it or rename the job"
                 ) from None
         self._effects.expectations.written(
             key.uid, self._effects.caches.children[action.kind], created, is_new=True

@@ -43,11 +43,11 @@ _BY_WORDS = (
 )
 _LIMIT_RANGE = ("maximum ", "minimum ")
 _REMEDIES = {
-    Reason.QUOTA_EXCEEDED: "the operator tries again; make room, or ask for more",
+    Reason.QUOTA_EXCEEDED: "the operator retries; free some quota, or ask for a larger quota",
     Reason.LIMIT_RANGE: "change the resources in workers.template",
     Reason.POD_SECURITY: "change workers.template, or the namespace's Pod Security level",
-    Reason.WEBHOOK_UNAVAILABLE: "the operator tries again",
-    Reason.API_UNAVAILABLE: "the operator tries again",
+    Reason.WEBHOOK_UNAVAILABLE: "the operator retries",
+    Reason.API_UNAVAILABLE: "the operator retries",
 }
 
 
@@ -104,7 +104,7 @@ class RefusalLog:
             self._said.pop(key.uid, None)
         elif refusal != self._said.get(key.uid):
             self._said[key.uid] = refusal
-            log.warning("refused; trying again", job=key.path, why=refusal)
+            log.warning("rejected, retrying", job=key.path, why=refusal)
 
     def forget(self, uid: str) -> None:
         """The job has gone."""
@@ -173,7 +173,7 @@ def _attempted(action: Action) -> str:
         case DeleteChild():
             return f"Cannot delete {action.kind} {action.name}"
         case EndPod():
-            return f"Cannot end Pod {action.name}"
+            return f"Cannot stop Pod {action.name}"
         case SetFinalizers():
             return "Cannot write the job's finalizers"
         case _:

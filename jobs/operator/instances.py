@@ -189,7 +189,7 @@ def _lost_pod(instance: Instance) -> End | None:
         if pod.is_lost:
             words = [pod.lost_reason or "it is being deleted", pod.lost_message]
             why = ": ".join(word for word in words if word)
-            return End(False, Reason.WORKER_LOST, f"Pod {pod.name} was taken away: {why}")
+            return End(False, Reason.WORKER_LOST, f"Pod {pod.name} was removed: {why}")
     return None
 
 
@@ -219,7 +219,7 @@ def _launcher_exit(instance: Instance) -> End | None:
 
 
 def _ended_early(pod: PodView) -> End:
-    said = f"{pod.name} ended before the launcher did"
+    said = f"{pod.name} ended before the launcher"
     if pod.ending is None:
         return End(False, Reason.FAILED, said, pod.exit_code)
     failed = _failed(pod)

@@ -78,7 +78,7 @@ def ending_of(name: str, spec: Manifest, status: Manifest) -> Ending:
     """How the failed pod `name` ended: by its first failed container, init containers first."""
     if status.get("reason") == "DeadlineExceeded":
         seconds = spec.get("activeDeadlineSeconds")
-        said = f"Pod {name} has run for longer than its template's activeDeadlineSeconds"
+        said = f"Pod {name} ran longer than the activeDeadlineSeconds of its template"
         return Ending(Reason.POD_DEADLINE, f"{said} of {seconds} s" if seconds else said)
     for container, terminated in terminated_of(spec, status):
         if terminated.get("exitCode"):
@@ -125,8 +125,8 @@ def _of_container(name: str, container: str, terminated: Manifest, spec: Manifes
     where = f"Container {container} of {name}"
     if word == OOM_KILLED:
         limit = _memory_limit(container, spec)
-        most = f"its limit of {limit}" if limit else "the node had left"
-        said = f"{where} was killed since it used more memory than {most}"
+        most = f"its limit of {limit}" if limit else "the node had available"
+        said = f"{where} was killed because it used more memory than {most}"
         return Ending(
             Reason.OOM_KILLED, f"{said} (OOMKilled, exit code {exit_words(code)})", code, log
         )
@@ -323,7 +323,7 @@ def _trouble(name: str, status: Manifest, conditions: dict[Any, Manifest]) -> Tr
     scheduled = conditions.get("PodScheduled") or {}
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         said = scheduled.get("message") or "the scheduler gave no reason"
-        return Trouble(Reason.UNSCHEDULABLE, f"Pod {name} finds no node: {said}")
+        return Trouble(Reason.UNSCHEDULABLE, f"Pod {name} cannot be scheduled: {said}")
     for kind in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(kind) or ():
             waiting = (container.get("state") or {}).get("waiting") or {}
@@ -344,5 +344,5 @@ def _of_waiting(where: str, container: Manifest, waiting: Manifest) -> Trouble |
         words = "" if said.startswith(BACKING_OFF) else said[:LONGEST_DETAIL]
         return Trouble(Reason.IMAGE_PULL_FAILED, message, words)
     if reason in CONFIG_REASONS:
-        return Trouble(Reason.CONTAINER_CONFIG_ERROR, f"Cannot set up {where}: {said or reason}")
+        return Trouble(Reason.CONTAINER_CONFIG_ERROR, f"Cannot configure {where}: {said or reason}")
     return None

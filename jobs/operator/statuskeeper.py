@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CRD_NAME = f"ipujobs.{GROUP}"
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
-REMEDY = "apply IPUHub's (charts/ipuhub/crds; Helm does not upgrade CRDs)"
+REMEDY = "apply IPUHub's CRD (charts/ipuhub/crds; Helm does not upgrade CRDs)"
 # Without these nothing can be kept, not even in a condition.
 _NEEDED = (*DECIDED, *(f"conditions.{name}" for name in ("type", "status", "reason", "message")))
 
@@ -66,7 +66,7 @@ def judge_crd(crd: Manifest) -> CrdVerdict:
     if needed:
         return CrdVerdict(
             Keeping.NOTHING,
-            f"The CRD {CRD_NAME} in this cluster drops {', '.join(needed)}: no job can be run; "
+            f"The CRD {CRD_NAME} in this cluster drops {', '.join(needed)}: no job can run; "
             f"{REMEDY}",
         )
     if not nested and not spec:
@@ -74,7 +74,7 @@ def judge_crd(crd: Manifest) -> CrdVerdict:
     said = f"The CRD {CRD_NAME} in this cluster is not IPUHub's"
     if nested:
         lost = ", ".join(own) or f"parts of status.{nested[0].split('.')[0]}"
-        said += f": it drops {lost}, which are kept in a condition instead"
+        said += f": it drops {lost}, which the operator stores in a condition instead"
     if spec:
         said += f"; {', '.join(spec)} have no effect"
     return CrdVerdict(Keeping.CONDITIONS if nested else Keeping.ALL, f"{said}; {REMEDY}")
@@ -104,8 +104,8 @@ def _has(schema: Mapping[str, Any], path: str) -> bool:
 
 log = structlog.get_logger(__name__)
 NOT_KEPT = (
-    "The API server does not keep the status that the operator writes: the job is left as it is; "
-    f"{REMEDY}"
+    "The API server does not keep the status that the operator writes, so the operator does not "
+    "touch the job; {REMEDY}"
 )
 _CARRYING = CrdVerdict(
     Keeping.CONDITIONS, f"The CRD in this cluster drops fields of status; {REMEDY}"

@@ -261,7 +261,7 @@ def _awaited(observed: Observed) -> str:
     left = [f"{p.name} on {p.node}" if p.node else p.name for p in observed.pods]
     if left:
         others = f" and {len(left) - 1} more" if len(left) > 1 else ""
-        return f"Being deleted: waiting for pod {left[0]}{others} to go. {said}".strip(". ")
+        return f"Being deleted: waiting for pod {left[0]}{others} to terminate. {said}".strip(". ")
     if all(p.phase == Phase.RELEASED for p in observed.partitions.values()) and said:
         return f"Being deleted. {said}"
     causes = [said, observed.proxy_problem]

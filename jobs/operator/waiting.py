@@ -61,8 +61,9 @@ def _ending(instances: Iterable[Instance]) -> Iterator[PodView]:
 def _sentence(pod: PodView) -> str:
     where = f" on node {pod.node}" if pod.node else ""
     return (
-        f"Waiting for pod {pod.name}{where} to end, which it should have long done: if the node is "
-        "lost, delete the node, or force-delete the pod once nothing of it runs any more"
+        f"Waiting for pod {pod.name}{where} to terminate, which is overdue. If the node is lost, "
+        "delete the node, or force-delete the pod when none of its containers is running any "
+        "more"
     )
 
 
@@ -79,8 +80,8 @@ def unheard_causes(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     said = (
         f"Node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:MOST_NAMED])} stopped reporting, "
-        f"with {', '.join(names[:MOST_NAMED])}{more}: unless that changes, Kubernetes takes the "
-        "pods away after some minutes (five by default), which ends the attempt"
+        f"with {', '.join(names[:MOST_NAMED])}{more}. If the node does not come back, Kubernetes "
+        "removes the pods after some minutes (five by default), which ends the attempt"
     )
     yield Reason.NODE_NOT_READY, said
 
@@ -105,8 +106,9 @@ def given_up(
             continue
         again = now + timedelta(seconds=LONGEST_PAUSE_SECONDS)
         said = (
-            f"The pods could not start for {hold_seconds / 60:.0f} min; the partition is given "
-            f"back and asked for again at {again:%H:%M:%S} UTC. {cause.message[:LONGEST_CAUSE]}"
+            f"The pods could not start for {hold_seconds / 60:.0f} min. The partition is "
+            f"released and requested again at {again:%H:%M:%S} UTC. "
+            f"{cause.message[:LONGEST_CAUSE]}"
         )
         end = End(False, Reason.START_BLOCKED, said)
         record = instance.record.next_attempt(
@@ -166,7 +168,9 @@ def _waiting_state(observed: Observed) -> JobState:
 
 def _causes(observed: Observed, instances: tuple[Instance, ...]) -> Iterator[tuple[str, str]]:
     if observed.is_namespace_ending:
-        message = f"Namespace {observed.key.namespace} is being deleted: nothing new is made in it"
+        message = (
+            f"Namespace {observed.key.namespace} is being deleted, so nothing can be created in it"
+        )
         yield Reason.NAMESPACE_TERMINATING, message
     if observed.fault is not None:
         yield observed.fault.reason, observed.fault.message
@@ -222,8 +226,8 @@ def verdict(observed: Observed, now: datetime) -> Verdict | None:
             return Verdict(
                 JobState.PENDING,
                 Reason.NAME_CONFLICT,
-                f"{child.kind} {child.namespace}/{child.name} exists and belongs to something "
-                "else: delete it or rename the job",
+                f"{child.kind} {child.namespace}/{child.name} already exists and does not "
+                "belong to the job: delete it or rename the job",
             )
     return None
 

@@ -100,15 +100,15 @@ def _mpi(spec: JobSpec) -> Iterator[str]:
     asked = max((int(number) for number in _PROCESSES.findall(command)), default=0)
     if asked > slots:
         yield (
-            f"spec.launcher.command: {asked} processes are more than the {slots} slots of the "
-            "workers: mpirun will refuse"
+            f"spec.launcher.command: {asked} processes exceed the {slots} slots of the workers: "
+            "mpirun will fail"
         )
 
 
 def _unknown_fields(template: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
     found = sorted(set(_walk(template, schema, "spec.workers.template")))
     for path in found[:_MOST_FIELDS]:
-        yield f"{path}: no such field in a pod template: it is kept and has no effect here"
+        yield f"{path}: unknown field of a pod template; it has no effect"
     if len(found) > _MOST_FIELDS:
         yield f"spec.workers.template: {len(found) - _MOST_FIELDS} more unknown fields"
 

@@ -50,7 +50,7 @@ def read_review(body: object) -> Review:
     """Read a decoded AdmissionReview. Raises BadReviewError."""
     request = body.get("request") if isinstance(body, dict) else None
     if not isinstance(request, dict):
-        raise BadReviewError("the body is no AdmissionReview: it has no request")
+        raise BadReviewError("the body is not an AdmissionReview: request is missing")
     uid = _text(request.get("uid"))
     resource = request.get("resource")
     user = request.get("userInfo")
@@ -76,12 +76,12 @@ def _manifest(request: Mapping[str, Any], name: str) -> Manifest:
         raise BadReviewError(f"request.{name} is no object", uid)
     meta = found.get("metadata", {})
     if not isinstance(meta, dict):
-        raise BadReviewError(f"request.{name}.metadata is no object", uid)
+        raise BadReviewError(f"request.{name}.metadata is not an object", uid)
     for part in ("annotations", "labels"):
         if not isinstance(meta.get(part) or {}, dict):
             raise BadReviewError(f"request.{name}.metadata.{part} is no object", uid)
     if not isinstance(meta.get("finalizers") or [], list):
-        raise BadReviewError(f"request.{name}.metadata.finalizers is no list", uid)
+        raise BadReviewError(f"request.{name}.metadata.finalizers is not a list", uid)
     return found
 
 
@@ -135,8 +135,8 @@ def failed(review: Review) -> dict[str, Any]:
     the object would be stored unjudged.
     """
     message = (
-        "the webhook failed at this object, and nothing was stored: this is a bug of IPUHub; "
-        "an administrator finds it in the log of run_webhooks"
+        "the webhook failed on this object, and nothing was stored. This is a bug in IPUHub; the "
+        "log of run_webhooks has the details"
     )
     status = {"code": INTERNAL, "reason": "InternalError", "message": message}
     return _answer({"uid": review.uid, "allowed": False, "status": status})

@@ -135,9 +135,9 @@ def _respond(path: str, data: bytes, rules: WebhookRules) -> tuple[str, dict[str
     except BadReviewError as error:
         return "", unreadable(str(error), error.uid)
     except ValueError:
-        return "", unreadable("the body is no JSON", uid_in(data))
+        return "", unreadable("the body is not valid JSON", uid_in(data))
     except RecursionError:
-        return "", unreadable("the body is nested too deep", uid_in(data))
+        return "", unreadable("the body is nested too deeply", uid_in(data))
     try:
         answer = _mutate(review, rules) if path == MUTATE_PATH else _validate(review, rules)
     except Exception:  # of the outermost loops: every review has an answer

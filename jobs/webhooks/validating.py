@@ -55,11 +55,11 @@ def _scale(review: Review) -> Iterator[Problem]:
     if known == 0:
         yield Problem(
             "spec.replicas",
-            "a job with modelReplicas and ipusPerModelReplica has no instances to scale: write "
+            "a job with modelReplicas and ipusPerModelReplica cannot be scaled: use "
             "ipusPerJobInstance (the product of the two) and jobInstances instead",
         )
     elif wanted < 1:
-        yield Problem("spec.replicas", "write 1 or more, or suspend: true to hold the job back")
+        yield Problem("spec.replicas", "use 1 or more, or set suspend: true to pause the job")
 
 
 def _frozen(old: Manifest, new: Manifest, limits: SessionLimits) -> Iterator[Problem]:
@@ -71,15 +71,15 @@ def _frozen(old: Manifest, new: Manifest, limits: SessionLimits) -> Iterator[Pro
         if before.get(field) == after.get(field):
             continue
         if field == "interactive" and not (before.get(field) and after.get(field)):
-            yield Problem("spec.interactive", "only ttl may change while the job runs")
+            yield Problem("spec.interactive", "only ttl can change while the job runs")
         elif field not in may_change:
             state = str(_mapping(old.get("status")).get("launcherStatus"))
             instead = (
-                "make a new job"
+                "create a new job"
                 if state in _FINISHED
-                else "suspend the job first (suspend: true), or make a new one"
+                else "suspend the job first (suspend: true), or create a new job"
             )
-            yield Problem(f"spec.{field}", f"may not change while the job is {state}: {instead}")
+            yield Problem(f"spec.{field}", f"cannot change while the job is {state}: {instead}")
 
 
 def _may_change(old: Manifest) -> frozenset[str] | None:

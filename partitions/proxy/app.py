@@ -220,7 +220,9 @@ class Access:
         challenge = {"WWW-Authenticate": "Bearer"}
         if scheme.lower() != "bearer" or not token.strip():
             raise Problem(
-                401, f"a bearer token of audience {AUDIENCE} is needed (TokenRequest)", challenge
+                401,
+                f"a bearer token with audience {AUDIENCE} is required (TokenRequest)",
+                challenge,
             )
         user = await self._reviews.authenticate(token.strip())
         if user is None:

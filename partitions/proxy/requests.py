@@ -76,7 +76,7 @@ async def answer_problems(request: web.Request, handler: Handler) -> web.StreamR
             return web.Response(status=CLIENT_LEFT)  # for the metrics: nobody hears it
         if problem is None:
             log.exception("request failed", method=request.method, path=request.path)
-            problem = Problem(500, "something went wrong inside the proxy; its log says what")
+            problem = Problem(500, "internal error of the proxy; its log has the details")
         return problem_response(problem)
 
 
@@ -106,7 +106,7 @@ def _sentence(request: web.Request, error: web.HTTPException) -> str:
         case 404:
             return f"there is nothing at {request.path}"
         case 405:
-            return f"{request.method} is not possible at {request.path}"
+            return f"{request.method} is not allowed at {request.path}"
         case 413:
             return "the body is too large"
         case _:
@@ -132,11 +132,11 @@ async def read_object(request: web.Request) -> dict[str, Any]:
     except web.HTTPRequestEntityTooLarge:
         raise Problem(400, f"the body has more than {MAX_BODY_BYTES} bytes") from None
     if not text.strip():
-        raise Problem(400, "the request has no body; a JSON object is needed")
+        raise Problem(400, "the request has no body; a JSON object is required")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise Problem(400, "the body is no JSON") from None
+        raise Problem(400, "the body is not valid JSON") from None
     if not isinstance(found, dict):
         raise Problem(400, "the body must be a JSON object in braces")
     return found

@@ -185,7 +185,7 @@ class PartitionService:
     def _call(self) -> Iterator[None]:
         """Count a call as one that has to end before this replica does."""
         if self._is_ending:
-            raise ReplicaEnds("this replica ends; ask again in a moment")
+            raise ReplicaEnds("this replica is shutting down; try again in a moment")
         call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._calls.add(call)
         try:

@@ -66,10 +66,11 @@ def test_all_problems_are_said_at_once_with_their_fields(demo: RunningDemo) -> N
         restartPolicy={"type": "ExitCode", "exitCodes": "a-b"},
     )
     want = """The IPUJob "bad" is invalid:\x20
-* spec.ipusPerModelReplica: modelReplicas x ipusPerModelReplica is 6 IPUs, which is no power of \
-two: make it 4 or 8
-* spec.launcher: an interactive job runs no command: leave out launcher or interactive
-* spec.restartPolicy.exitCodes: "a-b" is no list of codes and ranges: write one like "1,5,10-127"
+* spec.ipusPerModelReplica: modelReplicas x ipusPerModelReplica is 6 IPUs, which is not a power of \
+two: use 4 or 8
+* spec.launcher: an interactive job has no command: leave out launcher or interactive
+* spec.restartPolicy.exitCodes: "a-b" is not a list of codes and ranges: \
+use a list like "1,5,10-127"
 """
     assert apply(demo, job) == want
     assert demo.kubectl("get", "ipujobs", "-o", "name") == ""
@@ -122,12 +123,12 @@ def test_a_job_with_instances_scales_and_another_says_what_to_write(demo: Runnin
     demo.kubectl("scale", "ipujob", "servers", "--replicas=1")
     wait_until(lambda: demo.stats()["total"]["used"] == 2, "one partition")
     done = demo.try_kubectl("scale", "ipujob", "servers", "--replicas=0")
-    assert "write 1 or more, or suspend: true" in done.stderr
+    assert "use 1 or more, or set suspend: true" in done.stderr
 
     assert apply(demo, manifest("alpha")) == ""
     done = demo.try_kubectl("scale", "ipujob", "alpha", "--replicas=2")
     assert done.returncode != 0
-    assert "write ipusPerJobInstance" in done.stderr
+    assert "use ipusPerJobInstance" in done.stderr
 
 
 def test_a_running_job_is_suspended_to_be_changed_and_goes_on(demo: RunningDemo) -> None:

@@ -25,7 +25,9 @@ class Command(BaseCommand):
     help = "Writes the IPUJob CustomResourceDefinition."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--check", action="store_true", help="only say whether it is current")
+        parser.add_argument(
+            "--check", action="store_true", help="only check whether the file is current"
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         files = {

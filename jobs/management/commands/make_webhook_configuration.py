@@ -23,10 +23,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--url", required=True, help="where run_webhooks answers: https://host:port"
+            "--url", required=True, help="address of run_webhooks: https://host:port"
         )
         parser.add_argument(
-            "--ca", type=Path, required=True, help="certificate of its authority, PEM"
+            "--ca",
+            type=Path,
+            required=True,
+            help="certificate of the authority that signed the webhooks' certificate, PEM",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -52,7 +55,7 @@ def base_url(text: str) -> str:
     parts = urlsplit(text)
     is_plain = not (parts.path.strip("/") or parts.query or parts.fragment or parts.username)
     if parts.scheme != "https" or not parts.hostname or not is_plain:
-        raise CommandError(f"--url {text} is no https://host:port: the webhooks' paths are added")
+        raise CommandError(f"--url {text} is not https://host:port (without a path)")
     return f"https://{parts.netloc}"
 
 
@@ -63,5 +66,5 @@ def read_authority(path: Path) -> bytes:
     except OSError as error:
         raise CommandError(f"--ca {path}: {error.strerror}") from error
     if b"-----BEGIN CERTIFICATE-----" not in found or b"PRIVATE KEY" in found:
-        raise CommandError(f"--ca {path}: write a file with certificates alone, PEM")
+        raise CommandError(f"--ca {path}: expected a PEM file that contains only certificates")
     return found

@@ -26,7 +26,7 @@ COMPONENT = "ipu-operator"
 
 class Command(BaseCommand):
     requires_system_checks = ()  # they would load the web pages
-    help = "Runs the IPU Operator, which brings IPUJobs to their wanted state, until SIGTERM."
+    help = "Runs the IPU Operator, which reconciles IPUJobs. Runs until SIGTERM."
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         composition.run(run_operator(), runner=runtime.run)

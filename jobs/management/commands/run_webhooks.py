@@ -21,7 +21,7 @@ RELOAD_SECONDS = 5.0
 
 class Command(BaseCommand):
     requires_system_checks = ()  # they would load the web pages
-    help = "Serves the admission webhooks of IPUJobs over TLS, until SIGTERM."
+    help = "Serves the admission webhooks of IPUJobs over TLS. Runs until SIGTERM."
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         composition.run(run_webhooks())

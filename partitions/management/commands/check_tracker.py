@@ -31,16 +31,19 @@ if TYPE_CHECKING:
 
 
 class Command(BaseCommand):
-    help = "Says where the tracker and the V-IPU controllers disagree; --repair asks what to do."
+    help = (
+        "Lists differences between the tracker and the V-IPU controllers. --repair asks how to "
+        "resolve each difference."
+    )
     requires_system_checks = ()  # no database and no templates
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--repair",
             action="store_true",
-            help="ask of each partition that no entry has whether to adopt it for the job whose "
-            "status names it, or else to remove it, and of each that its controller does not "
-            "remove whether to force that; anything but its id as the answer leaves it",
+            help="ask how to resolve each difference: adopt or remove a partition without an "
+            "entry, or force the removal of a partition that its controller refuses to "
+            "remove. Confirm with the id of the partition; any other answer changes nothing",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -50,7 +53,7 @@ class Command(BaseCommand):
         except (ApiError, ConfigError, InvalidControllers, TrackerUnavailable) as error:
             raise CommandError(str(error)) from error
         if left:
-            raise CommandError(f"Tracker and controllers disagree in {left} points.")
+            raise CommandError(f"Tracker and controllers differ in {left} points.")
         self.stdout.write("Tracker and controllers agree.")
 
     async def _check(self, *, repair: bool) -> int:
@@ -73,7 +76,7 @@ class Command(BaseCommand):
 
     async def _force(self, proxy: ProxyProcess, entry: TrackerEntry) -> bool:
         """Ask about one that its controller does not remove, and do it; whether it is settled."""
-        question = f"  To remove it by force write {entry.id} (else it is left alone): "
+        question = f"  To remove it by force, enter {entry.id} (anything else changes nothing): "
         if await asyncio.to_thread(self._answer, question) != entry.id:
             return False
         try:
@@ -81,14 +84,14 @@ class Command(BaseCommand):
         except (UnknownPartition, VipuError) as error:
             self.stdout.write(f"  Not done: {error}.")
             return False
-        self.stdout.write("  Removed; the proxy ends the release.")
+        self.stdout.write(" Removed; the proxy finishes the release.")
         return True
 
     async def _settle(self, proxy: ProxyProcess, stranger: Stranger) -> bool:
         """Ask about one, and do it; whether it is settled."""
         claim, work = stranger.claim, Repair(proxy.store, proxy.fleet, _utc_now)
         what = f"adopt it for {_job(claim)}" if claim else "remove it from its controller"
-        question = f"  To {what} write {stranger.id} (else it is left alone): "
+        question = f"  To {what}, enter {stranger.id} (anything else changes nothing): "
         if await asyncio.to_thread(self._answer, question) != stranger.id:
             return False
         try:
@@ -113,20 +116,22 @@ def _lines(drift: Drift, views: list[ControllerView], tracker: Tracker) -> Itera
         if not view.is_reachable:
             yield f"{view.spec.address} does not answer: {view.problem}."
     for key in sorted(tracker.unreadable):
-        yield f"{key}: this value of the tracker is no entry; it is left as it stands."
+        yield f"{key}: this value of the tracker is not an entry; it is left unchanged."
     for entry in drift.unfinished:
         if refusal := release_error(entry):
             yield f"{entry.id} on {entry.controller} is not removed: {refusal}."
         else:
-            yield f"{entry.id} on {entry.controller} is {entry.phase}; the proxy goes on with it."
+            yield f"{entry.id} on {entry.controller} is {entry.phase}; the proxy continues with it."
     for entry in drift.lost:
-        yield f"{entry.id} on {entry.controller}: gone there; the proxy makes it an error."
+        yield f"{entry.id} on {entry.controller}no longer exists there; the proxy sets it to error."
     for entry in drift.faulty:
         yield f"{entry.id} on {entry.controller} is in ERROR; a new attempt of its job resets it."
     for entry, why in drift.replaced:
-        yield f"{entry.id} on {entry.controller}: {why}; the proxy makes it an error."
+        yield f"{entry.id} on {entry.controller}: {why}; the proxy sets it to error."
     for entry in drift.late:
-        yield f"{entry.id} on {entry.controller} came after its release; the proxy removes it."
+        yield (
+            f"{entry.id} on {entry.controller} was created after its release; the proxy removes it."
+        )
 
 
 def _sentence(stranger: Stranger) -> str:

@@ -78,7 +78,8 @@ def parse_options(arguments: list[str] | None = None) -> ServerOptions:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="vipu-server",
-        description="A V-IPU controller over simulated IPU-Machines, on the user API's gRPC port.",
+        description="A simulated V-IPU controller that serves the gRPC user API for simulated "
+        "IPU-Machines.",
         epilog="Exit codes: 0 stopped; 1 cannot listen; 2 wrong options; 3 state file unusable.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -88,19 +89,19 @@ def _parser() -> argparse.ArgumentParser:
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         default="info",
-        help="least severe log line shown",
+        help="lowest level of log lines that are written",
     )
     return parser
 
 
 def _address_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=_port, default=8090, help="port; 0: any free one")
+    parser.add_argument("--port", type=_port, default=8090, help="port; 0: any free port")
     parser.add_argument(
         "--storage",
         type=Path,
         default=Path("vipu-server.json"),
-        help="file that keeps the partitions",
+        help="file that stores the partitions",
     )
 
 
@@ -118,8 +119,8 @@ def _fleet_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--published-attributes-only",
         action="store_true",
-        help="say of IPUs only what other V-IPU controllers say: not their place, cluster and "
-        "allocation",
+        help="report only what other V-IPU controllers report about IPUs: no position, cluster "
+        "and allocation",
     )
     for what, seconds in (("create", 0.5), ("reset", 0.2)):
         parser.add_argument(
@@ -133,14 +134,14 @@ def _fleet_options(parser: argparse.ArgumentParser) -> None:
 def _port(text: str) -> int:
     port = int(text)
     if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"{port} is no port (0 to 65535)")
+        raise argparse.ArgumentTypeError(f"{port} is not a port (0 to 65535)")
     return port
 
 
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not 0 <= seconds <= 86400:
-        raise argparse.ArgumentTypeError(f"{text} is no number of seconds (0 to 86400)")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds (0 to 86400)")
     return seconds
 
 

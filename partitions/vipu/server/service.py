@@ -51,7 +51,9 @@ def _answering(
         # The outermost frame of a call: gRPC would answer with the bare words of the exception.
         except Exception:
             log.exception("call failed", method=method.__name__)
-            context.abort(StatusCode.INTERNAL, "the controller failed; its log says why")
+            context.abort(
+                StatusCode.INTERNAL, "internal error of the controller; its log has the details"
+            )
 
     return answer
 

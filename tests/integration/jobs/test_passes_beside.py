@@ -116,7 +116,7 @@ async def test_access_that_is_refused_is_told_and_tried_again_less_and_less_ofte
         await world.until(lambda: made(world) >= {*ACCESS}, launcher_exit=None)
     await world.until(lambda: world.state() == "Running", launcher_exit=None)
     assert list(world.controller.faults()) == []
-    said = [entry for entry in logged if entry["event"] == "refused; trying again"]
+    said = [entry for entry in logged if entry["event"] == "rejected, retrying"]
     assert [entry["why"] for entry in said] == ["CreateChild: not yours to grant"]
     assert world.controller.later.retries == 4
     assert world.controller.later.failing == 0

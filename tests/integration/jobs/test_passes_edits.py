@@ -53,7 +53,7 @@ async def test_an_edit_of_a_running_job_leaves_pods_and_partition_and_is_said(wh
     condition = world.condition()
     assert condition["reason"] == "SpecChanged"
     assert what in condition["message"]
-    assert "suspend and resume the job" in condition["message"]
+    assert "Suspend and resume the job" in condition["message"]
     assert world.events.reasons.count("SpecChanged") == 1
     await world.run(5)
     assert world.state() == "Completed"
@@ -164,7 +164,7 @@ async def test_a_running_job_edited_to_an_invalid_spec_runs_on_and_says_what_is_
     assert world.state() == "Running"
     assert pods(world) == before
     assert world.condition()["reason"] == "InvalidSpec"
-    assert "no power of two" in (world.kube.job("sample") or {})["status"]["lastMessage"]
+    assert "not a power of two" in (world.kube.job("sample") or {})["status"]["lastMessage"]
     assert world.events.reasons.count("InvalidSpec") == 1
     edit(world, {"ipusPerModelReplica": "1"})
     await world.run(2, launcher_exit=None)

@@ -53,7 +53,7 @@ async def with_partition() -> tuple[JobWorld, str]:
 
 
 def refusals_in(logged: Sequence[MutableMapping[str, Any]]) -> list[str]:
-    return [entry["why"] for entry in logged if entry["event"] == "refused; trying again"]
+    return [entry["why"] for entry in logged if entry["event"] == "rejected, retrying"]
 
 
 def lose_worker(world: JobWorld) -> None:

@@ -136,7 +136,7 @@ def test_the_first_of_file_variable_and_home_counts(
         ("clusters: []", "cannot be used"),
         ("clusters: 3", "clusters is no list"),
         ("clusters: [{cluster: {}}]", "no name"),
-        ("clusters: [{name: c, cluster: 5}]", "no mapping"),
+        ("clusters: [{name: c, cluster: 5}]", "not a mapping"),
         ("contexts: [{name: x, context: {}}]\ncurrent-context: x", "no None in its clusters"),
         ("{contexts: [], clusters: [], users: [], current-context: x}", "'?x'? in"),
     ],
@@ -155,10 +155,10 @@ def test_an_unusable_kubeconfig_is_named_in_the_sentence(
 @pytest.mark.parametrize(
     ("cluster", "user", "want_sentence"),
     [
-        ({}, {}, "names no server"),
-        ({"server": "http://x", "certificate-authority-data": "%"}, {}, "no base64"),
+        ({}, {}, "does not name a server"),
+        ({"server": "http://x", "certificate-authority-data": "%"}, {}, "not valid base64"),
         ({"server": "http://x", "certificate-authority": "missing.crt"}, {}, "missing.crt"),
-        ({"server": "http://x"}, {"client-key-data": "a"}, "client-key-data .* no base64"),
+        ({"server": "http://x"}, {"client-key-data": "a"}, "client-key-data .* not valid base64"),
     ],
 )
 def test_a_wrong_entry_of_a_kubeconfig_is_named(

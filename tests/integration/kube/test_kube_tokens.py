@@ -73,7 +73,7 @@ async def test_while_the_server_is_away_the_old_token_serves_until_its_end(
 
 
 def test_a_service_account_without_its_namespace_is_refused(client: KubeClient) -> None:
-    with pytest.raises(ValueError, match="write namespace/name"):
+    with pytest.raises(ValueError, match="use namespace/name"):
         TokenSource(client, "robot", "aud")
 
 

@@ -92,7 +92,7 @@ async def test_it_ends_at_once_when_its_pod_is_deleted(job: Job) -> None:
 @pytest.mark.parametrize(
     ("changes", "want"),
     [
-        ({"IPUHUB_KUBECTL_BINARY": "", "PATH": "/none"}, "there is no kubectl in this image"),
+        ({"IPUHUB_KUBECTL_BINARY": "", "PATH": "/none"}, "this image contains no kubectl"),
         ({"IPUHUB_KUBECTL_BINARY": "/none/kubectl"}, "cannot put kubectl into "),
         ({"IPUHUB_JOB": "", "IPUHUB_JOB_UID": ""}, "IPUHUB_JOB and IPUHUB_JOB_UID: set by the"),
         ({"IPUHUB_WORKERS": "many"}, "IPUHUB_WORKERS is 'many': not a number"),

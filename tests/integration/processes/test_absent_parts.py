@@ -184,7 +184,7 @@ def test_operator_and_proxy_wait_for_what_is_absent_and_go_on_when_it_is_back(
             parts.until(lambda name=name: "standing by again" in parts.log(name), "it stands by")
     parts.start("api")
     parts.until(lambda: parts.readyz(parts.health) == "ok", "the operator goes on")
-    parts.until(lambda: parts.readyz(parts.proxy) == "ok", "the proxy goes on")
+    parts.until(lambda: parts.readyz(parts.proxy) == "ok", "the proxy continues")
     for name in ("operator", "proxy"):
         assert "Traceback" not in parts.log(name)
         assert parts.running[name].poll() is None

@@ -65,7 +65,7 @@ async def test_a_partition_of_nobody_goes_only_where_its_id_is_written(
     await make(lab, "mine", 8)
     said, last = await check()
     where = f"mine on 127.0.0.1:{lab.vipu_port}"
-    assert said == f"{where} (8 IPUs) has no entry; of no job.\n"
+    assert said == f"{where} (8 IPUs) has not an entry; of no job.\n"
     assert last == "Tracker and controllers disagree in 1 points."
     for answer in ("", "yes\n", "min\n"):
         assert (await check("--repair", answers=answer))[1] == last
@@ -166,12 +166,12 @@ async def test_a_look_changes_nothing(world: World) -> None:
 async def test_what_does_not_answer_and_what_cannot_be_read_is_said(
     lab: Lab, check: Callable[..., Any]
 ) -> None:
-    body = {"metadata": {"name": lab.tracker}, "data": {"odd": "no entry"}}
+    body = {"metadata": {"name": lab.tracker}, "data": {"odd": "not an entry"}}
     await lab.client.create(CONFIG_MAPS, body | {"apiVersion": "v1", "kind": "ConfigMap"}, SYSTEM)
     await lab.stop_vipu()
     said, last = await check("--repair")
     assert f"127.0.0.1:{lab.vipu_port} does not answer" in said
-    assert "odd: this value of the tracker is no entry" in said
+    assert "odd: this value of the tracker is not an entry" in said
     assert last == "Tracker and controllers disagree in 2 points."
 
 
@@ -211,6 +211,6 @@ async def test_the_command_forces_what_its_controller_refuses(
     assert f"stuck on 127.0.0.1:{lab.vipu_port} is not removed: a device is in use." in said
     assert last == "Tracker and controllers disagree in 1 points."
     said, last = await check("--repair", answers="stuck\n")
-    assert said.endswith("  Removed; the proxy ends the release.")
+    assert said.endswith("  Removed; the proxy finishes the release.")
     assert last == "Tracker and controllers agree."
     assert await lab.exists() == []

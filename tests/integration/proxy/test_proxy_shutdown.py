@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from partitions.proxy.process import ProxyOptions
     from tests.fakes.proxylab import Lab
 
-ENDS = "this replica ends"
+ENDS = "this replica is shutting down"
 ID = "p-ipujob-sample-default-0"
 MORE = {**JOB, "uid": "another", "name": "another"}
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def test_an_unusable_start_is_refused_with_a_sentence(lab: Lab) -> None:
-    with pytest.raises(InvalidControllers, match="no port"):
+    with pytest.raises(InvalidControllers, match="not a port"):
         async with running(replace(lab.options, controllers="a:b:c=d")):
             pass
     with socket.socket() as taken:

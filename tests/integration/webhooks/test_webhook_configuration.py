@@ -110,13 +110,13 @@ async def test_kubectl_applies_what_it_prints(cluster: DevCluster, tmp_path: Pat
     "url", ["http://hooks:9443", "hooks:9443", "https://", "https://hooks/path", "https://u@h"]
 )
 async def test_what_the_api_server_could_not_ask_is_refused(cluster: DevCluster, url: str) -> None:
-    with pytest.raises(CommandError, match="no https://host:port"):
+    with pytest.raises(CommandError, match="not https://host:port"):
         printed(cluster, url)
 
 
 def test_a_missing_file_and_a_private_key_are_refused(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     key.write_text("-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n")
-    for path, words in ((tmp_path / "none", "No such file"), (key, "certificates alone")):
+    for path, words in ((tmp_path / "none", "No such file"), (key, "contains only certificates")):
         with pytest.raises(CommandError, match=words):
             call_command("make_webhook_configuration", url=URL, ca=path)

@@ -95,7 +95,7 @@ async def test_a_review_is_answered_over_tls(tmp_path: Path, authority: Authorit
         )
         assert status == 200
         assert body["response"]["allowed"] is False
-        assert "3 IPUs are no power of two: make it 2 or 4" in body["response"]["status"]["message"]
+        assert "3 IPUs are not a power of two: use 2 or 4" in body["response"]["status"]["message"]
         status, body = await post(url + MUTATE_PATH, asked(ipujob().build()), trust(authority))
         assert body["response"]["patchType"] == "JSONPatch"
 
@@ -152,7 +152,7 @@ async def test_numbers_beyond_all_measure_are_refused_and_not_an_error(
     causes = body["response"]["status"]["details"]["causes"]
     assert {cause["field"]: cause["message"] for cause in causes} == {
         f"spec.{field}": "a number of more than 64 bits is not a whole number: "
-        "write one of at least 1"
+        "use a whole number of at least 1"
         for field in ("jobInstances", "workersPerJobInstance")
     }
 

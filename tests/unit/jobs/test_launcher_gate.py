@@ -43,7 +43,7 @@ def test_a_worker_that_is_going_is_not_ready() -> None:
     [
         (ipujob(), ""),
         (ipujob().with_status(instances=[{"index": 0, "attempt": 0, "state": "Pending"}]), ""),
-        (ipujob().running(), "another launcher of attempt 0 has started the command already"),
+        (ipujob().running(), "another launcher of attempt 0 has already started the command"),
         (ipujob().deleted(), "the job is being deleted"),
         (ipujob().finished("Failed"), "the job is Failed"),
         (

@@ -78,7 +78,7 @@ def test_after_ten_minutes_the_partition_is_given_back() -> None:
     condition, reason, message = truth(planned)
     assert (condition, reason) == ("Pending", "StartBlocked")
     assert message.startswith(
-        "The pods could not start for 10 min; the partition is given back and asked for again at "
+        "The pods could not start for 10 min. The partition is released and requested again at "
         "12:15:00 UTC. Pod sample-worker-0 finds no node"
     )
     (entry,) = status(planned)["instances"]

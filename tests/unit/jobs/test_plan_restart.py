@@ -285,7 +285,7 @@ def test_losses_in_a_row_have_a_bound_with_its_own_reason() -> None:
     broken = (partition(phase="error", attempt=7, message="a cable is loose"),)
     planned = plan(observed(built, partitions=broken, with_children=True), NOW)
     assert truth(planned)[:2] == ("Failed", "LossLimitReached")
-    assert "50 attempts before it were lost, too" in truth(planned)[2]
+    assert "50 earlier attempts were lost, too" in truth(planned)[2]
     built = lost_before(49).build()
     planned = plan(observed(built, partitions=broken, with_children=True), NOW)
     assert truth(planned)[:2] == ("Restarting", "PartitionError")

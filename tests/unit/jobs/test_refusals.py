@@ -115,7 +115,7 @@ def test_a_quota_is_the_reason_of_a_waiting_job() -> None:
     fault = fault_of(POD, Forbidden(403, "Forbidden", FORBIDDEN + "exceeded quota: q"))
     planned = plan(up(ipujob(), fault=fault), NOW)
     assert truth(planned)[:2] == ("Pending", "QuotaExceeded")
-    assert "make room, or ask for more" in truth(planned)[2]
+    assert "free some quota, or ask for a larger quota" in truth(planned)[2]
     assert created(planned) == ["Pod sample-worker-0", "Pod sample-launcher"]
 
 

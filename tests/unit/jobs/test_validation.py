@@ -64,40 +64,40 @@ def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
         (
             ipujob("a" * 64),
             "metadata.name",
-            ["64 characters", "at most 63", "shorten it by 1"],
+            ["64 characters", "the limit is 63", "shorten it by 1"],
         ),
         (
             ipujob().with_spec(modelReplicas="3"),
             "spec.ipusPerModelReplica",
-            ["is 3 IPUs", "no power of two", "make it 2 or 4"],
+            ["is 3 IPUs", "not a power of two", "use 2 or 4"],
         ),
-        (ipujob().ipus(6), "spec.ipusPerJobInstance", ["6 IPUs", "make it 4 or 8"]),
-        (ipujob().ipus(128), "spec.ipusPerJobInstance", ["128 IPUs", "write 64 or less"]),
+        (ipujob().ipus(6), "spec.ipusPerJobInstance", ["6 IPUs", "use 4 or 8"]),
+        (ipujob().ipus(128), "spec.ipusPerJobInstance", ["128 IPUs", "use 64 or less"]),
         (
             ipujob().with_spec(modelReplicas="32", ipusPerModelReplica="4"),
             "spec.ipusPerModelReplica",
             ["is 128 IPUs", "exceeds", "64 or less"],
         ),
-        (ipujob().ipus(0), "spec.ipusPerJobInstance", ["0 is too small", "write 1 or more"]),
+        (ipujob().ipus(0), "spec.ipusPerJobInstance", ["0 is too small", "use 1 or more"]),
         (
             ipujob().with_spec(ipusPerJobInstance="4"),
             "spec.ipusPerJobInstance",
-            ["another shape", "ipusPerJobInstance: 4, jobInstances: 1"],
+            ["use only one way", "ipusPerJobInstance: 4, jobInstances: 1"],
         ),
         (
             ipujob().with_spec(jobInstances=1),
             "spec.jobInstances",
-            ["another shape", "ipusPerJobInstance: 4, jobInstances: 1"],
+            ["use only one way", "ipusPerJobInstance: 4, jobInstances: 1"],
         ),
         (
             ipujob().with_spec(modelReplicas=None),
             "spec.modelReplicas",
-            ["missing beside ipusPerModelReplica"],
+            ["is required with ipusPerModelReplica"],
         ),
         (
             ipujob().with_spec(modelReplicas=None, ipusPerModelReplica=None),
             "spec.ipusPerJobInstance",
-            ["is missing", "power of two up to 64"],
+            ["is required", "power of two up to 64"],
         ),
         (
             ipujob().with_spec(modelReplicas="four"),
@@ -129,11 +129,11 @@ def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
             "spec.odd",
             ["deeper than 100 levels"],
         ),
-        (ipujob().with_spec(workers=None), "spec.workers", ["is missing"]),
+        (ipujob().with_spec(workers=None), "spec.workers", ["is required"]),
         (
             ipujob().with_spec(workers={"replicas": 1}),
             "spec.workers.template",
-            ["is missing", "pod template"],
+            ["is required", "pod template"],
         ),
         (
             ipujob().with_spec(workers={"template": {"spec": {"containers": []}}}),
@@ -143,15 +143,15 @@ def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
         (
             ipujob().with_spec(workers={"template": {"spec": {"containers": [{"name": "a"}]}}}),
             "spec.workers.template.spec.containers[0].image",
-            ["is missing"],
+            ["is required"],
         ),
-        (ipujob().workers(0), "spec.workers.replicas", ["write 1 or more"]),
-        (ipujob().workers(5000), "spec.workers.replicas", ["5000 workers", "at most 1000"]),
+        (ipujob().workers(0), "spec.workers.replicas", ["use 1 or more"]),
+        (ipujob().workers(5000), "spec.workers.replicas", ["5000 workers", "the limit is 1000"]),
         (ipujob().workers(1001), "spec.workers.replicas", ["1001 workers"]),
         (
             ipujob().without_launcher().instances(11).workers(100),
             "spec.workers.replicas",
-            ["1100 workers", "at most 1000"],
+            ["1100 workers", "the limit is 1000"],
         ),
         (
             ipujob().without_launcher().instances(11).with_spec(workersPerJobInstance="100"),
@@ -161,21 +161,25 @@ def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
         (
             ipujob().with_spec(modelReplicasPerWorker="0"),
             "spec.modelReplicasPerWorker",
-            ["write 1 or more"],
+            ["use 1 or more"],
         ),
-        (ipujob().with_spec(modelReplicas="0"), "spec.modelReplicas", ["write 1 or more"]),
-        (ipujob().with_template(containers=[{"image": "a"}]), f"{CONTAINER}.name", ["is missing"]),
+        (ipujob().with_spec(modelReplicas="0"), "spec.modelReplicas", ["use 1 or more"]),
+        (ipujob().with_template(containers=[{"image": "a"}]), f"{CONTAINER}.name", ["is required"]),
         (
             ipujob().with_template(containers=[{"name": "a", "image": ""}]),
             f"{CONTAINER}.image",
-            ["is missing"],
+            ["is required"],
         ),
-        (ipujob().with_spec(launcher={}), "spec.launcher.command", ["list of texts"]),
-        (ipujob().with_spec(launcher={"command": []}), "spec.launcher.command", ["list of texts"]),
+        (ipujob().with_spec(launcher={}), "spec.launcher.command", ["list of strings"]),
+        (
+            ipujob().with_spec(launcher={"command": []}),
+            "spec.launcher.command",
+            ["list of strings"],
+        ),
         (
             ipujob().with_spec(launcher={"command": ["mpirun", 2]}),
             "spec.launcher.command",
-            ["list of texts"],
+            ["list of strings"],
         ),
         (ipujob().instances(2), "spec.jobInstances", ["must be 1", "launcher"]),
         (
@@ -186,14 +190,14 @@ def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
         (
             ipujob().with_spec(interactive={"ttl": 60}),
             "spec.launcher",
-            ["interactive job runs no command"],
+            ["interactive job has no command"],
         ),
         (
             ipujob().without_launcher().with_spec(interactive={}),
             "spec.interactive.ttl",
-            ["is missing"],
+            ["is required"],
         ),
-        (ipujob().interactive(0), "spec.interactive.ttl", ["write 1 or more"]),
+        (ipujob().interactive(0), "spec.interactive.ttl", ["use 1 or more"]),
         (
             ipujob().with_spec(cleanPodPolicy="Some"),
             "spec.cleanPodPolicy",
@@ -212,27 +216,27 @@ def test_these_jobs_are_valid(job: IPUJobBuilder) -> None:
         (
             ipujob().with_spec(restartPolicy={"exitCodes": "9-1"}),
             "spec.restartPolicy.exitCodes",
-            ["9-1 is no range"],
+            ["9-1 is not a range"],
         ),
         (
             ipujob().with_spec(restartPolicy={"exitCodes": "1,250-256"}),
             "spec.restartPolicy.exitCodes",
-            ["250-256 is no range", "0 to 255"],
+            ["250-256 is not a range", "0 to 255"],
         ),
         (
             ipujob().with_spec(ttlSecondsAfterFinished=-1),
             "spec.ttlSecondsAfterFinished",
-            ["write 0 or more"],
+            ["use 0 or more"],
         ),
         (
             ipujob().with_spec(restartPolicy={"backOffLimit": -1}),
             "spec.restartPolicy.backOffLimit",
-            ["write 0 or more"],
+            ["use 0 or more"],
         ),
         (
             ipujob().with_spec(activeDeadlineSeconds=0),
             "spec.activeDeadlineSeconds",
-            ["write 1 or more"],
+            ["use 1 or more"],
         ),
     ],
 )

@@ -196,7 +196,7 @@ def test_a_number_written_in_another_way_is_no_change(path: str) -> None:
 
     def changed(old: object, new: object) -> list[str]:
         told = judge(review(with_number(new), with_number(old)), Privileges())
-        return [p.field for p in told if "may not change" in p.message]
+        return [p.field for p in told if "cannot change" in p.message]
 
     for old, new in (("4", 4), (4, "4"), ("04", 4), (4, 4.0)):
         assert changed(old, new) == []
@@ -222,13 +222,13 @@ def test_only_the_ttl_of_a_running_session_may_change() -> None:
     [
         (ipujob().running(), "suspend the job first"),
         (ipujob().with_status(launcherStatus="Restarting"), "suspend the job first"),
-        (ipujob().finished(), "make a new job"),
+        (ipujob().finished(), "create a new job"),
     ],
 )
 def test_who_may_not_edit_is_told_what_to_do(old: IPUJobBuilder, want: str) -> None:
     new = {**old.build(), "spec": {**old.spec, "modelReplicas": "8"}}
     (problem,) = judge(review(new, old.build()), Privileges())
-    assert problem.message.endswith(f"{want} (suspend: true), or make a new one") or (
+    assert problem.message.endswith(f"{want} (suspend: true), or create a new job") or (
         problem.message.endswith(f": {want}")
     )
 
