@@ -66,7 +66,7 @@ class JsonBody(BaseParser):
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 class AnyAccept(BaseContentNegotiation):

@@ -117,13 +117,13 @@ def _add(merged: Kubeconfig, path: Path) -> None:
     for kind, key in _KINDS.items():
         listed = content.get(kind) or []
         if not isinstance(listed, list):
-            raise _unusable(path, f"{kind} is no list")
+            raise _unusable(path, f"{kind} is not a list")
         for item in listed:
             if not isinstance(item, dict) or "name" not in item:
                 raise _unusable(path, f"an entry of {kind} has no name")
             value = item.get(key) or {}
             if not isinstance(value, dict):
-                raise _unusable(path, f"{key} of {item['name']!r} is no mapping")
+                raise _unusable(path, f"{key} of {item['name']!r} is not a mapping")
             merged.entries.setdefault((kind, str(item["name"])), Entry(value, folder))
 
 

@@ -78,7 +78,7 @@ def ending_of(name: str, spec: Manifest, status: Manifest) -> Ending:
     """How the failed pod `name` ended: by its first failed container, init containers first."""
     if status.get("reason") == "DeadlineExceeded":
         seconds = spec.get("activeDeadlineSeconds")
-        said = f"Pod {name} ran longer than the activeDeadlineSeconds of its template"
+        said = f"Pod {name} ran longer than its template's activeDeadlineSeconds"
         return Ending(Reason.POD_DEADLINE, f"{said} of {seconds} s" if seconds else said)
     for container, terminated in terminated_of(spec, status):
         if terminated.get("exitCode"):
@@ -130,7 +130,7 @@ def _of_container(name: str, container: str, terminated: Manifest, spec: Manifes
         return Ending(
             Reason.OOM_KILLED, f"{said} (OOMKilled, exit code {exit_words(code)})", code, log
         )
-    said = f"{where} has exited with code {exit_words(code)}"
+    said = f"{where} exited with code {exit_words(code)}"
     if word in NEVER_RAN:
         said = f"{where} could not be started ({word}, exit code {code})"
         said += f": {' '.join(log.split())}" if log else ""

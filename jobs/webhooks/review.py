@@ -73,13 +73,13 @@ def _manifest(request: Mapping[str, Any], name: str) -> Manifest:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise BadReviewError(f"request.{name} is no object", uid)
+        raise BadReviewError(f"request.{name} is not an object", uid)
     meta = found.get("metadata", {})
     if not isinstance(meta, dict):
         raise BadReviewError(f"request.{name}.metadata is not an object", uid)
     for part in ("annotations", "labels"):
         if not isinstance(meta.get(part) or {}, dict):
-            raise BadReviewError(f"request.{name}.metadata.{part} is no object", uid)
+            raise BadReviewError(f"request.{name}.metadata.{part} is not an object", uid)
     if not isinstance(meta.get("finalizers") or [], list):
         raise BadReviewError(f"request.{name}.metadata.finalizers is not a list", uid)
     return found

@@ -114,7 +114,7 @@ async def test_a_pod_that_fits_no_node_is_shown(cluster: Cluster) -> None:
     await cluster.create(ipujob().with_template(nodeSelector={"no": "such-node"}).build())
     # the pods are made in one breath: which of them a scheduler tries first is its own affair
     said = await cluster.until_reason("sample", "Unschedulable")
-    assert re.match(r"Pod sample-(launcher|worker-0) finds no node: ", said), said
+    assert re.match(r"Pod sample-(launcher|worker-0) cannot be scheduled: ", said), said
     await cluster.delete("sample")
     await cluster.until_gone("sample")
 

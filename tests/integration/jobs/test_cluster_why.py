@@ -31,7 +31,7 @@ async def test_the_container_the_code_and_the_last_lines_are_in_the_status(
     )
     status = (await cluster.until_state("sample", "Failed"))["status"]
     (entry,) = status["instances"]
-    said = "Container main of sample-launcher has exited with code 139 (SIGSEGV)"
+    said = "Container main of sample-launcher exited with code 139 (SIGSEGV)"
     assert said in status["lastMessage"]
     assert entry["message"] == said
     assert entry["log"] == "epoch 1\nSegmentation fault"

@@ -106,7 +106,7 @@ async def test_a_launcher_that_is_taken_away_still_decides_the_end() -> None:
     await world.run(3, launcher_exit=None)
     assert (world.state(), world.condition()["reason"]) == ("Running", "SpecChanged")
     await world.until(lambda: world.state() == "Failed", launcher_exit=3)
-    assert "sample-launcher has exited with code 3" in world.condition()["message"]
+    assert "sample-launcher exited with code 3" in world.condition()["message"]
 
 
 async def test_a_launcher_that_is_added_waits_for_the_next_attempt() -> None:

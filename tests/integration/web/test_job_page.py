@@ -173,7 +173,7 @@ def test_an_ended_job_is_polled_for_nothing(staff: Client, ended: JobRecord) -> 
 def test_the_attempts_show_the_last_lines_of_their_log_as_text(
     staff: Client, ended: JobRecord
 ) -> None:
-    said = "Container main of train-launcher has exited with code 137 (SIGKILL)"
+    said = "Container main of train-launcher exited with code 137 (SIGKILL)"
     log = "Traceback\n  <script>alert(1)</script>\n=cmd|' /C calc'!A0"
     jobhistory.attempt(ended, 2, outcome="Failed", message=said, log=log)
     text = staff.get(f"/jobs/{ended.uid}/").content.decode()

@@ -79,7 +79,7 @@ def test_after_ten_minutes_the_partition_is_given_back() -> None:
     assert (condition, reason) == ("Pending", "StartBlocked")
     assert message.startswith(
         "The pods could not start for 10 min. The partition is released and requested again at "
-        "12:15:00 UTC. Pod sample-worker-0 finds no node"
+        "12:15:00 UTC. Pod sample-worker-0 cannot be scheduled"
     )
     (entry,) = status(planned)["instances"]
     assert (entry["attempt"], entry["restartAt"]) == (1, "2026-03-01T12:15:00Z")

@@ -75,7 +75,7 @@ def failed_message(restarts: int, limit: int, code: int = 3, **policy: Any) -> s
 
 
 def test_a_failure_at_the_limit_says_how_many_restarts_there_were_and_no_other_does() -> None:
-    end = "Container main of sample-launcher has exited with code 3"
+    end = "Container main of sample-launcher exited with code 3"
     failed = f"IPUJob default/sample has failed: {end}"
     assert failed_message(1, 1) == f"{failed} after 1 restart."
     assert failed_message(2, 2) == f"{failed} after 2 restarts."

@@ -116,16 +116,16 @@ def pods(count: int) -> list[Any]:
 @pytest.mark.parametrize(
     ("left", "seen", "want"),
     [
-        (1, {}, "Being deleted: waiting for pod sample-worker-1 to go"),
+        (1, {}, "Being deleted: waiting for pod sample-worker-1 to terminate"),
         (
             2,
             {"fault": FAULT},
             (
-                "Being deleted: waiting for pod sample-worker-0 on node-0 and 1 more to go. "
+                "Being deleted: waiting for pod sample-worker-0 on node-0 and 1 more to terminate. "
                 "the webhook does not answer"
             ),
         ),
-        (3, {}, "Being deleted: waiting for pod sample-launcher and 2 more to go"),
+        (3, {}, "Being deleted: waiting for pod sample-launcher and 2 more to terminate"),
         (
             0,
             {"partitions": (RELEASED,), "fault": FAULT},

@@ -55,10 +55,7 @@ def test_the_end_is_written_alone_with_its_evidence() -> None:
     assert truth(planned) == (
         "Failed",
         "IPUJobFailed",
-        (
-            "IPUJob default/sample has failed: "
-            "Container main of sample-launcher has exited with code 3."
-        ),
+        ("IPUJob default/sample has failed: Container main of sample-launcher exited with code 3."),
     )
     assert status(planned)["instances"] == [
         {
@@ -67,7 +64,7 @@ def test_the_end_is_written_alone_with_its_evidence() -> None:
             "state": "Failed",
             "reason": "IPUJobFailed",
             "exitCode": 3,
-            "message": "Container main of sample-launcher has exited with code 3",
+            "message": "Container main of sample-launcher exited with code 3",
         }
     ]
     assert status(planned)["completionTime"] == "2026-03-01T12:00:00Z"
@@ -146,7 +143,7 @@ def test_a_sleeping_worker_that_fails_ends_the_job_and_one_that_ends_well_does_n
     built = job.build()
     failed = plan(up(job, worker(built).exited(1), launcher(built).running()), NOW)
     ended = plan(up(job, worker(built).exited(0), launcher(built).running()), NOW)
-    assert "sample-worker-0 ended before the launcher did: Container main" in truth(failed)[2]
+    assert "sample-worker-0 ended before the launcher: Container main" in truth(failed)[2]
     assert status(ended).get("launcherStatus") is None
 
 

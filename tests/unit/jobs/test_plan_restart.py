@@ -99,7 +99,7 @@ def test_a_restart_is_decided_alone_with_its_evidence() -> None:
         "IPUJobRestarting",
         (
             "IPUJob default/sample is restarting: "
-            "Container main of sample-launcher has exited with code 3; "
+            "Container main of sample-launcher exited with code 3; "
             "attempt 2 begins at 12:00:10 UTC."
         ),
     )
@@ -117,7 +117,7 @@ def test_a_restart_is_decided_alone_with_its_evidence() -> None:
                 "at": "2026-03-01T12:00:00Z",
                 "reason": "IPUJobFailed",
                 "exitCode": 3,
-                "message": "Container main of sample-launcher has exited with code 3",
+                "message": "Container main of sample-launcher exited with code 3",
             },
         }
     ]

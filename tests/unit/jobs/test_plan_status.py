@@ -32,7 +32,7 @@ def test_an_invalid_spec_is_pending_and_says_what_to_write() -> None:
     planned = plan(observed(ipujob().ipus(6).build()), NOW)
     kind, reason, message = truth(planned)
     assert (kind, reason) == ("Pending", "InvalidSpec")
-    assert "make it 4 or 8" in message
+    assert "use 4 or 8" in message
     assert steps(planned) == ["status"]
     told = status(planned)
     conditions, said = told.pop("conditions"), told.pop("lastMessage")

@@ -40,7 +40,9 @@ def test_a_pod_past_its_grace_period_is_the_reason_after_a_minute() -> None:
 def test_a_pod_that_was_never_on_a_node_is_said_without_one() -> None:
     seen = waiting_for_the_old_attempt()
     nowhere = replace(seen, pods=(replace(seen.pods[0], node=""),))
-    assert truth(plan(nowhere, at(60)))[2].startswith("Waiting for pod sample-worker-0 to end,")
+    assert truth(plan(nowhere, at(60)))[2].startswith(
+        "Waiting for pod sample-worker-0 to terminate,"
+    )
 
 
 def test_a_pod_of_the_attempt_that_is_about_to_begin_may_be_the_one() -> None:

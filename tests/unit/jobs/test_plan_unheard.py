@@ -19,7 +19,7 @@ def test_a_running_job_goes_on_and_says_which_node_and_pods() -> None:
     seen = up(job, worker(built).unheard(), launcher(built).running())
     planned = plan(seen, NOW)
     assert truth(planned)[:2] == ("Running", "NodeNotReady")
-    assert truth(planned)[2].startswith("Node node-0 stopped reporting, with sample-worker-0: ")
+    assert truth(planned)[2].startswith("Node node-0 stopped reporting, with sample-worker-0. ")
     (patch,) = [a for a in planned.actions if isinstance(a, PatchStatus)]
     told = [(event.reason, event.is_warning) for event in patch.events]
     assert ("NodeNotReady", True) in told
@@ -50,7 +50,7 @@ def test_many_pods_are_counted() -> None:
     built = job.build()
     pods = [worker(built, number).unheard() for number in range(5)]
     said = truth(plan(up(job, *pods, launcher(built).unheard()), NOW))[2]
-    assert "sample-launcher, sample-worker-0, sample-worker-1 and 3 more: " in said
+    assert "sample-launcher, sample-worker-0, sample-worker-1 and 3 more. " in said
 
 
 @pytest.mark.parametrize(

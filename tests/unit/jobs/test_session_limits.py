@@ -48,11 +48,11 @@ def said(job: IPUJobBuilder, limits: SessionLimits) -> list[str]:
         (
             2 * HOUR + 1,
             LIMITS,
-            ["spec.interactive.ttl: 7201 s are longer than may be here: write 7200 or less"],
+            ["spec.interactive.ttl: 7201 s exceed the limit of this cluster: use 7200 or less"],
         ),
         (10**9, SessionLimits(), []),
         (10**9, SessionLimits(default_seconds=HOUR), []),
-        (0, LIMITS, ["spec.interactive.ttl: 0 is too small: write 1 or more"]),
+        (0, LIMITS, ["spec.interactive.ttl: 0 is too small: use 1 or more"]),
     ],
 )
 def test_a_session_above_the_maximum_is_refused_with_the_nearest_value(
@@ -65,7 +65,7 @@ def test_a_session_that_says_nothing_lasts_for_the_default() -> None:
     assert said(unsaid(), LIMITS) == []
     assert parse_spec(unsaid().spec, LIMITS).ttl_seconds == HOUR
     (problem,) = said(unsaid(), SessionLimits())
-    assert problem.startswith("spec.interactive.ttl: is missing")
+    assert problem.startswith("spec.interactive.ttl: is required")
 
 
 def review(new: dict[str, Any], old: dict[str, Any] | None = None) -> Review:
@@ -103,7 +103,7 @@ def test_without_webhooks_a_session_above_the_maximum_is_not_begun() -> None:
     assert created(planned) == []
     kind, reason, message = truth(planned)
     assert (kind, reason) == ("Pending", "InvalidSpec")
-    assert "write 7200 or less" in message
+    assert "use 7200 or less" in message
 
 
 def test_without_webhooks_a_session_that_says_nothing_begins_with_the_default() -> None:
@@ -144,7 +144,7 @@ def test_a_running_session_ends_at_the_maximum_or_as_it_was_promised(
 def test_a_running_session_that_is_made_too_long_says_so() -> None:
     kind, reason, message = truth(plan(running(begun_with=HOUR, written=9 * HOUR), at(60)))
     assert (kind, reason) == ("Running", "InvalidSpec")
-    assert message.endswith("32400 s are longer than may be here: write 7200 or less")
+    assert message.endswith("32400 s exceed the limit of this cluster: use 7200 or less")
 
 
 def test_who_is_in_a_session_that_was_made_too_long_is_warned_of_its_end_once() -> None:

@@ -268,7 +268,7 @@ def test_metadata_of_a_wrong_type_is_refused_with_the_requests_uid(
     answer = respond(path, json.dumps({"request": asked}).encode(), WebhookRules())["response"]
     assert (answer["uid"], answer["allowed"]) == ("u-7", False)
     assert answer["status"]["code"] == 400
-    assert f"request.{part}.{where} is no " in answer["status"]["message"]
+    assert f"request.{part}.{where} is not a" in answer["status"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -317,15 +317,15 @@ def with_template_metadata(**fields: Any) -> IPUJobBuilder:
         ),
         (
             ipujob().with_spec(launcher={"command": ["sh", "-c", "mpirun -np 5 x"]}),
-            ["5 processes are more than the 4 slots"],
+            ["5 processes exceed the 4 slots"],
         ),
         (
             ipujob().with_spec(launcher={"command": ["mpirun", "-n", "1", "a", ":", "-c", "9"]}),
-            ["9 processes are more than the 4 slots"],
+            ["9 processes exceed the 4 slots"],
         ),
         (
             ipujob().with_spec(launcher={"command": ["mpirun", "--np", "7", "x"]}),
-            ["7 processes are more than the 4 slots"],
+            ["7 processes exceed the 4 slots"],
         ),
         (ipujob().workers(2).with_spec(launcher={"command": ["serve", "-n", "99"]}), []),
         (

@@ -43,7 +43,7 @@ def test_a_code_that_is_no_signal_names_none(code: int) -> None:
 
 def test_it_names_container_code_and_signal_in_condition_event_and_instance() -> None:
     planned = ended(lambda j: worker(j).running(), lambda j: launcher(j).failed(137))
-    said = "Container main of sample-launcher has exited with code 137 (SIGKILL)"
+    said = "Container main of sample-launcher exited with code 137 (SIGKILL)"
     assert truth(planned) == (
         "Failed",
         "IPUJobFailed",
@@ -72,7 +72,7 @@ def test_a_worker_out_of_memory_explains_the_launchers_failure_and_keeps_its_cod
     _, reason, message = truth(planned)
     assert reason == "OOMKilled"
     assert "Container main of sample-worker-0 was killed" in message
-    assert "Container main of sample-launcher has exited with code 1" in message
+    assert "Container main of sample-launcher exited with code 1" in message
     assert status(planned)["instances"][0]["exitCode"] == 1
 
 
@@ -94,7 +94,7 @@ def test_a_failed_init_container_is_the_one_that_is_named() -> None:
     failed = launcher(job.build()).scheduled().with_status(**init)
     planned = plan(up(job, worker(job.build()).running(), failed), NOW)
     entry = status(planned)["instances"][0]
-    assert "Container prepare of sample-launcher has exited with code 5" in truth(planned)[2]
+    assert "Container prepare of sample-launcher exited with code 5" in truth(planned)[2]
     assert entry["log"] == "cannot mount"
 
 
@@ -114,7 +114,7 @@ def test_a_sidecar_that_used_too_much_memory_is_not_why_its_pod_failed() -> None
     view = from_manifest(trim_pod(pod.build()))
     assert not view.is_out_of_memory
     assert view.ending is not None
-    assert "Container main of sample-worker-0 has exited with code 1" in view.ending.sentence
+    assert "Container main of sample-worker-0 exited with code 1" in view.ending.sentence
 
 
 def test_a_job_is_not_restarted_for_the_code_of_a_sidecar() -> None:
@@ -149,7 +149,7 @@ def test_an_eviction_tells_what_the_node_lacked() -> None:
         lambda j: launcher(j).running(),
     )
     assert truth(planned)[1] == "WorkerLost"
-    assert f"taken away: Evicted: {why}" in truth(planned)[2]
+    assert f"was removed: Evicted: {why}" in truth(planned)[2]
 
 
 def test_the_last_lines_of_a_final_attempt_are_in_its_instance() -> None:
