@@ -134,7 +134,7 @@ def test_the_first_of_file_variable_and_home_counts(
         ("[1, 2]", "cannot be used"),
         ("a: [", "cannot be used"),
         ("clusters: []", "cannot be used"),
-        ("clusters: 3", "clusters is no list"),
+        ("clusters: 3", "clusters is not a list"),
         ("clusters: [{cluster: {}}]", "no name"),
         ("clusters: [{name: c, cluster: 5}]", "not a mapping"),
         ("contexts: [{name: x, context: {}}]\ncurrent-context: x", "no None in its clusters"),
