@@ -216,8 +216,8 @@ def _export(kind: str, key: str, tables: Sequence[Table], job: JobRecord) -> Htt
 
 
 class PodSerializer(serializers.ModelSerializer[PodLifetime]):
-    """A pod of a job: whole numbers, IPUs in millionths; `estimated` ends are off by at most
-    `uncertainty_seconds`."""
+    """A pod of a job, in whole numbers; IPUs in millionths. `estimated`: the end may be off by up
+    to `uncertainty_seconds`."""
 
     class Meta:
         model = PodLifetime
@@ -247,8 +247,8 @@ class PodSerializer(serializers.ModelSerializer[PodLifetime]):
 
 
 class JobUsageSerializer(serializers.Serializer[Any]):
-    """What a job's pods held until `until`, in exact whole numbers and in hours; the hours of its
-    partitions stand apart and are no part of the pods'."""
+    """The usage of a job's pods up to `until`, in exact whole numbers and in hours. Hours of
+    partitions are separate and not included in the hours of pods."""
 
     until = serializers.DateTimeField()
     pods = serializers.IntegerField()
@@ -270,8 +270,8 @@ class JobUsageSerializer(serializers.Serializer[Any]):
 
 
 class JobWaitingSerializer(serializers.Serializer[Any]):
-    """Where a job stands that waits for IPUs, computed for this answer. Smaller jobs may pass
-    larger ones, newer jobs included: `jobs_before` is no position."""
+    """State of a job that waits for IPUs, computed for this response. A smaller job can start
+    before a larger one, even if it is newer, so `jobs_before` is not a position in a queue."""
 
     waits = serializers.BooleanField(
         help_text="False: the job does not wait for IPUs, and the other fields are null."
@@ -304,7 +304,7 @@ def _require_job(user: AbstractBaseUser | AnonymousUser, uid: str) -> JobRecord:
     get=extend_schema(operation_id="jobs_pods", summary="A job's pods", tags=["jobs"])
 )
 class JobPods(ListAPIView[PodLifetime]):
-    """The pods of a job, newest first, ended ones too."""
+    """The pods of a job, including finished pods, newest first."""
 
     queryset = PodLifetime.objects.none()
     serializer_class = PodSerializer

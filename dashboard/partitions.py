@@ -130,8 +130,8 @@ class HeldPart:
 
 
 class PartitionUsageSerializer(LineCostSerializer, serializers.ModelSerializer[PartitionLifetime]):
-    """One holding: reserved to released (null: held). `start` and `stop`: its part of the range;
-    held idle: while no pod of its job ran on it."""
+    """One allocation of a partition, from reserved to released (null: still held). `start` and
+    `stop`: its part of the range; held idle: time in which no pod of the job used it."""
 
     start = serializers.DateTimeField()
     stop = serializers.DateTimeField()
@@ -171,11 +171,11 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         parameters=list(RANGE),
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Any:
-        """Return a page, or the file. Raises BadFilter and PermissionDenied."""
+        """Return a page, or the whole file. Raises BadFilter and PermissionDenied."""
         return self.list(request, *args, **kwargs)
 
     def list(self, request: Request, *_args: Any, **_kwargs: Any) -> Any:
-        """Return a page, or the file; older rows that were purged are said in a header."""
+        """Return a page, or the whole file. A header names the day before which rows were purged."""
         params = given(request.query_params)
         kind = form_of(request)
         window = _window({name: params[name] for name in _RANGE if name in params})
@@ -274,7 +274,7 @@ partition_list = dataclasses.replace(
 
 
 class AllPartitions(PartitionList):
-    """Partitions that jobs hold and held, newest reservation first."""
+    """Current and past partitions of jobs, newest reservation first."""
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         """Return a page; older rows that were purged are said in a header."""

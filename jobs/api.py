@@ -50,8 +50,8 @@ _LISTED = [
 
 
 class JobSerializer(serializers.ModelSerializer[JobRecord]):
-    """A job in a list. `state` is its last status, or Deleted if it was deleted before its end;
-    `estimated`: `deleted_at` is when it was found missing."""
+    """A job in a list. `state` is its last status, or Deleted if it was deleted before it ended;
+    `estimated`: `deleted_at` is when the recorder noticed the deletion."""
 
     state = serializers.SerializerMethodField()
 
@@ -67,8 +67,8 @@ class JobSerializer(serializers.ModelSerializer[JobRecord]):
 
 
 class AttemptSerializer(serializers.ModelSerializer[JobAttempt]):
-    """One attempt of one instance; attempts count from 0. `message` says how it failed, `log` has
-    the last lines of the container that did."""
+    """One attempt of an instance; attempts count from 0. `message` says how it failed, `log` has
+    the last lines of the failed container."""
 
     class Meta:
         model = JobAttempt
@@ -94,7 +94,7 @@ class TransitionSerializer(serializers.ModelSerializer[JobTransition]):
 
 
 class JobDetailSerializer(JobSerializer):
-    """A job with all that is kept of it."""
+    """A job with all recorded details."""
 
     spec = serializers.DictField(read_only=True)
     conditions = serializers.ListField(child=serializers.DictField(), read_only=True)
@@ -111,7 +111,7 @@ class JobDetailSerializer(JobSerializer):
     get=extend_schema(operation_id="jobs_list", summary="Jobs, newest first", tags=["jobs"])
 )
 class JobList(ListAPIView[JobRecord]):
-    """All jobs that the caller may see, deleted ones too, newest first."""
+    """All jobs that the caller may see, including deleted jobs, newest first."""
 
     queryset = JobRecord.objects.none()
     serializer_class = JobSerializer
@@ -125,7 +125,7 @@ class JobList(ListAPIView[JobRecord]):
 
 @extend_schema_view(get=extend_schema(operation_id="jobs_read", summary="One job", tags=["jobs"]))
 class JobDetail(RetrieveAPIView[JobRecord]):
-    """One job by its UID, with attempts and transitions; it stays after its deletion."""
+    """One job by its UID, with attempts and transitions. Deleted jobs stay available."""
 
     queryset = JobRecord.objects.none()
     serializer_class = JobDetailSerializer

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class PartitionSerializer(serializers.ModelSerializer[PartitionLifetime]):
-    """One holding of a partition by a job: reserved to released (null: held)."""
+    """One allocation of a partition to a job, from reserved to released (null: still held)."""
 
     class Meta:
         model = PartitionLifetime
@@ -71,7 +71,7 @@ class StatRowSerializer(serializers.Serializer[Any]):
 
 
 class StatsSerializer(serializers.Serializer[Any]):
-    """The proxy's statistics as of `read_at`; `problem` says why they are not of now."""
+    """The proxy's statistics as of `read_at`; `problem` says why they are not current."""
 
     read_at = serializers.DateTimeField(allow_null=True)
     problem = serializers.CharField(allow_blank=True)
@@ -94,19 +94,20 @@ class CapacitySerializer(serializers.Serializer[Any]):
 
 
 class CapacityListSerializer(serializers.Serializer[Any]):
-    """All controllers that were ever recorded, by name."""
+    """All recorded controllers, by name."""
 
     results = CapacitySerializer(many=True)
 
 
 class QuerySerializer(serializers.Serializer[Any]):
-    """The question: how many partitions of `size` IPUs fit now?"""
+    """Asks how many partitions of `size` IPUs fit now."""
 
     size = serializers.IntegerField(min_value=1, max_value=LARGEST, error_messages=MESSAGES)
 
 
 class FitSerializer(serializers.Serializer[Any]):
-    """The answer; `message` says why none can; `available`: some V-IPU controller answered."""
+    """The result. `message` says why no partition fits. `available`: at least one V-IPU controller
+    answered."""
 
     size = serializers.IntegerField()
     count = serializers.IntegerField()
@@ -122,7 +123,7 @@ class ProxyAway(APIException):
 
 @extend_schema_view(get=extend_schema(summary="Partitions, newest reservation first"))
 class PartitionList(ListAPIView[PartitionLifetime]):
-    """Partitions that jobs hold and held, newest reservation first."""
+    """Current and past partitions of jobs, newest reservation first."""
 
     serializer_class = PartitionSerializer
     filterset_class = PartitionFilters
@@ -135,13 +136,13 @@ class PartitionList(ListAPIView[PartitionLifetime]):
 
 
 class Stats(APIView):
-    """IPUs held per namespace and free in the fleet, now or as last known."""
+    """IPUs held per namespace and free in the fleet: current or last known numbers."""
 
     permission_classes = (IsSignedIn,)
 
     @extend_schema(operation_id="stats", summary="IPUs held and free", responses=StatsSerializer)
     def get(self, request: Request) -> Response:
-        """IPUs held per namespace and free in the fleet, now or as last known."""
+        """IPUs held per namespace and free in the fleet: current or last known numbers."""
         reading, scope = fleet_reader().stats(timezone.now()), scope_of(request.user)
         table = stat_table(reading.value, scope.covers, sees_all=scope.sees_all)
         body: dict[str, Any] = {
@@ -165,7 +166,7 @@ class Capacity(APIView):
         responses=CapacityListSerializer,
     )
     def get(self, _request: Request) -> Response:
-        """The IPUs of each V-IPU controller, as last recorded; for administrators."""
+        """The last recorded IPUs of each V-IPU controller; administrators only."""
         return Response(CapacityListSerializer({"results": capacity_now()}).data)
 
 
@@ -181,7 +182,7 @@ class Query(APIView):
         responses=FitSerializer,
     )
     def post(self, request: Request) -> Response:
-        """How many partitions of a size fit now; 503 while the V-IPU Proxy is away."""
+        """How many partitions of a size fit now; 503 while the V-IPU Proxy is unavailable."""
         asked = QuerySerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         try:

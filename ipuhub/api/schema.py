@@ -42,7 +42,7 @@ _BY_FIELD = serializers.DictField(
 
 
 class ProblemSerializer(serializers.Serializer[Any]):
-    """Why something was refused (RFC 9457); `errors`: by field, where a body is refused."""
+    """Why a request was rejected (RFC 9457); `errors`: messages by field if the body is invalid."""
 
     type = serializers.CharField()
     title = serializers.CharField()

@@ -72,9 +72,9 @@ class UtilizationExactSerializer(serializers.Serializer[Any]):
 
 
 class UtilizationAmountsSerializer(_Amounts):
-    """What became of IPUs: capacity = reserved + idle + down + unknown. `by_others` (partitions no
-    job holds) and `held_idle` (no pod of the job ran on it) are parts of reserved; `pod` is what
-    pods were allocated."""
+    """State of the IPUs: capacity = reserved + idle + down + unknown. `by_others` (partitions that
+    belong to no job) and `held_idle` (no pod of the job used the IPUs) are parts of reserved;
+    `pod`: IPU-hours allocated to pods."""
 
 
 class UtilizationStepSerializer(_Amounts):
@@ -91,8 +91,8 @@ class UtilizationStepSerializer(_Amounts):
 
 
 class UtilizationSerializer(serializers.Serializer[Any]):
-    """Utilization of a range. `known_until`: when the controllers were last asked, null: never;
-    `silent_seconds`: for how long nobody asked; `total` is of the whole range."""
+    """Utilization of a range. `known_until`: last poll of the controllers, null: never;
+    `silent_seconds`: time without polls; `total`: sum of the whole range."""
 
     begin = serializers.DateTimeField()
     end = serializers.DateTimeField()
@@ -120,7 +120,7 @@ class CapacityView(APIView):
         responses=UtilizationSerializer,
     )
     def get(self, request: Request, **_form: str) -> HttpResponseBase:
-        """Return the steps in order, for administrators. Raises BadFilter."""
+        """The steps in order; administrators only. Raises BadFilter."""
         params = given(request.query_params)
         kind = form_of(request)
         answer = answer_capacity(params, timezone.now(), usage_zone(), "cursor", "page_size")

@@ -40,7 +40,7 @@ class RateList(ListAPIView[Rate]):
 
     @extend_schema(operation_id="usage_rates_list", summary="Rates", tags=["usage"])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return a page of them."""
+        """The rates, newest first."""
         return super().get(request, *args, **kwargs)
 
     @extend_schema(
@@ -50,7 +50,7 @@ class RateList(ListAPIView[Rate]):
         responses={201: RateSerializer},
     )
     def post(self, request: Request) -> Response:
-        """Set one. Raises ValidationError."""
+        """Set a rate. Raises ValidationError."""
         asked = RateSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         try:
@@ -75,7 +75,7 @@ class RatePreview(APIView):
         responses=RatePreviewSerializer,
     )
     def post(self, request: Request) -> Response:
-        """Return the figures. Raises ValidationError."""
+        """Return what the rate would have cost last month. Raises ValidationError."""
         asked = RateSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         now = timezone.now()
@@ -99,7 +99,7 @@ class RateEnd(APIView):
         responses=RateSerializer,
     )
     def post(self, request: Request, pk: int) -> Response:
-        """End it. Raises ValidationError and Http404."""
+        """End a rate. Raises ValidationError and Http404."""
         asked = RateEndSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         rate = Rate.objects.filter(pk=pk).first()

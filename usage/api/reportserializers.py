@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FilesSerializer(serializers.Serializer[Any]):
-    """Addresses of a report's files; add `?profile=primehub` for that product's form."""
+    """URLs of a report's files; add `?profile=primehub` for PrimeHub's format."""
 
     summary = serializers.URLField(required=False)
     details = serializers.URLField(required=False)
@@ -43,8 +43,8 @@ class TariffRateSerializer(serializers.Serializer[Any]):
 
 
 class OutdatedSerializer(serializers.Serializer[Any]):
-    """Why figures are older than what is known now: `rates` were changed, or `corrections` found.
-    `again`: the file is right once it is made again; a closed month is not made again."""
+    """Why figures are out of date: `rates` changed, or `corrections` were found. `again`:
+    generating the file again updates it; closed months are never generated again."""
 
     reason = serializers.CharField()
     message = serializers.CharField()
@@ -62,11 +62,9 @@ class ReportListSerializer(serializers.ListSerializer[Any]):
 
 
 class ReportSerializer(serializers.ModelSerializer[MonthReport]):
-    """One month's newest report, or a correction of a closed one (`number` 1 and up).
-
-    `sha256` and `lines`: by file, without the header; details only where they are stored. A
-    correction has one file, with the differences.
-    """
+    """The newest report of a month, or a correction of a closed month (`number` 1 and up). `sha256`
+    and `lines`: by file, without the header; details only if they are stored. A correction has one
+    file, with the differences."""
 
     complete_until = serializers.DateTimeField(
         read_only=True,
@@ -171,8 +169,8 @@ class ReviewStretchSerializer(serializers.Serializer[Any]):
 
 
 class ReviewSerializer(serializers.Serializer[Any]):
-    """The newest report of a month that can be closed, and what is doubtful in it: gaps of the
-    watch, lifetimes with an estimated end, time without any price, and what it is older than."""
+    """The newest report of a month that can be closed, and what to check: gaps of the watch,
+    lifetimes with an estimated end, time without any rate, and newer rates or corrections."""
 
     month = serializers.CharField(source="report.month")
     version = serializers.IntegerField(source="report.version")
@@ -211,10 +209,8 @@ class ReviewSerializer(serializers.Serializer[Any]):
 
 
 class RunSerializer(serializers.ModelSerializer[ReportRun]):
-    """One run; `done` of `months` are made, or `done` of about `lines` of a range's file.
-
-    `file`: where that is, until `expires_at`.
-    """
+    """One run: `done` of `months` are finished, or `done` of about `lines` of a range file. `file`:
+    URL of the file until `expires_at`."""
 
     months = serializers.ListField(child=serializers.CharField(), read_only=True)
     file = serializers.SerializerMethodField()
@@ -264,11 +260,9 @@ class RunSerializer(serializers.ModelSerializer[ReportRun]):
 
 
 class RunRequestSerializer(serializers.Serializer[Any]):
-    """Which month to make, and whether to close it; or the range of which a file is wanted.
-
-    Empty: this and last month, and corrections of closed ones. `from` and `to` are days of the
-    report zone, the last one included, or instants (RFC 3339).
-    """
+    """The month to generate and whether to close it, or the range of a range file. Empty: this and
+    last month, and corrections of closed months. `from` and `to` are days of the report zone (`to`
+    is included) or instants (RFC 3339)."""
 
     month = serializers.CharField(required=False, allow_blank=True, default="", max_length=7)
     close = serializers.BooleanField(required=False, default=False)
@@ -283,7 +277,7 @@ class RunRequestSerializer(serializers.Serializer[Any]):
 
 
 class RateSerializer(serializers.ModelSerializer[Rate]):
-    """The price of an hour of a resource, from a day until the day before `valid_until`."""
+    """The hourly price of a resource, from `valid_from` to the day before `valid_until`."""
 
     class Meta:
         model = Rate
@@ -303,9 +297,9 @@ class RateSerializer(serializers.ModelSerializer[Rate]):
 
 
 class RatePreviewSerializer(serializers.Serializer[Any]):
-    """The cost of all usage of last month: as it stands, at the prices of the rate's first day
-    without the rate, and with it; null where nothing has a price. `problem`: why there are no
-    figures; mostly empty."""
+    """The cost of last month's usage: currently, at the prices of the rate's first day without the
+    rate, and with the rate; null without any rate. `problem`: why there are no figures; usually
+    empty."""
 
     month = serializers.CharField()
     day = serializers.DateField(help_text="Day whose prices are used: the first day of the rate.")
@@ -322,6 +316,7 @@ class RatePreviewSerializer(serializers.Serializer[Any]):
 
 
 class RateEndSerializer(serializers.Serializer[Any]):
-    """The first day on which the rate holds no more; its own first day: it never held."""
+    """The first day on which the rate no longer applies. The rate's own first day: the rate never
+    applied."""
 
     valid_until = serializers.DateField()

@@ -23,8 +23,8 @@ class ExactSerializer(serializers.Serializer[object]):
 
 
 class SumsSerializer(serializers.Serializer[object]):
-    """What was held. Hours have five decimals; those of pods and of partitions overlap, so they
-    are never to be added. `key`: the value of each dimension in `by`."""
+    """Usage. Hours have five decimals. Hours of pods and of partitions overlap: do not add them.
+    `key`: the value of each dimension in `by`."""
 
     key = serializers.DictField(child=serializers.CharField())
     pods = serializers.IntegerField()
@@ -54,10 +54,10 @@ class StretchSerializer(serializers.Serializer[object]):
 
 
 class PricingSerializer(serializers.Serializer[object]):
-    """With what the range is priced. Money of several currencies is not added up: then no row has
-    a cost, and each part is to be asked for by itself. `unpriced`: nothing had a price then.
-    `lost_before`: accelerators have prices by name, and the pods before that day were purged before
-    there were sums by name: no row has a cost."""
+    """Prices of the range. Amounts in several currencies are not added: then no row has a cost;
+    request each part separately. `unpriced`: times without any rate. `lost_before`: accelerators
+    are priced by name, but the pods before that day were purged before totals by name existed, so
+    no row has a cost."""
 
     currencies = serializers.ListField(child=serializers.CharField())
     lost_before = serializers.DateField(allow_null=True)
@@ -81,7 +81,7 @@ class SummarySerializer(serializers.Serializer[object]):
 
 
 class StepSerializer(SumsSerializer):
-    """What was held in one step of a series."""
+    """Usage in one step of a series."""
 
     begin = serializers.DateTimeField()
     end = serializers.DateTimeField()
@@ -127,9 +127,9 @@ COST_FIELDS: Final = ("cost", "cost_micros", "currency")
 
 
 class LifetimeSerializer(LineCostSerializer, serializers.ModelSerializer[PodLifetime]):
-    """One pod: PodScheduled to the last container's end. `estimated`: its end is off by at most
-    `uncertainty_seconds`; `claim`: who said what it is; `accelerators` by resource name; `labels`:
-    those that USAGE_LABELS named when the pod was first seen."""
+    """One pod, from PodScheduled to the end of its last container. `estimated`: the end may be off
+    by up to `uncertainty_seconds`; `claim`: source of the pod's description; `accelerators`: by
+    resource name; `labels`: the labels that USAGE_LABELS named when the pod was first seen."""
 
     accelerators = serializers.DictField(child=serializers.IntegerField(), read_only=True)
     labels = serializers.DictField(child=serializers.CharField(), read_only=True)
@@ -140,7 +140,7 @@ class LifetimeSerializer(LineCostSerializer, serializers.ModelSerializer[PodLife
 
 
 class FaultSerializer(serializers.ModelSerializer[RecordFault]):
-    """What a recorder could not take as it stood."""
+    """An object that could not be recorded exactly as it was."""
 
     class Meta:
         model = RecordFault
@@ -159,8 +159,8 @@ class FaultSerializer(serializers.ModelSerializer[RecordFault]):
 
 
 class GapSerializer(serializers.ModelSerializer[WatchGap]):
-    """A time in which a watch saw nothing and nobody can tell what happened. `shows_loss`: the list
-    after it had other objects than were recorded before; without it figures count as complete."""
+    """A time in which a watch saw nothing. `shows_loss`: the list after the gap differs from the
+    objects recorded before it; otherwise figures count as complete."""
 
     class Meta:
         model = WatchGap

@@ -278,7 +278,7 @@ class LifetimeList(FileList[PodLifetime]):
     file_name = "pods"
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
-        """Return a page, or the file; older rows that were purged are said in a header."""
+        """Return a page, or the whole file. A header names the day before which rows were purged."""
         answer = super().list(request, *args, **kwargs)
         say_purged(answer)
         return answer
@@ -307,7 +307,7 @@ class LifetimeList(FileList[PodLifetime]):
     )
 )
 class FaultList(FileList[RecordFault]):
-    """What the recorders could not take as it stood; for administrators."""
+    """Objects that could not be recorded exactly as they were; administrators only."""
 
     queryset = RecordFault.objects.none()
     serializer_class = FaultSerializer
@@ -330,7 +330,7 @@ class FaultList(FileList[RecordFault]):
     )
 )
 class GapList(FileList[WatchGap]):
-    """When watches saw nothing, so that the record may lack something."""
+    """Times in which a watch saw nothing, so that the record may be incomplete."""
 
     queryset = WatchGap.objects.none()
     serializer_class = GapSerializer
