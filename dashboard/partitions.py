@@ -175,7 +175,7 @@ class PartitionUsage(ListAPIView[PartitionLifetime]):
         return self.list(request, *args, **kwargs)
 
     def list(self, request: Request, *_args: Any, **_kwargs: Any) -> Any:
-        """Return a page, or the whole file. A header names the day before which rows were purged."""
+        """Return a page, or the whole file. A header says if rows were purged."""
         params = given(request.query_params)
         kind = form_of(request)
         window = _window({name: params[name] for name in _RANGE if name in params})

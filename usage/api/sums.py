@@ -278,7 +278,7 @@ class LifetimeList(FileList[PodLifetime]):
     file_name = "pods"
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Any:
-        """Return a page, or the whole file. A header names the day before which rows were purged."""
+        """Return a page, or the whole file. A header says if rows were purged."""
         answer = super().list(request, *args, **kwargs)
         say_purged(answer)
         return answer
