@@ -43,17 +43,14 @@ class JobUsage:
 
     @property
     def ipu_hours(self) -> float:
-        """IPU-hours of the pods."""
         return self.ipu_microseconds / 1e6 / 3600
 
     @property
     def cpu_hours(self) -> float:
-        """CPU-core-hours of the pods' requests."""
         return self.cpu_millicore_seconds / 1e3 / 3600
 
     @property
     def memory_gib_hours(self) -> float:
-        """GiB-hours of the pods' requests."""
         return self.memory_byte_seconds / 2**30 / 3600
 
     @property

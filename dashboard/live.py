@@ -43,7 +43,6 @@ class LiveState:
 
     @property
     def is_whole(self) -> bool:
-        """Whether everybody answered."""
         return not any(reading.problem for reading in self.readings)
 
 

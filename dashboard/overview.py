@@ -73,7 +73,6 @@ class Fleet:
 
     @property
     def total(self) -> int:
-        """Held and free."""
         return self.held + (self.free or 0)
 
 

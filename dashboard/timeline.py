@@ -177,14 +177,10 @@ class Lives(Protocol):
     """The partitions and pods of a job."""
 
     @property
-    def pods(self) -> Sequence[Pod]:
-        """Pods."""
-        ...
+    def pods(self) -> Sequence[Pod]: ...
 
     @property
-    def partitions(self) -> Sequence[Partition]:
-        """Partitions."""
-        ...
+    def partitions(self) -> Sequence[Partition]: ...
 
 
 def timeline_rows(lives: Lives) -> list[Row]:

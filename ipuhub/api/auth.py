@@ -99,7 +99,6 @@ class BearerDescription(OpenApiAuthenticationExtension):  # type: ignore[no-unty
     name = "apiToken"
 
     def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
-        """Return the security scheme."""
         return {
             "type": "http",
             "scheme": "bearer",

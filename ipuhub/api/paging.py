@@ -44,7 +44,6 @@ class KeysetPagination(BasePagination):
         return Response({"next": self._next, "results": data})
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Describe such an answer."""
         link = {"type": ["string", "null"], "format": "uri", "description": "Next page."}
         return {
             "type": "object",
@@ -53,7 +52,6 @@ class KeysetPagination(BasePagination):
         }
 
     def get_schema_operation_parameters(self, _view: APIView) -> list[dict[str, Any]]:
-        """Describe the two parameters."""
         size = {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE, "default": PAGE_SIZE}
         return [
             _parameter("cursor", "Cursor of the page, from `next`.", {"type": "string"}),

@@ -73,13 +73,11 @@ class AnyAccept(BaseContentNegotiation):
     """Files go out as they are, whatever the client says it accepts; refusals as JSON."""
 
     def select_parser(self, _request: Request, parsers: Any) -> Any:
-        """Return the first."""
         return next(iter(parsers), None)
 
     def select_renderer(
         self, _request: Request, renderers: Any, _format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        """Return the first."""
         return renderers[0], renderers[0].media_type
 
 
@@ -92,7 +90,6 @@ class PageFilterBackend(DjangoFilterBackend):  # type: ignore[misc]
     def filter_queryset(
         self, request: Request, queryset: QuerySet[Any], view: APIView
     ) -> QuerySet[Any]:
-        """Return the rows that pass."""
         answers = getattr(view, "formats", ("json",))
         asked = request.query_params.get("format") or "json"
         if asked not in answers:

@@ -55,21 +55,17 @@ class BlockingKubeClient:
     def get(
         self, resource: Resource, name: str, namespace: str | None = None, **options: Any
     ) -> Manifest:
-        """Read one object."""
         return self.run(self.client.get, resource, name, namespace, **options)
 
     def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> ListResult:
-        """Read all objects."""
         return self.run(self.client.list, resource, namespace, **options)
 
     def create(
         self, resource: Resource, body: Manifest, namespace: str | None = None, **options: Any
     ) -> Manifest:
-        """Create an object."""
         return self.run(self.client.create, resource, body, namespace, **options)
 
     def replace(self, resource: Resource, body: Manifest, **options: Any) -> Manifest:
-        """Write a whole object."""
         return self.run(self.client.replace, resource, body, **options)
 
     def patch(
@@ -80,13 +76,11 @@ class BlockingKubeClient:
         namespace: str | None = None,
         **options: Any,
     ) -> Manifest:
-        """Change parts of an object."""
         return self.run(self.client.patch, resource, name, body, namespace, **options)
 
     def delete(
         self, resource: Resource, name: str, namespace: str | None = None, **options: Any
     ) -> Manifest:
-        """Delete one object."""
         return self.run(self.client.delete, resource, name, namespace, **options)
 
     def request(
@@ -98,5 +92,4 @@ class BlockingKubeClient:
         body: Any = None,
         **options: Any,
     ) -> Any:
-        """Send anything."""
         return self.run(self.client.request, method, path, params=params, body=body, **options)

@@ -56,7 +56,6 @@ class KubeClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._transport.close()
 
     async def get(

@@ -59,7 +59,6 @@ class StaticCredentials:
         """Nothing newer exists."""
 
     def read(self) -> Credentials:
-        """Return them."""
         return self._credentials
 
 
@@ -137,7 +136,6 @@ class ExecCredentials:
         self._valid_until = None
 
     def read(self) -> Credentials:
-        """Run the plug-in."""
         status = self._run()
         now = self._now()
         self._valid_until = _renewal_time(status.get("expirationTimestamp"), now)

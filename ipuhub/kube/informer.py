@@ -50,11 +50,9 @@ class IndexedStore:
         return len(self._objects)
 
     def get(self, key: ObjectKey) -> Manifest | None:
-        """Return the object or None."""
         return self._objects.get(key)
 
     def all(self) -> list[Manifest]:
-        """All objects."""
         return list(self._objects.values())
 
     def by_index(self, index: str, value: str) -> list[Manifest]:
@@ -174,7 +172,6 @@ class Informer:
         return self._store.by_index(index, value)
 
     def all(self) -> list[Manifest]:
-        """All objects."""
         return self._store.all()
 
     def __len__(self) -> int:

@@ -39,11 +39,9 @@ class ChosenNamespaces:
         return problem and f"the namespaces with {self.selector} are not known: {problem}"
 
     def covers(self, namespace: str) -> bool:
-        """Whether `namespace` is chosen."""
         return self._informer.get("", namespace) is not None
 
     async def run(self) -> None:
-        """Follow until cancelled."""
         await self._informer.run()
 
     async def wait_known(self, timeout_seconds: float | None = None) -> None:
@@ -87,7 +85,6 @@ class NamespaceGroups:
         self._informer = Informer(client, NAMESPACES, transform=_only_labels)
 
     async def run(self) -> None:
-        """Follow until cancelled."""
         await self._informer.run()
 
     async def wait_known(self, timeout_seconds: float) -> bool:

@@ -29,7 +29,6 @@ class FixedToken:
         self._token = token
 
     async def __call__(self) -> str:
-        """Return it."""
         return self._token
 
 

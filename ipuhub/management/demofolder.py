@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 def add_folder_option(parser: ArgumentParser) -> None:
-    """Let a command take `--dir`."""
     parser.add_argument(
         "--dir",
         type=Path,
@@ -70,7 +69,6 @@ class DatabaseCommand(BaseCommand):
     """Refuse to run where usage is switched off, before a database is looked for."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take `--dir`."""
         add_folder_option(parser)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -95,7 +93,6 @@ class ProgressBar:
         self._is_shown = out.isatty()
 
     def __enter__(self) -> Self:
-        """Draw nothing yet."""
         return self
 
     def __exit__(
@@ -104,12 +101,10 @@ class ProgressBar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Clear the line."""
         if self._is_shown:
             self._write("\r\033[K")
 
     def show(self, done: int, whole: int) -> None:
-        """Draw `done` of `whole`."""
         if not self._is_shown:
             return
         filled = _CELLS * done // whole if whole else _CELLS

@@ -38,7 +38,6 @@ class Scope:
 
     @property
     def sees_all(self) -> bool:
-        """Whether nothing is hidden."""
         return self.namespaces is None
 
     def covers(self, namespace: str) -> bool:

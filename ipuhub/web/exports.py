@@ -159,7 +159,6 @@ class Slots:
             return ""
 
     def give(self, owner: str) -> None:
-        """Give a place back."""
         with self._lock:
             self._taken[owner] -= 1
             self._taken += Counter()  # forgets who has none
@@ -179,7 +178,6 @@ class DownloadSlots:
         self._is_full = False  # said once each time, not for each of a crowd
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer the request."""
         answer = self._get_response(request)
         if not answer.streaming:
             return answer
@@ -235,7 +233,6 @@ class _Held:
             yield block
 
     def close(self) -> None:
-        """Give the slot back."""
         if self._is_held:
             self._is_held = False
             self._release()

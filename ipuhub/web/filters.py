@@ -127,7 +127,6 @@ class AnyOfFilter(django_filters.Filter):  # type: ignore[misc]
     field_class = AnyOfField
 
     def filter(self, rows: QuerySet[_M], value: list[str]) -> QuerySet[_M]:
-        """Return the rows that pass."""
         return rows.filter(**{f"{self.field_name}__in": value}) if value else rows
 
 
@@ -174,7 +173,6 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
 
     @property
     def is_filtered(self) -> bool:
-        """Whether anything narrows the list."""
         return any(self.data.get(name) for name in self.filters)
 
     @property

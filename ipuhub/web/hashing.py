@@ -73,7 +73,6 @@ class RefuseTooManyHashes:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer the request."""
         return self._get_response(request)
 
     def process_exception(

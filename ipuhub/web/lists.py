@@ -173,7 +173,6 @@ class ListPage:
 
     @property
     def view(self) -> Callable[..., HttpResponseBase]:
-        """The Django view."""
         return require_safe(signed_in(self._answer))
 
     def columns_of(self, rows: Sequence[Any]) -> list[Column]:

@@ -32,7 +32,6 @@ class AnswerProbes:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer the request."""
         if request.path not in PATHS:
             return self._get_response(request)
         view, arguments, options = resolve(request.path)

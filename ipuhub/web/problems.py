@@ -138,7 +138,6 @@ class RefuseUndecodableQueries:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer the request."""
         query = request.META.get("QUERY_STRING", "")
         if "%" in query or not query.isascii():
             try:

@@ -136,7 +136,6 @@ class KeepPrivate:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer the request."""
         answer = self._get_response(request)
         answer.headers.setdefault("Cache-Control", "private, no-cache")
         patch_vary_headers(answer, ("Cookie", "Authorization", "HX-Request"))

@@ -114,7 +114,6 @@ class SignInPage(LoginView):
     """Sign in with user name and password; after too many failures nothing is tried for a while."""
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
-        """Try what was sent."""
         username = request.POST.get("username", "")[:1000]
         address = _address(request)
         self.counted = counters(username, address, settings.LOGIN_FAILURES)
@@ -127,7 +126,6 @@ class SignInPage(LoginView):
         return super().post(request, *args, **kwargs)
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        """Sign in."""
         forget_attempts(self.counted)
         return super().form_valid(form)
 

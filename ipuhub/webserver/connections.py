@@ -42,7 +42,6 @@ class CountedServer(web.Server):
     def connection_lost(
         self, handler: web.RequestHandler, exc: BaseException | None = None
     ) -> None:
-        """Count it no more."""
         super().connection_lost(handler, exc)
         self._silent.pop(handler, None)
         self._asking.pop(handler, None)

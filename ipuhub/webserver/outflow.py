@@ -40,7 +40,6 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """How many are free."""
         return self._left
 
     def take(self, size: int) -> bool:
@@ -52,7 +51,6 @@ class Budget:
             return True
 
     def give(self, size: int) -> None:
-        """Give so many back."""
         with self._lock:
             self._left += size
 

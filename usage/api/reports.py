@@ -142,7 +142,7 @@ class ReportList(ListAPIView[MonthReport]):
 
     @extend_schema(operation_id="usage_reports_list", summary="Month reports", tags=["usage"])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """The rates, newest first."""
+        """The newest report of each month and all corrections, newest month first."""
         return super().get(request, *args, **kwargs)
 
 
@@ -245,7 +245,7 @@ class RunList(ListAPIView[ReportRun]):
 
     @extend_schema(operation_id="usage_runs_list", summary="Report runs", tags=["usage"])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """The rates, newest first."""
+        """The latest report runs, newest first."""
         return super().get(request, *args, **kwargs)
 
     @extend_schema(
