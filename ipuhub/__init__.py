@@ -1,4 +1,4 @@
-"""IPUHub: runs and accounts for IPU work on Kubernetes."""
+"""IPUHub runs Graphcore IPU jobs on Kubernetes and reports who used how many IPU-hours."""
 
 from __future__ import annotations
 

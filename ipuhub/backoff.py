@@ -2,9 +2,8 @@
 
 Random numbers for jitter.
 
-They come from the system and never from Python's global generator: that one belongs to whoever
-seeds it. Hypothesis does, and a jitter drawn on another thread made its strategies look
-unrepeatable.
+They come from the system, not from Python's global generator: Hypothesis seeds that generator, and
+jitter drawn on another thread made its strategies look unrepeatable.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def exponential(attempt: int, *, base: float, maximum: float) -> float:
 class Backoff:
     """Doubling waits between `first_seconds` and `max_seconds`, each spread over a factor of two.
 
-    The spread keeps many clients of one server from coming back at the same moment.
+    The spread keeps many clients of a server from returning at the same moment.
     """
 
     first_seconds: float = 0.8

@@ -1,4 +1,4 @@
-"""io: turns DATABASE_URL into Django's database settings, and says what every session has set."""
+"""io: Django's database settings from DATABASE_URL, and the options of every session."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ NO_DATABASE: Final = "DATABASE_URL-is-not-set"
 
 
 def session_options(given: Mapping[str, Any], more: str = "") -> dict[str, Any]:
-    """Return libpq's arguments `given` with the `options` that every session of ours has.
+    """Return libpq's arguments `given` plus the `options` that every session uses.
 
-    `more` is what a kind of connection sets besides. What `options` in `given`, from DATABASE_URL,
-    set themselves counts.
+    `more` are additional options of this kind of connection. `options` in `given` (from
+    DATABASE_URL) take precedence.
     """
     own = given.get("options", "")
     words = (more, own) if _EVERY_SESSION in own else (_EVERY_SESSION, more, own)
@@ -40,7 +40,7 @@ def session_options(given: Mapping[str, Any], more: str = "") -> dict[str, Any]:
 
 
 def primehub_database_url(host: str, user: str, password: str) -> str:
-    """Return the URL of the database that PrimeHub Usage uses with these; no host: none."""
+    """Return the URL of PrimeHub Usage's database; empty without a host."""
     if not host:
         return ""
     account = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user or password else ""

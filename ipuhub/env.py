@@ -42,7 +42,7 @@ _FALSE = {"0", "false", "no", "off"}
 
 
 class Env:
-    """Reads settings from `environ` and remembers what was asked for."""
+    """Typed reader of settings from `environ` that remembers every declared setting."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -54,7 +54,7 @@ class Env:
         self._readers = readers
 
     def is_set(self, name: str) -> bool:
-        """Whether the environment gives `name` a value, be it an empty one."""
+        """Return whether the environment sets `name`, even to an empty value."""
         return name in self._environ or bool(self._environ.get(f"{name}_FILE"))
 
     def text(self, name: str, default: str, *, doc: str) -> str:
@@ -182,7 +182,7 @@ class Env:
         return value
 
     def retired(self, name: str, instead: str) -> None:
-        """A setting that no longer exists: whoever still makes it learns what took its place."""
+        """Declare a removed setting: setting it raises an error that names the replacement."""
         if name in self._environ or f"{name}_FILE" in self._environ:
             raise SettingError(f"{name} no longer exists, take it out: {instead}")
 

@@ -1,6 +1,6 @@
-"""glue: what all recorders share, and who may see what.
+"""glue: models shared by all recorders, grants and API tokens.
 
-The index that finds long lifetimes by an instant within them.
+Index that finds long lifetimes by an instant within them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from django.db.models.lookups import GreaterThan
 class WatchCheckpoint(models.Model):
     """How far one watch of one cluster has been committed.
 
-    `position_at` is when the API server last showed us that position (event, bookmark or list).
-    `selection` says what of the watch is recorded. `epoch` grows by one with each recorder that
-    takes the watch over; a commit of an older one changes no row and must be rolled back.
-    `holder` is the process that took it last, `namespace` the only one that is watched (empty:
-    all), `lag_seconds` how long the last batch's first change waited for its commit.
+    `position_at`: when the API server last reported that position (event, bookmark or list).
+    `selection`: which objects of the watch are recorded. `epoch` increases when a recorder takes
+    over the watch; commits with an older epoch change no row and must be rolled back. `holder`: the
+    process that took over last. `namespace`: the only watched namespace (empty: all).
+    `lag_seconds`: how long the first change of the last batch waited for its commit.
     """
 
     name = models.TextField(unique=True)
@@ -45,8 +45,8 @@ class WatchCheckpoint(models.Model):
 class WatchGap(models.Model):
     """A time in which a watch saw nothing and the server's history did not reach back.
 
-    Without `shows_loss` the list after it had the very objects that were recorded before: what came
-    and went in between would be missing, nothing else.
+    Without `shows_loss`, the list after the gap contained exactly the objects recorded before it;
+    only objects that came and went in between can be missing.
     """
 
     watch = models.TextField()
@@ -63,9 +63,10 @@ class WatchGap(models.Model):
 
 
 class RecordFault(models.Model):
-    """What a recorder could not take as it stood, kept so that a person can see and mend it.
+    """An object that could not be recorded exactly as it was, kept so that a person can fix the
+    cause.
 
-    One row for each object and kind of fault; `count` says how often it was met anew.
+    One row per object and kind of fault; `count`: number of repetitions.
     """
 
     watch = models.TextField()
@@ -107,7 +108,7 @@ class NamespaceGrant(models.Model):
 
 
 class ApiToken(models.Model):
-    """A tool's key to the API, with its owner's rights; only its SHA-256 is stored."""
+    """A token for the API with the permissions of its owner; only its SHA-256 is stored."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
@@ -123,9 +124,10 @@ class ApiToken(models.Model):
 
 
 class TaskMessage(models.Model):
-    """A task that waits for a worker, as the broker sees it; see `ipuhub.taskqueue`.
+    """A queued task; see `ipuhub.taskqueue`.
 
-    `claimed_until`: a worker has it until then, unless it has started it and deleted the row.
+    `claimed_until`: the time until which a worker has claimed it. A worker that starts a task
+    deletes its row.
     """
 
     queue = models.TextField()
@@ -141,9 +143,9 @@ class TaskMessage(models.Model):
 
 
 class SignInAttempts(models.Model):
-    """How often signing in has failed for a user, an address, or both; see `ipuhub.web.signin`.
+    """Failed sign-ins of a user, an address, or both; see `ipuhub.web.signin`.
 
-    `key` is a digest of whom it is about; `blocked_until`: nothing is tried before.
+    `key`: digest of user and address; `blocked_until`: attempts before that time are rejected.
     """
 
     key = models.TextField(unique=True)

@@ -16,7 +16,7 @@ _YEARS = range(1970, 9999)
 
 
 class MonthError(ValueError):
-    """Something is not a month; the message says what one looks like."""
+    """A text is not a month; the message shows the format."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

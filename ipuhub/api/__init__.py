@@ -1,6 +1,6 @@
 """The API's foundation: authentication, permissions, filtering, paging, problems.
 
-An app's list endpoint is this and nothing more (`jobs/api.py` is one)::
+A list endpoint needs only this (for an example see `jobs/api.py`)::
 
     class JobList(ListAPIView[JobRecord]):
         serializer_class = JobSerializer            # shape only
@@ -10,7 +10,7 @@ An app's list endpoint is this and nothing more (`jobs/api.py` is one)::
         def get_queryset(self) -> QuerySet[JobRecord]:
             return visible_jobs(scope_of(self.request.user))
 
-and its module of addresses has `app_name = "<app>-api"` and `urlpatterns`, which
-`dashboard/apiurls.py` includes. Raise PermissionDenied, Http404 or ValidationError with a
-sentence anywhere below: the client gets application/problem+json with that sentence as `detail`.
+Its URL module sets `app_name = "<app>-api"` and `urlpatterns`, which `dashboard/apiurls.py`
+includes. Views raise PermissionDenied, Http404 or ValidationError with a sentence. The client gets
+application/problem+json with that sentence as `detail`.
 """

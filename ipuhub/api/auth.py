@@ -1,8 +1,8 @@
-"""glue: who calls the API: a tool by `Authorization: Bearer <token>`, a browser by its session.
+"""glue: authentication of the API: tools send `Authorization: Bearer <token>`, browsers a session.
 
-API tokens: made once, shown once, stored as a digest, found again.
+API tokens are shown once, when they are created; only their digest is stored.
 
-Who may call an endpoint; what he sees of it is `ipuhub.web.access`'s.
+Permissions decide who may call an endpoint; `ipuhub.web.access` decides which rows are visible.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _USED_EVERY = dt.timedelta(minutes=1)
 def make_token(
     user: User, name: str, now: dt.datetime, expires_at: dt.datetime | None = None
 ) -> tuple[ApiToken, str]:
-    """Store a new token of `user`; return it with its text, which nobody can read again."""
+    """Store a new token of `user`; return it with its text, which is not stored."""
     text = PREFIX + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
         user=user, name=name, digest=_digest(text), created_at=now, expires_at=expires_at
@@ -44,12 +44,13 @@ def make_token(
 
 
 def curl_line(text: str, address: str) -> str:
-    """Return how to try a token in a terminal; `address` is the dashboard's."""
+    """Return a curl command that uses the token; `address` is the dashboard's URL."""
     return f'curl -H "Authorization: Bearer {text}" {address.rstrip("/")}/api/v1/jobs'
 
 
 def find_token(text: str, now: dt.datetime) -> ApiToken | None:
-    """Return the live token of an active user with this text, and note (by the minute) its use."""
+    """Return the valid token of an active user with this text, and record its use (by the
+    minute)."""
     living = Q(expires_at=None) | Q(expires_at__gt=now)
     token = (
         ApiToken.objects.select_related("user")
@@ -69,16 +70,17 @@ _WRONG = "The API token is invalid, revoked or expired. Create a token under Acc
 
 
 def bearer_token(request: HttpRequest | Request) -> str | None:
-    """Return the request's bearer token; None where it carries none."""
+    """Return the request's bearer token, or None."""
     scheme, _, text = request.headers.get("Authorization", "").partition(" ")
     return text.strip() if scheme.lower() == "bearer" else None
 
 
 class BearerAuthentication(BaseAuthentication):
-    """Signs a request in with the rights of its API token's owner."""
+    """Authenticate a request as the owner of its API token."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
-        """Return the owner and the token; None without one. Raises AuthenticationFailed."""
+        """Return the owner and the token, or None without a token. Raise AuthenticationFailed if
+        invalid."""
         text = bearer_token(request)
         if text is None:
             return None
@@ -93,7 +95,7 @@ class BearerAuthentication(BaseAuthentication):
 
 
 class BearerDescription(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """How the OpenAPI document names the token."""
+    """OpenAPI description of the token authentication."""
 
     target_class = "ipuhub.api.auth.BearerAuthentication"
     name = "apiToken"
@@ -108,10 +110,10 @@ class BearerDescription(OpenApiAuthenticationExtension):  # type: ignore[no-unty
 
 
 class IsSignedIn(BasePermission):
-    """Anybody with a session or a token."""
+    """Users with a session or a token."""
 
     def has_permission(self, request: Request, _view: APIView) -> bool:
-        """Say whether the caller is known."""
+        """Return whether the caller is authenticated."""
         return request.user.is_authenticated
 
 
@@ -121,7 +123,7 @@ class IsAdmin(BasePermission):
     message = "Only administrators are allowed to do this."
 
     def has_permission(self, request: Request, _view: APIView) -> bool:
-        """Say whether the caller sees everything."""
+        """Return whether the caller is an administrator."""
         return scope_of(request.user).sees_all
 
 
@@ -131,5 +133,5 @@ class IsAccountant(BasePermission):
     message = ACCOUNTANTS_ONLY
 
     def has_permission(self, request: Request, _view: APIView) -> bool:
-        """Say whether the caller may see reports and rates."""
+        """Return whether the caller may see reports and rates."""
         return is_accountant(request.user)

@@ -1,7 +1,7 @@
-"""glue: lists and sums that are also files: `.csv` and `.jsonl` after the address of the JSON.
+"""glue: CSV and JSON-lines files of lists and sums, at the URL of the JSON plus `.csv` or `.jsonl`.
 
-Clients generated from the OpenAPI read every answer of one address as JSON, so a file needs an
-address of its own. `?format=` and `Accept` at the address of the JSON return the same files.
+Clients generated from the OpenAPI document expect JSON at a JSON URL, so files have their own URLs.
+`?format=` and `Accept` at the JSON URL return the same files.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _YES_NO: Final = {"": True, "true": True, "false": False}
 
 
 def with_files(route: str, view: type[APIView], name: str) -> list[URLPattern]:
-    """Return the address of a view and that of its files."""
+    """Return the URL patterns of a view and of its files."""
     files = rf"^{route}\.(?P<form>{'|'.join(_FILES)})$"
     answer = view.as_view()
     return [path(route, answer, name=name), re_path(files, answer, name=f"{name}-file")]
 
 
 def describe_file(operation: dict[str, Any]) -> None:
-    """Make of the description of JSON that of its file."""
+    """Turn the description of the JSON response into the description of the file."""
     operation["operationId"] += "_file"
     operation["summary"] += " (file)"
     form = {"type": "string", "enum": list(_FILES)}
@@ -59,7 +59,7 @@ def describe_json(operation: dict[str, Any], path: str) -> None:
 
 
 def read_yes(request: Request, name: str) -> bool:
-    """Return whether a parameter says yes; `?excel` alone does. Raises ValidationError."""
+    """Return a yes/no parameter; `?excel` alone means yes. Raise ValidationError if invalid."""
     text = request.query_params.get(name, "false")
     if text not in _YES_NO:
         raise ValidationError({name: [f"must be true or false, not {text[:80]!r}."]})

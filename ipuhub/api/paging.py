@@ -1,4 +1,4 @@
-"""glue: lists of the API come in pages, with a link to the next one."""
+"""glue: pagination of the API's lists, with a link to the next page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KeysetPagination(BasePagination):
     def paginate_queryset(
         self, queryset: QuerySet[Any], request: Request, view: APIView | None = None
     ) -> list[Any]:
-        """Return one page of rows. Raises ValidationError for a cursor or size of no use."""
+        """Return one page of rows. Raise ValidationError if cursor or size is invalid."""
         size = page_size(request.query_params.get("page_size"))
         order = getattr(view, "ordering", ("created_at", "id"))
         try:
@@ -70,7 +70,7 @@ def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str,
 
 
 def refuse_cursor(text: str | None) -> None:
-    """Raise ValidationError where somebody asks for a file from the middle on."""
+    """Raise ValidationError if a request for a file has a cursor."""
     if text:
         raise ValidationError({"cursor": ["files have no pages. Leave this parameter out."]})
 

@@ -1,8 +1,8 @@
-"""glue: bodies of the API: JSON of a sensible size, else a refusal in words.
+"""glue: parsing of JSON bodies, with a size limit and readable errors.
 
-Endpoints that hand out files, whatever the client says it accepts.
+Content negotiation that ignores Accept for endpoints that return files.
 
-The API filters by the same classes, and with the same refusals, as the pages.
+The API uses the same filter classes and error messages as the pages.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MOST_BYTES: Final = 64 * 1024  # the largest body there is has a few hundred
 
 
 class TooLarge(APIException):
-    """The body is longer than any that is of use."""
+    """The body exceeds MOST_BYTES."""
 
     status_code = 413
     default_detail = f"The body is too large: at most {MOST_BYTES // 1024} KiB."
 
 
 class JsonBody(BaseParser):
-    """Reads a JSON object (RFC 8259), no more than MOST_BYTES of it."""
+    """Parser for a JSON object (RFC 8259) of at most MOST_BYTES."""
 
     media_type = "application/json"
 
@@ -46,7 +46,7 @@ class JsonBody(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the object that the body is. Raises ParseError and TooLarge."""
+        """Return the JSON object of the body. Raise ParseError or TooLarge."""
         del media_type, parser_context
         body = stream.read(MOST_BYTES + 1)
         if len(body) > MOST_BYTES:
@@ -70,7 +70,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 class AnyAccept(BaseContentNegotiation):
-    """Files go out as they are, whatever the client says it accepts; refusals as JSON."""
+    """Send files regardless of Accept, and errors as JSON."""
 
     def select_parser(self, _request: Request, parsers: Any) -> Any:
         return next(iter(parsers), None)
@@ -84,7 +84,7 @@ class AnyAccept(BaseContentNegotiation):
 class PageFilterBackend(DjangoFilterBackend):  # type: ignore[misc]
     """Applies the view's `filterset_class`. Raises BadFilter and PermissionDenied.
 
-    A view that answers in other forms than JSON names them in `formats`.
+    A view lists its other formats besides JSON in `formats`.
     """
 
     def filter_queryset(

@@ -28,7 +28,7 @@ _SENTENCES = {
 
 
 def problem(status: int, detail: str = "", **extra: Any) -> dict[str, Any]:
-    """Return the document that says what is wrong; without `detail` the status' own sentence."""
+    """Return the problem document; `detail` defaults to the sentence of the status."""
     known = HTTPStatus(status)
     sentence = detail or _SENTENCES.get(known, known.description or known.phrase)
     return {
@@ -41,12 +41,13 @@ def problem(status: int, detail: str = "", **extra: Any) -> dict[str, Any]:
 
 
 def problem_answer(status: int, detail: str = "", **extra: Any) -> JsonResponse:
-    """Return a problem as a plain Django answer, for what fails outside the API's views."""
+    """Return a problem as a plain Django response, for errors outside the API's views."""
     return JsonResponse(problem(status, detail, **extra), status=status, content_type=CONTENT_TYPE)
 
 
 def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Answer `error` with a problem; None (a 500 with its traceback in the log) for a bug."""
+    """Return a problem response for `error`, or None for a bug (a 500, with a traceback in the
+    log)."""
     sentence = _own_sentence(error)
     if isinstance(error, DjangoValidationError):
         error = exceptions.ValidationError(error.messages)
@@ -66,7 +67,7 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response |
 
 
 def by_field(errors: Any, field: str = "") -> dict[str, list[str]]:
-    """Return the messages of a validation error in one shape, whatever it was raised with."""
+    """Return the messages of a validation error by field."""
     parts: list[tuple[str, Any]] = []
     if isinstance(errors, dict):
         for name, each in errors.items():
@@ -84,7 +85,7 @@ def by_field(errors: Any, field: str = "") -> dict[str, list[str]]:
 
 
 def _own_sentence(error: Exception) -> str:
-    """Return what was said when Django's own exception was raised (DRF would drop it)."""
+    """Return the message of a Django exception, which DRF would drop."""
     if isinstance(error, Http404 | DjangoPermissionDenied) and error.args:
         text = error.args[0]
         return text if isinstance(text, str) and text.endswith(".") else ""
@@ -92,7 +93,7 @@ def _own_sentence(error: Exception) -> str:
 
 
 def _sentences(errors: Any) -> str:
-    """Return all messages of a validation error in one line, each after its field."""
+    """Return all messages of a validation error in one line, each with its field."""
     if isinstance(errors, dict):
         return " ".join(
             _sentences(value) if key == "non_field_errors" else f"{key}: {_sentences(value)}"

@@ -1,4 +1,4 @@
-"""glue: the OpenAPI description of an endpoint, with the refusals that every one of them has.
+"""glue: the OpenAPI description of endpoints, including the error responses they share.
 
 The OpenAPI document of the API, generated from its views.
 """
@@ -50,15 +50,15 @@ class ProblemSerializer(serializers.Serializer[Any]):
     detail = serializers.CharField(help_text="A sentence.")
 
     def get_fields(self) -> dict[str, Any]:
-        """Return the fields, with the one that DRF has a property of the same name for."""
+        """Return the fields, including `errors`, whose name DRF uses for a property."""
         return super().get_fields() | {"errors": copy.deepcopy(_BY_FIELD)}
 
 
 class Described(AutoSchema):
-    """What DRF's views say of themselves, plus the refusals and 304, and the files."""
+    """DRF's schema of views, plus error responses, 304 and files."""
 
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
-        """Return the description of an address and a method; None: it has none."""
+        """Return the description of an operation, or None."""
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
         if operation is None:
             return None
@@ -72,7 +72,7 @@ class Described(AutoSchema):
         return operation
 
     def get_description(self) -> str:  # type: ignore[override]  # not DRF's of the same name
-        """Return what the view says, but for the exceptions, which callers never see."""
+        """Return the view's docstring without the part about exceptions."""
         return _RAISES.sub("", super().get_description()).strip()
 
     def _get_response_bodies(self, direction: Direction = "response") -> dict[str, Any]:
@@ -90,14 +90,14 @@ class Described(AutoSchema):
         return bodies
 
     def _add_files(self, bodies: dict[str, Any]) -> None:
-        """Add the files that a view answers with, beside JSON, in its `formats`."""
+        """Add the file formats of a view, besides JSON."""
         for form in getattr(self.view, "formats", ()):
             kind = {"schema": {"type": "string"}}
             if form != JSON:
                 bodies["200"]["content"].setdefault(MEDIA_TYPES[form], kind)
 
     def _refusals(self) -> Iterator[tuple[HTTPStatus, str]]:
-        """Yield each status of a refusal with what it means."""
+        """Yield each error status with its description."""
         yield from _ALWAYS.items()
         if "{" in self.path:
             yield HTTPStatus.NOT_FOUND, "Not found, or the user does not have access."

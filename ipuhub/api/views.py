@@ -1,6 +1,6 @@
-"""glue: a list of the API that also goes out whole, as CSV or as JSON lines.
+"""glue: API lists that are also available as complete CSV or JSON-lines files.
 
-In which form an answer of the API goes out: JSON, CSV or JSON lines.
+Format of an API response: JSON, CSV or JSON lines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TYPES = {
 
 
 def form_of(request: Request, forms: Sequence[str] = FORMS) -> str:
-    """Return the form in the address, else in `format`, else what `Accept` likes best, else json.
+    """Return the format given by the URL, by `format` or by `Accept`, in this order; default: json.
 
     Raises BadFilter.
     """
@@ -58,9 +58,9 @@ _M = TypeVar("_M", bound=Model)
 
 
 class FileList(ListAPIView[_M], Generic[_M]):
-    """Pages as JSON; everything that passes the filters as CSV (`columns`) or as JSON lines.
+    """A list in pages as JSON, or all filtered rows as CSV (`columns`) or JSON lines.
 
-    A line of JSON has the fields of a row of a page.
+    A JSON line has the same fields as a row of a page.
     """
 
     content_negotiation_class = AnyAccept

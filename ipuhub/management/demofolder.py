@@ -1,4 +1,4 @@
-"""glue: which demo a command means, and commands that find its database.
+"""glue: commands that find the demo of this machine and its database.
 
 A progress bar for commands: one line of a terminal, drawn over; elsewhere nothing.
 """
@@ -61,7 +61,7 @@ def use_database(url: str) -> Mapping[str, Any]:
 
 
 class DatabaseCommand(BaseCommand):
-    """A command for people: without DATABASE_URL it works on the demo of this machine."""
+    """Base of commands for people: without DATABASE_URL they use the demo of this machine."""
 
     dashboard = ""
     """Where that demo's dashboard is; empty: DATABASE_URL is set."""
@@ -86,7 +86,7 @@ _CELLS = 30
 
 
 class ProgressBar:
-    """Shows how much of something is done, as a context; at its end the line is left clean."""
+    """Context manager that shows a progress bar and clears it at the end."""
 
     def __init__(self, out: OutputWrapper, noun: str) -> None:
         self._out, self._noun = out, noun

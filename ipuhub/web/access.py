@@ -1,7 +1,7 @@
-"""glue: who may see what: the one authorisation of pages, API, exports and logs.
+"""glue: authorisation: which namespaces a user may see, for pages, API, exports and logs.
 
 Staff see everything. Accountants (the group of that name) see all usage and reports, close months
-and set rates; of jobs and partitions they see what anyone else does: the namespaces granted.
+and set rates. Of jobs and partitions they see only granted namespaces, like other users.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class _Rights:
-    """What was granted to a user who is no administrator."""
+    """Grants of a user who is not an administrator."""
 
     scope: Scope
     is_accountant: bool
 
 
 def _rights_of(user: AbstractBaseUser) -> _Rights:
-    """Return what the database says of `user`, asked once for each object: that of a request."""
+    """Return the grants of `user`, read once per user object (that is, once per request)."""
     known: _Rights | None = getattr(user, _KNOWN, None)
     if known is None:
         known = _read_rights(user)
@@ -75,12 +75,12 @@ def _read_rights(user: AbstractBaseUser) -> _Rights:
 
 
 def is_admin(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Whether `user` sees everything; asks no database."""
+    """Return whether `user` is an administrator, without a query."""
     return user.is_authenticated and user.is_active and bool(getattr(user, "is_staff", False))
 
 
 def scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
-    """What `user` may see; nobody signed in sees nothing."""
+    """Return the scope of `user`; empty if not signed in."""
     if not user.is_authenticated or not user.is_active:
         return Scope(frozenset())
     if is_admin(user):
@@ -96,26 +96,26 @@ def is_accountant(user: AbstractBaseUser | AnonymousUser) -> bool:
 
 
 def usage_scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
-    """What `user` may see of usage: accountants everything."""
+    """Return the scope of `user` for usage; accountants see everything."""
     return Scope(None) if is_accountant(user) else scope_of(user)
 
 
 def sees_cost(scope: Scope) -> bool:
-    """Whether whoever has this scope of usage may know what it costs: as reports and rates.
+    """Return whether a user with this scope of usage may see costs.
 
-    Cost over hours is the price of an hour, so who may not see rates sees no cost, not even of
-    namespaces of their own.
+    Cost divided by hours reveals the price, so users who may not see rates see no cost, not even of
+    their own namespaces.
     """
     return scope.sees_all
 
 
 def may_see_cost(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Whether `user` may know what usage costs, as `sees_cost` says of their scope of usage."""
+    """Return whether `user` may see costs; see `sees_cost`."""
     return settings.USAGE_ENABLED and is_accountant(user)
 
 
 def require_namespaces(scope: Scope, namespaces: Iterable[str]) -> None:
-    """Raise PermissionDenied with a sentence where `scope` does not cover one of them."""
+    """Raise PermissionDenied with a sentence if `scope` does not cover all of them."""
     for namespace in namespaces:
         if not scope.covers(namespace):
             raise PermissionDenied(
@@ -125,12 +125,12 @@ def require_namespaces(scope: Scope, namespaces: Iterable[str]) -> None:
 
 
 def require_admin(user: AbstractBaseUser | AnonymousUser) -> None:
-    """Raise PermissionDenied with a sentence where `user` is no administrator."""
+    """Raise PermissionDenied with a sentence if `user` is not an administrator."""
     if not scope_of(user).sees_all:
         raise PermissionDenied("Only administrators are allowed to do this.")
 
 
 def require_accountant(user: AbstractBaseUser | AnonymousUser) -> None:
-    """Raise PermissionDenied with a sentence where `user` may not see reports and rates."""
+    """Raise PermissionDenied with a sentence if `user` may not see reports and rates."""
     if not is_accountant(user):
         raise PermissionDenied(ACCOUNTANTS_ONLY)

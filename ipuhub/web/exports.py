@@ -1,10 +1,10 @@
-"""glue: CSV, JSON and JSON lines of a table, streamed: all rows of the filters, not the page's.
+"""glue: streaming of a table as CSV, JSON and JSON lines, with all filtered rows.
 
-How many files the web process streams at the same time, so that pages and API go on.
+Slots that limit how many files the web process streams at the same time.
 
-A streamed answer holds a thread, a processor's share and often a database connection while it is
-made, and no longer than that: the server keeps what its reader has not taken yet. Without a bound a
-few dozen large files would still take every thread, and one person's all that there is for files.
+A streamed response occupies a thread, CPU time and often a database connection while it is
+generated; the server buffers the part that its reader has not taken yet. Without a limit, a few
+dozen large files would occupy every thread, and one user could occupy all slots.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ FORMATS = ("csv", "json", "jsonl")
 
 
 def known_format(kind: str) -> str:
-    """Return what `?format=` asks for, empty for the page. Raises BadFilter."""
+    """Return the value of `?format=`, empty for the page. Raise BadFilter if unknown."""
     if kind and kind not in FORMATS:
         raise BadFilter([f"format: {kind[:50]!r} is not one of {', '.join(FORMATS)}."])
     return kind
 
 
 class ExportColumn(Protocol):
-    """What an export needs of a column."""
+    """Interface of a column for exports."""
 
     @property
     def key(self) -> str:
@@ -57,7 +57,7 @@ class ExportColumn(Protocol):
 
 
 class _Line:
-    """A file whose `write` hands the text back."""
+    """File whose `write` returns the text."""
 
     def write(self, text: str) -> str:
         return text
@@ -87,7 +87,7 @@ def lines_download(
 
 
 def csv_lines(columns: Sequence[ExportColumn], rows: Iterable[Any]) -> Iterator[str]:
-    """Yield the table as CSV; text that a spreadsheet would run is made inert."""
+    """Yield the table as CSV; text that a spreadsheet would evaluate is escaped."""
     writer = csv.writer(_Line())
     yield writer.writerow([column.key for column in columns])
     for row in rows:
@@ -135,12 +135,13 @@ _YOURS: Final = (
 
 
 def slots(downloads: int, threads: int) -> int:
-    """Return how many of `threads` may stream: one always stays for pages and probes."""
+    """Return how many of `threads` may stream; one thread always stays free for pages and
+    probes."""
     return max(1, min(downloads, threads - 1))
 
 
 class Slots:
-    """`count` places; one owner has all but one of them at most, where there are several."""
+    """`count` slots; if there are several, one owner gets at most all but one."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -149,7 +150,7 @@ class Slots:
         self._lock = Lock()
 
     def take(self, owner: str) -> str:
-        """Take a place; return why not, or nothing."""
+        """Take a slot; return the reason if there is none."""
         with self._lock:
             if self._taken.total() >= self.count:
                 return _FULL
@@ -165,11 +166,11 @@ class Slots:
 
 
 class DownloadSlots:
-    """Middleware: answers a streamed response with 503 and `Retry-After` while all slots are taken,
-    or this user has all but one.
+    """Middleware: reject a streamed response with 503 and `Retry-After` while all slots are taken,
+    or the user has all but one.
 
-    A slot is free again when its response is made or closed, also by a reader who left. One that is
-    not made after WEB_DOWNLOAD_SECONDS is broken off.
+    A slot is released when its response is finished or closed, including by a client that
+    disconnects. A response that is not finished after WEB_DOWNLOAD_SECONDS is aborted.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -206,7 +207,7 @@ class DownloadSlots:
 
 
 def _owner(request: HttpRequest) -> str:
-    """Return whose download this is: a user's, else an address's."""
+    """Return the owner of the download: the user, or else the address."""
     user = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
         return f"user {user.pk}"
@@ -214,11 +215,11 @@ def _owner(request: HttpRequest) -> str:
 
 
 class DownloadTooSlow(Exception):  # noqa: N818  # the reader's doing
-    """The reader is not done in time: the server breaks the connection off."""
+    """The reader is too slow, and the server aborts the connection."""
 
 
 class _Held:
-    """The blocks of a response; closing it gives the slot back, once."""
+    """The blocks of a response; closing it releases the slot, once."""
 
     def __init__(
         self, blocks: Iterator[bytes], release: Callable[[], None], deadline: float

@@ -1,8 +1,8 @@
-"""glue: the filters of a list, one class for its page, its exports and its API.
+"""glue: filters of a list, shared by its page, exports and API.
 
-A filter class is a django-filter FilterSet over `Filters`. Its rules: what is not understood is
-refused with a sentence (400), never ignored; asking for a namespace one may not see is refused
-(403) rather than answered with nothing.
+A filter class is a django-filter FilterSet over `Filters`. Invalid parameters are rejected with a
+sentence (400), never ignored. A namespace that the user may not see is rejected (403) instead of
+returning an empty list.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ OF_THE_LIST = frozenset({"cursor", "page_size", "format"})  # parameters that ar
 
 
 class BadFilter(ValidationError):  # noqa: N818  # as Http404: the answer, not a bug
-    """Some parameters cannot be used; `messages` are sentences that begin with their names."""
+    """Invalid parameters; `messages` are sentences that begin with their names."""
 
 
 class InstantField(forms.CharField):
     """A day (2026-11-21) or an instant (2026-11-21T10:00:00Z).
 
-    Without an offset they are of `zone` (called at each use), UTC by default.
+    Values without an offset are in `zone` (called at each use; default: UTC).
 
-    With `end` a day means its end, so that a range of days includes the last one.
+    With `end`, a day means its end, so that a range includes its last day.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class InstantField(forms.CharField):
 
 
 class InstantFilter(django_filters.Filter):  # type: ignore[misc]
-    """From a day or instant on (`lookup_expr="gte"`), or before its end (`"lt"`, `end=True`)."""
+    """Filter from a day or instant (`lookup_expr="gte"`), or up to it (`"lt"`, `end=True`)."""
 
     field_class = InstantField
 
@@ -107,7 +107,7 @@ class AnyOfWidget(forms.TextInput):
 
 
 class AnyOfField(forms.Field):
-    """Some texts; none of them is checked but for what no database can hold."""
+    """Several texts, checked only for characters that a database cannot store."""
 
     widget = AnyOfWidget
 
@@ -122,7 +122,7 @@ class AnyOfField(forms.Field):
 
 
 class AnyOfFilter(django_filters.Filter):  # type: ignore[misc]
-    """Rows with exactly this value; repeated in the URL: with any of them."""
+    """Filter for an exact value; if repeated in the URL, any of the values."""
 
     field_class = AnyOfField
 
@@ -143,16 +143,16 @@ class YesNoField(forms.NullBooleanField):
 
 
 class YesNoFilter(django_filters.BooleanFilter):  # type: ignore[misc]
-    """Where something is so, or is not so."""
+    """Filter for a boolean."""
 
     field_class = YesNoField
 
 
 class Filters(django_filters.FilterSet):  # type: ignore[misc]
-    """Base of all filter classes; gives the page's controls their look.
+    """Base of all filter classes; also styles the controls of the page.
 
-    A range is a pair of InstantFilters called `since` and `until`. `of_usage`: accountants may ask
-    for any namespace.
+    A range is a pair of InstantFilters called `since` and `until`. `of_usage`: accountants may
+    filter by any namespace.
     """
 
     of_usage: ClassVar[bool] = False
@@ -168,7 +168,7 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
             field.widget.attrs["id"] = f"filter-{name}"
 
     def more_filters(self) -> dict[str, django_filters.Filter]:
-        """Return filters that settings bring, or whose names Python has for itself."""
+        """Return filters that depend on settings or whose names are Python keywords."""
         return {}
 
     @property

@@ -1,7 +1,7 @@
-"""glue: passwords are hashed by a few threads at a time, so that the others serve.
+"""glue: limit on concurrent password hashing, so that other threads keep serving.
 
-A hash is half a second of a processor on purpose. Whoever sends many passwords at once would take
-every thread and every processor with them.
+A hash takes half a second of CPU time on purpose. Many passwords sent at once would occupy every
+thread and every core.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SENTENCE: Final = f"Too many users are signing in. Try again in {RETRY_SECONDS}
 
 
 class TooManyHashes(Exception):  # noqa: N818  # the callers' doing
-    """As many passwords as may be are hashed or wait for it."""
+    """The limits of running and waiting hashes are reached."""
 
 
 class Places:
@@ -38,7 +38,7 @@ class Places:
 
     @classmethod
     def of(cls, threads: int) -> Places:
-        """Return those of a process with so many threads: half of them at most."""
+        """Return the slots of a process with `threads` threads: at most half of them."""
         running = max(1, threads // 4)
         return cls(running, max(0, threads // 2 - running))
 
@@ -58,7 +58,7 @@ PLACES: Final = Places.of(settings.WEB_THREADS)
 
 
 class BoundedHasher(PBKDF2PasswordHasher):
-    """Django's own, PLACES at a time; its hashes are the same."""
+    """Django's hasher, limited to PLACES at a time; the hashes are the same."""
 
     def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
         """Hash. Raises TooManyHashes."""
@@ -67,7 +67,7 @@ class BoundedHasher(PBKDF2PasswordHasher):
 
 
 class RefuseTooManyHashes:
-    """Middleware: says when to come again."""
+    """Middleware: answer 503 with `Retry-After` when too many passwords are being hashed."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
@@ -78,7 +78,7 @@ class RefuseTooManyHashes:
     def process_exception(
         self, request: HttpRequest, exception: Exception
     ) -> HttpResponseBase | None:
-        """Answer 503 with `Retry-After` instead of the page that hashes a password."""
+        """Return 503 with `Retry-After` for TooManyHashes."""
         if not isinstance(exception, TooManyHashes):
             return None
         refusal = busy(request, _SENTENCE, "Too many sign-ins now")

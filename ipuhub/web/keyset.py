@@ -1,7 +1,7 @@
-"""glue: keyset paging: a page costs the same wherever it lies, and no row is shown twice.
+"""glue: keyset pagination: every page costs the same, and no row is shown twice.
 
-A cursor is the position of the last row shown, newest first, in the order of two fields: a time
-and a unique number. It is opaque to clients, and holds nothing that the row did not show.
+A cursor is the position of the last row shown, newest first, by two fields: a time and a unique
+number. It is opaque to clients and contains only data that the row shows.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ Order = tuple[str, str]  # a time and a unique whole number, both descending
 
 
 class CursorError(ValueError):
-    """The cursor is not one of ours."""
+    """The cursor is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[_M]):
-    """Some rows and the cursor of what follows; None at the end."""
+    """Rows and the cursor of the next page; None at the end."""
 
     rows: Sequence[_M]
     next_cursor: str | None
 
 
 def read_page(rows: QuerySet[_M], order: Order, cursor: str, size: int) -> Page[_M]:
-    """Return at most `size` rows after `cursor` (empty: the newest). Raises CursorError."""
+    """Return at most `size` rows after `cursor` (empty: the newest). Raise CursorError if
+    invalid."""
     ordered = rows.order_by(*(f"-{name}" for name in order))
     if cursor:
         ordered = ordered.filter(_after(order, *_decode(cursor)))

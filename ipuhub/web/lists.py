@@ -1,6 +1,6 @@
-"""glue: a list is declared once and gives page, polled fragment, CSV twin and JSON twin.
+"""glue: lists, each declared once for its page, polled fragment, CSV and JSON.
 
-Example, all there is to the page of partitions (`partitions/views.py`)::
+Example: the complete page of partitions (`partitions/views.py`)::
 
     COLUMNS = (
         Column("phase", "Phase", lambda p: p.phase, kind="badge"),
@@ -17,13 +17,13 @@ Example, all there is to the page of partitions (`partitions/views.py`)::
         order=("reserved_at", "id"), empty="A job's partition appears here once reserved.",
     ).view                                     # path("", partition_list, name="list")
 
-Kinds: text, number, time, second (a time to the second), age, badge (colour by
-`ipuhub.web.lists`), code, note, log, export. Rows are newest first by `order`, a time and a
-unique number with an index. Filters stand in the URL; a filter that is not understood is a 400
-and a foreign namespace a 403, each with a sentence. `template` may extend `lists/page.html`;
-`more(request)` adds to its context, `prepare(request, filters, rows)` to the rows of a page or of
-a part of a file. Twins: `?format=csv`, `json` and `jsonl` (an object a line), all rows of the
-filters, the columns' `value` as it is.
+Kinds: text, number, time, second (a time to the second), age, badge (colour by `ipuhub.web.lists`),
+code, note, log, export. Rows are newest first by `order`: a time and a unique number with an index.
+Filters are in the URL; an invalid filter is a 400 and a namespace without access a 403, each with a
+sentence. `template` may extend `lists/page.html`; `more(request)` adds to its context,
+`prepare(request, filters, rows)` to the rows of a page or of a part of a file. Twins:
+`?format=csv`, `json` and `jsonl` (an object a line), all filtered rows, with the plain `value` of
+each column.
 
 The colour of each state, for every badge and chart of the pages.
 """
@@ -98,9 +98,10 @@ _LOOKS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: `key` in the twins, `label` on the page, `value` out of a row.
+    """A column: `key` in CSV and JSON, `label` on the page, `value` from a row.
 
-    `shown`: what the page has in its place. `sparse`: left out of a page where no row has a value.
+    `shown`: shown on the page instead of the value. `sparse`: hidden on pages where no row has a
+    value.
     """
 
     key: str
@@ -114,7 +115,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What the template shows in one place."""
+    """A cell of the table."""
 
     value: object
     kind: str
@@ -129,12 +130,13 @@ class Cell:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is shown as it is, whatever it is about: most are."""
+        """Return whether the cell is plain text, as most are."""
         return self.kind in _LOOKS_OF_PLAIN
 
     @property
     def look(self) -> str:
-        """The classes of its place: told here, since a template asks for each kind in turn."""
+        """CSS classes of the cell; computed here because a template would test each kind in
+        turn."""
         if self.is_empty:
             return "is-empty text-sm-end" if self.kind == "number" else "is-empty"
         if self.kind == "text":
@@ -143,13 +145,13 @@ class Cell:
 
     @property
     def _is_short(self) -> bool:
-        """Whether it fits on one line beside the others: what a row is about has more room."""
+        """Return whether the text fits on one line; the main column has more room."""
         return len(str(self.value)) <= (_SHORT_LINK if self.href else _SHORT_TEXT)
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What one answer shows."""
+    """Content of one response."""
 
     filters: Filters
     page: Page[Any]
@@ -257,7 +259,7 @@ class ListPage:
 
 
 def in_chunks(rows: Iterable[Any], prepare: Callable[[Sequence[Any]], None]) -> Iterator[Any]:
-    """Yield the rows of a file; `prepare` sees them before, some at a time."""
+    """Yield the rows of a file; `prepare` is called on each chunk first."""
     waiting = iter(rows)
     while chunk := list(islice(waiting, CHUNK_ROWS)):
         prepare(chunk)
@@ -265,7 +267,7 @@ def in_chunks(rows: Iterable[Any], prepare: Callable[[Sequence[Any]], None]) -> 
 
 
 def make_cells(columns: Sequence[Column], row: Any) -> list[Cell]:
-    """Return what the page shows of one row."""
+    """Return the cells of one row."""
     return [_cell(column, row) for column in columns]
 
 
@@ -277,7 +279,8 @@ def _cell(column: Column, row: Any) -> Cell:
 
 
 def _with(request: HttpRequest, **parameters: str | None) -> str:
-    """Return this address with its filters and these parameters; empty where one is None."""
+    """Return the current URL with its filters and these parameters; empty if a parameter is
+    None."""
     if None in parameters.values():
         return ""
     query = request.GET.copy()

@@ -1,6 +1,6 @@
-"""glue: `/healthz`, `/readyz` and `/metrics` of the web process, under any name and address.
+"""glue: `/healthz`, `/readyz` and `/metrics` of the web process, for any host name.
 
-The HTTP metrics of django-prometheus, with no series that a client can invent.
+HTTP metrics of django-prometheus, without series that clients can create.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PATHS: Final = ("/healthz", "/readyz", "/metrics")
 
 
 class AnswerProbes:
-    """Middleware: answers probes before anything that judges the host name.
+    """Middleware: answer probes before the host name is checked.
 
-    A kubelet and Prometheus ask a pod by its address, which is no name that browsers may use.
+    Kubelet and Prometheus use the pod's IP address, which is not an allowed host name.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -53,7 +53,7 @@ def readyz(_request: HttpRequest) -> HttpResponse:
 
 
 def database_answer(word: str, status: int) -> HttpResponse:
-    """Return `word` while PostgreSQL answers, else a line that says so with `status`."""
+    """Return `word` while PostgreSQL answers, else an error line with `status`."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -66,14 +66,14 @@ def database_answer(word: str, status: int) -> HttpResponse:
 class CountRequests(PrometheusAfterMiddleware):  # type: ignore[misc]  # the library has no types
     """Counts requests by view, status and known method.
 
-    The library's own latencies carry the method as it was sent: anybody could fill the memory and
-    the page with invented ones.
+    The library's latencies are labelled with the method as sent, so clients could fill memory and
+    page with invented methods.
     """
 
     def label_metric(
         self, metric: Any, request: HttpRequest, response: HttpResponse | None = None, **labels: str
     ) -> Any:
-        """The series of `labels`; an unknown method is told as such."""
+        """Return the series of `labels`; unknown methods share one label."""
         if "method" in labels:
             labels["method"] = self._method(request)
         return super().label_metric(metric, request, response, **labels)

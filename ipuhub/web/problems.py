@@ -1,6 +1,7 @@
-"""glue: refusals: a page for people, a line for a polled part, problem+json for programs.
+"""glue: error responses: a page for people, a line for a polled fragment, problem+json for
+programs.
 
-Refuses query strings that are no text, instead of answering another question.
+Query strings that are not valid UTF-8 are rejected.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ _ADMINS_ONLY = "This page shows all namespaces and is visible to administrators 
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponseBase:
-    """Say in words why something is refused (Django names the arguments)."""
+    """Return the 403 page (Django defines the arguments)."""
     return _refuse(request, 403, str(exception) or _ADMINS_ONLY)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
-    """Say that there is no such page or object."""
+    """Return the 404 page."""
     said = exception.args[0] if exception.args else ""
     return _refuse(request, 404, said if isinstance(said, str) and said.endswith(".") else "")
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
-    """Say that the fault is ours, or that the database is away; asks nothing of it again."""
+    """Return the 500 page, or the 503 page if the database is unavailable; runs no query."""
     error = sys.exc_info()[1]
     is_canceled = _state_of(error) == _CANCELED
     status = 503 if is_canceled or _is_database_away(error) else 500
@@ -63,7 +64,7 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
 
 
 def _is_database_away(error: BaseException | None) -> bool:
-    """Whether there is no connection, rather than a query that failed."""
+    """Return whether the connection failed, as opposed to a query."""
     if not isinstance(error, InterfaceError | OperationalError):
         return False
     state = _state_of(error)
@@ -71,12 +72,12 @@ def _is_database_away(error: BaseException | None) -> bool:
 
 
 def _state_of(error: BaseException | None) -> str:
-    """Return the SQLSTATE of what went wrong in the database, if it said any."""
+    """Return the SQLSTATE of a database error, if any."""
     return str(getattr(getattr(error, "__cause__", None), "sqlstate", None) or "")
 
 
 def not_as_asked(request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
-    """Say what of the parameters cannot be used (400), and how to begin anew."""
+    """Return a 400 page that lists invalid parameters and links to the page without them."""
     if _is_program(request):
         return problem_answer(400, " ".join(sentences))
     context = {"problems": sentences, "again": request.path}
@@ -84,28 +85,29 @@ def not_as_asked(request: HttpRequest, sentences: Sequence[str]) -> HttpResponse
 
 
 def bad_request(request: HttpRequest, sentence: str) -> HttpResponseBase:
-    """Say what is wrong with a request before anybody is signed in (400)."""
+    """Return a 400 for a request that is invalid before authentication."""
     if _is_program(request):
         return problem_answer(400, sentence)
     return HttpResponse(sentence, status=400, content_type="text/plain; charset=utf-8")
 
 
 def malformed(request: HttpRequest, exception: Exception) -> HttpResponseBase:
-    """Say what Django would not take: a foreign host name, too many fields, too large a form."""
+    """Return the reason why Django rejects a request: host name, number of fields, size of the
+    form."""
     return bad_request(request, _MALFORMED.get(type(exception), "This request is malformed."))
 
 
 def busy(
     request: HttpRequest, sentence: str, title: str = "Too many downloads now"
 ) -> HttpResponseBase:
-    """Say that there is too much of this going on now (503)."""
+    """Return the 503 page of an overloaded server."""
     if _is_program(request):
         return problem_answer(503, sentence)
     return render(request, "busy.html", {"sentence": sentence, "title": title}, status=503)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponseBase:
-    """Say what to do about a form without its token."""
+    """Return the page for a form with a missing or outdated CSRF token."""
     del reason
     return _refuse(request, 403, "This form is out of date. Reload the page and send it again.")
 
@@ -128,10 +130,9 @@ def _is_program(request: HttpRequest) -> bool:
 
 
 class RefuseUndecodableQueries:
-    """Middleware: a query string that is not UTF-8 is a 400.
+    """Middleware: reject a query string that is not UTF-8 (400).
 
-    Django would put a replacement character where the bytes were, and a filter would quietly ask
-    for something else.
+    Django would insert replacement characters, and a filter would silently match something else.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

@@ -1,6 +1,6 @@
-"""glue: values read from other processes, each with its age, and the last good one while away.
+"""glue: values read from other processes, each with its age; the last good value during an outage.
 
-How old the recorded data of a page are.
+Age of the recorded data of a page.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[_T]):
-    """A value, when it was read, and what stops a newer one (empty: nothing).
+    """A value, when it was read, and the problem that prevents a newer value (empty: none).
 
-    `detail` has addresses and paths and is for administrators.
+    `detail` contains addresses and paths for administrators.
     """
 
     value: _T
@@ -50,7 +50,8 @@ async def attempt(
     who: str,
     expected: tuple[type[Exception], ...],
 ) -> Reading[_T]:
-    """What `asked` gives, else `last` with a sentence about `who`; `expected` are its errors."""
+    """Return the result of `asked`, or `last` with a sentence about `who` on an `expected`
+    error."""
     errors: tuple[type[Exception], ...] = (TimeoutError, *expected)
     try:
         return Reading(await asyncio.wait_for(asked, timeout=PATIENCE_SECONDS), now)
@@ -60,11 +61,11 @@ async def attempt(
 
 
 class Latest(Generic[_T]):
-    """One state for all threads, read anew at most once in `fresh_seconds`.
+    """A state shared by all threads, refreshed at most once in `fresh_seconds`.
 
-    `read(last, now)` gives the next state from the last; `is_whole` says whether nothing was
-    away. After a round in which something was, the next waits `retry_seconds`: pages must not
-    queue up behind a server that swallows requests.
+    `read(last, now)` returns the next state; `is_whole` says whether all sources answered. After an
+    incomplete round the next round waits `retry_seconds`, so that pages do not queue up behind a
+    server that does not answer.
     """
 
     def __init__(
@@ -105,20 +106,21 @@ STALE_SECONDS = 90  # a watch shows at least a bookmark each minute
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """When the cluster was last heard of (None: never, or just now), and if that is long ago."""
+    """When the cluster last sent something (None: never, or just now), and whether that is too long
+    ago."""
 
     seen_at: datetime | None
     is_stale: bool
 
 
 def freshness(watch: str, now: datetime) -> Freshness:
-    """Return it for what the recorder with this checkpoint keeps."""
+    """Return the freshness of the data recorded under this checkpoint."""
     rows = WatchCheckpoint.objects.filter(name=watch)
     return judge(rows.values_list("position_at", flat=True).first(), now)
 
 
 def judge(seen: datetime | None, now: datetime) -> Freshness:
-    """Return it for a watch that was last heard of at `seen`."""
+    """Return the freshness of a watch whose last sign of life was at `seen`."""
     stale = seen is None or (now - seen).total_seconds() > STALE_SECONDS
     # A fresh time changes with every event: without it an unchanged page keeps its ETag.
     return Freshness(seen if stale else None, stale)

@@ -1,18 +1,18 @@
-"""glue: which answer a request wants: the page or its changing part; and who may ask at all.
+"""glue: requests: page or fragment, sign-in, ETags, client address and cache headers.
 
-ETags of what is polled: an unchanged part costs neither rendering nor transfer.
+An ETag of a polled fragment saves rendering and transfer while the fragment is unchanged.
 
-The tag is made of what the part shows (not of its HTML, in which ages tick), the user and the
-release. A view reads, then tags, then renders only if it must::
+The tag is computed from the values that the fragment shows (not from its HTML, in which ages
+change), the user and the release. A view reads, tags, and renders only if needed::
 
     tag = fragment_etag(request, rows, count)
     return not_modified(request, tag) or tagged(render(request, template, context), tag)
 
-The part's element carries `data-etag="{{ etag }}"`; live.js sends it back with each poll.
+The fragment has `data-etag="{{ etag }}"`; live.js sends it back with each poll.
 
-From which address a request comes; of proxies in front only our own are believed.
+The client address of a request takes only configured proxies into account.
 
-What browsers and caches in between may keep of our answers.
+Cache headers keep responses private to their user.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 
 def wants_fragment(request: HttpRequest) -> bool:
-    """Whether htmx asks for the changing part; a boosted link wants the whole page."""
+    """Return whether htmx requests the fragment; a boosted link requests the whole page."""
     headers = request.headers
     return headers.get("HX-Request") == "true" and headers.get("HX-Boosted") != "true"
 
 
 def signed_in(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Let only signed-in users pass; send others to the sign-in page, from a fragment too.
+    """Require sign-in; redirect others to the sign-in page, also from a fragment.
 
-    A fragment that was redirected would show the sign-in page inside the old page.
+    A plain redirect of a fragment would show the sign-in page inside the old page.
     """
 
     @wraps(view)
@@ -63,7 +63,7 @@ def signed_in(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
 
 
 def fragment_etag(request: HttpRequest, *shown: object) -> str:
-    """Return the tag of a part that shows these values (their repr decides)."""
+    """Return the ETag of a fragment that shows these values (by their repr)."""
     kind = "part" if wants_fragment(request) else "page"
     # Messages, forms and their tokens differ between visits, and only stand in whole pages.
     text = repr((kind, _release(), request.user.pk, request.get_full_path(), shown))
@@ -71,7 +71,7 @@ def fragment_etag(request: HttpRequest, *shown: object) -> str:
 
 
 def not_modified(request: HttpRequest, tag: str) -> HttpResponse | None:
-    """Return a 304 where htmx asks for a part that the browser has; None otherwise."""
+    """Return a 304 if the browser already has the fragment, else None."""
     if not wants_fragment(request):
         return None
     if tag not in parse_etags(request.headers.get("If-None-Match", "")):
@@ -80,7 +80,7 @@ def not_modified(request: HttpRequest, tag: str) -> HttpResponse | None:
 
 
 def tagged(answer: HttpResponse, tag: str) -> HttpResponse:
-    """Return `answer` with its tag; nobody but the browser itself may keep it."""
+    """Return `answer` with its ETag, cacheable only by the browser itself."""
     answer["ETag"] = tag
     answer["Cache-Control"] = "private, no-cache"
     patch_vary_headers(answer, ("HX-Request", "Cookie"))
@@ -98,10 +98,10 @@ if TYPE_CHECKING:
 
 
 def client_address(request: HttpRequest, proxies: Networks) -> Address | None:
-    """Return the client's address; None where it cannot be told.
+    """Return the client's address, or None if unknown.
 
-    `X-Forwarded-For` is heeded only as far as each hop before it lies in `proxies`: its rightmost
-    address that does not is the client. Anybody can write the rest.
+    The client is the rightmost address in `X-Forwarded-For` that is not in `proxies`. Clients can
+    forge everything to the left of it.
     """
     hops = request.headers.get("X-Forwarded-For", "").split(",")
     address = _parse(request.META.get("REMOTE_ADDR", ""))
@@ -111,7 +111,7 @@ def client_address(request: HttpRequest, proxies: Networks) -> Address | None:
 
 
 def lies_in(address: Address, networks: Networks) -> bool:
-    """Whether one of the networks has the address."""
+    """Return whether one of the networks contains the address."""
     return any(address in network for network in networks)
 
 
@@ -125,11 +125,10 @@ def _parse(text: str) -> Address | None:
 
 
 class KeepPrivate:
-    """Middleware: every answer that says nothing itself is for its reader alone, and is asked for
-    again each time.
+    """Middleware: responses without cache headers are private and revalidated each time.
 
-    What a page shows depends on who asks: without these headers a cache in front may guess how
-    long an answer lasts and hand one user's page to another.
+    Pages depend on the user: without these headers a cache in front could serve one user's page to
+    another user.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

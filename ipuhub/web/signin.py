@@ -1,7 +1,7 @@
-"""glue: the sign-in page, and how often a password may be tried.
+"""glue: the sign-in page and its limit on attempts.
 
-An attempt is counted before its password is looked at, in PostgreSQL: neither many attempts at
-once nor several web processes give an attacker more than the limit.
+An attempt is counted in PostgreSQL before its password is checked, so neither concurrent attempts
+nor several web processes allow more attempts than the limit.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ RETURNING failures
 
 
 class Counter(NamedTuple):
-    """What is counted, and how often it may fail."""
+    """A counter of failures and its limit."""
 
     key: str
     limit: int
 
 
 class Blocked(Exception):  # noqa: N818  # an answer, not an error
-    """Too many attempts; `seconds` say for how long nothing is tried."""
+    """Too many attempts; further attempts are rejected for `seconds`."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(seconds)
@@ -55,10 +55,10 @@ class Blocked(Exception):  # noqa: N818  # an answer, not an error
 
 
 def counters(username: str, address: str, limit: int) -> list[Counter]:
-    """Return what an attempt counts for: the user at this address, the address, the user.
+    """Return the counters of an attempt: user at this address, address, user.
 
-    Without an address (a proxy in front that IPUHUB_TRUSTED_PROXIES does not name) the user alone:
-    everybody would come from the same one.
+    Without an address (behind a proxy that IPUHUB_TRUSTED_PROXIES does not name) only the user
+    counts, because all clients would share one address.
     """
     name = username.casefold()
     if not address:
@@ -73,7 +73,7 @@ def counters(username: str, address: str, limit: int) -> list[Counter]:
 
 
 def count_attempt(counted: Sequence[Counter], now: dt.datetime, lockout: dt.timedelta) -> None:
-    """Count an attempt before its password is looked at. Raises Blocked."""
+    """Count an attempt before its password is checked. Raise Blocked if the limit is reached."""
     SignInAttempts.objects.filter(changed_at__lt=now - max(lockout, dt.timedelta(days=1))).delete()
     with transaction.atomic(), connection.cursor() as cursor:
         for each in counted:
@@ -87,7 +87,7 @@ def count_attempt(counted: Sequence[Counter], now: dt.datetime, lockout: dt.time
 
 
 def forget_attempts(counted: Sequence[Counter]) -> None:
-    """Forget what was counted: the password was right."""
+    """Reset the counters after a successful sign-in."""
     SignInAttempts.objects.filter(key__in=[each.key for each in counted]).delete()
 
 
@@ -111,7 +111,8 @@ def _address(request: HttpRequest) -> str:
 
 
 class SignInPage(LoginView):
-    """Sign in with user name and password; after too many failures nothing is tried for a while."""
+    """Sign-in page with user name and password; rejects attempts for a while after too many
+    failures."""
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         username = request.POST.get("username", "")[:1000]

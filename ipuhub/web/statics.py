@@ -1,4 +1,4 @@
-"""glue: static files under names with a hash of their content, compressed, kept by browsers."""
+"""glue: static files, compressed, with a content hash in their names, cached by browsers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEEDLESS: Final[Sequence[str]] = ("rest_framework", "*.md", "LICENSE*", "NOTICE
 
 
 class Statics(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # the library has no types
-    """The files of STATIC_ROOT by their hashed names; before they are made, the packages' own."""
+    """Storage of STATIC_ROOT with hashed names; uses the packages' files before collectstatic."""
 
     def url(self, name: str | None, force: bool = False) -> str:
         """Return the address of a file."""
@@ -29,12 +29,12 @@ class Statics(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # th
         return str(super().url(name, force))
 
     def read_manifest(self) -> str | None:
-        """Return the list of hashed names, if they were made."""
+        """Return the manifest of hashed names, if it exists."""
         made: str | None = super().read_manifest() if settings.STATIC_ROOT else None
         return made
 
     def move_to(self, folder: Path) -> None:
-        """Take the files from `folder` from now on."""
+        """Serve the files from `folder` from now on."""
         settings.STATIC_ROOT = str(folder)
         self._location = str(folder)
         for cached in ("base_location", "location"):
@@ -43,7 +43,7 @@ class Statics(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # th
 
 
 def prepare(folder: Path) -> None:
-    """Make the files in `folder` unless they are there, and serve those."""
+    """Collect the files into `folder` if it is empty, and serve them from there."""
     staticfiles_storage.move_to(folder)  # type: ignore[attr-defined]  # it is ours
     if not (folder / Statics.manifest_name).exists():
         options = {"interactive": False, "verbosity": 0, "ignore_patterns": [*_NEEDLESS]}

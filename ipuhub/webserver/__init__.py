@@ -1,1 +1,1 @@
-"""io: the HTTP server of the web process: an event loop in front of a pool of threads."""
+"""io: HTTP server of the web process: an event loop in front of a thread pool."""

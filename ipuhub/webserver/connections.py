@@ -1,7 +1,7 @@
-"""io: how many connections are open at a time, so that descriptors never run out.
+"""io: limit on open connections, so that file descriptors never run out.
 
-A connection without a request gives way to a new one, that which has been silent longest. So a
-crowd of silent ones keeps nobody out, and a probe always finds a place.
+A new connection replaces the connection that has been idle longest. So idle connections never block
+others, and probes can always connect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FOR_PROBES: Final = 16
 
 
 class CountedServer(web.Server):
-    """aiohttp's server with requests on at most `most` connections, and a few for probes."""
+    """aiohttp server with at most `most` connections with a request, plus a few for probes."""
 
     def __init__(self, most: int, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -27,11 +27,11 @@ class CountedServer(web.Server):
 
     @property
     def is_full(self) -> bool:
-        """Whether more connections have a request under way than there may be."""
+        """Return whether the limit of connections with a request is exceeded."""
         return len(self._asking) > self._most
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Count a connection, and end the one that is silent longest where there are too many."""
+        """Count a connection; if there are too many, close the one that has been idle longest."""
         super().connection_made(handler, transport)
         self._silent[handler] = transport
         if len(self._silent) + len(self._asking) > self._most + FOR_PROBES:
@@ -47,11 +47,11 @@ class CountedServer(web.Server):
         self._asking.pop(handler, None)
 
     def asks(self, handler: asyncio.BaseProtocol) -> None:
-        """Note that a connection has a request under way."""
+        """Mark a connection as having a request."""
         if (transport := self._silent.pop(handler, None)) is not None:
             self._asking[handler] = transport
 
     def asked(self, handler: asyncio.BaseProtocol) -> None:
-        """Note that its request is answered."""
+        """Mark the request of a connection as answered."""
         if (transport := self._asking.pop(handler, None)) is not None:
             self._silent[handler] = transport

@@ -1,4 +1,4 @@
-"""io: one request as WSGI has it, and the application's answer to it."""
+"""io: conversion of a request to WSGI, and the application's response."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Head:
 
 
 def environ_of(request: BaseRequest, body: IO[bytes], size: int) -> dict[str, Any]:
-    """Return the WSGI environment of a request whose body was read."""
+    """Return the WSGI environment of a complete request."""
     path, _, query = request.raw_path.partition("?")
     if not path.startswith("/"):  # a proxy's form of the request line, with host
         path = request.rel_url.raw_path
@@ -73,9 +73,9 @@ def answer(
     say_head: Callable[[Head], None],
     outflow: Outflow,
 ) -> None:
-    """Run the application in this thread: first its head is said, then its blocks flow.
+    """Run the application in this thread; send the head first, then the blocks.
 
-    An error in the middle breaks the answer off. The application's `close` is called in any case.
+    An error in the middle aborts the response. The application's `close` is always called.
     """
     heads: list[Head] = []
 

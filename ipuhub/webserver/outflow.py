@@ -1,8 +1,8 @@
-"""io: bytes between the thread that makes an answer and the connection that its reader drains.
+"""io: buffer between the thread that generates a response and the connection of its reader.
 
-The thread runs ahead of a slow reader and is free for the next request: what the reader has not
-taken waits in unlinked files. All answers share one budget of such bytes; without budget an
-answer goes on at the pace of its reader.
+The thread runs ahead of a slow reader and is free for the next request; unread data waits in
+unlinked files. All responses share one budget for such data. Without budget, a response continues
+at the pace of its reader.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _SEGMENT_BYTES: Final = 4 * 1024 * 1024
 
 
 class ReaderGone(Exception):  # noqa: N818  # the reader's doing
-    """Nobody reads this answer any more."""
+    """The reader of this response has disconnected."""
 
 
 class Budget:
-    """Bytes that all answers together may keep beyond what each holds in memory.
+    """Bytes that all responses together may buffer in files.
 
-    One answer gets an eighth of them at most, so that one slow reader leaves something to others.
+    A single response gets at most an eighth, so that a slow reader cannot use up the budget.
     """
 
     def __init__(self, size: int) -> None:
@@ -74,7 +74,8 @@ class _Segment:
 
 
 class Outflow:
-    """One answer's body. `wake` is called, in the thread, when a waiting reader can go on."""
+    """The body of one response. `wake` is called in the thread when a waiting reader can
+    continue."""
 
     def __init__(self, budget: Budget, wake: Callable[[], None]) -> None:
         self._budget, self._wake = budget, wake
@@ -87,7 +88,8 @@ class Outflow:
         self.error: BaseException | None = None
 
     def put(self, block: bytes) -> None:
-        """Add a block; wait for the reader where there is no budget. Raises ReaderGone."""
+        """Add a block; wait for the reader if there is no budget. Raise ReaderGone if it
+        disconnected."""
         with self._changed:
             while not self._is_gone and not self._has_room(len(block)):
                 self._changed.wait()
@@ -101,13 +103,13 @@ class Outflow:
             self._wake_reader()
 
     def end(self, error: BaseException | None = None) -> None:
-        """Say that no block follows; with an error, that the answer is broken off."""
+        """Mark the end of the body; with an error, abort the response."""
         with self._changed:
             self._has_ended, self.error = True, error
             self._wake_reader()
 
     def take(self) -> bytes | None:
-        """Return what there is, up to TAKEN_BYTES; b"" when there is nothing yet, None at the end.
+        """Return available data, up to TAKEN_BYTES; b"" if there is none yet, None at the end.
 
         After b"" the next block wakes the reader.
         """
@@ -126,7 +128,7 @@ class Outflow:
             return block
 
     def leave(self) -> None:
-        """Say that nobody reads any more; gives back everything."""
+        """Mark the reader as gone, and release all buffers."""
         with self._changed:
             self._is_gone = True
             for segment in self._segments:

@@ -1,8 +1,8 @@
-"""io: a WSGI server that no unfinished request, and no slow reader, can stop.
+"""io: a WSGI server that incomplete requests and slow readers cannot block.
 
-One event loop reads heads and bodies, each within its deadline, and drains the answers. A thread
-of the pool is taken for a request that is complete, and is free as soon as its answer is made.
-Probes have threads of their own and a deadline: they answer while everything else is busy.
+One event loop reads heads and bodies, each within a deadline, and sends the responses. A thread of
+the pool handles a complete request and is free as soon as the response is generated. Probes have
+separate threads and a deadline, so they answer while everything else is busy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PLAIN: Final = {"Server": "ipuhub", "Cache-Control": "no-store"}
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of the server one request may take."""
+    """Limits of a single request and of the server."""
 
     threads: int = 8
     connections: int = 400
@@ -50,8 +50,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """Threads beside the pool for one path: at most `threads` requests at a time, each answered
-    within `seconds`, or 503 with `sentence`."""
+    """Separate threads for one path: at most `threads` requests at a time, each answered within
+    `seconds`, or 503 with `sentence`."""
 
     threads: int
     seconds: float
@@ -75,8 +75,8 @@ class _Refusal(Exception):  # noqa: N818  # an answer, not an error
 
 @dataclass
 class WebServer:
-    """Serves `application` within `limits`; the paths of `asides` have threads of their own, those
-    of `constants` an answer without any."""
+    """Server of `application` within `limits`. Paths in `asides` have separate threads; paths in
+    `constants` have a fixed response that needs no thread."""
 
     application: WSGIApplication
     limits: Limits = field(default_factory=Limits)
@@ -88,7 +88,7 @@ class WebServer:
         self._runner: web.ServerRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port. Raises OSError where it is taken."""
+        """Listen, and return the port. Raise OSError if the port is in use."""
         limits = self.limits
         busy = "The server is busy. Try again in a few seconds."
         self._pool = _pool("web", limits.threads, limits.queue_seconds, busy)
@@ -112,7 +112,7 @@ class WebServer:
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Take no more requests, and finish those under way for up to 20 s."""
+        """Accept no more requests, and finish current requests for up to 20 s."""
         if self._runner is not None:
             await self._runner.cleanup()
         for pool in (self._pool, *self._asides.values()):
@@ -156,7 +156,7 @@ class WebServer:
             return refused
 
     def _limit_silence(self, request: web.BaseRequest) -> None:
-        """Let the kernel end a connection whose reader is gone, with what is unsent."""
+        """Let the kernel close a connection whose reader is gone, including unsent data."""
         one = request.transport.get_extra_info("socket") if request.transport else None
         if one is not None and _TIMEOUT_OPTION is not None:
             milliseconds = int(self.limits.unread_seconds * 1000)
@@ -189,7 +189,8 @@ class WebServer:
     async def _run(
         self, request: web.BaseRequest, environ: dict[str, Any], pool: _Pool
     ) -> web.StreamResponse:
-        """Have a thread answer, whose the place in the pool, `environ` and body are to its end."""
+        """Run the request in a thread, which owns the slot in the pool, `environ` and the body
+        until it ends."""
         loop = asyncio.get_running_loop()
         head: asyncio.Future[Head] = loop.create_future()
         ready = asyncio.Event()
@@ -224,7 +225,8 @@ class WebServer:
     async def _drain(
         self, response: web.StreamResponse, outflow: Outflow, ready: asyncio.Event
     ) -> None:
-        """Send what the thread makes, to its end; an error of either breaks the answer off."""
+        """Send the blocks of the thread until the end; an error on either side aborts the
+        response."""
         while (block := outflow.take()) is not None:
             if block:
                 async with asyncio.timeout(self.limits.unread_seconds):
@@ -238,7 +240,7 @@ class WebServer:
 
 
 async def _take_place(pool: _Pool) -> None:
-    """Wait for a free thread. Raises _Refusal where none becomes free in time."""
+    """Wait for a free thread. Raise _Refusal if none becomes free in time."""
     try:
         async with asyncio.timeout(pool.wait_seconds):
             await pool.free.acquire()
@@ -247,7 +249,7 @@ async def _take_place(pool: _Pool) -> None:
 
 
 async def _in_time(head: asyncio.Future[Head], pool: _Pool) -> Head:
-    """Wait for an answer's head. Raises _Refusal where the pool has a deadline that passes."""
+    """Wait for the head of the response. Raise _Refusal if the pool's deadline passes."""
     try:
         async with asyncio.timeout(pool.answer_seconds):
             return await asyncio.shield(head)
@@ -270,7 +272,7 @@ def _settle(future: asyncio.Future[Head], head: Head) -> None:
 def _finish(
     work: asyncio.Future[None], head: asyncio.Future[Head], pool: _Pool, body: IO[bytes]
 ) -> None:
-    """Free the thread's place; a thread that failed before it said anything is told as a 500."""
+    """Release the thread; if it failed before it sent a head, answer 500."""
     body.close()
     pool.free.release()
     error = None if work.cancelled() else work.exception()
@@ -282,7 +284,8 @@ def _finish(
 def _break_off(
     request: web.BaseRequest, response: web.StreamResponse, error: Exception
 ) -> web.StreamResponse:
-    """End the connection in the middle of an answer: its reader must not take it for whole."""
+    """Close the connection in the middle of a response, so that its reader does not take it for
+    complete."""
     if request.transport is not None:
         request.transport.abort()
     _LOG.debug("a connection was ended", why=str(error) or type(error).__name__)

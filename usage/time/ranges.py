@@ -76,7 +76,7 @@ def read_window(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, dat
             raise WindowError(f"window: {text} is too long.") from None
     begin, comma, end = text.partition(",")
     if not comma:
-        raise WindowError(f"window: {text[:50]!r} is no window. {_HOW}")
+        raise WindowError(f"window: {text[:50]!r} is not a window. {_HOW}")
     return read_instant(begin, zone), read_instant(end, zone, end=True)
 
 

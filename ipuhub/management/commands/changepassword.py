@@ -1,4 +1,4 @@
-"""glue: `manage.py changepassword`, Django's own, on the demo's database where no other is set."""
+"""glue: Django's `manage.py changepassword`, which uses the demo's database if no other is set."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_a_size_that_no_partition_has_gets_a_sentence(user: Client, proxy: Proxy
         ("four", "The size must be a whole number of IPUs, for example 4."),
         ("2.5", "The size must be a whole number of IPUs, for example 4."),
         ("", "Enter a number of IPUs, for example 4."),
-        ("99999999999999999999", "A size is at most 2147483647."),
+        ("99999999999999999999", "The size must be at most 2147483647."),
     ],
 )
 def test_a_size_of_no_use_is_a_400_with_a_sentence(user: Client, size: str, want: str) -> None:

@@ -162,7 +162,7 @@ def test_an_unknown_format_is_refused_in_words(admin: Client) -> None:
     answer = admin.get(f"{PAGE}?format=xml")
     assert answer.status_code == 400
     said = html.unescape(answer.content.decode())
-    assert "<div>format: 'xml' is none of csv, json, jsonl.</div>" in said
+    assert "<div>format: 'xml' is not one of csv, json, jsonl.</div>" in said
     assert f'<a href="{PAGE}">' in said
 
 

@@ -107,8 +107,8 @@ def test_a_foreign_job_is_as_unknown_as_none(alice: User, charlie: User, address
     foreign = sign_in(charlie).get(address)
     missing = sign_in(charlie).get(address.replace("uid-team-a-train", "nobody-has-this"))
     assert foreign.status_code == missing.status_code == 404
-    assert b"no access to its namespace" in foreign.content
-    assert b"no access to its namespace" in missing.content
+    assert b"not have access to its namespace" in foreign.content
+    assert b"not have access to its namespace" in missing.content
 
 
 def test_a_session_calls_the_api_too(alice: User) -> None:

@@ -124,10 +124,10 @@ def test_a_token_of_the_command_ends_unless_it_is_told_not_to(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["make_api_token", "nobody"], "there is no user 'nobody'"),
+        (["make_api_token", "nobody"], "user not found: 'nobody'"),
         (["make_api_token", "alice", "--days", "-1"], "--days must be"),
-        (["grant_namespace", "nobody", "team-a"], "there is no user 'nobody'"),
-        (["make_user", "alice"], "there is a user 'alice'"),
+        (["grant_namespace", "nobody", "team-a"], "user not found: 'nobody'"),
+        (["make_user", "alice"], "user 'alice' already exists"),
         (["make_user", "two words"], "Enter a valid username"),
         (["grant_namespace", "alice", "Team A"], "not a valid namespace name"),
     ],

@@ -146,7 +146,7 @@ def test_the_pods_twin_has_all_of_them_where_the_page_shows_the_newest(staff: Cl
     job = jobhistory.job()
     for number in range(205):
         jobhistory.pod(job, pod_name=f"train-worker-{number}")
-    assert "The newest 200 are shown" in staff.get(f"/jobs/{job.uid}/").content.decode()
+    assert "Showing the newest 200" in staff.get(f"/jobs/{job.uid}/").content.decode()
     rows = json.loads(b"".join(staff.get(f"/jobs/{job.uid}/?table=pods&format=json")))
     assert len(rows) == 205
     assert staff.get(f"/api/v1/jobs/{job.uid}/usage").json()["pods"] == 205

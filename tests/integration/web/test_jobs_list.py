@@ -125,7 +125,7 @@ def test_the_page_says_a_message_without_the_name_beside_it_and_the_twins_say_it
         ("status=Flying", "status: Select a valid choice"),
         ("stauts=Failed", "stauts: unknown filter"),
         ("cursor=rubbish", "not a cursor of this list"),
-        ("format=xml", "is none of csv, json"),
+        ("format=xml", "is not one of csv, json"),
     ],
 )
 @pytest.mark.parametrize("headers", [{}, HTMX])

@@ -90,7 +90,7 @@ def test_neither_yes_nor_no_is_refused(admin: User, name: str) -> None:
 def test_a_form_that_a_list_does_not_have_is_refused(admin: User, name: str) -> None:
     answer = tool(admin).get(f"/api/v1/{name}?format=csv")
     assert answer.status_code == 400
-    assert answer.json()["detail"] == "format: 'csv' is none of json."
+    assert answer.json()["detail"] == "format: 'csv' is not one of json."
     assert tool(admin).get(f"/api/v1/{name}?format=json").status_code == 200
 
 

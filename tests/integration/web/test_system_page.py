@@ -72,7 +72,7 @@ def test_it_shows_watches_monitor_faults_and_gaps(admin: User) -> None:
     assert shown.count(">stale<") == 1
     for part in ("epoch 4", "=prober-1", "0.25 s", "all &lt;pods&gt;", "7 pods checked"):
         assert part in shown
-    assert "2 gone and ended" in shown
+    assert "2 gone, closed" in shown
     assert "namespace team-a: no answer" in shown
     assert "?code=quantity&amp;watch=pods" in shown
     assert "1 pod</a> running, 1 waiting for a node" in shown
@@ -132,7 +132,7 @@ def test_stamps_of_jobs_that_are_not_recorded_are_counted_and_listed(admin: User
     pod("2026-01-05T12:01", pod_name="plain")
     pod("2026-01-05T12:01", pod_name="forged", stamp={"job_uid": "j", "micro_ipus": 64_000_000})
     shown = page(browser(admin))
-    assert '?unproved=true">1 pod</a> with the stamp of a job that is not recorded' in shown
+    assert '?unproved=true">1 pod</a> whose job is not recorded' in shown
     for wanted, name in (("true", "forged"), ("false", "plain")):
         found = page_at(browser(admin), f"/usage/pods/?format=json&unproved={wanted}")
         assert [one["pod_name"] for one in json.loads(found)] == [name]
@@ -141,4 +141,4 @@ def test_stamps_of_jobs_that_are_not_recorded_are_counted_and_listed(admin: User
 def test_an_unknown_format_is_refused_in_words(admin) -> None:
     answer = browser(admin).get("/system/?format=xml")
     assert answer.status_code == 400
-    assert "is none of csv, json, jsonl." in answer.content.decode()
+    assert "is not one of csv, json, jsonl." in answer.content.decode()
