@@ -127,10 +127,10 @@ def _plain(value: object) -> object:
 
 log = structlog.get_logger(__name__)
 RETRY_SECONDS: Final = 5
-_FULL: Final = "The server is busy with other downloads. Try again in {RETRY_SECONDS} seconds."
+_FULL: Final = f"The server is busy with other downloads. Try again in {RETRY_SECONDS} seconds."
 _YOURS: Final = (
-    "You have reached the limit of simultaneous downloads. Wait for a download to finish, or try "
-    "again in {RETRY_SECONDS} seconds."
+    f"You have reached the limit of simultaneous downloads. Wait for a download to finish, or try "
+    f"again in {RETRY_SECONDS} seconds."
 )
 
 

@@ -105,7 +105,7 @@ def _has(schema: Mapping[str, Any], path: str) -> bool:
 log = structlog.get_logger(__name__)
 NOT_KEPT = (
     "The API server does not keep the status that the operator writes, so the operator does not "
-    "touch the job; {REMEDY}"
+    f"touch the job; {REMEDY}"
 )
 _CARRYING = CrdVerdict(
     Keeping.CONDITIONS, f"The CRD in this cluster drops fields of status; {REMEDY}"
