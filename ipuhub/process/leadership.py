@@ -158,7 +158,7 @@ class _Fenced:
     async def _change(self, method: Callable[..., Awaitable[Any]], *args: Any, **more: Any) -> Any:
         left = self.left_seconds()
         if left <= 0:
-            why = "this replica has not renewed its Lease in time; ask again in a moment"
+            why = "this replica has not renewed its Lease in time; try again in a moment"
             raise self.not_leading(why)
         try:
             async with asyncio.timeout(None if left == math.inf else left):

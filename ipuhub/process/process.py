@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 EVERY_PROCESS = Meters()
 READY = EVERY_PROCESS.gauge(
     "ipuhub_ready",
-    "1: the check of /readyz or /healthz holds; 0: it does not.",
-    "What does a process lack?",
+    "1: the check of /readyz or /healthz passes; 0: it fails.",
+    "Which check of a process fails?",
     "check",
 )
 ProcessCollector(registry=EVERY_PROCESS.registry)
@@ -34,19 +34,19 @@ for _metric in (
         "process_resident_memory_bytes",
         Kind.GAUGE,
         "Memory of the process.",
-        "Does a process grow?",
+        "Does the memory use of a process grow?",
     ),
     Metric(
         "process_cpu_seconds_total",
         Kind.COUNTER,
-        "Processor time of the process.",
-        "Which process burns the processor?",
+        "CPU time of the process.",
+        "Which process uses the CPU?",
     ),
     Metric(
         "process_start_time_seconds",
         Kind.GAUGE,
         "When the process started.",
-        "Does a process restart again and again?",
+        "Does a process restart repeatedly?",
     ),
     Metric(
         "process_open_fds",
@@ -60,27 +60,27 @@ for _metric in (
 WITH_LEASE = Meters()
 LEADER = WITH_LEASE.gauge(
     "ipuhub_leader",
-    "1: this replica works; 0: it stands by. The sum over replicas is 1.",
-    "Is somebody leading, and who? Did that change?",
+    "1: this replica leads; 0: it stands by. The sum over all replicas is 1.",
+    "Which replica leads? Did the leader change?",
 )
 LEASE_PROBLEM = WITH_LEASE.gauge(
     "ipuhub_lease_problem",
-    "1: it is not known who leads, or the Lease cannot be renewed.",
-    "Why does nobody lead?",
+    "1: the leader is unknown, or the Lease cannot be renewed.",
+    "Why is there no leader?",
 )
 
 WITH_API = Meters()
 KUBE_SECONDS = WITH_API.histogram(
     "ipuhub_kube_request_duration_seconds",
-    "Time of calls to the API server, with retries that it asked for.",
+    "Duration of calls to the API server, including retries that the API server requested.",
     "Is the API server slow?",
     "verb",
     "resource",
 )
 KUBE_REQUESTS = WITH_API.counter(
     "ipuhub_kube_requests_total",
-    "Calls to the API server; code: HTTP status of a failure, ok, or none (no answer).",
-    "Does the API server refuse us, and what?",
+    "Calls to the API server; code: HTTP status of a failure, ok, or none (no response).",
+    "Which calls does the API server reject?",
     "verb",
     "resource",
     "code",
@@ -89,21 +89,21 @@ KUBE_REQUESTS = WITH_API.counter(
 WITH_WATCHES = Meters()
 WATCH_AGE = WITH_WATCHES.gauge(
     "ipuhub_watch_age_seconds",
-    "Since the last sign of life of a watch; a quiet one comes to about 70 s. None before the "
-    "first list, as on a standby.",
+    "Seconds since the last sign of life of a watch; up to about 70 s for an idle watch. Absent "
+    "before the first list, for example on a standby replica.",
     "Is a watch stale?",
     "resource",
 )
 WATCH_LISTS = WITH_WATCHES.counter(
     "ipuhub_watch_lists_total",
-    "Full lists taken, the first included.",
-    "Does a watch break off again and again?",
+    "Full lists, including the first.",
+    "Does a watch fail repeatedly?",
     "resource",
 )
 WATCH_OBJECTS = WITH_WATCHES.gauge(
     "ipuhub_watch_objects",
-    "Objects in the local copy.",
-    "What fills the memory?",
+    "Objects in the local cache.",
+    "What uses the memory?",
     "resource",
 )
 

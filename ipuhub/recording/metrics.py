@@ -18,13 +18,13 @@ RECORDINGS = Meters()
 EVENTS = RECORDINGS.counter(
     "ipuhub_recording_events_total",
     "Changes read from the watch.",
-    "Does the prober read at all?",
+    "Does the prober read changes?",
     "watch",
 )
 ROWS = RECORDINGS.counter(
     "ipuhub_recording_rows_total",
-    "Rows written, again or anew.",
-    "Does the prober record what it reads?",
+    "Rows written (inserts and updates).",
+    "Does the prober record the changes it reads?",
     "watch",
 )
 COMMITS = RECORDINGS.counter(
@@ -35,52 +35,52 @@ COMMITS = RECORDINGS.counter(
 )
 FAULTS = RECORDINGS.counter(
     "ipuhub_recording_faults_total",
-    "Objects not taken as they stood, by kind of fault (refused: by PostgreSQL); the page of "
-    "faults names them.",
-    "Is something not accounted? Of what kind?",
+    "Objects recorded with a fault, by kind (refused: by PostgreSQL). The page of faults lists "
+    "them.",
+    "Is usage missing from the record, and why?",
     "watch",
     "code",
 )
 VANISHED = RECORDINGS.counter(
     "ipuhub_recording_vanished_total",
-    "Rows ended by a full list, since the end itself was not seen.",
-    "Were ends missed?",
+    "Rows closed by a full list because the prober missed their end.",
+    "Did the prober miss the end of pods?",
     "watch",
 )
 LISTS = RECORDINGS.counter(
     "ipuhub_recording_lists_total",
     "Full lists committed.",
-    "Does a watch of the prober break off again and again?",
+    "Does a watch of the prober fail repeatedly?",
     "watch",
 )
 LAG = RECORDINGS.gauge(
     "ipuhub_recording_lag_seconds",
-    "From reading the last batch's first change to its commit.",
+    "Time from reading the first change of the last batch to its commit.",
     "Is the prober keeping up?",
     "watch",
 )
 POSITION = RECORDINGS.gauge(
     "ipuhub_recording_position_timestamp_seconds",
-    "Before it, all that happened is committed.",
+    "Everything up to this time is committed.",
     "Until when is usage complete?",
     "watch",
 )
 POSITION_AGE = RECORDINGS.gauge(
     "ipuhub_recording_position_age_seconds",
-    "Since the committed position; a quiet watch comes to about 60 s.",
+    "Seconds since the committed position; up to about 60 s for an idle watch.",
     "How far is the record behind?",
     "watch",
 )
 GAPS = RECORDINGS.gauge(
     "ipuhub_recording_gaps",
-    "Stored times in which the watch saw nothing.",
-    "Was something missed?",
+    "Recorded gaps of the watch.",
+    "Are there gaps in the record?",
     "watch",
 )
 NEWEST_GAP = RECORDINGS.gauge(
     "ipuhub_recording_newest_gap_timestamp_seconds",
-    "When the newest gap ended. None where there is none.",
-    "When was something missed last?",
+    "End of the newest gap. Absent if there are no gaps.",
+    "When was the last gap?",
     "watch",
 )
 _POSITIONS: Final[dict[str, float]] = {}

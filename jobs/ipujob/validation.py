@@ -77,7 +77,7 @@ def problems(
     (None: they are not asked about) among them; empty: it is valid."""
     found = [*_name(name)]
     if not isinstance(spec, dict) or not spec:
-        return [*found, Problem("spec", "is missing: write workers.template and a partition size")]
+        return [*found, Problem("spec", "is required: set workers.template and a partition size")]
     filled = with_defaults(spec, limits)
     for rule in RULES:
         found += rule(filled)
@@ -103,7 +103,7 @@ def _name(name: str) -> Problems:
     if over > 0:
         yield Problem(
             "metadata.name",
-            f"has {len(name)} characters, at most {LONGEST_JOB_NAME} are possible: "
+            f"has {len(name)} characters; the limit is {LONGEST_JOB_NAME}: "
             f'shorten it by {over}, for example to "{name[:LONGEST_JOB_NAME].rstrip("-.")}"',
         )
 
@@ -121,17 +121,17 @@ def _at_least(spec: Spec, row: Field, *, required: bool = False) -> Problems:
     minimum = row.minimum or 0
     if value is None:
         if required:
-            message = f"is missing: write a whole number, at least {minimum}"
+            message = f"is required: set a whole number of at least {minimum}"
             yield Problem(f"spec.{row.path}", message)
         return
     number = whole_number(value)
     if number is None:
         yield Problem(
             f"spec.{row.path}",
-            f"{_shown(value)} is not a whole number: write one of at least {minimum}",
+            f"{_shown(value)} is not a whole number: use a whole number of at least {minimum}",
         )
     elif number < minimum:
-        yield Problem(f"spec.{row.path}", f"{number} is too small: write {minimum} or more")
+        yield Problem(f"spec.{row.path}", f"{number} is too small: use {minimum} or more")
 
 
 def _chosen(spec: Spec, row: Field) -> Problems:
@@ -148,19 +148,20 @@ def _shape(spec: Spec) -> Problems:
     if alpha and current:
         yield Problem(
             f"spec.{current[0]}",
-            f"belongs to another shape than {' and '.join(alpha)}: keep one shape, for example "
+            f"cannot be combined with {' and '.join(alpha)}: use only one way to set the size, "
+            "for example "
             f"ipusPerJobInstance: {_converted_size(spec)}, jobInstances: 1 "
             f"and no {' or '.join(ALPHA_FIELDS)}",
         )
     elif not alpha and spec.get("ipusPerJobInstance") is None:
         yield Problem(
             "spec.ipusPerJobInstance",
-            "is missing: write the IPUs of one partition, a power of two up to "
+            "is required: set the IPUs of one partition, a power of two up to "
             f"{LARGEST_PARTITION} (or modelReplicas and ipusPerModelReplica)",
         )
     elif len(alpha) == 1:
         missing = ALPHA_FIELDS[1 - ALPHA_FIELDS.index(alpha[0])]
-        yield Problem(f"spec.{missing}", f'is missing beside {alpha[0]}: write "1" or more')
+        yield Problem(f"spec.{missing}", f'is required with {alpha[0]}: use "1" or more')
 
 
 def _converted_size(spec: Spec) -> int:
@@ -194,19 +195,19 @@ def _size_of(field: str, subject: str, size: int) -> Problems:
     if size > LARGEST_PARTITION:
         yield Problem(
             field,
-            f"{subject} {verb} the largest partition: write {LARGEST_PARTITION} or less, "
+            f"{subject} {verb} the largest partition: use {LARGEST_PARTITION} or less, "
             "a power of two",
         )
     elif size & (size - 1):
         below = 1 << (size.bit_length() - 1)
         verb = "are" if subject[0].isdigit() else "is"
-        yield Problem(field, f"{subject} {verb} no power of two: make it {below} or {2 * below}")
+        yield Problem(field, f"{subject} {verb} not a power of two: use {below} or {2 * below}")
 
 
 def _workers(spec: Spec) -> Problems:
     workers = spec.get("workers")
     if not isinstance(workers, dict):
-        yield Problem("spec.workers", "is missing: write workers.template, a pod template")
+        yield Problem("spec.workers", "is required: set workers.template, a pod template")
         return
     yield from _at_least(spec, FIELDS.rows["workers.replicas"])
     per_instance = whole_number(spec.get("workersPerJobInstance")) or whole_number(
@@ -216,7 +217,7 @@ def _workers(spec: Spec) -> Problems:
     if total > MOST_WORKERS:
         yield Problem(
             "spec.workers.replicas",
-            f"the job would have {total} workers: at most {MOST_WORKERS} are possible",
+            f"the job would have {total} workers: the limit is {MOST_WORKERS}",
         )
     yield from _template(workers.get("template"))
 
@@ -224,18 +225,18 @@ def _workers(spec: Spec) -> Problems:
 def _template(template: object) -> Problems:
     field = "spec.workers.template"
     if not isinstance(template, dict) or not template:
-        yield Problem(field, "is missing: write a pod template with spec.containers")
+        yield Problem(field, "is required: set a pod template with spec.containers")
         return
     pod = template.get("spec")
     containers = pod.get("containers") if isinstance(pod, dict) else None
     if not isinstance(containers, list) or not containers:
-        yield Problem(f"{field}.spec.containers", "is missing: write at least one container")
+        yield Problem(f"{field}.spec.containers", "is required: add at least one container")
         return
     for index, container in enumerate(containers):
         for part in ("name", "image"):
             value = container.get(part) if isinstance(container, dict) else None
             if not isinstance(value, str) or not value:
-                yield Problem(f"{field}.spec.containers[{index}].{part}", "is missing: write it")
+                yield Problem(f"{field}.spec.containers[{index}].{part}", "is required")
 
 
 def _launcher(spec: Spec) -> Problems:
@@ -246,17 +247,17 @@ def _launcher(spec: Spec) -> Problems:
     if not isinstance(command, list) or not command or not _all_text(command):
         yield Problem(
             "spec.launcher.command",
-            "is missing: write the command as a list of texts, or leave launcher out",
+            "is required: set the command as a list of strings, or leave launcher out",
         )
     if (whole_number(spec.get("jobInstances")) or 1) > 1:
         yield Problem(
             "spec.jobInstances",
-            "must be 1 for a job with a launcher: write 1, or leave launcher out",
+            "must be 1 for a job with a launcher: use 1, or leave launcher out",
         )
     if spec.get("interactive") is not None:
         yield Problem(
             "spec.launcher",
-            "an interactive job runs no command: leave out launcher or interactive",
+            "an interactive job has no command: leave out launcher or interactive",
         )
 
 
@@ -269,7 +270,7 @@ def _interactive(spec: Spec) -> Problems:
         return
     yield from _at_least(spec, FIELDS.rows["interactive.ttl"], required=True)
     if (whole_number(spec.get("jobInstances")) or 1) > 1:
-        yield Problem("spec.jobInstances", "must be 1 for an interactive job: write 1")
+        yield Problem("spec.jobInstances", "must be 1 for an interactive job: use 1")
 
 
 def _session(spec: Spec, limits: SessionLimits) -> Problems:
@@ -279,7 +280,7 @@ def _session(spec: Spec, limits: SessionLimits) -> Problems:
         most = limits.allowed(ttl)
         yield Problem(
             "spec.interactive.ttl",
-            f"{_shown(ttl)} s are longer than may be here: write {most} or less",
+            f"{_shown(ttl)} s exceed the limit of this cluster: use {most} or less",
         )
 
 
@@ -304,7 +305,7 @@ def _policies(spec: Spec) -> Problems:
         yield from _chosen(spec, row)
     restart = spec.get("restartPolicy")
     if not isinstance(restart, dict):
-        yield Problem("spec.restartPolicy", "is not an object: write type: Never")
+        yield Problem("spec.restartPolicy", "is not an object: use, for example, type: Never")
         return
     yield from _chosen(spec, FIELDS.rows["restartPolicy.type"])
     yield from _at_least(spec, FIELDS.rows["restartPolicy.backOffLimit"])
@@ -317,13 +318,14 @@ def _exit_codes(value: object) -> Problems:
         return
     if not isinstance(value, str) or not EXIT_CODES.fullmatch(value):
         yield Problem(
-            field, f'{_shown(value)} is no list of codes and ranges: write one like "1,5,10-127"'
+            field,
+            f'{_shown(value)} is not a list of codes and ranges: use a list like "1,5,10-127"',
         )
         return
     for part in value.split(","):
         first, _, last = part.partition("-")
         if int(first) > int(last or first) or int(last or first) > 255:
-            yield Problem(field, f"{part} is no range of exit codes: write 0 to 255, low to high")
+            yield Problem(field, f"{part} is not a range of exit codes: use 0 to 255, low to high")
 
 
 def _nesting(spec: Spec) -> Problems:
@@ -331,7 +333,7 @@ def _nesting(spec: Spec) -> Problems:
         if is_nested_deeper(value, MOST_LEVELS):
             yield Problem(
                 f"spec.{field}",
-                f"is nested deeper than {MOST_LEVELS} levels: take out what no pod has",
+                f"is nested deeper than {MOST_LEVELS} levels: remove fields that pods do not have",
             )
 
 

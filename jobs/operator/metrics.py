@@ -25,109 +25,111 @@ if TYPE_CHECKING:
 OPERATOR = Meters()
 PASS_SECONDS = OPERATOR.histogram(
     "ipuhub_operator_pass_duration_seconds",
-    "Passes over one job, with all their calls. Outcome: done, failed (tried again), deferred "
-    "(the caches do not show our last write yet), gone, crashed (a bug: the log has it).",
-    "Is the operator slow? Do its passes fail?",
+    "Reconcile passes over one job, including all their calls. Outcome: done, failed (will be "
+    "retried), deferred (the caches do not show the last write yet), gone, crashed (a bug, see "
+    "the log).",
+    "Is the operator slow? Do its reconcile passes fail?",
     "outcome",
 )
 ACTION_SECONDS = OPERATOR.histogram(
     "ipuhub_operator_action_duration_seconds",
-    "What passes do, such as CreatePod or EnsurePartition, failures included.",
-    "What does the operator do, and what of it is slow?",
+    "Actions of reconcile passes, for example CreatePod or EnsurePartition, including failures.",
+    "What does the operator do, and which actions are slow?",
     "action",
 )
 ACTION_FAILURES = OPERATOR.counter(
     "ipuhub_operator_action_failures_total",
-    "Actions that failed; error: the class of the failure, such as Forbidden or ProxyUnavailable.",
+    "Failed actions; error: the class of the failure, for example Forbidden or ProxyUnavailable.",
     "What fails, and why?",
     "action",
     "error",
 )
 QUEUE_DEPTH = OPERATOR.gauge(
     "ipuhub_operator_queue_depth",
-    "Jobs; due: to be looked at now, active: being looked at, delayed: later, failing: whose last "
-    "pass failed.",
+    "Jobs in the work queue; due: waiting for a pass now, active: in a pass, delayed: due "
+    "later, failing: the last pass failed.",
     "Is the operator keeping up?",
     "state",
 )
 QUEUE_OLDEST = OPERATOR.gauge(
     "ipuhub_operator_queue_oldest_seconds",
-    "How long the job that has been due longest has been due.",
+    "How long the oldest due job has been waiting.",
     "Is a job starving?",
 )
 QUEUE_RETRIES = OPERATOR.counter(
     "ipuhub_operator_queue_retries_total",
-    "Passes put off after a failure.",
-    "Does it try the same again and again?",
+    "Passes retried after a failure.",
+    "Does the operator retry repeatedly?",
 )
 JOBS = OPERATOR.gauge(
     "ipuhub_jobs",
     "IPUJobs by STATUS.",
-    "How many jobs are in which state?",
+    "How many jobs are in each state?",
     "state",
 )
 PENDING = OPERATOR.gauge(
     "ipuhub_jobs_pending",
-    "Pending IPUJobs by the reason of their condition; New: they have none yet.",
+    "Pending IPUJobs by the reason of their condition; New: no condition yet.",
     "Why do jobs not start?",
     "reason",
 )
 REFUSED = OPERATOR.gauge(
     "ipuhub_jobs_refused",
-    "Jobs held up by a refusal of what the operator has to do for them (what may pass by itself "
-    "counts from the second try on), by the reason that their condition names, jobs being deleted "
-    "included. WebhookUnavailable: IPUJobs cannot be made or edited either.",
-    "Are the webhooks away? What else holds up jobs: quotas, names, the API server, the proxy?",
+    "Jobs (including jobs being deleted) for which an action of the operator is rejected, by "
+    "the reason in their condition. Rejections that may be temporary count from the second "
+    "attempt. WebhookUnavailable: IPUJobs cannot be created or edited either.",
+    "What blocks jobs: webhooks, quotas, names, the API server, the proxy?",
     "reason",
 )
 IGNORED_PODS = OPERATOR.gauge(
     "ipuhub_operator_ignored_pods",
-    "Pods with the UID label of an IPUJob that are not its own: in another namespace, under a name "
-    "that it does not use, or controlled by something else. They decide nothing, hold up nothing "
-    "and are not touched; the log names the first of a job's.",
-    "Does somebody pass pods off as a job's?",
+    "Pods that carry the UID label of an IPUJob but do not belong to it: they are in another "
+    "namespace, have a name that the job does not use, or have another controller. The operator "
+    "ignores them. The log names the first such pod of each job.",
+    "Are there pods that impersonate a job's pods?",
 )
 EVENTS = OPERATOR.counter(
     "ipuhub_job_events_total",
-    "What jobs were told in Events, by reason.",
-    "What happens to jobs: how many end, fail, lose a worker or a partition?",
+    "Events of jobs, by reason.",
+    "What happens to jobs: how many finish, fail, lose a worker or a partition?",
     "reason",
 )
 EVENTS_DROPPED = OPERATOR.counter(
     "ipuhub_job_events_dropped_total",
-    "Events that were not written; cause: unwritten (the API server refused one, or a job had too "
-    "many), backlog (too many waited for the API server, or the operator ended before).",
-    "Do users miss Events of their jobs?",
+    "Events that were not written; cause: unwritten (rejected by the API server, or too many "
+    "for one job), backlog (too many in the queue, or the operator stopped first).",
+    "Are Events of jobs lost?",
     "cause",
 )
 RESTARTS = OPERATOR.counter(
     "ipuhub_job_restarts_total",
-    "Attempts that were started anew, by what ended the one before (other: it is not known).",
+    "Restarted attempts, by the reason why the previous attempt ended (other: unknown).",
     "Why do jobs restart?",
     "reason",
 )
 START_SECONDS = OPERATOR.histogram(
     "ipuhub_job_start_duration_seconds",
-    "From a job's creation to its first Running.",
+    "Time from the creation of a job to its first Running.",
     "How long do users wait for their jobs to run?",
     buckets=LONG_SECONDS,
 )
 WAITING = OPERATOR.gauge(
     "ipuhub_partitions_waiting",
-    "Instances without a partition for lack of room, by namespace and needed IPUs.",
-    "Who waits for how many IPUs?",
+    "Instances that wait for a partition because too few IPUs are free, by namespace and number "
+    "of IPUs.",
+    "Which namespaces wait for IPUs, and for how many?",
     "namespace",
     "ipus",
 )
 WAITING_OLDEST = OPERATOR.gauge(
     "ipuhub_partitions_waiting_oldest_seconds",
-    "Age of the oldest job that waits for IPUs.",
-    "How long has somebody waited for IPUs?",
+    "Age of the oldest job waiting for IPUs.",
+    "How long have jobs waited for IPUs?",
 )
 POLL_AGE = OPERATOR.gauge(
     "ipuhub_proxy_poll_age_seconds",
-    "Since the V-IPU Proxy last told the operator of all partitions; +Inf: never, as on a standby: "
-    "look at it where ipuhub_leader is 1.",
+    "Seconds since the V-IPU Proxy last sent the operator the list of all partitions; +Inf: "
+    "never, for example on a standby. Combine it with ipuhub_leader == 1.",
     "Does the operator know the partitions?",
 )
 _PENDING = JobState.PENDING.value

@@ -42,31 +42,31 @@ if TYPE_CHECKING:
 WEBHOOKS = Meters()
 REVIEWS = WEBHOOKS.counter(
     "ipuhub_webhook_reviews_total",
-    "Reviews; webhook: mutate or validate; outcome: allowed, patched, warned, denied, unreadable, "
-    "crashed (a bug: the log has it, and the request was refused).",
-    "Are the webhooks asked, and what do they answer?",
+    "Reviews; webhook: mutate or validate; outcome: allowed, patched, warned, denied, "
+    "unreadable, crashed (a bug, see the log; the request was denied).",
+    "Are the webhooks called, and how do they answer?",
     "webhook",
     "operation",
     "outcome",
 )
 DENIALS = WEBHOOKS.counter(
     "ipuhub_webhook_denials_total",
-    "Reasons of refusals by field of the IPUJob (other: no field of one); one review may have "
+    "Reasons for denials, by field of the IPUJob (other: not about a field). A review can have "
     "several.",
-    "What did the webhooks deny?",
+    "What do the webhooks deny?",
     "field",
 )
 REVIEW_SECONDS = WEBHOOKS.histogram(
     "ipuhub_webhook_review_duration_seconds",
-    "Time to answer a review, without TLS and transfer.",
-    "Do the webhooks hold up kubectl?",
+    "Time to answer a review, excluding TLS and transfer.",
+    "Do the webhooks slow down kubectl?",
     "webhook",
     buckets=FAST_SECONDS,
 )
 CERTIFICATE_END = WEBHOOKS.gauge(
     "ipuhub_webhook_certificate_expiry_timestamp_seconds",
-    "When the serving certificate ends.",
-    "When do the webhooks stop to be trusted?",
+    "Expiry time of the serving certificate.",
+    "When does the certificate of the webhooks expire?",
 )
 log = structlog.get_logger(__name__)
 MUTATE_PATH: Final = "/mutate-ipujob"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PROXY = Meters()
 REQUESTS = PROXY.histogram(
     "ipuhub_proxy_request_duration_seconds",
-    "Requests to the proxy; a PUT waits up to a second for its partition.",
+    "Requests to the proxy. A PUT waits up to 1 s for its partition.",
     "Does the proxy answer, how fast, and with which errors?",
     "method",
     "route",
@@ -34,81 +34,83 @@ REQUESTS = PROXY.histogram(
 PARTITIONS = PROXY.gauge(
     "ipuhub_partitions",
     "Partitions in the tracker by phase; released ones are tombstones.",
-    "How many partitions are where, and do some hang?",
+    "How many partitions are in each phase? Are any stuck?",
     "controller",
     "phase",
 )
 RESERVE_SECONDS = PROXY.histogram(
     "ipuhub_partition_reserve_duration_seconds",
-    "From a partition's reservation to ACTIVE.",
-    "Is V-IPU slow to make partitions?",
+    "Time from the reservation of a partition to ACTIVE.",
+    "Is V-IPU slow to create partitions?",
     "controller",
     buckets=LONG_SECONDS,
 )
 FAILURES = PROXY.counter(
     "ipuhub_partition_errors_total",
-    "Partitions that went to error, by reason.",
+    "Partitions that entered the error phase, by reason.",
     "Which partitions fail, and why?",
     "controller",
     "reason",
 )
 REACHABLE = PROXY.gauge(
     "ipuhub_vipu_controller_reachable",
-    "1: the V-IPU controller answered the last look (every 5 s).",
-    "Does a V-IPU controller not answer?",
+    "1: the V-IPU controller answered the last poll (every 5 s).",
+    "Is a V-IPU controller unreachable?",
     "controller",
 )
 IPUS = PROXY.gauge(
     "ipuhub_vipu_ipus",
-    "IPUs by state: total, free, faulty (in partitions in ERROR). Of silent controllers: none.",
+    "IPUs by state: total, free, faulty (in partitions in ERROR). Absent for unreachable "
+    "controllers.",
     "Are we out of IPUs?",
     "controller",
     "state",
 )
 FITTING = PROXY.gauge(
     "ipuhub_vipu_fitting_partitions",
-    "How many partitions of a size fit now, all at once.",
-    "Are free IPUs too scattered for the jobs that wait?",
+    "How many partitions of a size fit at the same time now.",
+    "Are free IPUs too fragmented for the waiting jobs?",
     "controller",
     "ipus",
 )
 HELD_BACK = PROXY.gauge(
     "ipuhub_partitions_held_back",
-    "Instances that would fit now, but for an older one that a V-IPU controller is kept for.",
+    "Instances that would fit now, but wait because a V-IPU controller is reserved for an older "
+    "instance.",
     "Do jobs wait although IPUs are free?",
 )
 BATCH = PROXY.histogram(
     "ipuhub_tracker_batch_changes",
-    "Callers whose changes went out as one write of the tracker.",
+    "Changes combined into one write of the tracker.",
     "How busy is the tracker's writer?",
     buckets=(1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0),
 )
 WRITE_SECONDS = PROXY.histogram(
     "ipuhub_tracker_write_duration_seconds",
-    "Time of a write of the tracker.",
+    "Duration of a write of the tracker.",
     "Are partitions slow because the tracker is?",
 )
 CONFLICTS = PROXY.counter(
     "ipuhub_tracker_conflicts_total",
-    "Writes of the tracker that found it changed by somebody else.",
-    "Does a second writer touch the tracker?",
+    "Writes of the tracker that failed because another client had changed the tracker.",
+    "Does another client write to the tracker?",
 )
 SHARD_BYTES = PROXY.gauge(
     "ipuhub_tracker_shard_bytes",
-    "Bytes set aside in a ConfigMap of the tracker; a new one begins at 64,000.",
+    "Bytes reserved in a ConfigMap of the tracker; a new ConfigMap begins at 64,000.",
     "Does the tracker grow?",
     "shard",
 )
 UNREADABLE = PROXY.gauge(
     "ipuhub_tracker_unreadable_entries",
-    "Entries of the tracker that nobody can read.",
-    "Has somebody damaged the tracker?",
+    "Entries of the tracker that cannot be parsed.",
+    "Is the tracker damaged?",
 )
 DRIFT = PROXY.gauge(
     "ipuhub_drift_partitions",
-    "What the last sweep found: unfinished, lost, faulty, replaced (by another's), late (made "
-    "after their release), untracked (not ours).",
-    "Do tracker and controllers disagree?",
+    "Findings of the last sweep: unfinished, lost, faulty, replaced (by a foreign partition), "
+    "late (created after their release), untracked (not created by IPUHub).",
+    "Do the tracker and the V-IPU controllers disagree?",
     "kind",
 )
 

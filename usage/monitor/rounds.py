@@ -30,29 +30,30 @@ if TYPE_CHECKING:
 MONITOR = Meters()
 CHECKED = MONITOR.counter(
     "ipuhub_monitor_checked_total",
-    "Running pods that the API server was asked about, since nothing was recorded of them.",
-    "Are there pods of which nothing is recorded for long?",
+    "Running pods without recent changes that the monitor checked with the API server.",
+    "Are there pods without recorded changes for a long time?",
 )
 CLOSED = MONITOR.counter(
     "ipuhub_monitor_closed_total",
-    "Lifetimes ended by the monitor, estimated: their pods were gone.",
-    "Does the prober miss ends?",
+    "Lifetimes that the monitor closed with an estimated end because their pods were gone.",
+    "Does the prober miss the end of pods?",
 )
 LEFT = MONITOR.counter(
     "ipuhub_monitor_left_total",
-    "Pods found gone and not ended: the prober is about to record their end, or somebody wrote "
-    "their row meanwhile.",
+    "Pods that were gone but not closed, because the prober is about to record their end or "
+    "their row changed meanwhile.",
     "Does the monitor wait for the prober?",
 )
 FAILURES = MONITOR.counter(
     "ipuhub_monitor_failures_total",
-    "Questions without a full answer, and rounds that Postgres stopped: nothing was ended then.",
-    "Can the monitor judge?",
+    "Checks without a full response, and rounds that PostgreSQL aborted. Such rounds close no "
+    "lifetimes.",
+    "Can the monitor complete its rounds?",
     "of",
 )
 LAST_ROUND = MONITOR.gauge(
     "ipuhub_monitor_round_age_seconds",
-    "Since the last round that asked all it had to ask; since the start before the first.",
+    "Seconds since the last complete round, or since the start of the process.",
     "Does the monitor work?",
 )
 T = TypeVar("T")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _ROLLUP: Final = Rollup(
     0x75736167,
     "usage_rollupdirt",
-    "The days are being summed by somebody else: try again in a minute.",
+    "Another process is computing the daily totals. Try again in a minute.",
 )
 _DAY: Final = timedelta(days=1)
 _EVER: Final = date(1970, 1, 1)

@@ -152,7 +152,7 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
 _ROLLUP: Final = Rollup(
     0x7574696C,
     "usage_utilizationdirt",
-    "Utilization is summed by somebody else: try again in a minute.",
+    "Another process is computing the utilization totals. Try again in a minute.",
 )
 _CHUNK: Final = timedelta(days=7)
 """What is summed at once: its holdings are in memory."""

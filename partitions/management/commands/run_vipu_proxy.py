@@ -33,8 +33,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--once",
             action="store_true",
-            help="compare tracker and controllers once, finish what is unfinished, end; refused "
-            "while another proxy holds the Lease",
+            help="compare tracker and controllers once, finish unfinished partitions and exit; "
+            "fails while another proxy holds the Lease",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -44,10 +44,10 @@ class Command(BaseCommand):
             composition.run(work, *refusals, runner=runtime.run)
         except LeaseHeld as error:
             raise CommandError(
-                f"{error}: that proxy sweeps by itself; stop it before --once"
+                f"{error}. That proxy already compares the tracker; stop it before you use --once"
             ) from error
         except LeadershipLost as error:
-            raise CommandError(f"{error}: whoever leads goes on with what is unfinished") from error
+            raise CommandError(f"{error}. The new leader finishes unfinished partitions") from error
 
 
 async def run_vipu_proxy(host: str, port: int, *, once: bool) -> None:
