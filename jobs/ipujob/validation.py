@@ -139,7 +139,7 @@ def _chosen(spec: Spec, row: Field) -> Problems:
     value = _value(spec, row.path)
     if value not in row.choices and not (value is None and row.default is None):
         choices = ", ".join(row.choices)
-        yield Problem(f"spec.{row.path}", f"{_shown(value)} is unknown: write one of {choices}")
+        yield Problem(f"spec.{row.path}", f"{_shown(value)} is unknown: use one of {choices}")
 
 
 def _shape(spec: Spec) -> Problems:
