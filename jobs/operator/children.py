@@ -84,7 +84,7 @@ def restore_step(observed: Observed, changed: tuple[Child, ...], now: datetime) 
 
 def _deletion(child: Child) -> DeleteChild:
     what = f"{child.kind} {child.namespace}/{child.name}"
-    said = f"{what} is not as the job needs it and is made anew"
+    said = f"{what} differs from what the job needs and is recreated"
     event = Event(Reason.OBJECT_RESTORED, said, is_warning=True)
     return DeleteChild(child.kind, child.namespace, child.name, child.uid, event)
 

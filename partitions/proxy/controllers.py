@@ -164,7 +164,9 @@ def parse_controllers(
     addresses = [spec.address for spec in specs]
     twice = sorted({address for address in addresses if addresses.count(address) > 1})
     if twice:
-        raise InvalidControllers(f"V-IPU controller {twice[0]} stands in the list twice: keep one")
+        raise InvalidControllers(
+            f"V-IPU controller {twice[0]} is in the list twice: remove one entry"
+        )
     return specs
 
 
@@ -255,14 +257,16 @@ def _parse_one(text: str, defaults: PartitionSettings) -> ControllerSpec:
         raise InvalidControllers(f"V-IPU controller {head!r}: {_EXAMPLE}")
     host, port, label = found["host"], found["port"], found["label"]
     if not _HOST.fullmatch(host):
-        raise InvalidControllers(f"V-IPU controller {head!r}: {host!r} is no host; {_EXAMPLE}")
+        raise InvalidControllers(
+            f"V-IPU controller {head!r}: {host!r} is not a host name; {_EXAMPLE}"
+        )
     if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
         raise InvalidControllers(
-            f"V-IPU controller {head!r}: {port!r} is no port (1 to 65535); {_EXAMPLE}"
+            f"V-IPU controller {head!r}: {port!r} is not a port (1 to 65535); {_EXAMPLE}"
         )
     if not _LABEL.fullmatch(label):
         raise InvalidControllers(
-            f"V-IPU controller {head!r}: {label!r} is no label=value of a node; {_EXAMPLE}"
+            f"V-IPU controller {head!r}: {label!r} is not a node label (label=value); {_EXAMPLE}"
         )
     address = f"{host}:{int(port)}"
     if len(address) + len(label) > MAX_CONTROLLER_LENGTH:
@@ -291,7 +295,7 @@ def _split_option(address: str, option: str) -> tuple[str, str]:
     key, equals, value = option.partition("=")
     if not equals or key not in known:
         raise InvalidControllers(
-            f"V-IPU controller {address}: {option!r} is no option; there are "
+            f"V-IPU controller {address}: {option!r} is not an option; valid options: "
             + ", ".join(f"{name}=" for name in known)
         )
     return key, value

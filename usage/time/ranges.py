@@ -126,8 +126,9 @@ class MonthBounds:
             return ""
         return (
             f"{self.month} is {_span(self.first, self.end)}; the calendar of {self.zone.key} has"
-            f" {_span(*calendar)}. The report zone was changed: closed months keep their bounds,"
-            " and those beside them begin and end there, so that each second counts in one month."
+            f" {_span(*calendar)}. The report zone was changed. Closed months keep their bounds, "
+            "and the months next to them begin and end there, so that each second counts in "
+            "exactly one month."
         )
 
 
@@ -160,8 +161,8 @@ def bad_seams(reports: Iterable[MonthReport]) -> list[str]:
     return [
         f"{before.month} was closed up to {before.end:%Y-%m-%d %H:%M} UTC and {after.month} from"
         f" {after.first:%Y-%m-%d %H:%M} UTC on: what lies between is in"
-        f" {'both' if after.first < before.end else 'neither'}. Closed reports do not change: make"
-        " a report of that range to see what it is, and settle it by hand."
+        f" {'both' if after.first < before.end else 'neither'}. Closed reports do not change. "
+        "Generate a range report of that time and settle the difference manually."
         for before, after in pairwise(sorted(closed, key=lambda each: each.month))
         if Month.parse(before.month).next() == Month.parse(after.month)
         and before.end != after.first
