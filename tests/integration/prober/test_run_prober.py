@@ -190,7 +190,10 @@ def test_without_credentials_it_says_which_file_is_missing(
 @pytest.mark.parametrize(
     ("raised", "said"),
     [
-        (LeaseHeld("a holds the Lease default/ipuhub-prober"), "a holds .* stop it before --once"),
+        (
+            LeaseHeld("a holds the Lease default/ipuhub-prober"),
+            "a holds .* stop it before you use --once",
+        ),
         (LeadershipLost("lost the Lease"), "lost the Lease. Data listed before that is kept"),
         (Fenced(), "another prober took over a watch"),
     ],

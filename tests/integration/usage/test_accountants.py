@@ -207,7 +207,7 @@ def test_an_accountant_asks_for_closing_and_for_a_range(accountant):
 def test_a_run_is_asked_for_a_month_or_for_a_range(accountant, more: dict[str, object]):
     body = {"from": "2026-10-01", "to": "2026-10-03", **more}
     answer = tool(accountant).post("/api/v1/usage/reports/runs", body, "application/json")
-    assert (answer.status_code, "either a month, or from" in answer.json()["detail"]) == (400, True)
+    assert (answer.status_code, "either month, or from" in answer.json()["detail"]) == (400, True)
     assert not ReportRun.objects.exists()
 
 
