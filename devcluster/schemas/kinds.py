@@ -144,6 +144,9 @@ KINDS: tuple[Kind, ...] = (
          "SelfSubjectAccessReview", namespaced=False, verbs=CREATE_ONLY),
     Kind(_AUTHORIZATION, "v1", "subjectaccessreviews", "subjectaccessreview",
          "SubjectAccessReview", namespaced=False, verbs=CREATE_ONLY),
+    # stored alone, as Services: patch_legacy_pods names the owners whose templates to annotate
+    Kind("apps", "v1", "deployments", "deployment", "Deployment", short_names=("deploy",),
+         categories=("all",), subresources=(_status("Deployment"),)),
     Kind("coordination.k8s.io", "v1", "leases", "lease", "Lease"),
     Kind(_RBAC, "v1", "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding",
          namespaced=False),

@@ -176,7 +176,7 @@ class ProxyProcess(ClusterProcess):
 
         What cannot be ended in time is left to the next leader, by its entry in the tracker.
         """
-        self.health.set("end", ok=False, detail="this replica ends")
+        self.health.set("end", ok=False, detail="this replica is shutting down")
         left = await self.service.finish(self.options.finish_seconds)
         if left:
             log.warning("partitions left to the next leader in the middle of a phase", count=left)

@@ -30,7 +30,7 @@ LABEL: Final = "ipuhub.io/tracker"
 _T = TypeVar("_T")
 _BACKOFF: Final = Backoff(first_seconds=0.2, max_seconds=5.0)
 _NOT_READ: Final = "not read yet"
-_ENDS: Final = "this replica ends"
+_ENDS: Final = "this replica is shutting down"
 
 
 class ConfigMaps(Protocol):

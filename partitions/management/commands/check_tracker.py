@@ -84,7 +84,7 @@ class Command(BaseCommand):
         except (UnknownPartition, VipuError) as error:
             self.stdout.write(f"  Not done: {error}.")
             return False
-        self.stdout.write(" Removed; the proxy finishes the release.")
+        self.stdout.write("  Removed; the proxy finishes the release.")
         return True
 
     async def _settle(self, proxy: ProxyProcess, stranger: Stranger) -> bool:

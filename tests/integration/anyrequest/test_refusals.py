@@ -19,8 +19,8 @@ pytestmark = pytest.mark.django_db
     ("body", "status", "words"),
     [
         (b"\0", 400, "is not JSON"),
-        (b"\xff", 400, "is not valid UTF-8"),
-        (b'{"name": "\\ud800"}', 400, "is not valid UTF-8"),
+        (b"\xff", 400, "is not UTF-8 text"),
+        (b'{"name": "\\ud800"}', 400, "is not UTF-8 text"),
         (b'{"price": NaN}', 400, "NaN is not a number"),
         (b'{"price": 1e999}', 400, "resource: This field is required."),
         (b"9" * 5000, 400, "is not JSON"),

@@ -65,8 +65,8 @@ async def test_a_partition_of_nobody_goes_only_where_its_id_is_written(
     await make(lab, "mine", 8)
     said, last = await check()
     where = f"mine on 127.0.0.1:{lab.vipu_port}"
-    assert said == f"{where} (8 IPUs) has not an entry; of no job.\n"
-    assert last == "Tracker and controllers disagree in 1 points."
+    assert said == f"{where} (8 IPUs) has no entry; of no job.\n"
+    assert last == "Tracker and controllers differ in 1 points."
     for answer in ("", "yes\n", "min\n"):
         assert (await check("--repair", answers=answer))[1] == last
         assert await lab.exists() == ["mine"]
@@ -172,7 +172,7 @@ async def test_what_does_not_answer_and_what_cannot_be_read_is_said(
     said, last = await check("--repair")
     assert f"127.0.0.1:{lab.vipu_port} does not answer" in said
     assert "odd: this value of the tracker is not an entry" in said
-    assert last == "Tracker and controllers disagree in 2 points."
+    assert last == "Tracker and controllers differ in 2 points."
 
 
 async def test_what_is_only_removed_by_force_is_told_and_forced_by_a_person(world: World) -> None:
@@ -209,7 +209,7 @@ async def test_the_command_forces_what_its_controller_refuses(
     await make(lab, "stuck", 4)
     said, last = await check("--repair", answers="no\n")
     assert f"stuck on 127.0.0.1:{lab.vipu_port} is not removed: a device is in use." in said
-    assert last == "Tracker and controllers disagree in 1 points."
+    assert last == "Tracker and controllers differ in 1 points."
     said, last = await check("--repair", answers="stuck\n")
     assert said.endswith("  Removed; the proxy finishes the release.")
     assert last == "Tracker and controllers agree."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from html import unescape
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_second_price_is_refused_by_page_and_api_and_older_ones_are_told(admin
     body = {"resource": "partition-ipu", "price": "2", "valid_from": "2026-05-01", "save": "yes"}
     page = browser(admin).post("/usage/rates/", body)
     answer = tool(admin).post("/api/v1/usage/rates", body, "application/json")
-    for each in (page.content.decode(), answer.json()["detail"]):
+    for each in (unescape(page.content.decode()), answer.json()["detail"]):
         assert "A job's pods use the IPUs of its partition" in each
     assert (page.status_code, answer.status_code, Rate.objects.count()) == (400, 400, 1)
     Rate.objects.create(
@@ -74,7 +75,7 @@ def test_a_second_price_is_refused_by_page_and_api_and_older_ones_are_told(admin
         created_by="an older release",
         created_at=at("2026-01-01T00:00"),
     )
-    shown = browser(admin).get("/usage/rates/").content.decode()
+    shown = unescape(browser(admin).get("/usage/rates/").content.decode())
     assert shown.count("A job's pods use the IPUs of its partition") == 2
 
 

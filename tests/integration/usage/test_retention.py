@@ -120,7 +120,7 @@ def test_no_report_is_made_of_a_month_whose_first_hours_were_purged_in_another_z
     close("2026-07", "2026-08")
     purge(make_plan(NOW, UTC, KEEP), NOW, UTC)
     refuse_purged(at("2026-09-01T00:00"), UTC)
-    with pytest.raises(PurgedError, match="before 2026-09-01 were deleted"):
+    with pytest.raises(PurgedError, match="before 2026-09-01 were purged"):
         refuse_purged(Month(2026, 9).first(KOLKATA), KOLKATA)
 
 
@@ -249,7 +249,7 @@ def test_a_purge_in_another_zone_does_not_take_the_sums_of_the_old_one_for_its_o
     settings.REPORT_ZONE = ZoneInfo("Asia/Kolkata")
     settings.USAGE_RETENTION_MONTHS, settings.USAGE_RETENTION_GAPS_MONTHS = months, 1
     said = say()
-    assert ("set IPUHUB_REPORT_ZONE back to UTC" in said) == bool(months)
+    assert ("Set IPUHUB_REPORT_ZONE back to UTC" in said) == bool(months)
     assert (left(), WatchGap.objects.count()) == (rows, 0)
     answer = tool(user).get("/api/v1/usage/summary?month=2026-08&by=group")
     assert answer.status_code == 400
@@ -281,7 +281,7 @@ def test_the_system_page_shows_what_was_purged(django_user_model: type) -> None:
     close("2026-07", "2026-08")
     say()
     shown = client.get("/system/").content.decode()
-    assert "2 partitions, 2 pods deleted; lifetimes before 2026-09-01 are gone" in " ".join(
+    assert "2 partitions, 2 pods deleted; lifetimes before 2026-09-01 are deleted" in " ".join(
         shown.split()
     ).replace("0 changes of capacity, ", "").replace(", 0 pods never scheduled", "")
 
@@ -299,7 +299,7 @@ def test_what_needs_rows_that_are_gone_says_so(django_user_model: type) -> None:
         answer = tool(user).get(f"/api/v1/usage/{query}")
         assert answer.status_code == 400, query
         said = answer.content.decode().replace(" 00:00 UTC", "")
-        assert "aw rows before 2026-09-01 are gone" in said
+        assert "aw rows before 2026-09-01 were purged" in said
     assert tool(user).get("/api/v1/usage/summary?month=2026-09&by=job").status_code == 200
     page = browser(user).get("/usage/?month=2026-08")
     assert "Individual rows before 2026-09-01 were purged. Daily totals and reports remain." in (

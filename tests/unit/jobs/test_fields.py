@@ -132,8 +132,8 @@ def test_what_the_operator_acts_on_follows_from_a_new_row() -> None:
 def test_the_checks_of_values_follow_from_a_new_row() -> None:
     wrong = ipujob().with_spec(queueName="day", warmUpSeconds=0).spec
     assert {str(problem) for problem in problems("sample", wrong)} == {
-        "spec.warmUpSeconds: 0 is too small: write 1 or more",
-        'spec.queueName: "day" is unknown: write one of usual, night',
+        "spec.warmUpSeconds: 0 is too small: use 1 or more",
+        'spec.queueName: "day" is unknown: use one of usual, night',
     }
 
 
