@@ -121,7 +121,7 @@ async def test_a_pod_that_fits_no_node_is_shown(cluster: Cluster) -> None:
 
 async def test_an_invalid_job_says_what_to_write_and_runs_once_fixed(cluster: Cluster) -> None:
     await cluster.create(ipujob().ipus(6).without_finalizer().build())
-    assert "make it 4 or 8" in await cluster.until_reason("sample", "InvalidSpec")
+    assert "use 4 or 8" in await cluster.until_reason("sample", "InvalidSpec")
     fix = {"spec": {"ipusPerJobInstance": "8"}}
     await cluster.client.patch(IPUJOBS, "sample", fix, cluster.namespace)
     await cluster.until_state("sample", "Running")

@@ -91,19 +91,19 @@ async def test_a_loop_that_stands_still_makes_the_process_unhealthy_until_it_mov
     clock.now = 60
     assert health.not_alive() == []
     clock.now = 61
-    want = "sweep: silent for 61 s, allowed are 60\n"
+    want = "sweep: no sign of life for 61 s (limit: 60 s)\n"
     assert await pages(health) == {"healthz": (503, want), "readyz": (503, want)}
     health.beat("sweep")
     assert health.not_alive() == []
     clock.now = 122
-    assert health.not_alive() == ["sweep: silent for 61 s, allowed are 60"]
+    assert health.not_alive() == ["sweep: no sign of life for 61 s (limit: 60 s)"]
 
 
 async def test_the_first_beat_is_a_promise_too(clock: Clock) -> None:
     health = Health(clock)
     health.beat("loop", max_age_seconds=10)
     clock.now = 11
-    assert health.not_alive() == ["loop: silent for 11 s, allowed are 10"]
+    assert health.not_alive() == ["loop: no sign of life for 11 s (limit: 10 s)"]
 
 
 async def test_who_no_longer_leads_is_neither_unready_nor_restarted_for_what_he_did(
@@ -126,7 +126,7 @@ async def test_who_no_longer_leads_is_neither_unready_nor_restarted_for_what_he_
     clock.now = 500
     assert await pages(health) == {"healthz": (200, "ok"), "readyz": (200, "ok")}
     clock.now = 1_101
-    assert health.not_alive() == ["lease: silent for 1001 s, allowed are 1000"]
+    assert health.not_alive() == ["lease: no sign of life for 1001 s (limit: 1000 s)"]
 
 
 async def test_a_token_that_is_no_text_is_refused_and_logs_nothing(

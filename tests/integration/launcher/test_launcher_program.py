@@ -94,10 +94,13 @@ async def test_it_ends_at_once_when_its_pod_is_deleted(job: Job) -> None:
     [
         ({"IPUHUB_KUBECTL_BINARY": "", "PATH": "/none"}, "this image contains no kubectl"),
         ({"IPUHUB_KUBECTL_BINARY": "/none/kubectl"}, "cannot put kubectl into "),
-        ({"IPUHUB_JOB": "", "IPUHUB_JOB_UID": ""}, "IPUHUB_JOB and IPUHUB_JOB_UID: set by the"),
+        (
+            {"IPUHUB_JOB": "", "IPUHUB_JOB_UID": ""},
+            "IPUHUB_JOB and IPUHUB_JOB_UID: missing, although the",
+        ),
         ({"IPUHUB_WORKERS": "many"}, "IPUHUB_WORKERS is 'many': not a number"),
         ({"IPUHUB_POD_ROOT": "/none"}, f"no service account in {ACCOUNT}"),
-        ({"KUBERNETES_SERVICE_HOST": ""}, "KUBERNETES_SERVICE_HOST: set in every pod"),
+        ({"KUBERNETES_SERVICE_HOST": ""}, "KUBERNETES_SERVICE_HOST: missing, although Kubernetes"),
     ],
 )
 def test_what_is_missing_is_said_in_a_sentence(
