@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.kubelet.containers import TERMINAL
+from devcluster.schemas.validation import stored_thousandths
 from devcluster.storage.selectors import selector_of
-from ipuhub.quantities import thousandths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -106,7 +106,7 @@ def _requests(container: Mapping[str, Any]) -> Counter[str]:
 
 
 def _amounts(quantities: Mapping[str, Any]) -> Counter[str]:
-    return Counter({name: thousandths(amount) for name, amount in quantities.items()})
+    return Counter({name: stored_thousandths(amount) for name, amount in quantities.items()})
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from devcluster.schemas.validation import stored_thousandths
 from ipuhub.kube.errors import ApiError, Conflict, NotFound
 from ipuhub.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from ipuhub.quantities import thousandths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -118,12 +118,12 @@ def _key(claim: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _size(volume: Mapping[str, Any]) -> int:
-    return thousandths((volume["spec"].get("capacity") or {}).get("storage", "0"))
+    return stored_thousandths((volume["spec"].get("capacity") or {}).get("storage", "0"))
 
 
 def _wanted(claim: Mapping[str, Any]) -> int:
     requests = (claim["spec"].get("resources") or {}).get("requests") or {}
-    return thousandths(requests.get("storage", "0"))
+    return stored_thousandths(requests.get("storage", "0"))
 
 
 def is_provisioned(volume: Mapping[str, Any]) -> bool:

@@ -174,6 +174,10 @@ def _is_established(obj: Mapping[str, Any], _now: dt.datetime) -> bool:
     )
 
 
+def _deployment_ready(obj: Mapping[str, Any], _now: dt.datetime) -> str:
+    return f"{get(obj, 'status.readyReplicas', 0)}/{get(obj, 'spec.replicas', 0)}"
+
+
 def _pod_ready(obj: Mapping[str, Any], _now: dt.datetime) -> str:
     summary = summarise_pod(obj)
     return f"{summary.ready}/{summary.total}"
@@ -253,6 +257,11 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType({
         Column("Access Modes", _access_modes("status.accessModes")),
         field("StorageClass", "spec.storageClassName"), AGE,
         _wide("VolumeMode", "spec.volumeMode", "<unset>"),
+    ),
+    "deployments.apps": (
+        NAME, Column("Ready", _deployment_ready),
+        field("Up-to-date", "status.updatedReplicas", 0),
+        field("Available", "status.availableReplicas", 0), AGE,
     ),
     "leases.coordination.k8s.io": (NAME, field("Holder", "spec.holderIdentity"), AGE),
     f"roles.{_RBAC}": (NAME, CREATED_AT),

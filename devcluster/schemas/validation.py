@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.status import go_value, invalid_value, required, unsupported, wrong_type
+from ipuhub.quantities import LARGEST, InvalidQuantity, thousandths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ _DATE_TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _QUANTITY: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE])?")
+_MOST: Final = LARGEST - LARGEST % 1000
 _QUANTITY_RULE: Final = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
@@ -151,3 +153,12 @@ _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
     "date-time": _is_date_time,
     "byte": _is_base64,
 }
+
+
+def stored_thousandths(amount: str | float) -> int:
+    """Return thousandths of a quantity that was stored, as an API server reads it: what exceeds 64
+    bits is capped (`resource.Quantity`), and a negative amount counts as none."""
+    try:
+        return thousandths(amount)
+    except InvalidQuantity:
+        return 0 if str(amount).startswith("-") else _MOST

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.schemas.schema import copy_json
+from devcluster.schemas.validation import stored_thousandths
 from devcluster.status import FieldError, duplicate, invalid_value, required, unsupported
 from devcluster.storage.metadata import LABEL_MESSAGE, LABEL_NAME
-from ipuhub.quantities import thousandths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +156,7 @@ def _demand_faults(path: str, resources: Body) -> Iterator[FieldError]:
             continue
         if str(amount).startswith("-") or str(limit).startswith("-"):
             continue
-        asked, most = thousandths(amount), thousandths(limit)
+        asked, most = stored_thousandths(amount), stored_thousandths(limit)
         if not may_exceed and asked != most:
             detail = f"must be equal to {name} limit of {limit}"
             yield invalid_value(f"{path}.requests", str(amount), detail)
@@ -171,7 +171,7 @@ def _amount_faults(path: str, name: str, amount: Any) -> Iterator[FieldError]:
             yield invalid_value(path, name, f"must be a standard resource {rule}")
     if str(amount).startswith("-"):
         yield invalid_value(path, str(amount), "must be greater than or equal to 0")
-    elif "/" in name and thousandths(amount) % 1000:
+    elif "/" in name and stored_thousandths(amount) % 1000:
         yield invalid_value(path, str(amount), "must be an integer")
 
 

@@ -83,8 +83,8 @@ def test_what_is_legal_and_hardly_meant_is_warned_of(demo: RunningDemo) -> None:
     job["spec"]["workers"]["template"]["spec"]["restartPolice"] = "Never"
     said = apply(demo, job)
     assert said.count("Warning: ") == 2
-    assert "Warning: spec.launcher.command: 9 processes are more than the 4 slots" in said
-    assert "Warning: spec.workers.template.spec.restartPolice: no such field" in said
+    assert "Warning: spec.launcher.command: 9 processes exceed the 4 slots" in said
+    assert "Warning: spec.workers.template.spec.restartPolice: unknown field" in said
     assert demo.job("odd")["spec"]["launcher"]["command"][2] == "9"
 
 
@@ -137,7 +137,7 @@ def test_a_running_job_is_suspended_to_be_changed_and_goes_on(demo: RunningDemo)
     wait_until(lambda: demo.status("edited") == "Running", "Running")
     job["spec"]["workers"]["template"]["spec"]["containers"][0]["image"] = "resnet:newer"
     said = apply(demo, job)
-    assert "spec.workers: may not change while the job is Running: suspend the job first" in said
+    assert "spec.workers: cannot change while the job is Running: suspend the job first" in said
 
     suspend = ("patch", "ipujob", "edited", "--type=merge", "-p")
     demo.kubectl(*suspend, '{"spec":{"suspend":true}}')

@@ -75,7 +75,12 @@ class Review:
             for begin, end, cause in self.gaps
         ]
         if self.estimated:
-            found.append(f"{self.estimated} lifetimes have estimated ends.")
+            many = self.estimated > 1
+            found.append(
+                f"{self.estimated} lifetimes have estimated ends."
+                if many
+                else "1 lifetime has an estimated end."
+            )
         found += [
             f"No rates apply from {begin:%F %H:%M} to {end:%F %H:%M} UTC."
             for begin, end in self.unpriced

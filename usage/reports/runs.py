@@ -64,7 +64,11 @@ def request_run(
     """Store a run for a worker to do. Raises MonthError and ReportRefused for a bad month."""
     state = state_of(Month.parse(month), now, zone) if month else None
     if close and state in {None, ReportState.OPEN}:
-        raise ReportRefused(f"{month or 'Nothing'} can be closed: a month can, when it is over.")
+        raise ReportRefused(
+            f"{month} has not ended yet and cannot be closed."
+            if month
+            else "Name the month to close. It must have ended."
+        )
     return ReportRun.objects.create(
         cause=cause, requested_by=requested_by, requested_at=now, month=month, close=close
     )

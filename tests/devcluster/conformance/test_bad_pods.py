@@ -34,6 +34,16 @@ async def test_a_pod_that_uses_all_of_it_rightly_is_stored(api: Api, pod_namespa
     (await api.create(pods(pod_namespace), pod(good_spec()), dryRun="All")).ok(201)
 
 
+@pytest.mark.parametrize(
+    "limits", [{"nvidia.com/gpu": "1e30"}, {"memory": "16Pi"}], ids=lambda each: next(iter(each))
+)
+async def test_a_quantity_beyond_64_bits_is_stored(
+    api: Api, pod_namespace: str, limits: dict[str, str]
+) -> None:
+    spec = {"containers": [{"name": "main", "image": "i", "resources": {"limits": limits}}]}
+    (await api.create(pods(pod_namespace), pod(spec), dryRun="All")).ok(201)
+
+
 @pytest.mark.needs_release("1.37")
 @pytest.mark.parametrize("row", BAD)
 async def test_a_bad_pod_is_refused_in_the_servers_words(

@@ -123,7 +123,7 @@ async def test_tokens_that_wait_for_a_silent_api_server_take_a_few_threads_only(
 
             await eventually(full)
             answer = await scraped("one-more")
-            assert "4 others" in answer.content.decode()
+            assert "4 earlier reviews" in answer.content.decode()
             assert (await scraped("for-the-test")).status_code == 200
         assert {task.result().status_code for task in waiting} == {503}
     assert metrics._REVIEWS.acquire(blocking=False)  # given back

@@ -85,7 +85,7 @@ async def test_once_says_what_it_did_and_fails_where_it_cannot_judge(
     process = await start(cluster, lookout.database, "--once")
     _, errors = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 1
-    assert b"not all could be judged" in errors
+    assert b"the round is incomplete" in errors
     assert b"Traceback" not in errors
     await cluster.start()
 

@@ -122,7 +122,7 @@ def test_a_month_that_is_over_can_be_closed_at_once_and_an_open_one_not():
     pod("2026-10-10T00:00", "2026-10-10T02:00")
     report = make_month(_OCTOBER, at("2026-11-02T00:00"), UTC_ZONE, Order("demand", "ada", True))
     assert (report.state, report.made_by) == ("closed", "ada")
-    with pytest.raises(ReportRefused, match="2026-11 is not over"):
+    with pytest.raises(ReportRefused, match="2026-11 has not ended yet"):
         make_month(Month(2026, 11), at("2026-11-02T00:00"), UTC_ZONE, Order(close=True))
     with pytest.raises(ReportRefused, match="cannot be closed"):
         request_run("demand", "ada", at("2026-11-02T00:00"), UTC_ZONE, "2026-11", close=True)
@@ -134,14 +134,14 @@ def test_a_purged_month_is_refused_in_words_and_its_files_stay():
     before = [text_of("2026-10", kind) for kind in ("summary", "details")]
     lifetime.delete()
     PurgeState.objects.create(purged_before=date(2026, 11, 1))
-    with pytest.raises(ReportRefused, match="records before 2026-11-01 were deleted"):
+    with pytest.raises(ReportRefused, match="records before 2026-11-01 were purged"):
         _correct()
     assert correctable_months(12) == []
-    with pytest.raises(ReportRefused, match="records before 2026-11-01 were deleted"):
+    with pytest.raises(ReportRefused, match="records before 2026-11-01 were purged"):
         make("2026-09", _CLOSED)
-    with pytest.raises(NoReportError, match="records before 2026-11-01 were deleted"):
+    with pytest.raises(NoReportError, match="records before 2026-11-01 were purged"):
         text_of("2026-09", "summary")
-    with pytest.raises(ReportRefused, match="records before 2026-11-01 were deleted"):
+    with pytest.raises(ReportRefused, match="records before 2026-11-01 were purged"):
         range_of(at("2026-10-30T00:00"), at("2026-11-02T00:00"), _LATER, UTC_ZONE)
     assert [text_of("2026-10", kind) for kind in ("summary", "details")] == before
     run = request_run("daily", "", _LATER, UTC_ZONE)

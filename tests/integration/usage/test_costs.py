@@ -149,7 +149,7 @@ def test_two_prices_of_one_thing_never_hold_on_the_same_day():
     rate("cpu", "2", "2026-02-01")
     rate("accelerator", "2", "2026-02-01", name="a")
     rate("accelerator", "2", "2026-02-01", name="b")
-    with pytest.raises(ValidationError, match="Another rate of cpu holds on one of these days"):
+    with pytest.raises(ValidationError, match="Another rate of cpu applies on one of these days"):
         rate("cpu", "3", "2026-01-31", "2026-02-01")
     with pytest.raises(IntegrityError, match="rate_once_a_day"), transaction.atomic():
         Rate.objects.create(

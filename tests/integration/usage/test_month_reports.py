@@ -211,7 +211,7 @@ def test_a_closed_month_never_changes():
     lifetime = pod("2026-10-10T00:00", "2026-10-10T02:00")
     make("2026-10", "2026-12-01T00:00")
     before = [text_of("2026-10", kind) for kind in ("summary", "details")]
-    with pytest.raises(ReportRefused, match="2026-10 is closed: its report does not change"):
+    with pytest.raises(ReportRefused, match="2026-10 is closed. Its report is final."):
         make("2026-10", "2026-12-02T00:00")
     lifetime.delete()
     assert [text_of("2026-10", kind) for kind in ("summary", "details")] == before

@@ -88,4 +88,4 @@ def test_a_person_reads_a_sentence(tmp_path: Path) -> None:
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("CommandError: there is no demo in ")
+    assert done.stderr.startswith("CommandError: no demo found in ")
