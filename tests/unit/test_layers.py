@@ -117,8 +117,28 @@ def test_the_page_about_the_house_names_rooms_that_are_there() -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+def entered_by(name: str, imported: str) -> set[str]:
+    """The packages around a module that run before it, but those that are around the importer."""
+    around = {imported.rpartition(".")[0]} if "." in imported else set()
+    around |= entered_by(name, next(iter(around))) if around else set()
+    return {each for each in around & NAMES.keys() if not f"{name}.".startswith(f"{each}.")}
+
+
 def test_no_imports_run_in_a_circle() -> None:
     assert circles({name: imports_of(path) for name, path in NAMES.items()}) == []
+
+
+def test_no_module_has_to_be_imported_before_another() -> None:
+    """Importing `a.b` runs `a/__init__.py` first: a circle through that breaks by import order."""
+    assert (
+        circles(
+            {
+                name: imported.union(*(entered_by(name, each) for each in imported))
+                for name, imported in ((name, imports_of(path)) for name, path in NAMES.items())
+            }
+        )
+        == []
+    )
 
 
 def test_a_circle_is_found() -> None:

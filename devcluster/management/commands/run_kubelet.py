@@ -11,7 +11,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from devcluster.kubelet import Durations, StandInNodes, StandInOptions
+from devcluster.kubelet.options import Durations, StandInOptions
+from devcluster.kubelet.standin import StandInNodes
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import ConfigError, load_config
 from ipuhub.process import logs

@@ -117,7 +117,8 @@ class LoopThread:
 @contextlib.contextmanager
 def _embedded() -> Iterator[Server]:
     """Our own server with stand-in nodes, on a loop in a thread."""
-    from devcluster.kubelet import StandInNodes, StandInOptions
+    from devcluster.kubelet.options import StandInOptions
+    from devcluster.kubelet.standin import StandInNodes
     from devcluster.server import DevCluster
     from ipuhub.kube.client import KubeClient
     from ipuhub.kube.config import load_config

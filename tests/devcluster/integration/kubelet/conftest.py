@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from devcluster.kubelet import StandInNodes, StandInOptions
+from devcluster.kubelet.options import StandInOptions
+from devcluster.kubelet.standin import StandInNodes
 from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from devcluster.kubelet import StandInNodes, StandInOptions
+from devcluster.kubelet.options import StandInOptions
+from devcluster.kubelet.standin import StandInNodes
 from devcluster.processes.runtime import can_isolate
 from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from devcluster.kubelet import Durations
+from devcluster.kubelet.options import Durations
 from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import NODES, PODS
 from tests.devcluster.integration.kubelet.conftest import NAMESPACE, TRAPPED
