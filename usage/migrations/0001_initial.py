@@ -358,15 +358,15 @@ class Migration(migrations.Migration):
                     "state",
                     models.CharField(
                         choices=[
-                            ("open", "the month is not over: it grows with each run"),
+                            ("open", "current month: updated by every run"),
                             (
                                 "provisional",
-                                "last month: late facts still enter it until the next month ends",
+                                "last month: late data still counts until it is closed",
                             ),
-                            ("closed", "final: what is found later becomes a numbered correction"),
+                            ("closed", "final: later differences become a numbered correction"),
                             (
                                 "correction",
-                                "what was found after a month was closed: differences only",
+                                "differences found after the month was closed",
                             ),
                         ],
                         max_length=11,
@@ -689,9 +689,9 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("queued", "waiting for a worker"),
-                            ("running", "at work"),
+                            ("running", "running"),
                             ("done", "finished"),
-                            ("refused", "not done: another run was at work"),
+                            ("refused", "refused: another run was in progress"),
                             ("failed", "failed"),
                         ],
                         default="queued",

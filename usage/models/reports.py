@@ -18,10 +18,10 @@ from django.utils import timezone
 class ReportState(models.TextChoices):
     """How final a month's report is."""
 
-    OPEN = "open", "the month is not over: it grows with each run"
-    PROVISIONAL = "provisional", "last month: late facts still enter it until the next month ends"
-    CLOSED = "closed", "final: what is found later becomes a numbered correction"
-    CORRECTION = "correction", "what was found after a month was closed: differences only"
+    OPEN = "open", "current month: updated by every run"
+    PROVISIONAL = "provisional", "last month: late data still counts until it is closed"
+    CLOSED = "closed", "final: later differences become a numbered correction"
+    CORRECTION = "correction", "differences found after the month was closed"
 
 
 class MonthReport(models.Model):
@@ -142,9 +142,9 @@ class ReportRun(models.Model):
         """Where a run stands."""
 
         QUEUED = "queued", "waiting for a worker"
-        RUNNING = "running", "at work"
+        RUNNING = "running", "running"
         DONE = "done", "finished"
-        REFUSED = "refused", "not done: another run was at work"
+        REFUSED = "refused", "refused: another run was in progress"
         FAILED = "failed", "failed"
 
     state = models.CharField(max_length=8, choices=State.choices, default=State.QUEUED)
