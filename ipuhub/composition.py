@@ -95,7 +95,8 @@ def leadership_options(lease: str) -> LeadershipOptions | None:
         settings.LEASE_DURATION_SECONDS, settings.LEASE_RENEW_SECONDS, settings.LEASE_RETRY_SECONDS
     )
     identity = settings.IDENTITY or f"{socket.gethostname()}_{secrets.token_hex(4)}"
-    return LeadershipOptions(settings.NAMESPACE, lease, identity, timing)
+    name = f"{settings.LEASE_PREFIX}{lease}"
+    return LeadershipOptions(settings.NAMESPACE, name, identity, timing)
 
 
 @contextlib.asynccontextmanager

@@ -38,7 +38,7 @@ async def apply_configurations(
 ) -> None:
     """Make the API server ask the webhooks on `port`, but not about `skipped` namespaces."""
     scope = WebhookScope(
-        base_url=f"https://{HOST}:{port}",
+        at=f"https://{HOST}:{port}",
         ca_pem=authority.ca_pem,
         mutate_path=MUTATE_PATH,
         validate_path=VALIDATE_PATH,

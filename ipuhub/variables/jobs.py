@@ -142,6 +142,24 @@ WEBHOOK_KEY_PATH = ENV.text(
     "",
     doc="File with the private key of the webhooks' TLS certificate (PEM).",
 )
+WEBHOOK_SECRET = ENV.text(
+    "IPUHUB_WEBHOOK_SECRET",
+    "",
+    doc="Name of a Secret in IPUHUB_NAMESPACE in which the webhooks keep a certificate that they "
+    "make and renew themselves, instead of IPUHUB_WEBHOOK_CERTIFICATE_PATH. They also write the "
+    "CA into the webhook configurations. The Secret must exist and may be empty.",
+)
+WEBHOOK_DNS_NAMES = ENV.words(
+    "IPUHUB_WEBHOOK_DNS_NAMES",
+    [],
+    doc="Names and addresses in the certificate of IPUHUB_WEBHOOK_SECRET: those by which the API "
+    "server reaches the webhooks, such as ipuhub-webhooks.ipuhub-system.svc.",
+)
+WEBHOOK_CONFIGURATION = ENV.text(
+    "IPUHUB_WEBHOOK_CONFIGURATION",
+    "ipuhub-ipujobs",
+    doc="Name of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration.",
+)
 WEBHOOK_FAILURE_POLICY = ENV.choice(
     "IPUHUB_WEBHOOK_FAILURE_POLICY",
     "Fail",
@@ -164,6 +182,19 @@ WEBHOOK_SKIPPED_NAMESPACES = ENV.words(
     "IPUHUB_WEBHOOK_SKIPPED_NAMESPACES",
     ["kube-system", "ipuhub-system"],
     doc="Namespaces whose IPUJobs are not sent to the webhooks.",
+)
+WEBHOOK_NAMESPACES = ENV.words(
+    "IPUHUB_WEBHOOK_NAMESPACES",
+    [],
+    doc="Namespaces whose IPUJobs are sent to the webhooks; empty: all. "
+    "IPUHUB_WEBHOOK_SKIPPED_NAMESPACES takes precedence.",
+)
+WEBHOOK_EXEMPT_USERS = ENV.words(
+    "IPUHUB_WEBHOOK_EXEMPT_USERS",
+    [],
+    doc="Users whose requests are not sent to the webhooks, such as "
+    "system:serviceaccount:ipuhub-system:ipuhub-operator: the operator then works while no "
+    "webhook answers.",
 )
 for _name, _instead in (
     ("IPUHUB_HOST_IPC", "IPUHUB_POD_PROFILE=graphcore, the default, allows hostIPC"),

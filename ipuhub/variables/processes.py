@@ -35,12 +35,19 @@ LOG_LEVEL = ENV.choice(
 LOG_FORMAT = ENV.choice("IPUHUB_LOG_FORMAT", "text", ("text", "json"), doc="Format of log lines.")
 
 
-ENV.read_by("Operator, V-IPU Proxy and prober")
+ENV.read_by("Operator, webhooks, V-IPU Proxy and prober")
 LEADER_ELECTION = ENV.switch(
     "IPUHUB_LEADER_ELECTION",
     True,
     doc="Whether replicas elect a leader with a Lease in IPUHUB_NAMESPACE. One replica works, "
     "the others stand by. Turn it off only if there is never a second replica.",
+)
+LEASE_PREFIX = ENV.text(
+    "IPUHUB_LEASE_PREFIX",
+    "",
+    doc="Text before the names of the Leases, so that two installations can share "
+    "IPUHUB_NAMESPACE. The names are ipu-operator, ipuhub-proxy, ipuhub-prober and "
+    "ipuhub-webhooks.",
 )
 IDENTITY = ENV.text(
     "IPUHUB_IDENTITY",

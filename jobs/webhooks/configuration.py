@@ -14,21 +14,48 @@ VALIDATE = "validate.ipujobs.graphcore.ai"
 NAME = "ipuhub-ipujobs"
 
 
+BEING_DELETED = {
+    "name": "not-being-deleted",
+    "expression": "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)"
+    " || object.spec != oldObject.spec"
+    " || has(object.metadata.annotations) != has(oldObject.metadata.annotations)"
+    " || (has(object.metadata.annotations)"
+    " && object.metadata.annotations != oldObject.metadata.annotations)",
+}
+"""No webhook that is away keeps a deleted job: finalizers go unasked. What users write into the
+job, who created it among that, is still asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The Service in front of the webhooks."""
+
+    namespace: str
+    name: str
+    port: int = 443
+
+
 @dataclass(frozen=True, slots=True)
 class WebhookScope:
     """Where the webhooks answer, and when they are asked.
 
-    `base_url` is https://host:port; `failure_policy` Fail or Ignore; `skipped_namespaces` are
-    never asked about.
+    `at` is https://host:port or a Service. `ca_pem` empty: run_webhooks writes the CA.
+    `failure_policy` is Fail or Ignore. Asked about are the `namespaces` (none: all) without the
+    `skipped_namespaces`. With `has_conditions` (Kubernetes 1.28 and later) jobs being deleted and
+    what `exempt_users` write are not asked about.
     """
 
-    base_url: str
+    at: str | Service
     ca_pem: bytes
     mutate_path: str
     validate_path: str
+    name: str = NAME
     failure_policy: str = "Fail"
     timeout_seconds: int = 10
+    namespaces: tuple[str, ...] = ()
     skipped_namespaces: tuple[str, ...] = ()
+    exempt_users: tuple[str, ...] = ()
+    has_conditions: bool = False
 
 
 def build_configurations(scope: WebhookScope) -> list[dict[str, Any]]:
@@ -52,16 +79,16 @@ def build_configurations(scope: WebhookScope) -> list[dict[str, Any]]:
         for profile in PROFILES
     ]
     return [
-        _configuration("MutatingWebhookConfiguration", [mutating]),
-        _configuration("ValidatingWebhookConfiguration", [validating, *by_label]),
+        _configuration("MutatingWebhookConfiguration", scope.name, [mutating]),
+        _configuration("ValidatingWebhookConfiguration", scope.name, [validating, *by_label]),
     ]
 
 
-def _configuration(kind: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
+def _configuration(kind: str, name: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
-        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/managed-by": "ipuhub"}},
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "ipuhub"}},
         "webhooks": webhooks,
     }
 
@@ -80,10 +107,7 @@ def _webhook(
         "failurePolicy": scope.failure_policy,
         "timeoutSeconds": scope.timeout_seconds,
         "matchPolicy": "Equivalent",
-        "clientConfig": {
-            "url": scope.base_url + path,
-            "caBundle": base64.b64encode(scope.ca_pem).decode(),
-        },
+        "clientConfig": _client(scope, path),
         "rules": [
             {
                 "apiGroups": [GROUP],
@@ -94,13 +118,40 @@ def _webhook(
             }
         ],
     }
-    selected = [labelled] if labelled else []
-    if scope.skipped_namespaces:
-        skipped = list(scope.skipped_namespaces)
-        selected.append(_label("kubernetes.io/metadata.name", "NotIn", skipped))
+    selected = [*([labelled] if labelled else []), *_chosen(scope)]
     if selected:
         webhook["namespaceSelector"] = {"matchExpressions": selected}
+    if scope.has_conditions:
+        webhook["matchConditions"] = _conditions(scope)
     return webhook
+
+
+def _client(scope: WebhookScope, path: str) -> dict[str, Any]:
+    client: dict[str, Any]
+    if isinstance(scope.at, Service):
+        service = {"namespace": scope.at.namespace, "name": scope.at.name, "path": path}
+        client = {"service": {**service, "port": scope.at.port}}
+    else:
+        client = {"url": scope.at + path}
+    if scope.ca_pem:
+        client["caBundle"] = base64.b64encode(scope.ca_pem).decode()
+    return client
+
+
+def _chosen(scope: WebhookScope) -> list[dict[str, Any]]:
+    """The namespaces that are asked about, by name."""
+    key = "kubernetes.io/metadata.name"
+    pairs = (("In", scope.namespaces), ("NotIn", scope.skipped_namespaces))
+    return [_label(key, operator, [*names]) for operator, names in pairs if names]
+
+
+def _conditions(scope: WebhookScope) -> list[dict[str, str]]:
+    conditions = [BEING_DELETED]
+    if scope.exempt_users:
+        users = ", ".join(f"'{user}'" for user in scope.exempt_users)
+        expression = f"!(request.userInfo.username in [{users}])"
+        conditions.append({"name": "not-exempt-user", "expression": expression})
+    return conditions
 
 
 def _label(key: str, operator: str, values: list[str]) -> dict[str, Any]:

@@ -168,6 +168,13 @@ def _warnings(review: Review, rules: WebhookRules) -> list[str]:
     return warnings_of(spec, rules.template_schema, rules.limits)
 
 
+def server_context() -> ssl.SSLContext:
+    """TLS of the webhooks, without a certificate yet."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
 class Certificate:
     """A server certificate that follows its files without a restart.
 
@@ -178,8 +185,7 @@ class Certificate:
         self.problem = ""
         self._files = (certificate, key)
         self._seen: tuple[tuple[int, int], ...] = ()
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context = server_context()
         self._load()
 
     def _load(self) -> None:

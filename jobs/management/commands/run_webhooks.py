@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -14,8 +17,14 @@ from ipuhub.process.process import Process
 from ipuhub.process.runtime import until_stopped
 from jobs import management
 from jobs.ipujob.podschema import read_pod_template
+from jobs.webhooks.keeper import KeeperOptions, KeptCertificate
 from jobs.webhooks.server import WEBHOOKS, Certificate, WebhookRules, build_app
 
+if TYPE_CHECKING:
+    import ssl
+    from contextlib import AbstractAsyncContextManager
+
+NAME = "ipuhub-webhooks"
 RELOAD_SECONDS = 5.0
 
 
@@ -30,28 +39,77 @@ class Command(BaseCommand):
 async def run_webhooks() -> None:
     """Serve until SIGTERM or SIGINT.
 
-    Raises CommandError without a certificate, ListenError when a port is taken.
+    Raises CommandError without a certificate, ListenError when a port is taken, and with a
+    certificate in a Secret what `composition.running` raises.
     """
+    given = settings.WEBHOOK_CERTIFICATE_PATH or settings.WEBHOOK_KEY_PATH
+    if settings.WEBHOOK_SECRET and given:
+        raise CommandError(
+            "IPUHUB_WEBHOOK_SECRET and IPUHUB_WEBHOOK_CERTIFICATE_PATH are both set: unset one of "
+            "them"
+        )
+    await (_run_with_secret() if settings.WEBHOOK_SECRET else _run_with_files())
+
+
+async def _run_with_files() -> None:
     certificate = open_certificate()
     process = Process(WEBHOOKS)
     process.health.ask("certificate", lambda: certificate.problem)
     process.metrics.at_scrape(certificate.fill_metrics)
+    async with (
+        composition.lonely_metrics_guard(NAME) as guard,
+        composition.serving(process, guard),
+        answering(certificate.context),
+    ):
+        await until_stopped(certificate.follow(RELOAD_SECONDS))
+
+
+async def _run_with_secret() -> None:
+    async with composition.running(NAME, WEBHOOKS, elects=True) as process:
+        kept = KeptCertificate(process.client, keeper_options(), lambda: datetime.now(UTC))
+        kept.note = partial(process.health.note, "webhook configurations")
+        process.health.ask("certificate", lambda: kept.problem)
+        process.health.ask("webhook configurations", lambda: kept.unpublished)
+        process.metrics.at_scrape(kept.fill_metrics)
+
+        async def work() -> None:
+            await asyncio.gather(kept.follow(), process.leadership.lead(kept.keep))
+
+        async with answering(kept.context):
+            await until_stopped(work())
+
+
+def answering(context: ssl.SSLContext) -> AbstractAsyncContextManager[int]:
+    """Serve the webhooks where the settings say. Raises ListenError."""
     # The application bounds bodies itself.
     runner = build_runner(build_app(webhook_rules()), limits=Limits(bodies_bytes=0))
     address = (settings.WEBHOOK_HOST, settings.WEBHOOK_PORT, "IPUHUB_WEBHOOK_PORT")
-    async with (
-        composition.lonely_metrics_guard("ipuhub-webhooks") as guard,
-        composition.serving(process, guard),
-        listening(runner, *address, certificate.context),
-    ):
-        await until_stopped(certificate.follow(RELOAD_SECONDS))
+    return listening(runner, *address, context)
+
+
+def keeper_options() -> KeeperOptions:
+    """The settings about the webhooks' own certificate. Raises CommandError."""
+    if not settings.WEBHOOK_DNS_NAMES:
+        raise CommandError(
+            "set IPUHUB_WEBHOOK_DNS_NAMES to the names of the webhooks' Service, for example "
+            "ipuhub-webhooks.ipuhub-system.svc"
+        )
+    return KeeperOptions(
+        settings.NAMESPACE,
+        settings.WEBHOOK_SECRET,
+        settings.WEBHOOK_CONFIGURATION,
+        tuple(settings.WEBHOOK_DNS_NAMES),
+    )
 
 
 def open_certificate() -> Certificate:
     """The certificate of the settings; raises CommandError when there is none."""
     files = (settings.WEBHOOK_CERTIFICATE_PATH, settings.WEBHOOK_KEY_PATH)
     if not all(files):
-        raise CommandError("set IPUHUB_WEBHOOK_CERTIFICATE_PATH and IPUHUB_WEBHOOK_KEY_PATH")
+        raise CommandError(
+            "set IPUHUB_WEBHOOK_CERTIFICATE_PATH and IPUHUB_WEBHOOK_KEY_PATH, or "
+            "IPUHUB_WEBHOOK_SECRET"
+        )
     try:
         return Certificate(*(Path(path) for path in files))
     except OSError as error:  # an unreadable file, or (ssl.SSLError) no usable pair

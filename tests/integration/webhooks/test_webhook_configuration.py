@@ -35,10 +35,59 @@ async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
     await running.stop()
 
 
-def printed(cluster: DevCluster, url: str = URL) -> str:
+def printed(cluster: DevCluster, url: str = URL, **more: Any) -> str:
     output = io.StringIO()
-    call_command("make_webhook_configuration", url=url, ca=cluster.ca_file, stdout=output)
+    more = {"ca": cluster.ca_file, "match_conditions": False} | more
+    call_command("make_webhook_configuration", url=url, stdout=output, **more)
     return output.getvalue()
+
+
+def printed_for(service: str, *options: str) -> list[dict[str, Any]]:
+    output = io.StringIO()
+    command = ("make_webhook_configuration", "--service", service, *options)
+    call_command(*command, stdout=output)
+    return list(yaml.safe_load_all(output.getvalue()))
+
+
+def test_a_service_is_asked_by_its_path_and_run_webhooks_writes_the_ca() -> None:
+    for configuration in printed_for("tools/hooks:8443"):
+        for hook in configuration["webhooks"]:
+            asked = hook["clientConfig"]
+            assert "caBundle" not in asked
+            assert asked["service"].pop("path").startswith(("/mutate-", "/validate-"))
+            assert asked == {"service": {"namespace": "tools", "name": "hooks", "port": 8443}}
+    first = printed_for("tools/hooks")[0]["webhooks"][0]
+    assert first["clientConfig"]["service"]["port"] == 443
+    for wrong in ("hooks", "tools/hooks:port", "a/b/c", "tools/hooks:123456"):
+        with pytest.raises(CommandError, match="is not namespace/name"):
+            printed_for(wrong)
+
+
+def test_names_and_namespaces_come_from_the_settings(settings: SettingsWrapper) -> None:
+    settings.WEBHOOK_CONFIGURATION = "second"
+    settings.WEBHOOK_NAMESPACES = ["lab", "kube-system"]
+    settings.WEBHOOK_SKIPPED_NAMESPACES = ["kube-system"]
+    asked = {"lab": True, "other": False, "kube-system": False}
+    for configuration in printed_for("tools/hooks"):
+        assert configuration["metadata"]["name"] == "second"
+        hook, *_ = configuration["webhooks"]
+        selector = selector_of(hook["namespaceSelector"])
+        for name, wanted in asked.items():
+            assert selector.matches({"kubernetes.io/metadata.name": name}) is wanted
+
+
+def test_jobs_being_deleted_and_exempt_users_are_not_asked_about(
+    settings: SettingsWrapper,
+) -> None:
+    user = "system:serviceaccount:ipuhub-system:ipuhub-operator"
+    settings.WEBHOOK_EXEMPT_USERS = [user]
+    for configuration in printed_for("tools/hooks"):
+        for hook in configuration["webhooks"]:
+            deleted, exempt = hook["matchConditions"]
+            assert "!has(object.metadata.deletionTimestamp)" in deleted["expression"]
+            assert exempt["expression"] == f"!(request.userInfo.username in ['{user}'])"
+    hook, *_ = printed_for("tools/hooks", "--no-match-conditions")[0]["webhooks"]
+    assert "matchConditions" not in hook
 
 
 async def test_scope_failure_policy_and_timeout_come_from_the_settings(

@@ -1,0 +1,246 @@
+"""io: the certificate that the webhooks make for themselves, in a Secret that all replicas read.
+
+The leader makes and renews it, and says in the webhook configurations whom the API server is to
+trust. Every replica serves what the Secret holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import os
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from ipuhub.kube.errors import ApiError, Conflict, NotFound
+from ipuhub.kube.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from jobs.webhooks.authority import (
+    Keys,
+    is_served_well,
+    is_valid,
+    with_authority,
+    with_certificate,
+)
+from jobs.webhooks.server import CERTIFICATE_END, server_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.resources import Manifest
+
+log = structlog.get_logger(__name__)
+_FIELDS: Final = {
+    "ca.crt": "trusted",
+    "ca.key": "authority_key",
+    "tls.crt": "certificate",
+    "tls.key": "key",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperOptions:
+    """The Secret, the name of both configurations, and the names in the certificate.
+
+    `settle_seconds`: how long API servers take to see a changed configuration at most.
+    """
+
+    namespace: str
+    secret: str
+    configuration: str
+    names: tuple[str, ...]
+    read_seconds: float = 5.0
+    check_seconds: float = 30.0
+    settle_seconds: float = 60.0
+
+
+class KeptCertificate:
+    """The server certificate of the Secret; `clock` gives aware UTC times.
+
+    `problem` says why there is none to serve, or why the one in the Secret is not in use (the
+    last good one stays). `unpublished` says why the API server does not trust it yet; once it
+    does, `note` is told of further trouble, since a replica that answers is better than none.
+    """
+
+    def __init__(
+        self, client: KubeClient, options: KeeperOptions, clock: Callable[[], datetime]
+    ) -> None:
+        self.context = server_context()
+        self.problem = "not read yet"
+        self.unpublished = ""
+        self.note: Callable[[str], None] = lambda _: None
+        self._client, self._options, self._clock = client, options, clock
+        self._served = Keys()
+        self._published: tuple[bytes, datetime] | None = None
+        self._was_published = False
+        self._trouble = ""
+
+    def fill_metrics(self) -> None:
+        """Say when the certificate in use ends."""
+        if self._served.certificate:
+            from cryptography.x509 import load_pem_x509_certificate
+
+            end = load_pem_x509_certificate(self._served.certificate).not_valid_after_utc
+            CERTIFICATE_END.set(end.timestamp())
+
+    async def follow(self) -> None:
+        """Serve what the Secret holds, for ever."""
+        while True:
+            await self.refresh()
+            await asyncio.sleep(self._options.read_seconds)
+
+    async def refresh(self) -> None:
+        """Read the Secret once, and serve its certificate if it is a new one."""
+        try:
+            _, keys = await self._read()
+        except ApiError as error:
+            if not self._served.certificate:
+                self._complain(self._why(error))
+            return  # what is served stays valid: nobody else is to wait for the API server
+        self._serve(keys)
+
+    async def keep(self) -> None:
+        """Make and renew the certificate for as long as this replica leads."""
+        self._tell("not checked yet")
+        try:
+            while True:
+                await self.renew()
+                await asyncio.sleep(self._pause_seconds())
+        finally:
+            self._tell("")  # the next leader's
+
+    async def renew(self) -> None:
+        """Do what is due now of: a new authority, its publication, and a certificate of it."""
+        try:
+            await self._renew()
+        except Conflict:
+            return  # somebody wrote it meanwhile: look again
+        except ApiError as error:
+            why = self._why(error)
+            if why != self._trouble:
+                log.warning("cannot keep the certificate", problem=why)
+            self._tell(why)
+
+    async def _renew(self) -> None:
+        now, names = self._clock(), self._options.names
+        secret, keys = await self._read()
+        known = with_authority(keys, now)
+        has_served = is_valid(known, now)
+        if not has_served:  # nobody can be refused who is not answered: no need to wait
+            known = with_certificate(known, names, now)
+        if known != keys:
+            secret = await self._write(secret, known)
+            log.info("certificate made" if not has_served else "new authority made")
+        await self._publish(known.trusted)
+        if has_served and not is_served_well(known, names, now) and self._has_settled(known):
+            known = with_certificate(known, names, now)
+            await self._write(secret, known)
+            log.info("certificate renewed")
+        self._serve(known)
+
+    def _pause_seconds(self) -> float:
+        """Soon again while something is missing."""
+        options = self._options
+        return options.read_seconds if self._trouble else options.check_seconds
+
+    def _tell(self, trouble: str) -> None:
+        self._trouble = trouble
+        self.unpublished = "" if self._was_published else trouble
+        self.note(trouble if self._was_published else "")
+
+    def _has_settled(self, keys: Keys) -> bool:
+        """Whether every API server has had the time to see whom to trust."""
+        if self._published is None or self._published[0] != keys.trusted:
+            return False
+        age = (self._clock() - self._published[1]).total_seconds()
+        return age >= self._options.settle_seconds
+
+    async def _publish(self, trusted: bytes) -> None:
+        """Have both configurations trust these authorities. Raises ApiError."""
+        bundle = base64.b64encode(trusted).decode()
+        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+            found = await self._client.get(resource, self._options.configuration)
+            clients = [hook["clientConfig"] for hook in found.get("webhooks") or ()]
+            if all(client.get("caBundle") == bundle for client in clients):
+                continue
+            for client in clients:
+                client["caBundle"] = bundle
+            self._published = None
+            await self._client.replace(resource, found)
+            log.info("authority published", configuration=resource.plural)
+        if self._published is None or self._published[0] != trusted:
+            self._published = trusted, self._clock()
+        self._was_published = True
+        self._tell("")
+
+    async def _read(self) -> tuple[Manifest, Keys]:
+        secret = await self._client.get(SECRETS, self._options.secret, self._options.namespace)
+        data = secret.get("data") or {}
+        fields = {field: _decoded(data.get(key)) for key, field in _FIELDS.items()}
+        return secret, Keys(**fields)
+
+    async def _write(self, secret: Manifest, keys: Keys) -> Manifest:
+        data: dict[str, Any] = dict(secret.get("data") or {})
+        for key, field in _FIELDS.items():
+            data[key] = base64.b64encode(getattr(keys, field)).decode()
+        return await self._client.replace(SECRETS, {**secret, "data": data})
+
+    def _serve(self, keys: Keys) -> None:
+        if not (keys.certificate and keys.key):
+            if not self._served.certificate:
+                self._complain(f"{self._place} has no certificate yet")
+            return
+        if (keys.certificate, keys.key) == (self._served.certificate, self._served.key):
+            self.problem = ""
+            return
+        try:
+            load_pair(self.context, keys.certificate, keys.key)
+        except (OSError, ssl.SSLError) as error:
+            self._complain(f"the certificate in {self._place} is not usable: {error}")
+            return
+        self._served, self.problem = keys, ""
+        log.info("certificate loaded")
+
+    def _complain(self, problem: str) -> None:
+        if problem != self.problem:
+            log.warning("no new certificate in use", problem=problem)
+        self.problem = problem
+
+    @property
+    def _place(self) -> str:
+        return f"Secret {self._options.namespace}/{self._options.secret}"
+
+    def _why(self, error: ApiError) -> str:
+        """The sentence for a person who can mend it."""
+        if not isinstance(error, NotFound):
+            return str(error)
+        if self._options.secret in str(error):
+            return f"{self._place} does not exist: create it empty ({error})"
+        return f"apply the output of make_webhook_configuration ({error})"
+
+
+def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Use a certificate and its key (PEM) from now on. Raises OSError (ssl.SSLError)."""
+    with contextlib.ExitStack() as stack:
+        paths = []
+        for content in (certificate, key):  # ssl reads files only; these are never on a disk
+            descriptor = os.memfd_create("ipuhub")
+            stack.callback(os.close, descriptor)
+            os.write(descriptor, content)
+            paths.append(f"/proc/self/fd/{descriptor}")
+        # A fresh context is tried first: a failed load would leave the used one half changed.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*paths)
+        context.load_cert_chain(*paths)
+
+
+def _decoded(text: str | None) -> bytes:
+    try:
+        return base64.b64decode(text or "", validate=True)
+    except (binascii.Error, ValueError):
+        return b""
