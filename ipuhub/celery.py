@@ -57,6 +57,7 @@ app.conf.update(
     worker_enable_remote_control=False,
     worker_send_task_events=False,
     imports=["usage.tasks"],
+    beat_schedule_filename=settings.BEAT_SCHEDULE_PATH,
     beat_schedule=NIGHTLY if settings.USAGE_ENABLED else {},
 )
 # Messages are JSON, so that root in a container is no worse here than elsewhere.

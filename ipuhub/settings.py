@@ -7,6 +7,8 @@ The part of Django's settings that no environment variable touches: those of the
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ipuhub.database import database_settings
 from ipuhub.variables import BASE_DIR, ENV
 from ipuhub.variables.jobs import *  # noqa: F403
@@ -100,7 +102,7 @@ MIDDLEWARE = [
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [BASE_DIR / "ipuhub/templates"],  # a link; a wheel has the files there
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -125,6 +127,9 @@ RECORDERS = {
     "jobs": "jobs.history.recorder.JobRecorder",
     "partitions": "partitions.history.recording.PartitionHistory",
 }
+DEMO_FOLDER = (
+    BASE_DIR / ".ipuhub" if (BASE_DIR / "manage.py").exists() else Path(".ipuhub").absolute()
+)
 DEMO_DATABASE_URL = "devcluster.demo.postgres.url_of"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"

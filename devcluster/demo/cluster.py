@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from ipuhub.kube.client import KubeClient
     from ipuhub.kube.resources import Manifest
 
-CRD_FILE: Final = (
-    Path(__file__).resolve().parents[2] / "charts/ipuhub/crds/graphcore.ai_ipujobs.yaml"
-)
 _MANIFESTS: Final = Path(__file__).parent / "manifests"
+CRD_FILE: Final = _MANIFESTS / "graphcore.ai_ipujobs.yaml"
+"""A link to the chart's file, which a wheel carries as a file."""
 ACCESS_FILE: Final = _MANIFESTS / "access.yaml"
 """What each process of IPUHub may do."""
 STAND_INS_FILE: Final = _MANIFESTS / "stand-ins.yaml"

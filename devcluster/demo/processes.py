@@ -43,7 +43,8 @@ ACCOUNTS: Final = (
 )
 NAMESPACE: Final = "ipuhub-system"
 _NODE_LABEL: Final = "vipu-ctrl=vctl1"
-_MANAGE: Final = str(Path(__file__).resolve().parents[2] / "manage.py")
+_CHECKOUT: Final = Path(__file__).resolve().parents[2] / "manage.py"
+_MANAGE: Final = (str(_CHECKOUT),) if _CHECKOUT.exists() else ("-m", "ipuhub.commandline")
 
 
 @dataclass
@@ -250,7 +251,7 @@ class Processes:
 
 
 def _manage(*arguments: str) -> list[str]:
-    return [sys.executable, _MANAGE, *arguments]
+    return [sys.executable, *_MANAGE, *arguments]
 
 
 async def _accepts(port: int, authority: Path | None = None) -> bool:

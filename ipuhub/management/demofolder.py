@@ -29,7 +29,7 @@ def add_folder_option(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--dir",
         type=Path,
-        default=settings.BASE_DIR / ".ipuhub",
+        default=settings.DEMO_FOLDER,
         help="folder of the demo's state; default: %(default)s",
     )
 

@@ -11,4 +11,5 @@ from pathlib import Path
 from ipuhub.env import Env
 
 BASE_DIR = Path(__file__).resolve().parents[2]
+"""The checkout; of an installed product the folder of its packages, which nothing writes into."""
 ENV = Env(os.environ)

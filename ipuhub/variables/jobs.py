@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipuhub import __version__
 from ipuhub.env import SettingError
 from ipuhub.variables import ENV
 
@@ -67,7 +68,9 @@ MPI_INTERFACES = ENV.text(
     "them. Empty: Open MPI chooses.",
 )
 LAUNCHER_IMAGE = ENV.text(
-    "IPUHUB_LAUNCHER_IMAGE", "ipuhub:latest", doc="Image of the launcher's init container."
+    "IPUHUB_LAUNCHER_IMAGE",
+    f"localhost/ipuhub-launcher:{__version__}",
+    doc="Image of the launcher's init container, as `make images` names it.",
 )
 LAUNCHER_IMAGE_PULL_POLICY = ENV.choice(
     "IPUHUB_LAUNCHER_IMAGE_PULL_POLICY",

@@ -170,3 +170,10 @@ RANGE_REPORT_HOURS = ENV.integer(
     minimum=1,
     doc="How long a range report can be downloaded after it was requested.",
 )
+ENV.read_by("Worker")
+BEAT_SCHEDULE_PATH = ENV.text(
+    "IPUHUB_BEAT_SCHEDULE_PATH",
+    "celerybeat-schedule",
+    doc="File in which the worker with --beat keeps when its nightly tasks last ran. The folder "
+    "must be writable; in our image it is in /tmp.",
+)

@@ -34,7 +34,7 @@ class PodOptions:
     """The operator's settings about pods."""
 
     host_network: bool = True
-    launcher_image: str = "ipuhub:latest"
+    launcher_image: str = "localhost/ipuhub-launcher"
     launcher_image_pull_policy: str = "IfNotPresent"
     vipu_timeout_seconds: int = 120
     launcher_wait_seconds: float = 0.0

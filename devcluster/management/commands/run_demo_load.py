@@ -18,7 +18,7 @@ from ipuhub.process import logs
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-_DEMO = settings.BASE_DIR / ".ipuhub" / "kubeconfig"
+_DEMO = settings.DEMO_FOLDER / "kubeconfig"
 
 
 class Command(BaseCommand):

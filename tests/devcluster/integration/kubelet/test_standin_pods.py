@@ -117,7 +117,7 @@ async def test_a_launcher_begins_when_all_its_workers_are_ready(cluster: Cluster
 
     wait = {
         "name": "ipuhub-launcher",
-        "image": "ipuhub:latest",
+        "image": "localhost/ipuhub-launcher:dev",
         "env": [{"name": "IPUHUB_WORKERS", "value": "2"}],
     }
     await cluster.create_pod(
