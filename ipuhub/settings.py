@@ -19,6 +19,7 @@ from ipuhub.variables.processes import *  # noqa: F403
 from ipuhub.variables.web import *  # noqa: F403
 from ipuhub.variables.web import DATABASE_URL, HTTPS, TRUST_FORWARDED_PROTO
 
+IS_CHECKOUT = (BASE_DIR / "manage.py").exists()
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "ipuhub.api.auth.BearerAuthentication",
@@ -102,7 +103,7 @@ MIDDLEWARE = [
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "ipuhub/templates"],  # a link; a wheel has the files there
+        "DIRS": [BASE_DIR / ("templates" if IS_CHECKOUT else "ipuhub/templates")],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -127,9 +128,7 @@ RECORDERS = {
     "jobs": "jobs.history.recorder.JobRecorder",
     "partitions": "partitions.history.recording.PartitionHistory",
 }
-DEMO_FOLDER = (
-    BASE_DIR / ".ipuhub" if (BASE_DIR / "manage.py").exists() else Path(".ipuhub").absolute()
-)
+DEMO_FOLDER = BASE_DIR / ".ipuhub" if IS_CHECKOUT else Path(".ipuhub").absolute()
 DEMO_DATABASE_URL = "devcluster.demo.postgres.url_of"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
