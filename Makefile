@@ -19,7 +19,7 @@ IN_NODE := REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true ../../$(BIN
 SQL_SUITES = tests/devcluster/integration/demo/test_sessions.py tests/integration/recorders tests/integration/web/test_usage_api.py \
   $(foreach word,sum report cost range capacity closed corrections,$(wildcard tests/integration/usage/test_*$(word)*.py))
 
-.PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint api-lint type fmt reference proto constraints
+.PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint api-lint type fmt reference images proto constraints
 
 demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
 	@exec $(BIN)/python manage.py demo $(ARGS)
@@ -89,11 +89,14 @@ reference: $(STAMP)       ## generated files: CRD, schemas, reference pages
 	$(BIN)/python manage.py make_builtin_schemas
 	$(BIN)/python manage.py make_reference
 
+images: $(STAMP)          ## both images as OCI archives in dist/images; see docs/admin/images.md
+	containers/build
+
 proto: $(TOOLS)
 	$(BIN)/python -m partitions.vipu.protos.generate
 
 constraints: $(TOOLS)     ## resolve the pins anew
-	$(BIN)/uv pip compile -q pyproject.toml --group dev --upgrade --no-annotate --no-header -o constraints.txt
+	$(BIN)/uv pip compile -q pyproject.toml --extra demo --group dev --upgrade --no-annotate --no-header -o constraints.txt
 
 # The product alone: what a demo needs.
 $(STAMP): pyproject.toml constraints.txt
@@ -108,11 +111,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Setting up .venv, once (3/3): IPUHub and its packages, under 400 MB"
 	@# Python compiles what it imports once and keeps it, unless it is told not to (containers, CI):
 	@# then every process compiles everything, half of its start-up, so compile now (5 s).
-	@$(INSTALL) -e .
+	@$(INSTALL) -e '.[demo]'
 	@touch $@
 
 # What tests, linters and generators need besides.
 $(TOOLS): $(STAMP)
 	@echo "Setting up .venv, once: the tools of tests and linters, another 600 MB"
-	@$(INSTALL) -e . --group dev
+	@$(INSTALL) -e '.[demo]' --group dev
 	@touch $@
