@@ -33,6 +33,7 @@ def configured(host: str, port: int) -> ProxyOptions:
         metrics_token=settings.METRICS_TOKEN,
         host=host,
         port=port,
+        mutations_port=settings.PROXY_MUTATIONS_PORT or None,
         tracker=settings.TRACKER_CONFIGMAP,
         controllers=settings.VIPU_CONTROLLERS,
         controllers_path=settings.VIPU_CONTROLLERS_PATH,

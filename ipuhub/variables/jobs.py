@@ -78,6 +78,12 @@ LAUNCHER_IMAGE_PULL_POLICY = ENV.choice(
     ("Always", "IfNotPresent", "Never"),
     doc="Pull policy of IPUHUB_LAUNCHER_IMAGE.",
 )
+LAUNCHER_PULL_SECRETS = ENV.words(
+    "IPUHUB_LAUNCHER_PULL_SECRETS",
+    [],
+    doc="Pull secrets of IPUHUB_LAUNCHER_IMAGE, added to each launcher pod. Every namespace with "
+    "jobs needs Secrets of these names.",
+)
 LAUNCHER_WAIT_SECONDS = ENV.number(
     "IPUHUB_LAUNCHER_WAIT_SECONDS",
     0.0,

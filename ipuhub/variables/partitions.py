@@ -7,6 +7,14 @@ from ipuhub.variables import ENV
 ENV.read_by("V-IPU Proxy")
 PROXY_HOST = ENV.text("PROXY_HOST", "127.0.0.1", doc="Address the V-IPU Proxy listens on.")
 PROXY_PORT = ENV.integer("PROXY_PORT", 8080, minimum=0, doc="Port the V-IPU Proxy listens on.")
+PROXY_MUTATIONS_PORT = ENV.integer(
+    "IPUHUB_PROXY_MUTATIONS_PORT",
+    0,
+    minimum=0,
+    doc="Second port of the V-IPU Proxy. If set, only it serves /v1, so that a network policy can "
+    "open PROXY_PORT (/stats, /query) to every pod; set IPUHUB_PROXY_URL of the other processes to "
+    "it. 0: PROXY_PORT serves everything.",
+)
 PROXY_FINISH_SECONDS = ENV.number(
     "IPUHUB_PROXY_FINISH_SECONDS",
     12.0,

@@ -36,6 +36,7 @@ class PodOptions:
     host_network: bool = True
     launcher_image: str = "localhost/ipuhub-launcher"
     launcher_image_pull_policy: str = "IfNotPresent"
+    launcher_pull_secrets: tuple[str, ...] = ()
     vipu_timeout_seconds: int = 120
     launcher_wait_seconds: float = 0.0
     mpi_interfaces: str = ""

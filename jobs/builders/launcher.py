@@ -90,6 +90,7 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
         "serviceAccountName": name,
     }
     spec.pop("serviceAccount", None)
+    _add_pull_secrets(spec, context.options.launcher_pull_secrets)
     if len(name) > LONGEST_HOST:
         spec.setdefault("hostname", SHORT_HOSTNAME)  # mpirun dies of a longer one of its own
     return {
@@ -98,6 +99,15 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
         "metadata": pod_metadata(context, place, name=name, role=ROLE_LAUNCHER, micro_ipus=0),
         "spec": spec,
     }
+
+
+def _add_pull_secrets(spec: Manifest, names: tuple[str, ...]) -> None:
+    """The Secrets of the init container's image, after those of the template."""
+    given = spec.get("imagePullSecrets") or []
+    known = {secret.get("name") for secret in given}
+    added = [{"name": name} for name in names if name not in known]
+    if added:
+        spec["imagePullSecrets"] = [*given, *added]
 
 
 def _command(context: BuildContext) -> list[str]:

@@ -53,9 +53,15 @@ class Parts:
 
 
 def build_app(
-    parts: Parts, more: Iterable[web.RouteDef] = (), around: Iterable[Middleware] = ()
+    parts: Parts,
+    more: Iterable[web.RouteDef] = (),
+    around: Iterable[Middleware] = (),
+    *,
+    is_open: bool = False,
 ) -> web.Application:
     """The proxy as an aiohttp application; `/stats`, `/query` and `/health` need no token.
+
+    With `is_open` it is for everybody: `/v1` is answered on another port.
 
     A replica that stands by answers for itself only: what it would say of partitions is not
     what the leader knows. `more` are pages beside ours, `around` sees every request and answer.
@@ -76,13 +82,7 @@ def build_app(
             web.get("/stats", routes.stats),
             web.post("/query", routes.query),
             web.get("/health", routes.health),
-            web.get("/v1/partitions", routes.list_partitions),
-            web.get("/v1/controllers", routes.list_controllers),
-            web.post("/v1/recorded", routes.acknowledge),
-            web.get(_HOLDER, routes.get_partition),
-            web.put(_HOLDER, routes.ensure),
-            web.delete(_HOLDER, routes.release),
-            web.post(_HOLDER + "/reset", routes.reset),
+            *([] if is_open else routes.of_jobs()),
             *parts.health.routes(),
             *more,
         ]
@@ -95,6 +95,18 @@ class Routes:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+
+    def of_jobs(self) -> list[web.RouteDef]:
+        """`/v1`: for operator and recorders, with a token."""
+        return [
+            web.get("/v1/partitions", self.list_partitions),
+            web.get("/v1/controllers", self.list_controllers),
+            web.post("/v1/recorded", self.acknowledge),
+            web.get(_HOLDER, self.get_partition),
+            web.put(_HOLDER, self.ensure),
+            web.delete(_HOLDER, self.release),
+            web.post(_HOLDER + "/reset", self.reset),
+        ]
 
     async def stats(self, _: web.Request) -> web.Response:
         """`GET /stats`: used and free IPUs; 503 while the tracker or every controller is away.

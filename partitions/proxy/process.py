@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,7 +51,8 @@ class ProxyOptions:
 
     Without `election` this is the only replica. `metrics_token` may read /metrics, as may who is
     allowed to by the API server. `finish_seconds`: how long partitions in the making or going may
-    take to end their phase when the process is to end.
+    take to end their phase when the process is to end. With `mutations_port` (0: any free one)
+    `/v1` is served there only; None: on `port`.
     """
 
     cluster: ClusterConfig
@@ -60,6 +61,7 @@ class ProxyOptions:
     metrics_token: str = ""
     host: str = "127.0.0.1"
     port: int = 8080
+    mutations_port: int | None = None
     tracker: str = "ipu-partitions-tracker"
     controllers: str = ""
     controllers_path: str = ""
@@ -90,7 +92,8 @@ class NodeLabels:
 
 
 class ProxyProcess(ClusterProcess):
-    """All parts of one proxy; `loops` are its background tasks, `port` is the one in use.
+    """All parts of one proxy; `loops` are its background tasks, `port` and
+    `mutations_port` those in use.
 
     Only the replica that leads reads and writes the tracker and goes on with partitions.
     """
@@ -102,6 +105,7 @@ class ProxyProcess(ClusterProcess):
         super().__init__(KubeClient(options.cluster, user_agent="ipuhub-proxy"), PROXY)
         self.options = options
         self.port = options.port
+        self.mutations_port = options.port
         self.loops: list[asyncio.Task[None]] = []
         self.elect(options.election)
         self.nodes = NodeLabels(self.client)
@@ -164,11 +168,26 @@ class ProxyProcess(ClusterProcess):
         working = (self.store, self.fleet, self.service, self.sweep)
         parts = Parts(*working, access, self.health, lambda: self.leadership.standby)
         guard = self.metrics_guard(self.options.metrics_token)
-        app = build_app(parts, [metrics_route(self.metrics, guard)], [metrics.count_requests])
-        runner = build_runner(app, shutdown_seconds=_SHUTDOWN_SECONDS)
-        where = (self.options.host, self.options.port)
-        async with listening(runner, *where) as self.port:
-            log.info("V-IPU Proxy listens", host=self.options.host, port=self.port)
+        is_split = self.options.mutations_port is not None
+        async with AsyncExitStack() as stack:
+
+            async def serve_at(port: int, setting: str, *, is_open: bool) -> int:
+                more = [metrics_route(self.metrics, guard)]
+                app = build_app(parts, more, [metrics.count_requests], is_open=is_open)
+                runner = build_runner(app, shutdown_seconds=_SHUTDOWN_SECONDS)
+                host = self.options.host
+                return await stack.enter_async_context(listening(runner, host, port, setting))
+
+            self.port = await serve_at(self.options.port, "", is_open=is_split)
+            self.mutations_port = self.port
+            if self.options.mutations_port is not None:
+                setting = "IPUHUB_PROXY_MUTATIONS_PORT"
+                port = self.options.mutations_port
+                self.mutations_port = await serve_at(port, setting, is_open=False)
+            ports = {"port": self.port} | (
+                {"mutations_port": self.mutations_port} if is_split else {}
+            )
+            log.info("V-IPU Proxy listens", host=self.options.host, **ports)
             yield
 
     async def finish(self) -> None:

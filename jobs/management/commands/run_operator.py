@@ -81,6 +81,7 @@ def operator_options() -> OperatorOptions:
             host_network=settings.HOST_NETWORK,
             launcher_image=settings.LAUNCHER_IMAGE,
             launcher_image_pull_policy=settings.LAUNCHER_IMAGE_PULL_POLICY,
+            launcher_pull_secrets=tuple(settings.LAUNCHER_PULL_SECRETS),
             vipu_timeout_seconds=settings.VIPU_TIMEOUT_SECONDS,
             launcher_wait_seconds=settings.LAUNCHER_WAIT_SECONDS,
             mpi_interfaces=settings.MPI_INTERFACES,

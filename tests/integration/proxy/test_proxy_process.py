@@ -12,6 +12,7 @@ import aiohttp
 
 from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.kube.token import TokenSource
+from partitions.client import ProxyClient
 from partitions.proxy.process import running, sweep_once
 from partitions.proxy.sweep import SweepOptions
 from partitions.vipu.client import CreateRequest, VipuClient
@@ -42,6 +43,20 @@ async def test_a_job_gets_its_partition_and_gives_it_back(lab: Lab) -> None:
         assert gone.phase == "released"
         assert await lab.exists() == []
         assert await get(proxy, "/stats") == (200, (GOLDEN / "stats-empty.json").read_text())
+
+
+async def test_orders_are_taken_on_a_second_port_only_where_there_is_one(lab: Lab) -> None:
+    async with running(replace(lab.options, mutations_port=0)) as proxy:
+        await eventually(lambda: ready(proxy))
+        assert proxy.mutations_port != proxy.port
+        for path in ("/v1/partitions", "/v1/controllers", "/v1/partitions/uid-job/0"):
+            assert (await get(proxy, path))[0] == 404
+        for path, status in (("/stats", 200), ("/health", 200), ("/metrics", 401)):
+            assert (await get(proxy, path))[0] == status
+        token = TokenSource(lab.client, f"{SYSTEM}/ipuhub-operator", "ipuhub-proxy")
+        async with ProxyClient(f"http://127.0.0.1:{proxy.mutations_port}", token) as operator:
+            assert (await operator.ensure(**JOB)).phase == "active"
+            assert await operator.stats()
 
 
 async def test_query_answers_as_documented(lab: Lab) -> None:

@@ -67,6 +67,19 @@ def test_the_launcher_keeps_what_it_needs_and_drops_what_would_count_twice() -> 
     assert spec["nodeSelector"] == {"vipu-ctrl": "vctl1"}
 
 
+def test_pull_secrets_of_our_image_are_added_to_those_of_the_template() -> None:
+    for given, want in (
+        ({}, ["ours", "pull"]),
+        ({"imagePullSecrets": [{"name": "pull"}]}, ["pull", "ours"]),
+    ):
+        context = context_of(ipujob().with_template(**given))
+        options = PodOptions(launcher_pull_secrets=("ours", "pull"))
+        spec = build_launcher(replace(context, options=options), PLACE)["spec"]
+        assert [secret["name"] for secret in spec["imagePullSecrets"]] == want
+    spec = build_launcher(context_of(ipujob()), PLACE)["spec"]
+    assert "imagePullSecrets" not in spec
+
+
 def test_the_launcher_needs_no_secret_of_its_account_and_leaves_a_mount_of_the_template() -> None:
     at = "/var/run/secrets/kubernetes.io/serviceaccount"
     job = ipujob()
