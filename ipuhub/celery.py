@@ -19,7 +19,7 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 from django.conf import settings
 
-from ipuhub import taskqueue
+from ipuhub import taskqueue, workerhealth
 from ipuhub.process import logs
 
 SUM_DAYS_SECONDS = 300.0
@@ -60,6 +60,7 @@ app.conf.update(
     beat_schedule_filename=settings.BEAT_SCHEDULE_PATH,
     beat_schedule=NIGHTLY if settings.USAGE_ENABLED else {},
 )
+workerhealth.install(app)
 # Messages are JSON, so that root in a container is no worse here than elsewhere.
 warnings.filterwarnings("ignore", message="(?s).*superuser privileges", category=Warning)
 

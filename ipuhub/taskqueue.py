@@ -7,11 +7,16 @@ deletes it when its task starts; a message of a worker that died is claimed agai
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from kombu.transport import TRANSPORT_ALIASES, virtual
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 URL: Final = "postgresql-table://localhost"
 CLAIM_SECONDS: Final = 600
@@ -33,6 +38,17 @@ _DONE: Final = "DELETE FROM ipuhub_taskmessage WHERE id = %s"
 _GIVE_BACK: Final = "UPDATE ipuhub_taskmessage SET claimed_until = NULL WHERE id = %s"
 _COUNT: Final = "SELECT count(*) FROM ipuhub_taskmessage WHERE queue = %s"
 _PURGE: Final = "DELETE FROM ipuhub_taskmessage WHERE queue = %s"
+
+
+@dataclass
+class Contact:
+    """Whether PostgreSQL answers (`problem`: why not, empty: it does), and that somebody looks."""
+
+    problem: str = ""
+    look: Callable[[], None] = lambda: None
+
+
+CONTACT: Final = Contact()
 
 
 class QoS(virtual.QoS):
@@ -106,8 +122,14 @@ class Transport(virtual.Transport):
     )
     channel_errors: Any = (*virtual.Transport.channel_errors, DatabaseError)
 
+    def drain_events(self, connection: Any, timeout: Any = None, **_: Any) -> Any:
+        """Look for tasks, for `timeout` seconds."""
+        CONTACT.look()
+        return super().drain_events(connection, timeout)  # type: ignore[no-untyped-call]
+
     def establish_connection(self) -> Any:
         """Raise OperationalError while PostgreSQL does not answer."""
+        CONTACT.look()
         _run("SELECT 1", [])
         return super().establish_connection()  # type: ignore[no-untyped-call]
 
@@ -117,13 +139,22 @@ def register() -> None:
     TRANSPORT_ALIASES[URL.partition(":")[0]] = f"{__name__}:Transport"
 
 
+def try_database() -> None:
+    """Find out whether PostgreSQL answers, for `CONTACT`."""
+    with suppress(DatabaseError, InterfaceError):
+        _run("SELECT 1", [])
+
+
 def _run(statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
     """Run a statement on this thread's connection; a broken one is closed, for the next try."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(statement, parameters)
-            return cursor.fetchall() if cursor.description else []
-    except (InterfaceError, OperationalError):
+            found = cursor.fetchall() if cursor.description else []
+    except (InterfaceError, OperationalError) as error:
+        CONTACT.problem = " ".join(str(error).split()) or type(error).__name__
         if not connection.in_atomic_block:
             connection.close()
         raise
+    CONTACT.problem = ""
+    return found

@@ -266,10 +266,8 @@ def _send(run: ReportRun, now: datetime) -> ReportRun:
     try:
         app.send_task("usage.make_reports", [run.pk])
     except (KombuError, OperationalError, OSError) as error:
-        _LOG.warning("the broker is unavailable", error=str(error))
-        sentence = (
-            "The task broker is unavailable, so reports cannot be generated. Try again later."
-        )
+        _LOG.warning("the task queue is unavailable", error=str(error))
+        sentence = "The task queue is unavailable, so reports cannot be generated. Try again later."
         _end(run, ReportRun.State.FAILED, sentence, now)
         raise BrokerAway(sentence) from error
     return run

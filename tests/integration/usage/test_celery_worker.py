@@ -3,19 +3,30 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.error import HTTPError
 from urllib.parse import quote
+from urllib.request import urlopen
 
 import pytest
 from celery.schedules import crontab
+from django.conf import settings as django_settings
 from django.db import connection
 from django.utils import timezone
 
+from ipuhub import taskqueue, workerhealth
+from ipuhub.process.health import Health
 from tests.builders.lifetimes import pod
+from tests.fakes.freeport import free_port
 from tests.fakes.waiting import wait_until
 from tests.integration.usage.reading import UTC_ZONE
 from usage.models import MonthReport, ReportRun
 from usage.reports.runs import request_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _ROOT = Path(__file__).parents[3]
@@ -72,3 +83,62 @@ def test_beat_makes_the_reports_at_midnight():
     assert entry["task"] == "usage.make_daily_reports"
     assert entry["schedule"] == crontab(minute="0", hour="0")
     assert app.conf.timezone == "UTC"
+
+
+def _page(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError as error:
+        return 0, str(error)
+
+
+@contextmanager
+def _running(command: str, folder: Path, **more: str) -> Iterator[int]:
+    """A worker, or beat; yields the port of its health."""
+    port = free_port()
+    environment = _environment() | {"IPUHUB_WORKER_HEALTH_PORT": str(port)} | more
+    environment |= {"IPUHUB_BEAT_SCHEDULE_PATH": str(folder / "schedule")}
+    arguments = [sys.executable, "-m", "celery", "-A", "ipuhub.celery", "--quiet", command]
+    process = subprocess.Popen(arguments, env=environment, cwd=_ROOT)
+    try:
+        yield port
+    finally:
+        process.terminate()
+        assert process.wait(90) == 0
+
+
+@pytest.mark.parametrize("command", ["worker", "beat"])
+def test_worker_and_beat_say_that_they_work(command: str, tmp_path: Path):
+    with _running(command, tmp_path) as port:
+        wait_until(lambda: _page(port, "/readyz") == (200, "ok"))
+        assert _page(port, "/healthz") == (200, "ok")
+
+
+@pytest.mark.parametrize("command", ["worker", "beat"])
+def test_without_the_database_they_live_and_are_not_ready(command: str, tmp_path: Path):
+    away = f"postgresql://ada@127.0.0.1:{free_port()}/none"
+    with _running(command, tmp_path, DATABASE_URL=away) as port:
+        wait_until(lambda: _page(port, "/readyz")[0] == 503)
+        wait_until(lambda: "onnection refused" in _page(port, "/readyz")[1])
+        assert _page(port, "/readyz")[1].startswith("PostgreSQL: ")
+        assert _page(port, "/healthz") == (200, "ok")
+
+
+def test_who_looks_no_more_is_not_alive(monkeypatch: pytest.MonkeyPatch):
+    from ipuhub.celery import app as celery_app
+
+    now = 0.0
+    health = Health(lambda: now)
+    monkeypatch.setattr(workerhealth, "Health", lambda: health)
+    monkeypatch.setattr(taskqueue, "CONTACT", taskqueue.Contact())
+    monkeypatch.setattr(django_settings, "WORKER_HEALTH_PORT", free_port())
+    workerhealth.serve("worker")
+    now = workerhealth.SILENCE_SECONDS + 1
+    assert "worker: no sign of life" in health.not_alive()[0]
+    transport = celery_app.connection_for_read().transport
+    with pytest.raises(TimeoutError):  # nothing to do is a sign of life
+        transport.drain_events(transport.establish_connection(), timeout=0.01)
+    assert health.not_alive() == []

@@ -149,10 +149,10 @@ def test_without_a_broker_the_run_fails_and_says_so(admin, monkeypatch: pytest.M
     monkeypatch.setattr(taskqueue, "_run", fail)
     answer = tool(admin).post("/api/v1/usage/reports/runs", {}, content_type="application/json")
     assert answer.status_code == 503
-    assert "broker is unavailable" in answer.json()["detail"]
+    assert "task queue is unavailable" in answer.json()["detail"]
     assert ReportRun.objects.get().state == "failed"
     page = browser(admin).post("/usage/reports/make/", follow=True)
-    assert "broker is unavailable" in page.content.decode()
+    assert "task queue is unavailable" in page.content.decode()
 
 
 def test_a_stranger_may_not_ask_for_a_run(alice):

@@ -1,0 +1,98 @@
+"""glue: `/healthz` and `/readyz` of the Celery worker and of beat, which have no loop of asyncio.
+
+A thread serves them. A worker that hangs no longer looks for tasks, and beat no longer ticks: both
+are told by the age of the last look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
+
+from billiard import current_process  # type: ignore[import-untyped]
+from celery import bootsteps
+from celery.beat import PersistentScheduler
+from celery.signals import beat_init
+from django.conf import settings
+
+from ipuhub import taskqueue
+from ipuhub.process.health import Health, ListenError, build_runner, listening
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+SILENCE_SECONDS: Final = 120.0  # a server that is away is tried at least every 30 s
+TICK_SECONDS: Final = 30.0
+_SETTING: Final = "IPUHUB_WORKER_HEALTH_PORT"
+
+
+def install(app: Celery) -> None:
+    """Let worker and beat of `app` serve the pages, if the settings name a port."""
+    app.conf.beat_scheduler = f"{__name__}:Beating"
+    app.conf.beat_max_loop_interval = TICK_SECONDS
+    app.steps["worker"].add(HealthStep)
+    beat_init.connect(_on_beat)
+
+
+class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Serves the pages of a worker from before it reaches the broker."""
+
+    requires = frozenset({"celery.worker.components:Pool"})  # forked without our thread
+
+    def start(self, _worker: Any) -> None:
+        """Begin; ends the process where the port is taken."""
+        serve("worker")
+
+
+class Beating(PersistentScheduler):  # type: ignore[misc]
+    """The scheduler, which says that it moves."""
+
+    def tick(self, *arguments: Any, **options: Any) -> Any:
+        """Do what is due."""
+        taskqueue.CONTACT.look()
+        if taskqueue.CONTACT.problem:  # else nobody would ask until the next task is due
+            taskqueue.try_database()
+        return super().tick(*arguments, **options)
+
+
+def serve(name: str) -> None:
+    """Serve the pages of `name` from now on, if the settings name a port.
+
+    Ends the process with a sentence where the port is taken.
+    """
+    if not settings.WORKER_HEALTH_PORT:
+        return
+    health = Health()
+    contact = taskqueue.CONTACT
+    contact.problem = contact.problem or "not asked yet"
+    health.ask("PostgreSQL", lambda: contact.problem)
+    health.beat(name, SILENCE_SECONDS)
+    contact.look = lambda: health.beat(name)
+    started: Future[None] = Future()
+    work = _serving(health, started)
+    threading.Thread(target=asyncio.run, args=(work,), name="health", daemon=True).start()
+    try:
+        started.result()
+    except ListenError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(1) from error
+
+
+async def _serving(health: Health, started: Future[None]) -> None:
+    address = (settings.HEALTH_HOST, settings.WORKER_HEALTH_PORT, _SETTING)
+    try:
+        async with listening(build_runner(health.app()), *address):
+            started.set_result(None)
+            await asyncio.Event().wait()
+    except ListenError as error:
+        started.set_exception(error)
+
+
+def _on_beat(**_: Any) -> None:
+    """Serve beat's pages, unless it runs inside a worker, which serves its own."""
+    is_main = current_process().name == "MainProcess"
+    if is_main and threading.current_thread() is threading.main_thread():
+        serve("beat")
