@@ -48,8 +48,19 @@ def primehub_database_url(host: str, user: str, password: str) -> str:
     return f"postgresql://{account}{address}:5432/postgres"
 
 
-def database_settings(url: str) -> dict[str, Any]:
-    """Return Django's DATABASES entry for `url`.
+def database_tls(mode: str, ca: str, certificate: str, key: str) -> dict[str, str]:
+    """Return libpq's arguments about TLS; a CA alone means that the server is verified."""
+    if bool(certificate) != bool(key):
+        raise SettingError(
+            "IPUHUB_DATABASE_CERTIFICATE_PATH and IPUHUB_DATABASE_KEY_PATH: set both or none"
+        )
+    mode = mode or ("verify-full" if ca else "")
+    names = {"sslmode": mode, "sslrootcert": ca, "sslcert": certificate, "sslkey": key}
+    return {name: value for name, value in names.items() if value}
+
+
+def database_settings(url: str, tls: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return Django's DATABASES entry for `url`; what it says itself goes before `tls`.
 
     An empty URL is allowed, since only the web process, the prober and the reports need Postgres:
     the entry then names a database that does not exist, and its first use says so. A socket
@@ -74,7 +85,7 @@ def database_settings(url: str) -> dict[str, Any]:
         "PORT": port or query.pop("port", ""),
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": session_options({**_REACHING, **query}),
+        "OPTIONS": session_options({**_REACHING, **(tls or {}), **query}),
     }
 
 

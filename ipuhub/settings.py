@@ -17,7 +17,14 @@ from ipuhub.variables.metering import USAGE_OPEN_PRIMEHUB_PATHS
 from ipuhub.variables.partitions import *  # noqa: F403
 from ipuhub.variables.processes import *  # noqa: F403
 from ipuhub.variables.web import *  # noqa: F403
-from ipuhub.variables.web import DATABASE_URL, HTTPS, TRUST_FORWARDED_PROTO
+from ipuhub.variables.web import (
+    DATABASE_TLS,
+    DATABASE_URL,
+    HSTS_PRELOAD,
+    HSTS_SUBDOMAINS,
+    HTTPS,
+    TRUST_FORWARDED_PROTO,
+)
 
 IS_CHECKOUT = (BASE_DIR / "manage.py").exists()
 REST_FRAMEWORK = {
@@ -58,7 +65,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {"JobState": "jobs.selectors.STATES"},  # `state` of other things, too
 }
-DATABASES = {"default": database_settings(DATABASE_URL)}
+DATABASES = {"default": database_settings(DATABASE_URL, DATABASE_TLS)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [
     "ipuhub",  # before django.contrib.auth: its changepassword finds the demo's database
@@ -163,8 +170,8 @@ SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$", "^health$"]
 if USAGE_OPEN_PRIMEHUB_PATHS:
     SECURE_REDIRECT_EXEMPT.append("^report/monthly")  # its reader carries no secret over the wire
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
-SECURE_HSTS_PRELOAD = HTTPS
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HSTS_SUBDOMAINS
+SECURE_HSTS_PRELOAD = HSTS_PRELOAD
 SECURE_REFERRER_POLICY = "same-origin"
 if TRUST_FORWARDED_PROTO:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")

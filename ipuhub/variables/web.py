@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipuhub.database import database_tls
+from ipuhub.env import SettingError
 from ipuhub.variables import ENV
 from ipuhub.variables.metering import PRIMEHUB_DATABASE_URL
 
@@ -29,6 +31,33 @@ DATABASE_URL = (
         "webhooks and V-IPU Proxy need no database.",
     )
     or PRIMEHUB_DATABASE_URL
+)
+DATABASE_TLS = database_tls(
+    ENV.choice(
+        "IPUHUB_DATABASE_SSLMODE",
+        "",
+        ("", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+        doc="sslmode of the connections to PostgreSQL; empty: verify-full with "
+        "IPUHUB_DATABASE_CA_PATH, else prefer. What DATABASE_URL says itself takes precedence, "
+        "here and below.",
+    ),
+    ENV.text(
+        "IPUHUB_DATABASE_CA_PATH",
+        "",
+        doc="File with the certificates of the authorities that PostgreSQL's certificate must be "
+        "signed by (PEM), or `system` for those of the operating system.",
+    ),
+    ENV.text(
+        "IPUHUB_DATABASE_CERTIFICATE_PATH",
+        "",
+        doc="File with a client certificate for PostgreSQL (PEM).",
+    ),
+    ENV.text(
+        "IPUHUB_DATABASE_KEY_PATH",
+        "",
+        doc="File with the private key of IPUHUB_DATABASE_CERTIFICATE_PATH (PEM). Others must not "
+        "be able to read it: mode 0600, or 0640 if root owns it.",
+    ),
 )
 
 ENV.read_by("Dashboard")
@@ -111,6 +140,23 @@ HTTPS = ENV.switch(
     doc="Whether browsers reach the dashboard by HTTPS. Turns on secure cookies, HSTS and the "
     "redirect to HTTPS.",
 )
+HSTS_SUBDOMAINS = ENV.switch(
+    "IPUHUB_HSTS_SUBDOMAINS",
+    False,
+    doc="Whether HSTS covers the subdomains of the dashboard's host, too. Browsers then reach all "
+    "of them by HTTPS only, for a year.",
+)
+HSTS_PRELOAD = ENV.switch(
+    "IPUHUB_HSTS_PRELOAD",
+    False,
+    doc="Whether the host may be put on the browsers' preload list of HSTS, which is hard to undo. "
+    "Needs IPUHUB_HSTS_SUBDOMAINS.",
+)
+if HSTS_PRELOAD and not HSTS_SUBDOMAINS:
+    raise SettingError(
+        "IPUHUB_HSTS_PRELOAD is on and IPUHUB_HSTS_SUBDOMAINS is off: browsers take no such host "
+        "into their list; turn on both or none"
+    )
 TRUST_FORWARDED_PROTO = ENV.switch(
     "IPUHUB_TRUST_FORWARDED_PROTO",
     False,

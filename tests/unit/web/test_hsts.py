@@ -1,0 +1,44 @@
+"""What the dashboard's HSTS binds: this host, and others only when an administrator says so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SAY = """
+from django.http import HttpResponse
+from django.middleware.security import SecurityMiddleware
+from django.test import RequestFactory
+answer = SecurityMiddleware(lambda _: HttpResponse())
+request = RequestFactory().get("/", secure=True, headers={"Host": "localhost"})
+print(answer(request).get("Strict-Transport-Security", ""))
+"""
+
+
+def run(given: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"DJANGO_SETTINGS_MODULE": "ipuhub.settings"} | given
+    command = [sys.executable, "-c", SAY]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "header"),
+    [
+        ({}, "max-age=31536000"),
+        ({"IPUHUB_HTTPS": "off"}, ""),
+        ({"IPUHUB_HSTS_SUBDOMAINS": "on"}, "max-age=31536000; includeSubDomains"),
+        (
+            {"IPUHUB_HSTS_SUBDOMAINS": "on", "IPUHUB_HSTS_PRELOAD": "on"},
+            "max-age=31536000; includeSubDomains; preload",
+        ),
+    ],
+)
+def test_hsts_binds_other_hosts_only_where_it_is_said(given: dict[str, str], header: str) -> None:
+    assert run({"IPUHUB_HTTPS": "on"} | given).stdout.strip() == header
+
+
+def test_a_preload_that_browsers_refuse_is_refused() -> None:
+    assert "turn on both or none" in run({"IPUHUB_HSTS_PRELOAD": "on"}).stderr
