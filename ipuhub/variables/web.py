@@ -44,8 +44,8 @@ DATABASE_TLS = database_tls(
     ENV.text(
         "IPUHUB_DATABASE_CA_PATH",
         "",
-        doc="File with the certificates of the authorities that PostgreSQL's certificate must be "
-        "signed by (PEM), or `system` for those of the operating system.",
+        doc="File with the CA certificates that verify PostgreSQL's certificate (PEM), or `system`: "
+        "the operating system's.",
     ),
     ENV.text(
         "IPUHUB_DATABASE_CERTIFICATE_PATH",
