@@ -54,7 +54,8 @@ def database_tls(mode: str, ca: str, certificate: str, key: str) -> dict[str, st
         raise SettingError(
             "IPUHUB_DATABASE_CERTIFICATE_PATH and IPUHUB_DATABASE_KEY_PATH: set both or none"
         )
-    mode = mode or ("verify-full" if ca else "")
+    if mode == "auto":
+        mode = "verify-full" if ca else ""
     names = {"sslmode": mode, "sslrootcert": ca, "sslcert": certificate, "sslkey": key}
     return {name: value for name, value in names.items() if value}
 

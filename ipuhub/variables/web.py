@@ -35,17 +35,17 @@ DATABASE_URL = (
 DATABASE_TLS = database_tls(
     ENV.choice(
         "IPUHUB_DATABASE_SSLMODE",
-        "",
-        ("", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
-        doc="sslmode of the connections to PostgreSQL; empty: verify-full with "
-        "IPUHUB_DATABASE_CA_PATH, else prefer. What DATABASE_URL says itself takes precedence, "
-        "here and below.",
+        "auto",
+        ("auto", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+        doc="How connections to PostgreSQL use TLS (sslmode). auto: verify-full with "
+        "IPUHUB_DATABASE_CA_PATH, otherwise prefer. Parameters in DATABASE_URL take precedence "
+        "over the settings IPUHUB_DATABASE_*.",
     ),
     ENV.text(
         "IPUHUB_DATABASE_CA_PATH",
         "",
-        doc="File with the CA certificates that verify PostgreSQL's certificate (PEM), or `system`: "
-        "the operating system's.",
+        doc="File with the CA certificates that verify PostgreSQL's certificate (PEM), or "
+        "`system`: the operating system's.",
     ),
     ENV.text(
         "IPUHUB_DATABASE_CERTIFICATE_PATH",

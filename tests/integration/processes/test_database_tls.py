@@ -65,13 +65,13 @@ def refusal(port: int, tls: dict[str, str], host: str = "127.0.0.1", query: str 
 def test_a_ca_alone_makes_every_process_verify_the_server(tmp_path: Path) -> None:
     ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")
     context = ours.server_context(("127.0.0.1",))
-    trusted = database_tls("", str(ours.ca_file), "", "")
+    trusted = database_tls("auto", str(ours.ca_file), "", "")
     with server(context) as port:
         assert "reached over TLS" in refusal(port, trusted)
-        strange = database_tls("", str(other.ca_file), "", "")
+        strange = database_tls("auto", str(other.ca_file), "", "")
         assert "certificate verify failed" in refusal(port, strange)
         assert "does not match host name" in refusal(port, trusted, "localhost")
-        missing = database_tls("", str(tmp_path / "none"), "", "")
+        missing = database_tls("auto", str(tmp_path / "none"), "", "")
         assert "does not exist" in refusal(port, missing)
     with server(None) as port:
         assert "server does not support SSL" in refusal(port, trusted)
@@ -80,13 +80,13 @@ def test_a_ca_alone_makes_every_process_verify_the_server(tmp_path: Path) -> Non
 def test_the_url_goes_before_the_settings(tmp_path: Path) -> None:
     ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")
     with server(ours.server_context(("127.0.0.1",))) as port:
-        strange = database_tls("", str(other.ca_file), "", "")
+        strange = database_tls("auto", str(other.ca_file), "", "")
         assert "reached over TLS" in refusal(port, strange, query=f"?sslrootcert={ours.ca_file}")
 
 
 def test_half_a_client_certificate_is_refused() -> None:
     with pytest.raises(SettingError, match="set both or none"):
-        database_tls("", "", "/tls.crt", "")
+        database_tls("auto", "", "/tls.crt", "")
     assert database_tls("require", "", "/tls.crt", "/tls.key") == {
         "sslmode": "require",
         "sslcert": "/tls.crt",
