@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from django.conf import settings
@@ -14,6 +15,7 @@ from partitions.proxy.process import ProxyOptions
 from partitions.proxy.queue import QueueOptions
 from partitions.proxy.service import ServiceOptions
 from partitions.proxy.sweep import SweepOptions
+from partitions.vipu.tlsfiles import ClientTls, TlsFilesError
 
 # With HTTP, the tracker's last write and the Lease it has to fit into 30 s.
 _MOST_FINISH_SECONDS: Final = 20.0
@@ -38,6 +40,7 @@ def configured(host: str, port: int) -> ProxyOptions:
         controllers=settings.VIPU_CONTROLLERS,
         controllers_path=settings.VIPU_CONTROLLERS_PATH,
         deadline_seconds=settings.VIPU_DEADLINE_SECONDS,
+        tls=vipu_tls(),
         finish_seconds=settings.PROXY_FINISH_SECONDS,
         defaults=PartitionSettings(
             cluster_id=settings.VIPU_CLUSTER_NAME,
@@ -56,3 +59,19 @@ def configured(host: str, port: int) -> ProxyOptions:
             settings.TRACKER_RECORDER,
         ),
     )
+
+
+def vipu_tls() -> ClientTls | None:
+    """TLS to the V-IPU controllers; None without a CA. Raises ConfigError."""
+    ours = (settings.VIPU_CERTIFICATE_PATH, settings.VIPU_KEY_PATH)
+    if not settings.VIPU_CA_PATH:
+        if any(ours):
+            raise ConfigError(
+                "IPUHUB_VIPU_CERTIFICATE_PATH and IPUHUB_VIPU_KEY_PATH need IPUHUB_VIPU_CA_PATH"
+            )
+        return None
+    try:
+        files = (Path(path) if path else None for path in ours)
+        return ClientTls(Path(settings.VIPU_CA_PATH), *files)
+    except TlsFilesError as error:
+        raise ConfigError(f"TLS to V-IPU (IPUHUB_VIPU_CA_PATH): {error}") from error

@@ -60,6 +60,22 @@ SWEEP_SECONDS = ENV.number(
 VIPU_DEADLINE_SECONDS = ENV.number(
     "IPUHUB_VIPU_DEADLINE_SECONDS", 10.0, doc="Deadline of each call to a V-IPU controller."
 )
+VIPU_CA_PATH = ENV.text(
+    "IPUHUB_VIPU_CA_PATH",
+    "",
+    doc="File with the CA certificates that verify the V-IPU controllers (PEM). If set, the proxy "
+    "talks to them over TLS. Changed files are used from the next call on.",
+)
+VIPU_CERTIFICATE_PATH = ENV.text(
+    "IPUHUB_VIPU_CERTIFICATE_PATH",
+    "",
+    doc="File with the proxy's certificate for V-IPU controllers that ask for one (PEM).",
+)
+VIPU_KEY_PATH = ENV.text(
+    "IPUHUB_VIPU_KEY_PATH",
+    "",
+    doc="File with the private key of IPUHUB_VIPU_CERTIFICATE_PATH (PEM).",
+)
 VIPU_CLUSTER_NAME = ENV.text(
     "IPUHUB_VIPU_CLUSTER_NAME", "", doc="cluster_id of new partitions; empty: any."
 )

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ipuhub.kube.resources import Manifest
     from ipuhub.process.leadership import LeadershipOptions
     from partitions.proxy.fleet import VipuApi
+    from partitions.vipu.tlsfiles import ClientTls
 
 log = structlog.get_logger(__name__)
 
@@ -66,6 +67,7 @@ class ProxyOptions:
     controllers: str = ""
     controllers_path: str = ""
     deadline_seconds: float = 10.0
+    tls: ClientTls | None = None
     finish_seconds: float = 12.0
     defaults: PartitionSettings = field(default_factory=PartitionSettings)
     service: ServiceOptions = field(default_factory=ServiceOptions)
@@ -128,7 +130,8 @@ class ProxyProcess(ClusterProcess):
         self.health.ask("V-IPU controllers", lambda: self.fleet.problem)
 
     def _connect(self, address: str) -> VipuApi:
-        client = VipuClient(address, deadline_seconds=self.options.deadline_seconds)
+        options = self.options
+        client = VipuClient(address, deadline_seconds=options.deadline_seconds, tls=options.tls)
         return only_while_leading(client, lambda: self.leadership.left_seconds)
 
     def _fill_metrics(self) -> None:

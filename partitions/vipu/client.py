@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -25,6 +26,8 @@ from partitions.vipu.types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grpc import aio
 
     from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceAsyncStub
@@ -76,16 +79,23 @@ class VipuClient:
     """One controller, over one connection that all calls share and that comes back by itself.
 
     `address` is "host:port". Every method raises a VipuError: Unavailable when the controller does
-    not answer within `deadline_seconds`, else what the controller says.
+    not answer within `deadline_seconds`, else what the controller says. `tls` is asked at
+    each call: with other files a new connection is opened.
     """
 
     def __init__(
-        self, address: str, *, deadline_seconds: float = 10.0, tls: TlsFiles | None = None
+        self,
+        address: str,
+        *,
+        deadline_seconds: float = 10.0,
+        tls: Callable[[], TlsFiles] | None = None,
     ) -> None:
         self.address = address
         self._deadline_seconds = deadline_seconds
         self._tls = tls
         self._channel: aio.Channel | None = None
+        self._used: TlsFiles | None = None
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -96,6 +106,7 @@ class VipuClient:
     async def close(self) -> None:
         """End the connection; a later call opens it again."""
         channel, self._channel = self._channel, None
+        await asyncio.gather(*self._ending)
         if channel is not None:
             await channel.close(None)
 
@@ -158,15 +169,24 @@ class VipuClient:
     @property
     def _connection(self) -> aio.Channel:
         """The one channel, made at the first call: it belongs to the loop that runs then."""
+        files = self._tls() if self._tls else None
+        if self._channel is not None and files is not self._used:
+            self._end(self._channel)
+            self._channel = None
         if self._channel is None:
-            if self._tls is None:
+            self._used = files
+            if files is None:
                 self._channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
             else:
-                credentials = grpc.ssl_channel_credentials(
-                    self._tls.ca, self._tls.key, self._tls.certificate
-                )
+                credentials = grpc.ssl_channel_credentials(files.ca, files.key, files.certificate)
                 self._channel = grpc.aio.secure_channel(self.address, credentials, options=_OPTIONS)
         return self._channel
+
+    def _end(self, channel: aio.Channel) -> None:
+        """Close a connection once its calls have ended."""
+        task = asyncio.create_task(channel.close(self._deadline_seconds))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def _call(
         self, method: aio.UnaryUnaryMultiCallable[_Question, _Answer], question: _Question

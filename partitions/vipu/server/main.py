@@ -8,16 +8,17 @@ One vipu-server: state file, controller and gRPC port, started and stopped as on
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import grpc
 import structlog
@@ -31,10 +32,14 @@ from partitions.vipu.protos.vipu_version_pb2_grpc import add_VersionServiceServi
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.service import UserService, VersionService
 from partitions.vipu.server.statefile import StateFile, StateFileError
+from partitions.vipu.tlsfiles import ServerTls, TlsFilesError
 from partitions.vipu.topology import fleet_of_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+_ENVIRONMENT: Final = "IPUHUB_SIMULATED_VIPU_"
+"""Not VIPU_SERVER_: Kubernetes sets VIPU_SERVER_PORT beside a Service named vipu-server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,19 @@ class ServerOptions:
     create_latency_seconds: float = 0.5
     reset_latency_seconds: float = 0.2
     log_level: str = "info"
+    log_format: str = "text"
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    client_ca: Path | None = None
+
+    @property
+    def tls(self) -> ServerTls | None:
+        """TLS of the port, if it has any; raises ValueError."""
+        if not (self.tls_certificate and self.tls_key):
+            if self.tls_certificate or self.tls_key or self.client_ca:
+                raise ValueError("TLS needs --tls-certificate and --tls-key")
+            return None
+        return ServerTls(self.tls_certificate, self.tls_key, self.client_ca)
 
     @property
     def parts(self) -> list[tuple[str, str]]:
@@ -69,29 +87,74 @@ class ServerOptions:
         return list(zip(clusters, allocations, strict=True))
 
 
-def parse_options(arguments: list[str] | None = None) -> ServerOptions:
-    """Read the command line; ends the process with a usage text where it is wrong."""
-    found = vars(_parser().parse_args(arguments))
-    return ServerOptions(**found)
+def parse_options(
+    arguments: list[str] | None = None, environ: Mapping[str, str] = os.environ
+) -> ServerOptions:
+    """Read the command line, and before it the environment; ends the process with a usage text
+    where one is wrong."""
+    parser = _parser()
+    given: list[str] = []
+    for option in fields(ServerOptions):
+        name = f"{_ENVIRONMENT}{option.name.upper()}"
+        words = _words(option.name, environ[name]) if name in environ else []
+        parser.source = f"{name}: "  # one at a time, to say which is wrong
+        parser.parse_args(words)
+        given += words
+    parser.source = ""
+    command_line = sys.argv[1:] if arguments is None else arguments
+    return ServerOptions(**vars(parser.parse_args([*given, *command_line])))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _words(option: str, text: str) -> list[str]:
+    """The command line that says what a variable of the environment does."""
+    flag = "--" + option.replace("_", "-")
+    if option != "published_attributes_only":
+        return [flag, text]
+    return [] if text.strip().lower() in {"", "0", "off", "false", "no"} else [flag]
+
+
+class _Parser(argparse.ArgumentParser):
+    source = ""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(f"{self.source}{message}")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
         prog="vipu-server",
         description="A simulated V-IPU controller that serves the gRPC user API for simulated "
         "IPU-Machines.",
-        epilog="Exit codes: 0 stopped; 1 cannot listen; 2 wrong options; 3 state file unusable.",
+        epilog="Each option can also be given as a variable of the environment: "
+        f"{_ENVIRONMENT}PORT for --port. "
+        "Exit codes: 0 stopped; 1 cannot listen; 2 wrong options; 3 state file unusable.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     _address_options(parser)
     _fleet_options(parser)
+    _tls_options(parser)
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         default="info",
         help="lowest level of log lines that are written",
     )
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default=os.environ.get("IPUHUB_LOG_FORMAT", "text"),
+        help="format of log lines; also IPUHUB_LOG_FORMAT",
+    )
     return parser
+
+
+def _tls_options(parser: argparse.ArgumentParser) -> None:
+    for name, what in (
+        ("--tls-certificate", "file with the certificate of the port, PEM; none: no TLS"),
+        ("--tls-key", "file with its private key, PEM"),
+        ("--client-ca", "file with the CA of clients, PEM; clients then need a certificate"),
+    ):
+        parser.add_argument(name, type=Path, help=what)
 
 
 def _address_options(parser: argparse.ArgumentParser) -> None:
@@ -182,7 +245,7 @@ class VipuServer:
     def start(self) -> int:
         """Load the state, listen, and return the port.
 
-        Raises ValueError for an impossible fleet, StateFileError, or ListenError.
+        Raises ValueError for an impossible fleet, TlsFilesError, StateFileError, or ListenError.
         """
         options = self._options
         fleet = fleet_of_parts(options.machines, options.ipus_per_machine, options.parts)
@@ -216,7 +279,9 @@ class VipuServer:
         add_UserServiceServicer_to_server(user, server)
         add_VersionServiceServicer_to_server(VersionService(version("ipuhub")), server)
         self._add_standard_services(server)
-        port = _listen(server, self._options.host, self._options.port)
+        tls = self._options.tls
+        credentials = tls.credentials() if tls else None
+        port = _listen(server, self._options.host, self._options.port, credentials)
         server.start()
         self._server = server
         return port
@@ -236,11 +301,15 @@ def _latencies(options: ServerOptions) -> Latencies:
     )
 
 
-def _listen(server: grpc.Server, host: str, port: int) -> int:
+def _listen(
+    server: grpc.Server, host: str, port: int, credentials: grpc.ServerCredentials | None
+) -> int:
     # Asked of the operating system first: gRPC keeps the reason to itself and a raw line to stderr.
     reason = _why_not(host, port)
     if not reason:
         try:
+            if credentials is not None:
+                return server.add_secure_port(_address(host, port), credentials)
             return server.add_insecure_port(_address(host, port))
         except RuntimeError:
             reason = _why_not(host, port) or "gRPC refused it"
@@ -275,7 +344,7 @@ STATE_FILE_UNUSABLE = 3
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     options = parse_options(arguments)
-    logs.configure(options.log_level, "text")
+    logs.configure(options.log_level, options.log_format)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -286,7 +355,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _refuse(error, CANNOT_LISTEN)
     except StateFileError as error:
         return _refuse(error, STATE_FILE_UNUSABLE)
-    except ValueError as error:
+    except (ValueError, TlsFilesError) as error:
         return _refuse(error, WRONG_OPTIONS)
     stop.wait()
     server.stop()

@@ -172,10 +172,10 @@ async def test_a_controller_behind_mutual_tls_is_asked_with_our_certificate() ->
     port = server.add_secure_port("localhost:0", credentials)
     server.start()
     try:
-        tls = TlsFiles(server_pem, our_pem, our_key)
-        async with VipuClient(f"localhost:{port}", tls=tls) as client:
+        tls, half = TlsFiles(server_pem, our_pem, our_key), TlsFiles(server_pem)
+        async with VipuClient(f"localhost:{port}", tls=lambda: tls) as client:
             assert await client.version() == "9"
-        async with VipuClient(f"localhost:{port}", tls=TlsFiles(server_pem)) as stranger:
+        async with VipuClient(f"localhost:{port}", tls=lambda: half) as stranger:
             with pytest.raises(Unavailable):
                 await stranger.version()
     finally:
