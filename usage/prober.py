@@ -25,7 +25,7 @@ from ipuhub.process.leadership import Leadership
 from ipuhub.process.runtime import until_stopped
 from ipuhub.recording.metrics import RECORDINGS, fill_position_ages
 from ipuhub.recording.recording import Recording, RecordingOptions
-from ipuhub.recording.store import connection_arguments
+from ipuhub.recording.store import connection_arguments, holder_of
 from ipuhub.text import AuthorTrust
 from usage.pods.recorder import PodRecorder, PodSelection
 from usage.pods.rows import JobOwner
@@ -203,13 +203,15 @@ class Prober:
         tracker = self._recordings[-1]
         self._parts.partitions.known_until = lambda: tracker.committed_until
 
-    async def run(self) -> None:
-        """Record until cancelled; return once another prober took a watch over."""
+    async def run(self) -> str:
+        """Record until cancelled; return once another prober took a watch over, with a sentence
+        about it where a person has to end that."""
         async with self._parts.running(), self._following(), asyncio.TaskGroup() as group:
             tasks = [group.create_task(recording.run()) for recording in self._recordings]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:  # one prober records everything or nothing
                 task.cancel()
+        return next((one.rival for one in self._recordings if one.rival), "")
 
     async def list_once(self) -> None:
         """Commit one full list for each recorder that can; raises ApiError for the last other.
@@ -251,34 +253,40 @@ def database() -> dict[str, Any]:
 
 def recording_options() -> RecordingOptions:
     """The settings about batches."""
+    election = composition.leadership_options(NAME)
+    lease = f"{election.namespace}/{election.lease}" if election else ""
     return RecordingOptions(
         batch_events=settings.PROBER_BATCH_EVENTS,
         batch_seconds=settings.PROBER_BATCH_SECONDS,
-        holder=settings.IDENTITY or socket.gethostname(),
+        holder=holder_of(settings.IDENTITY or socket.gethostname(), lease),
     )
 
 
 async def keep_recording(
     leadership: Leadership,
-    record: Callable[[], Awaitable[None]],
+    record: Callable[[], Awaitable[str]],
     health: Health,
     pause_seconds: float = _PAUSE_SECONDS,
 ) -> None:
-    """Run `record` whenever it may; after one that returned, stand for election again.
+    """Run `record` whenever it may; after one that returned (why), stand for election again.
 
     The pause lets another replica go first, and lets two that ask for no Lease take turns.
     """
 
+    why = ""
+
     async def term() -> None:
+        nonlocal why
         # What is asked about it only counts for the one who records.
         with health.term():
-            await record()
+            why = await record()
 
     while True:
         await leadership.lead(term)
         log.warning("another prober took over; trying again", seconds=pause_seconds)
         with health.term():
-            health.set("recording", ok=False, detail="another prober took a watch over")
+            detail = why or "another prober took a watch over"
+            health.set("recording", ok=False, detail=detail)
             await asyncio.sleep(pause_seconds)
 
 
@@ -295,8 +303,8 @@ async def run_prober() -> None:
         build_chosen(process.client)  # says now what is wrong, not once it leads
         process.metrics.at_scrape(fill_position_ages)
 
-        async def record() -> None:
-            await Prober(process.client, proxy, process.health).run()
+        async def record() -> str:
+            return await Prober(process.client, proxy, process.health).run()
 
         await until_stopped(keep_recording(process.leadership, record, process.health))
 

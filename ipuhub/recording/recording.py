@@ -63,6 +63,7 @@ class Recording(Generic[Row]):
     already is listed, between the changes of the watch.
 
     `problem` says what keeps it from its work now; it is the readiness check `record <name>`.
+    `rival` says who else records, where nothing may be recorded beside him; empty: nobody.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Recording(Generic[Row]):
         self._watch: Watch | None = None
         self._api_problem, self._api_failures = "not started", 0
         self._is_fenced = False
+        self.rival = ""
         self._name = recorder.name
         self._beat = f"record {recorder.name}"
         self._database: Database[Row] = Database(
@@ -98,7 +100,7 @@ class Recording(Generic[Row]):
     def problem(self) -> str:
         """What keeps it from recording; empty: nothing."""
         if self._is_fenced:
-            return "another prober took this watch over: this one records it no more"
+            return self.rival or "another prober took this watch over: this one records it no more"
         watch = self._watch.problem if self._watch else ""
         chosen = self._chosen.problem if self._chosen else ""
         return self._database.problem or chosen or self._api_problem or watch
@@ -132,9 +134,10 @@ class Recording(Generic[Row]):
                     log.info("postgres is at another position, going on there", watch=self._name)
                 except ApiError as error:
                     await self._wait_for_api(error)
-        except Fenced:
-            self._is_fenced = True
-            log.warning("another prober took this watch over", watch=self._name)
+        except Fenced as error:
+            self._is_fenced, self.rival = True, str(error)
+            why = {"problem": self.rival} if self.rival else {}
+            log.warning("another prober took this watch over", watch=self._name, **why)
         finally:
             await self._database.close()
 

@@ -29,6 +29,10 @@ VALUES (%s, '', '', 1, '', '', %s)
 ON CONFLICT (name) DO UPDATE SET epoch = known.epoch + 1, holder = excluded.holder
 RETURNING {_COLUMNS}
 """  # noqa: S608  # no value is pasted in
+_RIVAL: Final = """
+SELECT holder FROM ipuhub_watchcheckpoint
+WHERE name = %s AND position_at > now() - %s * interval '1 second' FOR UPDATE
+"""
 _READ: Final = f"SELECT {_COLUMNS} FROM ipuhub_watchcheckpoint WHERE name = %s"  # noqa: S608
 _MOVE: Final = """
 UPDATE ipuhub_watchcheckpoint SET resource_version = %s, position_at = %s, lag_seconds = %s
@@ -68,6 +72,10 @@ _SESSION_OPTIONS: Final = "-c statement_timeout=20s -c timezone=UTC"
 
 
 _NONE_SHOWN: Final = "the list then showed the same objects, none gone and none new"
+_LEASE: Final = " (Lease "
+_ALIVE_SECONDS: Final = 180.0
+"""An idle watch moves its position about once a minute."""
+
 UNREADABLE: Final = "unreadable"
 """Fault of an object that cannot be read, so that nobody knows whether it was recorded."""
 
@@ -81,6 +89,15 @@ class Gaps(NamedTuple):
 
 class Fenced(Exception):  # noqa: N818  # it is no error of this process
     """Another recorder took this watch over; nothing was written."""
+
+
+class Rival(Fenced):
+    """A prober under another Lease records this watch, and is alive; nothing was written."""
+
+
+def holder_of(name: str, lease: str) -> str:
+    """Who records, as a checkpoint says it: the process and, if it asks for one, its Lease."""
+    return f"{name}{_LEASE}{lease})" if lease else name
 
 
 class Moved(Exception):  # noqa: N818  # it is no error of this process
@@ -119,8 +136,12 @@ class Store(Generic[Row]):
         self.gaps = Gaps()
 
     def take_over(self) -> Checkpoint:
-        """Become the only recorder of this watch, and say how far it was recorded."""
+        """Become the only recorder of this watch, and say how far it was recorded.
+
+        Raises Rival where a prober records it that no Lease of ours ends.
+        """
         with self._connected().transaction(), self._connected().cursor() as cursor:
+            self._refuse_rival(cursor)
             cursor.execute(_TAKE_OVER, [self._recorder.name, self._holder])
             checkpoint = Checkpoint(*(cursor.fetchone() or ()))
             gaps = self._read_gaps(cursor)
@@ -128,6 +149,20 @@ class Store(Generic[Row]):
         # when the take-over is tried again.
         self.checkpoint, self.gaps = checkpoint, gaps
         return checkpoint
+
+    def _refuse_rival(self, cursor: psycopg.Cursor[Any]) -> None:
+        """Two probers under one Lease never work at once; of two Leases both would, and each would
+        end what only the other sees."""
+        cursor.execute(_RIVAL, [self._recorder.name, _ALIVE_SECONDS])
+        found = cursor.fetchone()
+        lease, rival = (_lease_of(one) for one in (self._holder, found[0] if found else ""))
+        if lease and rival and lease != rival:
+            raise Rival(
+                f"the prober of Lease {rival} records into this database, and this prober would "
+                f"end its records: give both the same IPUHUB_NAMESPACE and IPUHUB_LEASE_PREFIX "
+                f"(this one: Lease {lease}), or stop the other one; it counts as stopped after "
+                f"{_ALIVE_SECONDS:g} s"
+            )
 
     def commit(self, batch: Batch[Row]) -> list[Fault]:
         """Write a batch and move the checkpoint; return the faults of what was refused.
@@ -273,3 +308,7 @@ def _fenced(cursor: psycopg.Cursor[Any], sql: str, values: list[Any]) -> None:
     cursor.execute(sql, values)
     if cursor.rowcount == 0:
         raise Fenced
+
+
+def _lease_of(holder: str) -> str:
+    return holder.rpartition(_LEASE)[2].removesuffix(")") if _LEASE in holder else ""

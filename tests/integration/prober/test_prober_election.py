@@ -15,7 +15,7 @@ from psycopg.rows import scalar_row
 from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
-from ipuhub.kube.resources import LEASES, PODS
+from ipuhub.kube.resources import LEASES, NAMESPACES, PODS
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
 
@@ -35,7 +35,12 @@ async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
 
 
 async def start(
-    cluster: DevCluster, tables: dict[str, Any], name: str, log: Path, *arguments: str
+    cluster: DevCluster,
+    tables: dict[str, Any],
+    name: str,
+    log: Path,
+    *arguments: str,
+    **more: str,
 ) -> Any:
     user = f"{tables['user']}:{tables['password']}"
     environment = os.environ | {
@@ -47,6 +52,7 @@ async def start(
         "IPUHUB_LEASE_DURATION_SECONDS": "3",
         "IPUHUB_LEASE_RENEW_SECONDS": "2",
         "IPUHUB_LEASE_RETRY_SECONDS": "0.2",
+        **more,
     }
     command = [sys.executable, "manage.py", "run_prober", *arguments]
     with log.open("wb") as output:
@@ -138,6 +144,49 @@ async def test_who_is_taken_over_from_stands_for_election_again(
                 connection.execute("UPDATE ipuhub_watchcheckpoint SET epoch = epoch + 1")
             await make_pod(client, "two")
             await eventually(lambda: recorded(tables) == ["one", "two"])
+        finally:
+            for process in probers:
+                await end(process)
+
+
+def open_pods(tables: dict[str, Any]) -> list[str]:
+    with psycopg.connect(**tables, row_factory=scalar_row) as connection:
+        query = "SELECT pod_name FROM usage_podlifetime WHERE finished_at IS NULL ORDER BY pod_name"
+        return connection.execute(query).fetchall()
+
+
+def holders(tables: dict[str, Any]) -> list[str]:
+    with psycopg.connect(**tables, row_factory=scalar_row) as connection:
+        query = "SELECT DISTINCT holder FROM ipuhub_watchcheckpoint WHERE holder <> ''"
+        return connection.execute(query).fetchall()
+
+
+async def test_a_prober_of_another_namespace_ends_nothing_of_one_that_records(
+    cluster: DevCluster, tables: dict[str, Any], tmp_path: Path
+) -> None:
+    log = tmp_path / "b.log"
+    other = {"IPUHUB_NAMESPACE": "other", "USAGE_NAMESPACES": "other"}
+    async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
+        await client.create(NAMESPACES, {"metadata": {"name": "other"}})
+        probers = [await start(cluster, tables, "a", tmp_path / "a.log")]
+        try:
+            await make_pod(client, "one")
+            await eventually(lambda: recorded(tables) == ["one"])
+            probers.append(await start(cluster, tables, "b", log, **other))
+            said = "the prober of Lease default/ipuhub-prober records into this database"
+            await eventually(lambda: said in log.read_text())
+            once = await start(cluster, tables, "c", tmp_path / "c.log", "--once", **other)
+            assert await asyncio.wait_for(once.wait(), 90) == 1
+            await make_pod(client, "two")
+            await eventually(lambda: recorded(tables) == ["one", "two"])
+            assert open_pods(tables) == ["one", "two"]
+
+            await end(probers.pop(0))  # and three minutes later
+            with psycopg.connect(**tables) as connection:
+                connection.execute(
+                    "UPDATE ipuhub_watchcheckpoint SET position_at = now() - interval '4 minutes'"
+                )
+            await eventually(lambda: holders(tables) == ["b (Lease other/ipuhub-prober)"])
         finally:
             for process in probers:
                 await end(process)

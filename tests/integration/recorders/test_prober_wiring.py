@@ -117,12 +117,13 @@ async def test_once_commits_one_full_list_of_each_without_a_proxy(
 async def test_without_a_lease_who_was_taken_over_from_says_so_and_tries_again(site: Site) -> None:
     health, terms, told = Health(), 0, asyncio.Event()
 
-    async def record() -> None:
+    async def record() -> str:
         nonlocal terms
         terms += 1
         if terms == 3:
             told.set()
             await asyncio.Event().wait()
+        return ""
 
     alone = Leadership(site.lab.client, None)
     task = asyncio.create_task(keep_recording(alone, record, health, pause_seconds=0.0))

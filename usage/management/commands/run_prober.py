@@ -41,6 +41,5 @@ class Command(BaseCommand):
         except LeadershipLost as error:
             raise CommandError(f"{error}. Data listed before that is kept") from error
         except Fenced as error:
-            raise CommandError(
-                "another prober took over a watch. Data listed before that is kept"
-            ) from error
+            why = str(error) or "another prober took over a watch. Data listed before that is kept"
+            raise CommandError(why) from error
