@@ -116,6 +116,11 @@ def is_valid(keys: Keys, now: datetime) -> bool:
     return any(_signed_by(served[0], one) for one in _certificates(keys.trusted))
 
 
+def ends_at(pem: bytes) -> datetime:
+    """When a certificate ends. Raises ValueError for what is none."""
+    return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+
+
 def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)

@@ -21,12 +21,13 @@ from ipuhub.kube.errors import ApiError, Conflict, NotFound
 from ipuhub.kube.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from jobs.webhooks.authority import (
     Keys,
+    ends_at,
     is_served_well,
     is_valid,
     with_authority,
     with_certificate,
 )
-from jobs.webhooks.server import CERTIFICATE_END, server_context
+from jobs.webhooks.server import CERTIFICATE_END, expired, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,17 +78,15 @@ class KeptCertificate:
         self.note: Callable[[str], None] = lambda _: None
         self._client, self._options, self._clock = client, options, clock
         self._served = Keys()
+        self._end: datetime | None = None
         self._published: tuple[bytes, datetime] | None = None
         self._was_published = False
         self._trouble = ""
 
     def fill_metrics(self) -> None:
         """Say when the certificate in use ends."""
-        if self._served.certificate:
-            from cryptography.x509 import load_pem_x509_certificate
-
-            end = load_pem_x509_certificate(self._served.certificate).not_valid_after_utc
-            CERTIFICATE_END.set(end.timestamp())
+        if self._end is not None:
+            CERTIFICATE_END.set(self._end.timestamp())
 
     async def follow(self) -> None:
         """Serve what the Secret holds, for ever."""
@@ -100,9 +99,9 @@ class KeptCertificate:
         try:
             _, keys = await self._read()
         except ApiError as error:
-            if not self._served.certificate:
-                self._complain(self._why(error))
-            return  # what is served stays valid: nobody else is to wait for the API server
+            # What is served stays valid: who asks is not to wait for the API server.
+            self._complain(self._why(error) if self._end is None else self._expired())
+            return
         self._serve(keys)
 
     async def keep(self) -> None:
@@ -193,22 +192,26 @@ class KeptCertificate:
 
     def _serve(self, keys: Keys) -> None:
         if not (keys.certificate and keys.key):
-            if not self._served.certificate:
-                self._complain(f"{self._place} has no certificate yet")
+            none = f"{self._place} has no certificate yet"
+            self._complain(none if self._end is None else self._expired())
             return
         if (keys.certificate, keys.key) == (self._served.certificate, self._served.key):
-            self.problem = ""
+            self._complain(self._expired())
             return
         try:
             load_pair(self.context, keys.certificate, keys.key)
         except (OSError, ssl.SSLError) as error:
             self._complain(f"the certificate in {self._place} is not usable: {error}")
             return
-        self._served, self.problem = keys, ""
+        self._served, self._end = keys, ends_at(keys.certificate)
         log.info("certificate loaded")
+        self._complain(self._expired())
+
+    def _expired(self) -> str:
+        return "" if self._end is None else expired(self._end, self._clock())
 
     def _complain(self, problem: str) -> None:
-        if problem != self.problem:
+        if problem and problem != self.problem:
             log.warning("no new certificate in use", problem=problem)
         self.problem = problem
 

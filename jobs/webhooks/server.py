@@ -7,6 +7,7 @@ import json
 import ssl
 import time
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -32,8 +33,7 @@ from jobs.webhooks.review import (
 from jobs.webhooks.validating import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from jobs.ipujob.spec import SessionLimits
@@ -175,14 +175,30 @@ def server_context() -> ssl.SSLContext:
     return context
 
 
+def utc_now() -> datetime:
+    """The clock by which certificates expire."""
+    return datetime.now(UTC)
+
+
+def expired(end: datetime, now: datetime) -> str:
+    """The sentence about a certificate that is good until `end`; empty: it still is."""
+    if now < end:
+        return ""
+    return f"the certificate expired on {end:%Y-%m-%d %H:%M} UTC: API servers refuse it, renew it"
+
+
 class Certificate:
     """A server certificate that follows its files without a restart.
 
-    `problem` says why a changed pair is not in use (empty: it is); the last good one stays.
+    `problem` says why a changed pair is not in use (the last good one stays), or that the one in
+    use has expired; empty: all is well.
     """
 
-    def __init__(self, certificate: Path, key: Path) -> None:
+    def __init__(
+        self, certificate: Path, key: Path, clock: Callable[[], datetime] = utc_now
+    ) -> None:
         self.problem = ""
+        self._clock = clock
         self._files = (certificate, key)
         self._seen: tuple[tuple[int, int], ...] = ()
         self.context = server_context()
@@ -194,6 +210,7 @@ class Certificate:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
         self.context.load_cert_chain(*self._files)
         self._seen = seen
+        self._end = self.ends_at()
 
     def _stamps(self) -> tuple[tuple[int, int], ...]:
         stats = [path.stat() for path in self._files]
@@ -213,7 +230,7 @@ class Certificate:
         """Take up changed files; says whether new ones are in use now."""
         try:
             if self._stamps() == self._seen:
-                self.problem = ""
+                self._judge_end()
                 return False
             self._load()
         except (OSError, ssl.SSLError) as error:
@@ -223,13 +240,20 @@ class Certificate:
             return False
         self.problem = ""
         log.info("certificate reloaded")
+        self._judge_end()
         return True
+
+    def _judge_end(self) -> None:
+        problem = expired(self._end, self._clock())
+        if problem and not self.problem:
+            log.warning("the certificate has expired", problem=problem)
+        self.problem = problem
 
     async def follow(self, every_seconds: float) -> None:
         """Look at the files for ever."""
         while True:
-            await asyncio.sleep(every_seconds)
             self.refresh()
+            await asyncio.sleep(every_seconds)
 
 
 _OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})

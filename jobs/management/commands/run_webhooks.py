@@ -111,7 +111,8 @@ def open_certificate() -> Certificate:
             "IPUHUB_WEBHOOK_SECRET"
         )
     try:
-        return Certificate(*(Path(path) for path in files))
+        certificate, key = (Path(path) for path in files)
+        return Certificate(certificate, key)
     except OSError as error:  # an unreadable file, or (ssl.SSLError) no usable pair
         raise CommandError(f"no usable certificate in {' and '.join(files)}: {error}") from error
 

@@ -269,6 +269,20 @@ async def test_what_is_broken_is_said_and_mended(world: World) -> None:
     assert await world.unanswered() == []
 
 
+async def test_a_certificate_that_could_not_be_renewed_in_time_is_named(world: World) -> None:
+    kept = await world.replica()
+    await kept.renew()
+    world.clock.now += timedelta(days=364)
+    await kept.refresh()
+    assert kept.problem == ""
+    world.clock.now += timedelta(days=2)
+    await kept.refresh()
+    assert "the certificate expired on " in kept.problem
+    await world.admin.delete(SECRETS, SECRET, SYSTEM)
+    await kept.refresh()
+    assert "the certificate expired on " in kept.problem
+
+
 async def test_a_secret_that_is_missing_is_named(world: World) -> None:
     kept = await world.replica()
     await world.admin.delete(SECRETS, SECRET, SYSTEM)

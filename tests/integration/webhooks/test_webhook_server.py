@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -109,6 +110,23 @@ async def test_who_leaves_in_the_middle_of_a_review_is_no_failure(
         await leave_after(url, head.encode() + review[:30], trust(authority))
         assert (await post(url + VALIDATE_PATH, review, trust(authority)))[0] == 200
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+
+
+def test_an_expired_certificate_is_named_until_another_is_there(
+    tmp_path: Path, authority: Authority
+) -> None:
+    now = datetime.now(UTC)
+    write(authority, tmp_path)
+    certificate = Certificate(tmp_path / "tls.crt", tmp_path / "tls.key", lambda: now)
+    certificate.refresh()
+    assert certificate.problem == ""
+    now += timedelta(days=366)
+    certificate.refresh()
+    assert certificate.problem.startswith("the certificate expired on ")
+    now -= timedelta(days=2)
+    write(authority, tmp_path)
+    assert certificate.refresh()
+    assert certificate.problem == ""
 
 
 async def test_a_renewed_certificate_is_used_without_a_restart(
