@@ -24,6 +24,13 @@ OPERATOR_CONCURRENCY = ENV.integer(
     doc="How many IPUJobs the operator reconciles at the same time. Jobs that wait for the V-IPU"
     " Proxy do not count.",
 )
+JOB_NAMESPACES = ENV.words(
+    "IPUHUB_JOB_NAMESPACES",
+    [],
+    doc="Namespaces whose IPUJobs the operator reconciles; empty: all. Two installations in one "
+    "cluster need lists without a common namespace; give their webhooks the same with "
+    "IPUHUB_WEBHOOK_NAMESPACES.",
+)
 PARTITION_POLL_SECONDS = ENV.number(
     "IPUHUB_PARTITION_POLL_SECONDS",
     2.0,

@@ -32,11 +32,17 @@ USUAL: Final = Patience()
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How long sessions last, whose pods may have more than others, and when to give up."""
+    """How long sessions last, whose pods may have more than others, when to give up, and in which
+    namespaces jobs are ours (none: in all)."""
 
     limits: SessionLimits = UNLIMITED
     privileges: Privileges = NOBODYS
     patience: Patience = USUAL
+    namespaces: frozenset[str] = frozenset()
+
+    def concern(self, namespace: str) -> bool:
+        """Whether jobs of this namespace are ours."""
+        return not self.namespaces or namespace in self.namespaces
 
 
 USUAL_RULES: Final = Rules()

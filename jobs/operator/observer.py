@@ -186,12 +186,14 @@ class Observer:
         return sum(self._ignored.values())
 
     def observe(self, uid: str, fault: Fault | None = None) -> Observed | None:
-        """The job of this UID; None: nothing is left of it."""
+        """The job of this UID; None: nothing is left of it, or it is another operator's."""
         job = self._caches.job(uid)
         if job is None:
             self._judgements.forget(uid)
         claims = self._caches.pods.by_index(BY_JOB, uid)
         key = self._key(uid, job, claims)
+        if key is not None and not self._rules.concern(key.namespace):
+            return None
         pods = [pod for pod in claims if key is not None and is_pod_of(pod, key)]
         if len(pods) != len(claims) or uid in self._ignored:
             self._ignore(uid, [p for p in claims if key is None or not is_pod_of(p, key)])

@@ -15,6 +15,7 @@ from ipuhub.kube.resources import NAMESPACES
 from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
 from jobs.ipujob.conditions import Reason
+from jobs.ipujob.manifests import namespace_of
 from jobs.ipujob.names import IPUJOBS, LABEL_JOB_UID, RESOURCE_OF, Kind
 from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.rules import USUAL, Rules
@@ -78,6 +79,7 @@ class OperatorOptions:
     limits: SessionLimits = UNLIMITED
     privileges: Privileges = NOBODYS
     patience: Patience = USUAL
+    namespaces: frozenset[str] = frozenset()
     now: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
 
@@ -114,7 +116,9 @@ class Operator:
             expectations=Expectations(options.monotonic),
             now=self.now,
         )
-        rules = Rules(options.limits, options.privileges, options.patience)
+        self._rules = rules = Rules(
+            options.limits, options.privileges, options.patience, options.namespaces
+        )
         self.controller = Controller(
             queue=WorkQueue(clock=options.monotonic, max_seconds=LONGEST_BACKOFF_SECONDS),
             later=WorkQueue(clock=options.monotonic, max_seconds=LONGEST_BACKOFF_SECONDS),
@@ -145,7 +149,8 @@ class Operator:
     def fill_metrics(self) -> None:
         """Bring the metrics up to date that are read off the queue, the caches and the facts."""
         metrics.fill_queue(self.controller.queue)
-        metrics.fill_jobs(self.caches.jobs.all())
+        jobs = self.caches.jobs.all()
+        metrics.fill_jobs([job for job in jobs if self._rules.concern(namespace_of(job))])
         metrics.fill_refused(self.controller.faults())
         metrics.fill_waiting(self.facts, self.caches, self.now())
         metrics.IGNORED_PODS.set(self.controller.observer.ignored_pods)

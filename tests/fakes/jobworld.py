@@ -102,6 +102,7 @@ class JobWorld:
         self.limits = UNLIMITED
         self.privileges = NOBODYS
         self.patience = USUAL
+        self.namespaces: frozenset[str] = frozenset()
         self.now = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
         self.start()
 
@@ -118,7 +119,7 @@ class JobWorld:
             expectations=Expectations(self.now.timestamp),
             now=lambda: self.now,
         )
-        rules = Rules(self.limits, self.privileges, self.patience)
+        rules = Rules(self.limits, self.privileges, self.patience, self.namespaces)
         self.controller = Controller(
             queue=WorkQueue(),
             later=WorkQueue(clock=self.now_seconds),

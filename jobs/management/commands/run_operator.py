@@ -77,6 +77,7 @@ def operator_options() -> OperatorOptions:
         limits=management.session_limits(),
         privileges=management.privileges(),
         patience=management.patience(),
+        namespaces=frozenset(settings.JOB_NAMESPACES),
         pods=PodOptions(
             host_network=settings.HOST_NETWORK,
             launcher_image=settings.LAUNCHER_IMAGE,

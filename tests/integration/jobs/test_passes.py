@@ -75,3 +75,23 @@ async def test_an_invalid_job_waits_runs_once_it_is_fixed_and_can_be_deleted() -
     job["metadata"]["generation"] = 2
     await world.until(lambda: world.state() == "Completed")
     assert (world.kube.job("sample") or {})["status"]["observedGeneration"] == 2
+
+
+async def test_jobs_of_other_namespaces_are_left_to_another_operator() -> None:
+    world = JobWorld()
+    world.namespaces = frozenset({"lab"})
+    world.start()
+    world.kube.add_job(ipujob().build())  # in the namespace default
+    await world.passes(5)
+    assert (writes(world), set(world.partitions.calls)) == (0, {"list"})
+
+    world.namespaces = frozenset({"lab", "default"})
+    world.start()
+    await world.until(lambda: world.state() == "Running", launcher_exit=None)
+    done, asked = writes(world), len(world.partitions.calls)
+    world.namespaces = frozenset({"lab"})
+    world.start()
+    world.kube.mark_deleted("ipujobs", world.kube.job("sample") or {})
+    await world.passes(5)
+    assert writes(world) == done
+    assert set(world.partitions.calls[asked:]) == {"list"}

@@ -89,3 +89,10 @@ async def test_an_operator_that_does_not_lead_asks_nothing_of_the_proxy(
     monkeypatch.setattr(run_operator.runtime, "until_stopped", standing_by)
     await run_operator.run_operator()
     assert made
+
+
+def test_namespaces_and_pull_secrets_come_from_the_settings(settings: SettingsWrapper) -> None:
+    settings.JOB_NAMESPACES, settings.LAUNCHER_PULL_SECRETS = ["lab"], ["pull"]
+    options = run_operator.operator_options()
+    assert options.namespaces == frozenset({"lab"})
+    assert options.pods.launcher_pull_secrets == ("pull",)
