@@ -61,6 +61,11 @@ DATABASE_TLS = database_tls(
 )
 
 ENV.read_by("Dashboard")
+DATABASE_WAIT_SECONDS = ENV.number(
+    "IPUHUB_DATABASE_WAIT_SECONDS",
+    0.0,
+    doc="How long run_web waits at its start until PostgreSQL answers. 0: run_web ends at once.",
+)
 WEB_HOST = ENV.text("IPUHUB_WEB_HOST", "127.0.0.1", doc="Address the dashboard listens on.")
 WEB_PORT = ENV.integer("IPUHUB_WEB_PORT", 8000, minimum=0, doc="Port the dashboard listens on.")
 WEB_THREADS = ENV.integer(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,8 +29,10 @@ from ipuhub.webserver.server import Aside, Limits, WebServer
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+_LOG = structlog.get_logger(__name__)
+_PAUSE_SECONDS: Final = 1.0
 _LOCK: Final = 0x1B0_0001
 """Number of the advisory lock; any other user of advisory locks takes another."""
 
@@ -55,6 +58,30 @@ def _migrate() -> bool:
     return True
 
 
+def once_it_answers(
+    work: Callable[[], None],
+    seconds: float,
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Do `work` as soon as PostgreSQL takes it, for so long; raises what it raised then."""
+    end, told = clock() + seconds, False
+    while True:
+        try:
+            work()
+        except OperationalError as error:
+            if clock() >= end:
+                raise
+            if not told:
+                why = " ".join(str(error).split())
+                _LOG.warning("waiting for the database", problem=why, seconds=seconds)
+                told = True
+            connection.close()
+            pause(_PAUSE_SECONDS)
+        else:
+            return
+
+
 ASIDES: Final = {
     # A kubelet gives a probe seconds, and a process that says nothing is restarted.
     "/readyz": Aside(2, 2.5, "postgres: does not answer"),
@@ -78,8 +105,7 @@ class Command(BaseCommand):
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         _require_secret_key()
         try:
-            migrate()
-            _ensure_admin(settings.ADMIN_PASSWORD)
+            once_it_answers(_prepare_database, settings.DATABASE_WAIT_SECONDS)
         except OperationalError as error:
             raise CommandError(f"the database in DATABASE_URL does not answer: {error}") from error
         connection.close()  # the threads that serve have their own
@@ -87,6 +113,11 @@ class Command(BaseCommand):
         with _static_folder() as folder:
             prepare(folder)
             runtime.run(_serve(options["host"], options["port"]))
+
+
+def _prepare_database() -> None:
+    migrate()
+    _ensure_admin(settings.ADMIN_PASSWORD)
 
 
 @contextlib.contextmanager
@@ -110,7 +141,7 @@ async def _serve(host: str, port: int) -> None:
         raise CommandError(
             f"cannot listen on {host}:{port} (set IPUHUB_WEB_PORT): {error.strerror}"
         ) from error
-    structlog.get_logger(__name__).info("the dashboard serves", host=host, port=taken)
+    _LOG.info("the dashboard serves", host=host, port=taken)
     await until_stopped(asyncio.get_running_loop().create_future())
     await server.stop()
 
