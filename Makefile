@@ -19,7 +19,7 @@ IN_NODE := REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true ../../$(BIN
 SQL_SUITES = tests/devcluster/integration/demo/test_sessions.py tests/integration/recorders tests/integration/web/test_usage_api.py \
   $(foreach word,sum report cost range capacity closed corrections,$(wildcard tests/integration/usage/test_*$(word)*.py))
 
-.PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint api-lint type fmt reference images proto constraints
+.PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint api-lint type fmt reference images dist proto constraints
 
 demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
 	@exec $(BIN)/python manage.py demo $(ARGS)
@@ -91,6 +91,10 @@ reference: $(STAMP)       ## generated files: CRD, schemas, reference pages
 
 images: $(STAMP)          ## both images as OCI archives in dist/images; see docs/admin/images.md
 	containers/build
+	$(BIN)/python containers/describe.py dist/images ipuhub ipuhub-launcher
+
+dist: images              ## the package for a site: CRD, docs, chart, images, checksums
+	containers/dist
 
 proto: $(TOOLS)
 	$(BIN)/python -m partitions.vipu.protos.generate

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 from tests.fakes.waiting import wait_until
-from tests.realnodes.image import NAME, build_image
+from tests.realnodes.image import NAME, build_image, build_images
 from tests.realnodes.kit import RealCluster
 from tests.realnodes.product import Product
 
@@ -26,9 +26,17 @@ collect_ignore_glob = [] if GIVEN else ["test_*.py"]
 
 
 @pytest.fixture(scope="session")
-def cluster() -> RealCluster:
-    """The cluster, its nodes with our image and the V-IPU controller's label."""
+def archives() -> Path:
+    """Folder of the product's images; IPUHUB_TEST_IMAGES: they are built already, in there."""
+    given = os.environ.get("IPUHUB_TEST_IMAGES", "")
+    return Path(given) if given else build_images(Path("build/test-image").absolute())
+
+
+@pytest.fixture(scope="session")
+def cluster(archives: Path) -> RealCluster:
+    """The cluster, its nodes with the images of launcher and jobs and the controller's label."""
     cluster = RealCluster(Path(GIVEN), Path(os.environ["IPUHUB_TEST_NODES_KIT"]))
+    cluster.load(archives / "ipuhub-launcher.tar")
     cluster.load(build_image(Path("build/test-image")))
     cluster.kubectl("label", "nodes", "--all", "--overwrite", "vipu-ctrl=vctl1")
     return cluster

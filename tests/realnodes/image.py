@@ -1,29 +1,32 @@
-"""Builds the image that the tests' pods run: Debian with Open MPI, kubectl and our launcher.
-
-For the tests only: a base from mmdebstrap, put together by buildah, without any registry.
-"""
+"""Builds the product's images, and the one that the tests' jobs run: Debian with Open MPI."""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
+import os
 import subprocess
 import tempfile
 from pathlib import Path
 
+import ipuhub
+
 ROOT = Path(__file__).resolve().parents[2]
-NAME = "localhost/ipuhub:test"
+NAME = "localhost/ipuhub-test:jobs"
+LAUNCHER = f"localhost/ipuhub-launcher:{ipuhub.__version__}"
 PACKAGES = "openmpi-bin,python3"
-PROGRAM = "/usr/local/bin/ipuhub-launcher"
-LAUNCHER = ROOT / "jobs/launcher/main.py"
+
+
+def build_images(folder: Path) -> Path:
+    """Build the product's images as `make images` does; return the folder of their archives."""
+    command, where = str(ROOT / "containers/build"), {**os.environ, "OUT": str(folder)}
+    done = subprocess.run(command, env=where, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
 
 
 def build_image(folder: Path) -> Path:
     """Return an OCI archive in `folder`, built unless the same one is there."""
-    kubectl = shutil.which("kubectl")
-    assert kubectl, "kubectl is needed for the launcher's image"
-    parts = [Path(__file__).read_bytes(), LAUNCHER.read_bytes()]
-    digest = hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
     archive = folder / f"test-image-{digest}.tar"
     if archive.exists():
         return archive
@@ -40,19 +43,10 @@ def build_image(folder: Path) -> Path:
         buildah += ("--storage-driver", "vfs")
         container = _run(*buildah, "from", "scratch")
         _run(*buildah, "add", container, base, "/")
-        _run(*buildah, "copy", "--chmod", "755", container, kubectl, "/usr/local/bin/kubectl")
-        _run(*buildah, "copy", "--chmod", "755", container, LAUNCHER, PROGRAM)
         part = archive.with_suffix(".part")
         _run(*buildah, "commit", "--quiet", container, f"oci-archive:{part}:{NAME}")
         part.rename(archive)
     return archive
-
-
-def _package_sources() -> list[Path]:
-    """This machine's own: its mirror may be the only one that it reaches."""
-    apt = Path("/etc/apt")
-    files = [apt / "sources.list", *sorted((apt / "sources.list.d").iterdir())]
-    return [path for path in files if path.is_file() and path.suffix in {".list", ".sources"}]
 
 
 def _run(*command: object) -> str:
