@@ -33,10 +33,9 @@ def archives() -> Path:
 
 
 @pytest.fixture(scope="session")
-def cluster(archives: Path) -> RealCluster:
-    """The cluster, its nodes with the images of launcher and jobs and the controller's label."""
+def cluster() -> RealCluster:
+    """The cluster, its nodes with our image and the V-IPU controller's label."""
     cluster = RealCluster(Path(GIVEN), Path(os.environ["IPUHUB_TEST_NODES_KIT"]))
-    cluster.load(archives / "ipuhub-launcher.tar")
     cluster.load(build_image(Path("build/test-image")))
     cluster.kubectl("label", "nodes", "--all", "--overwrite", "vipu-ctrl=vctl1")
     return cluster

@@ -1,19 +1,22 @@
-"""Builds the product's images, and the one that the tests' jobs run: Debian with Open MPI."""
+"""Builds the image that the tests' pods run: Debian with Open MPI, kubectl and our launcher.
+
+For the tests only: a base from mmdebstrap, put together by buildah, without any registry.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-import ipuhub
-
 ROOT = Path(__file__).resolve().parents[2]
-NAME = "localhost/ipuhub-test:jobs"
-LAUNCHER = f"localhost/ipuhub-launcher:{ipuhub.__version__}"
+NAME = "localhost/ipuhub:test"
 PACKAGES = "openmpi-bin,python3"
+PROGRAM = "/usr/local/bin/ipuhub-launcher"
+LAUNCHER = ROOT / "jobs/launcher/main.py"
 
 
 def build_images(folder: Path) -> Path:
@@ -26,7 +29,10 @@ def build_images(folder: Path) -> Path:
 
 def build_image(folder: Path) -> Path:
     """Return an OCI archive in `folder`, built unless the same one is there."""
-    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+    kubectl = shutil.which("kubectl")
+    assert kubectl, "kubectl is needed for the launcher's image"
+    parts = [Path(__file__).read_bytes(), LAUNCHER.read_bytes()]
+    digest = hashlib.sha256(b"".join(parts)).hexdigest()[:16]
     archive = folder / f"test-image-{digest}.tar"
     if archive.exists():
         return archive
@@ -43,6 +49,8 @@ def build_image(folder: Path) -> Path:
         buildah += ("--storage-driver", "vfs")
         container = _run(*buildah, "from", "scratch")
         _run(*buildah, "add", container, base, "/")
+        _run(*buildah, "copy", "--chmod", "755", container, kubectl, "/usr/local/bin/kubectl")
+        _run(*buildah, "copy", "--chmod", "755", container, LAUNCHER, PROGRAM)
         part = archive.with_suffix(".part")
         _run(*buildah, "commit", "--quiet", container, f"oci-archive:{part}:{NAME}")
         part.rename(archive)

@@ -15,7 +15,7 @@ from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from tests.devcluster.conformance.servers import LoopThread
 from tests.fakes.freeport import free_port
-from tests.realnodes.image import LAUNCHER
+from tests.realnodes.image import NAME
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ class Product:
         self._loop = LoopThread()
         self._supervisor = Supervisor(output=self.lines.append)
         self._environment = {
-            "IPUHUB_LAUNCHER_IMAGE": LAUNCHER,
+            "IPUHUB_LAUNCHER_IMAGE": NAME,
             "IPUHUB_LEASE_DURATION_SECONDS": "6",
             "IPUHUB_LEASE_RENEW_SECONDS": "4",
             "IPUHUB_LEASE_RETRY_SECONDS": "0.5",
