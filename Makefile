@@ -66,6 +66,7 @@ lint: $(TOOLS)
 	  $(BIN)/python manage.py check --deploy --fail-level WARNING
 	$(BIN)/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py make_crd --check
+	$(BIN)/python manage.py make_chart --check
 	$(BIN)/python manage.py make_builtin_schemas --check
 	$(BIN)/python manage.py make_reference --check
 
@@ -89,7 +90,7 @@ reference: $(STAMP)       ## generated files: CRD, schemas, reference pages
 	$(BIN)/python manage.py make_builtin_schemas
 	$(BIN)/python manage.py make_reference
 
-images: $(STAMP)          ## both images as OCI archives in dist/images; see docs/admin/images.md
+images: $(STAMP)          ## the images as OCI archives in dist/images; see docs/admin/images.md
 	containers/build
 	$(BIN)/python containers/describe.py dist/images ipuhub ipuhub-launcher
 

@@ -20,6 +20,7 @@ LEAN = {
     "run_kubelet": "devcluster",
     "run_operator": "jobs",
     "run_vipu_proxy": "partitions",
+    "check_uninstall": "jobs",
     "run_webhooks": "jobs",
 }
 DEMO_PARTS = frozenset({"jsonpatch", "jwt"})

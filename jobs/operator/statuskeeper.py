@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CRD_NAME = f"ipujobs.{GROUP}"
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
-REMEDY = "apply IPUHub's CRD (charts/ipuhub/crds; Helm does not upgrade CRDs)"
+REMEDY = "apply IPUHub's CRD (charts/ipuhub/files)"
 # Without these nothing can be kept, not even in a condition.
 _NEEDED = (*DECIDED, *(f"conditions.{name}" for name in ("type", "status", "reason", "message")))
 

@@ -11,7 +11,7 @@ import yaml
 
 from ipuhub.api.schema import openapi_text
 
-CRD = Path(__file__).resolve().parents[2] / "charts/ipuhub/crds/graphcore.ai_ipujobs.yaml"
+CRD = Path(__file__).resolve().parents[2] / "charts/ipuhub/files/graphcore.ai_ipujobs.yaml"
 
 
 def read_yaml(text: str) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 import structlog
 
+from ipuhub.backoff import exponential
 from ipuhub.kube.errors import ApiError
 from ipuhub.process.metrics import Meters
 from usage.monitor.store import questions_for
@@ -59,6 +60,7 @@ LAST_ROUND = MONITOR.gauge(
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 BEAT = "monitor"
+_SOONEST_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,13 @@ class Tally:
     questions: list[Question] = field(default_factory=list)
 
 
+def pause_seconds(failures: int, round_seconds: float) -> float:
+    """Return the pause after a round: `failures` of the last ones in a row were incomplete."""
+    if not failures:
+        return round_seconds
+    return exponential(failures - 1, base=_SOONEST_SECONDS, maximum=round_seconds)
+
+
 class Monitor:
     """Rounds of one cluster. `problem` says what kept the last one from judging all it had to."""
 
@@ -100,13 +109,14 @@ class Monitor:
         self.problem = "no round yet"
 
     async def run(self, health: Health) -> None:
-        """Go round after round until cancelled."""
-        pause = self._options.round_seconds
+        """Go round after round until cancelled; sooner after one in which something was away."""
+        longest, failures = self._options.round_seconds, 0
         health.ask(BEAT, lambda: self.problem)
         while True:
-            health.beat(BEAT, max_age_seconds=600 + 2 * pause)
-            await self.round()
-            await asyncio.sleep(pause)
+            health.beat(BEAT, max_age_seconds=600 + 2 * longest)
+            tally = await self.round()
+            failures = failures + 1 if tally.problem else 0
+            await asyncio.sleep(pause_seconds(failures, longest))
 
     async def round(self) -> Tally:
         """Look once. What fails is told in the tally, in `problem` and in the metrics."""

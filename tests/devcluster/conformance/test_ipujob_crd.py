@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.devcluster.conformance.kinds import Json
     from tests.devcluster.conformance.kubectl import Kubectl
 
-CRD_FILE = Path(__file__).parents[3] / "charts/ipuhub/crds/graphcore.ai_ipujobs.yaml"
+CRD_FILE = Path(__file__).parents[3] / "charts/ipuhub/files/graphcore.ai_ipujobs.yaml"
 TEMPLATE: Json = {
     "spec": {
         "containers": [

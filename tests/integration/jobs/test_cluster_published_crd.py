@@ -82,7 +82,7 @@ async def test_what_the_crd_drops_is_a_sentence_on_readyz_and_an_event_of_the_cr
     assert text.startswith(
         f"ok\ncrd: The CRD {CRD_NAME} in this cluster is not IPUHub's: it drops "
     )
-    assert "apply IPUHub's CRD (charts/ipuhub/crds" in text
+    assert "apply IPUHub's CRD (charts/ipuhub/files" in text
     found = await eventually(events)
     assert {(one["type"], one["reason"]) for one in found} == {("Warning", "OtherCrd")}
     assert found[-1]["message"] in text

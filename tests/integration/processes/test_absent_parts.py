@@ -114,7 +114,7 @@ class Parts:
         return is_said
 
     def prepare_cluster(self) -> None:
-        crd = ROOT / "charts/ipuhub/crds/graphcore.ai_ipujobs.yaml"
+        crd = ROOT / "charts/ipuhub/files/graphcore.ai_ipujobs.yaml"
         for arguments in (("apply", "-f", str(crd)), ("create", "serviceaccount", "operator")):
             self.kubectl(*arguments)
         role = ("--clusterrole=cluster-admin", "--serviceaccount=default:operator")

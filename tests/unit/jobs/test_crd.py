@@ -16,7 +16,7 @@ from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, w
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FILE = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml")
+FILE = Path("charts/ipuhub/files/graphcore.ai_ipujobs.yaml")
 
 
 def schema() -> dict[str, Any]:

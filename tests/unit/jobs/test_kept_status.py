@@ -51,7 +51,7 @@ def schema_of_status(crd: dict[str, Any]) -> dict[str, Any]:
 def test_our_own_crd_keeps_everything() -> None:
     assert judge_crd(build_crd()).keeping is Keeping.ALL
     assert judge_crd(build_crd()).sentence == ""
-    installed = Path("charts/ipuhub/crds/graphcore.ai_ipujobs.yaml").read_text(encoding="utf-8")
+    installed = Path("charts/ipuhub/files/graphcore.ai_ipujobs.yaml").read_text(encoding="utf-8")
     assert judge_crd(yaml.safe_load(installed)).sentence == ""
 
 

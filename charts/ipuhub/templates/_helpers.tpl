@@ -1,0 +1,356 @@
+{{/*
+"ipuhub.one": JSON of a list: the parameter's value under the name that is set, else the default.
+Two names with two values stop the installation.
+*/}}
+{{- define "ipuhub.one" -}}
+{{- $found := dict -}}
+{{- $default := .default -}}
+{{- $values := .root.Values -}}
+{{- range $name := .names -}}
+{{- $node := $values -}}
+{{- range $part := splitList "." $name -}}
+{{- if and (kindIs "map" $node) (hasKey $node $part) -}}
+{{- $node = index $node $part -}}
+{{- else -}}
+{{- $node = "" -}}
+{{- end -}}
+{{- end -}}
+{{- if and (not (empty $node)) (ne (toJson $node) (toJson $default)) -}}
+{{- if and (hasKey $found "json") (ne $found.json (toJson $node)) -}}
+{{- fail (printf "%s and %s name the same parameter and have different values: set one of them" $found.name $name) -}}
+{{- end -}}
+{{- $_ := set $found "json" (toJson $node) -}}
+{{- $_ := set $found "name" $name -}}
+{{- end -}}
+{{- end -}}
+{{- printf "[%s]" ($found.json | default (toJson $default)) -}}
+{{- end -}}
+
+{{- define "ipuhub.appName" -}}
+{{- .Values.nameOverride | default "ipu-operator" | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "ipuhub.fullname" -}}
+{{- $given := include "ipuhub.one" (dict "root" . "names" (list "fullNameOverride" "fullnameOverride") "default" "") | fromJsonArray | first -}}
+{{- if $given -}}
+{{- $given | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "ipuhub.appName" . -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "ipuhub.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+app.kubernetes.io/name: {{ include "ipuhub.appName" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+app.kubernetes.io/part-of: ipuhub
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* dict root component */}}
+{{- define "ipuhub.selector" -}}
+app.kubernetes.io/name: {{ include "ipuhub.appName" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
+app.kubernetes.io/component: {{ .component | quote }}
+{{- end -}}
+
+{{/* dict root component [name]: an object's metadata but its namespace's closing lines */}}
+{{- define "ipuhub.metadata" -}}
+name: {{ .name | default (printf "%s-%s" (include "ipuhub.fullname" .root) .component) | quote }}
+{{- if not .cluster }}
+namespace: {{ .root.Release.Namespace | quote }}
+{{- end }}
+labels:
+  {{- include "ipuhub.labels" .root | nindent 2 }}
+  app.kubernetes.io/component: {{ .component | quote }}
+{{- end -}}
+
+{{/* dict root image(values of a component) */}}
+{{- define "ipuhub.image" -}}
+{{- $image := .image | default dict -}}
+{{- $repository := $image.repository | default .root.Values.image.repository -}}
+{{- $tag := $image.tag | default .root.Values.image.tag | default .root.Chart.AppVersion -}}
+{{- printf "%s:%s" $repository $tag -}}
+{{- end -}}
+
+{{- define "ipuhub.launcherImage" -}}
+{{- .Values.global.launcherImage | default (printf "%s-launcher:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion)) -}}
+{{- end -}}
+
+{{- define "ipuhub.pullSecretNames" -}}
+{{- $names := list -}}
+{{- range .Values.global.imagePullSecrets -}}
+{{- $names = append $names (ternary . (get (ternary dict . (kindIs "string" .)) "name") (kindIs "string" .)) -}}
+{{- end -}}
+{{- toJson $names -}}
+{{- end -}}
+
+{{- define "ipuhub.operatorAccount" -}}
+{{- include "ipuhub.one" (dict "root" . "names" (list "controller.serviceAccount.name" "controllers.serviceAccount.name") "default" "") | fromJsonArray | first | default (printf "%s-controller" (include "ipuhub.fullname" .)) -}}
+{{- end -}}
+
+{{- define "ipuhub.serviceType" -}}
+{{- ternary "ClusterIP" . (eq (lower .) "clusterip") -}}
+{{- end -}}
+
+{{/* Where the proxy is asked for partitions. */}}
+{{- define "ipuhub.proxyUrl" -}}
+{{- printf "http://%s-vipu-proxy.%s.svc:%v" (include "ipuhub.fullname" .) .Release.Namespace .Values.vipuProxy.ordersPort -}}
+{{- end -}}
+
+{{- define "ipuhub.controllers" -}}
+{{- $list := include "ipuhub.one" (dict "root" . "names" (list "vipuControllers" "global.vipuControllers") "default" "") | fromJsonArray | first -}}
+{{- if and (not $list) .Values.vipuServerAddr -}}
+{{- if eq .Values.vipuServerAddr "example.com" -}}
+{{- fail "vipuServerAddr is still example.com: set it to the host of your V-IPU controller, or set vipuControllers" -}}
+{{- end -}}
+{{- $list = printf "%s:%v:%s" .Values.vipuServerAddr .Values.vipuServerPort .Values.vipuServerLabel -}}
+{{- end -}}
+{{- if .Values.vipuServer.enabled -}}
+{{- $own := printf "%s-vipu-server.%s.svc:8090:%s" (include "ipuhub.fullname" .) .Release.Namespace .Values.vipuServer.nodeLabel -}}
+{{- $list = ternary (printf "%s,%s" $list $own) $own (ne $list "") -}}
+{{- end -}}
+{{- if not $list -}}
+{{- fail "no V-IPU controller: set vipuControllers (host:port:key=value,...) or vipuServerAddr; for a trial vipuServer.enabled=true" -}}
+{{- end -}}
+{{- range $part := splitList "," $list -}}
+{{- if not (regexMatch "^[^:/ ]+:[0-9]{1,5}:[^=:; ]+=[^=:; ]*(;.*)?$" (trim $part)) -}}
+{{- fail (printf "vipuControllers: %q is not host:port:key=value" (trim $part)) -}}
+{{- end -}}
+{{- end -}}
+{{- $list -}}
+{{- end -}}
+
+{{- define "ipuhub.databaseSecret" -}}
+{{- if .Values.database.existingSecret -}}
+{{- .Values.database.existingSecret -}}
+{{- else if or .Values.database.url .Values.database.enabled -}}
+{{- printf "%s-database" (include "ipuhub.fullname" .) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* "yes" where dashboard or usage run: both need a database. */}}
+{{- define "ipuhub.hasWeb" -}}
+{{- if and .Values.web.enabled (include "ipuhub.databaseSecret" .) }}yes{{ end -}}
+{{- end -}}
+{{- define "ipuhub.hasUsage" -}}
+{{- if and .Values.usage.enabled (include "ipuhub.databaseSecret" .) }}yes{{ end -}}
+{{- end -}}
+
+{{- define "ipuhub.webSecret" -}}
+{{- .Values.web.existingSecret | default (printf "%s-web" (include "ipuhub.fullname" .)) -}}
+{{- end -}}
+
+{{/* The environment of every component. */}}
+{{- define "ipuhub.commonEnv" -}}
+IPUHUB_NAMESPACE: {{ .Release.Namespace | quote }}
+IPUHUB_LEASE_PREFIX: {{ printf "%s-" (include "ipuhub.fullname" .) | quote }}
+IPUHUB_PROXY_URL: {{ include "ipuhub.proxyUrl" . | quote }}
+IPUHUB_HEALTH_HOST: "0.0.0.0"
+IPUHUB_LOG_FORMAT: json
+USAGE_ENABLED: {{ ternary "on" "off" (ne (include "ipuhub.hasUsage" .) "") | quote }}
+{{- end -}}
+
+{{/*
+"ipuhub.workload": one Deployment.
+dict root component values [command args env account ports probePort readyPath secrets(name -> Secret)
+hostNetwork dnsPolicy podAnnotations podContext context strategy nodeSelector tolerations affinity resources replicas]
+*/}}
+{{- define "ipuhub.workload" -}}
+{{- $root := .root -}}
+{{- $values := .values -}}
+{{- $env := mergeOverwrite (include "ipuhub.commonEnv" $root | fromYaml) (.env | default dict) $root.Values.settings ($values.settings | default dict) -}}
+{{- $image := $values.image | default dict -}}
+{{- $replicas := .replicas | default 1 | int -}}
+apiVersion: apps/v1
+kind: {{ .kind | default "Deployment" }}
+metadata:
+  {{- include "ipuhub.metadata" (dict "root" $root "component" .component) | nindent 2 }}
+spec:
+  replicas: {{ $replicas }}
+  {{- if eq (.kind | default "Deployment") "StatefulSet" }}
+  serviceName: {{ printf "%s-%s" (include "ipuhub.fullname" $root) .component }}
+  {{- else if .recreate }}
+  strategy: {type: Recreate}
+  {{- else }}
+  strategy:
+    rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
+  {{- end }}
+  selector:
+    matchLabels:
+      {{- include "ipuhub.selector" (dict "root" $root "component" .component) | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "ipuhub.labels" $root | nindent 8 }}
+        app.kubernetes.io/component: {{ .component | quote }}
+      annotations:
+        kubectl.kubernetes.io/default-container: {{ .component | quote }}
+        {{- with .checksum }}
+        checksum/config: {{ . | quote }}
+        {{- end }}
+        {{- with .podAnnotations | default $values.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      {{- with .account }}
+      serviceAccountName: {{ . | quote }}
+      {{- end }}
+      automountServiceAccountToken: {{ if .account }}true{{ else }}false{{ end }}
+      enableServiceLinks: false
+      {{- with include "ipuhub.pullSecretNames" $root | fromJsonArray }}
+      imagePullSecrets:
+        {{- range . }}
+        - name: {{ . | quote }}
+        {{- end }}
+      {{- end }}
+      {{- if .hostNetwork }}
+      hostNetwork: true
+      {{- end }}
+      {{- with .dnsPolicy }}
+      dnsPolicy: {{ . }}
+      {{- end }}
+      {{- with $values.priorityClassName }}
+      priorityClassName: {{ . | quote }}
+      {{- end }}
+      terminationGracePeriodSeconds: 35
+      securityContext:
+        {{- toYaml (mergeOverwrite (dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 "seccompProfile" (dict "type" "RuntimeDefault")) (.podContext | default dict)) | nindent 8 }}
+      containers:
+        - name: {{ .component | quote }}
+          image: {{ include "ipuhub.image" (dict "root" $root "image" $image) | quote }}
+          imagePullPolicy: {{ $image.pullPolicy | default $root.Values.image.pullPolicy }}
+          {{- with .command }}
+          command: {{ toJson . }}
+          {{- end }}
+          args: {{ toJson .args }}
+          env:
+            {{- range $name, $value := $env }}
+            - name: {{ $name }}
+              value: {{ $value | toString | quote }}
+            {{- end }}
+            {{- range $name, $secret := .secrets | default dict }}
+            - name: {{ $name }}_FILE
+              value: /run/ipuhub/{{ $secret.name }}/{{ $secret.key }}
+            {{- end }}
+          {{- with .ports }}
+          ports:
+            {{- range $name, $port := . }}
+            - name: {{ $name }}
+              containerPort: {{ $port }}
+            {{- end }}
+          {{- end }}
+          {{- if .grpcPort }}
+          startupProbe:
+            grpc: {port: {{ .grpcPort }}}
+            periodSeconds: 2
+            failureThreshold: 60
+          livenessProbe:
+            grpc: {port: {{ .grpcPort }}}
+            periodSeconds: 20
+            timeoutSeconds: 5
+          readinessProbe:
+            grpc: {port: {{ .grpcPort }}}
+            periodSeconds: 5
+            timeoutSeconds: 5
+          {{- else if .probePort }}
+          # Until it answers once it may take its time: the dashboard migrates the database first.
+          startupProbe:
+            httpGet: {path: /healthz, port: {{ .probePort }}{{ with .probeScheme }}, scheme: {{ . }}{{ end }}}
+            periodSeconds: 2
+            timeoutSeconds: 5
+            failureThreshold: 150
+          livenessProbe:
+            httpGet: {path: /healthz, port: {{ .probePort }}{{ with .probeScheme }}, scheme: {{ . }}{{ end }}}
+            periodSeconds: 20
+            timeoutSeconds: 5
+            failureThreshold: 3
+          readinessProbe:
+            httpGet: {path: /readyz, port: {{ .probePort }}{{ with .probeScheme }}, scheme: {{ . }}{{ end }}}
+            periodSeconds: 3
+            timeoutSeconds: 5
+          {{- end }}
+          resources:
+            {{- toYaml (.resources | default $values.resources | default (dict "requests" (dict "cpu" "50m" "memory" "128Mi") "limits" (dict "memory" (.memory | default "512Mi")))) | nindent 12 }}
+          securityContext:
+            {{- toYaml (mergeOverwrite (dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL"))) (.context | default dict)) | nindent 12 }}
+          volumeMounts:
+            - {name: tmp, mountPath: /tmp}
+            {{- range $name, $secret := .secrets | default dict }}
+            {{- if not $secret.shared }}
+            - {name: {{ $secret.name }}, mountPath: /run/ipuhub/{{ $secret.name }}, readOnly: true}
+            {{- end }}
+            {{- end }}
+            {{- with .mounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+      volumes:
+        - name: tmp
+          emptyDir: {}
+        {{- range $name, $secret := .secrets | default dict }}
+        {{- if not $secret.shared }}
+        - name: {{ $secret.name }}
+          secret: {secretName: {{ $secret.secret | quote }}, defaultMode: 288}
+        {{- end }}
+        {{- end }}
+        {{- with .volumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with .nodeSelector | default $values.nodeSelector }}
+      nodeSelector: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .tolerations | default $values.tolerations }}
+      tolerations: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .affinity | default $values.affinity }}
+      affinity: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- if gt $replicas 1 }}
+      topologySpreadConstraints:
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              {{- include "ipuhub.selector" (dict "root" $root "component" .component) | nindent 14 }}
+      {{- end }}
+  {{- with .claims }}
+  volumeClaimTemplates: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- if and (gt $replicas 1) $root.Values.podDisruptionBudgets.enabled }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "ipuhub.metadata" (dict "root" $root "component" .component) | nindent 2 }}
+spec:
+  minAvailable: 1
+  selector:
+    matchLabels:
+      {{- include "ipuhub.selector" (dict "root" $root "component" .component) | nindent 6 }}
+{{- end }}
+{{- end -}}
+
+{{/* dict root component type ports(list of name,port,target) [annotations name] */}}
+{{- define "ipuhub.service" -}}
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "ipuhub.metadata" . | nindent 2 }}
+  {{- with .annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  type: {{ include "ipuhub.serviceType" (.type | default "ClusterIP") }}
+  selector:
+    {{- include "ipuhub.selector" . | nindent 4 }}
+  ports:
+    {{- range .ports }}
+    - {name: {{ .name }}, port: {{ .port }}, targetPort: {{ .target }}}
+    {{- end }}
+{{- end -}}

@@ -1,0 +1,85 @@
+"""glue: `manage.py check_uninstall`: whether the operator can go without leaving jobs stuck.
+
+A deleted job whose finalizer nobody removes stays for ever, and with it its namespace: so the Helm
+chart asks before it uninstalls (`uninstall.enabled`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub import composition
+from ipuhub.kube.errors import ApiError, NotFound
+from jobs.ipujob.manifests import metadata
+from jobs.ipujob.names import FINALIZERS, IPUJOBS
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+    from ipuhub.kube.client import KubeClient
+
+_SHOWN: Final = 20
+_PAUSE_SECONDS: Final = 1.0
+
+
+class Command(BaseCommand):
+    requires_system_checks = ()
+    help = "Checks that no IPUJob is left that only the operator can release."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--drain", action="store_true", help="delete the jobs and wait")
+        parser.add_argument(
+            "--seconds", type=int, default=240, help="how long --drain waits; default: 240"
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        try:
+            left = asyncio.run(_left(options["drain"], options["seconds"]))
+        except (ApiError, OSError) as error:
+            raise CommandError(f"cannot list IPUJobs: {error}") from error
+        if not left:
+            self.stdout.write("No IPUJob needs the operator.")
+            return
+        names = ", ".join(left[:_SHOWN]) + (
+            f" and {len(left) - _SHOWN} more" * (len(left) > _SHOWN)
+        )
+        waited = f" after {options['seconds']} s" if options["drain"] else ""
+        raise CommandError(
+            f"{len(left)} IPUJobs still need the operator{waited}: {names}. Delete them with "
+            "kubectl delete ipujob, or set uninstall.drain=true to delete them now. To leave them "
+            "behind, uninstall with --no-hooks."
+        )
+
+
+async def _left(drain: bool, seconds: int) -> list[str]:
+    """The jobs with a finalizer of ours as namespace/name, after draining if asked to."""
+    async with composition.cluster_client("ipuhub-uninstall") as client:
+        left = await _held(client)
+        if drain:
+            for namespace, name in left:
+                try:
+                    await client.delete(IPUJOBS, name, namespace)
+                except NotFound:
+                    continue  # it went by itself
+            loop = asyncio.get_running_loop()
+            end = loop.time() + seconds
+            while left and loop.time() < end:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                left = await _held(client)
+        return ["/".join(each) for each in left]
+
+
+async def _held(client: KubeClient) -> list[tuple[str, str]]:
+    try:
+        jobs = (await client.list(IPUJOBS)).items
+    except NotFound:
+        return []  # no CRD, so no jobs
+    found = [metadata(job) for job in jobs]
+    return sorted(
+        (str(meta["namespace"]), str(meta["name"]))
+        for meta in found
+        if set(FINALIZERS) & set(meta.get("finalizers") or ())
+    )

@@ -1,0 +1,74 @@
+"""Whether the operator may go: `check_uninstall`, as the Helm chart's hook runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from devcluster.demo.cluster import CRD_FILE, apply_file
+from devcluster.server import DevCluster
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from jobs.ipujob.names import FINALIZER, IPUJOBS
+from tests.builders.ipujobs import ipujob
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
+    cluster = DevCluster(tmp_path / "cluster", port=0)
+    await cluster.start()
+    yield cluster
+    await cluster.stop()
+
+
+async def check(cluster: DevCluster, *arguments: str) -> tuple[int, str]:
+    environment = os.environ | {"KUBECONFIG": str(cluster.kubeconfig)}
+    environment.pop("DJANGO_SETTINGS_MODULE", None)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(ROOT / "manage.py"), "check_uninstall", *arguments),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 120)
+    return process.returncode or 0, said.decode()
+
+
+async def test_a_job_with_our_finalizer_is_named_and_drained_when_told(
+    cluster: DevCluster,
+) -> None:
+    assert await check(cluster) == (0, "No IPUJob needs the operator.\n")  # no CRD yet
+    async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
+        await apply_file(client, CRD_FILE)
+        held: dict[str, Any] = ipujob().build()
+        held["metadata"] = {"name": "held", "finalizers": [FINALIZER, "example.com/other"]}
+        free: dict[str, Any] = ipujob().build()
+        free["metadata"] = {"name": "free"}
+        for job in (held, free):
+            await client.create(IPUJOBS, job, "default")
+
+        code, said = await check(cluster)
+        assert code == 1
+        assert "1 IPUJobs still need the operator: default/held. Delete them" in said
+        assert "Traceback" not in said
+
+        code, said = await check(cluster, "--drain", "--seconds", "1")
+        assert code == 1
+        assert "still need the operator after 1 s: default/held" in said
+        job = await client.get(IPUJOBS, "held", "default")
+        assert job["metadata"]["deletionTimestamp"]  # what the operator would end now
+        assert (await client.get(IPUJOBS, "free", "default"))["metadata"]["name"] == "free"
+
+        patch = {"metadata": {"finalizers": None}}
+        await client.patch(IPUJOBS, "held", patch, "default")
+    assert await check(cluster, "--drain") == (0, "No IPUJob needs the operator.\n")

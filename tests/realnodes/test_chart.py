@@ -1,0 +1,201 @@
+"""The Helm chart on real nodes: installed as its pages say, used, upgraded, and removed.
+
+One installation for all tests, in their order; the images are those of `make images`, named by
+IPUHUB_TEST_IMAGES (default dist/images).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fakes.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.realnodes.kit import RealCluster
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = "charts/ipuhub"
+NAMESPACE = "ipuhub-system"
+NAME = "ipuhub-ipu-operator"
+TRIAL = ("-f", f"{CHART}/trial-values.yaml")
+IMAGES = Path(os.environ.get("IPUHUB_TEST_IMAGES", ROOT / "dist/images"))
+COMPONENTS = {
+    "controller-manager", "vipu-proxy", "webhook", "prober", "monitor", "worker", "beat", "web",
+    "vipu-server", "database",
+}  # fmt: skip
+
+
+class Helm:
+    """The kit's helm on one cluster."""
+
+    def __init__(self, cluster: RealCluster) -> None:
+        self._environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+        path = Path(os.environ["CLUSTER_BIN"]) / "helm"
+        self._program = str(path)
+
+    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [self._program, *arguments, "-n", NAMESPACE],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
+
+
+@pytest.fixture(scope="module")
+def helm(cluster: RealCluster) -> Iterator[Helm]:
+    """The release `ipuhub`, installed by the values for a trial."""
+    for image in ("ipuhub", "ipuhub-launcher", "ipuhub-postgres"):
+        cluster.load(IMAGES / f"{image}.tar")
+    helm = Helm(cluster)
+    options = ("--create-namespace", *TRIAL, "--wait", "--timeout", "90s")
+    helm.run("install", "ipuhub", CHART, *options)
+    yield helm
+    helm.run("uninstall", "ipuhub", "--no-hooks", check=False)
+    cluster.kubectl("delete", "ipujobs", "--all", "-A", "--wait=false", check=False)
+    for job in cluster.get("ipujobs", "-A")["items"]:
+        meta = job["metadata"]
+        patch = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        where = ("-n", meta["namespace"])
+        cluster.kubectl("patch", "ipujob", meta["name"], *where, *patch, check=False)
+    cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s")
+
+
+def own_pods(cluster: RealCluster) -> list[dict[str, Any]]:
+    found = cluster.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/instance=ipuhub")
+    return list(found["items"])
+
+
+def job_status(cluster: RealCluster) -> dict[str, Any]:
+    found = cluster.get("ipujob", "trial", "-n", "default")
+    return dict(found.get("status") or {})
+
+
+def authority(cluster: RealCluster) -> str:
+    found = cluster.get("mutatingwebhookconfiguration", NAME)
+    return str(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
+
+
+def test_all_of_it_is_ready_and_hardened(cluster: RealCluster, helm: Helm) -> None:
+    pods = own_pods(cluster)
+    assert {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in pods} == COMPONENTS
+    for pod in pods:
+        statuses = pod["status"]["containerStatuses"]
+        assert all(status["ready"] for status in statuses), pod["metadata"]["name"]
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        for container in pod["spec"]["containers"]:
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert context["allowPrivilegeEscalation"] is False
+    listed = helm.run("ls").stdout
+    assert "deployed" in listed
+    assert "admin-password" in helm.run("get", "notes", "ipuhub").stdout
+
+
+def test_the_names_of_graphcores_chart(cluster: RealCluster, helm: Helm) -> None:
+    cluster.kubectl("get", "crd", "ipujobs.graphcore.ai")
+    for kind, name in (
+        ("deployment", f"{NAME}-controller-manager"),
+        ("deployment", f"{NAME}-vipu-proxy"),
+        ("service", f"{NAME}-vipu-proxy"),
+        ("configmap", f"{NAME}-vipu-controllers"),
+    ):
+        cluster.kubectl("get", kind, name, "-n", NAMESPACE)
+    assert "ipuhub-metrics-reader" in cluster.kubectl(
+        "get", "clusterrole", "-l", "component=metrics-reader"
+    )
+
+
+def test_the_trial_job_runs_and_is_counted(cluster: RealCluster, helm: Helm) -> None:
+    text = (ROOT / "examples/trial.yaml").read_text(encoding="utf-8")
+    longer = text.replace("sleep 30", "sleep 900")  # it is to outlive the upgrade below
+    cluster.kubectl("apply", "-n", "default", "-f", "-", stdin=longer)
+    wait_until(lambda: job_status(cluster).get("launcherStatus") == "Running", "the job runs")
+    pods = cluster.get("pods", "-n", "default", "-l", "graphcore.ai/ipujob-name=trial")["items"]
+    assert len(pods) == 3
+    job = cluster.get("ipujob", "trial", "-n", "default")
+    assert job["metadata"]["annotations"]["ipuhub.io/created-by"]
+    # From a pod of the cluster, by the Service, as Graphcore's pages show it.
+    script = (
+        "import urllib.request as r; "
+        f"print(r.urlopen('http://{NAME}-vipu-proxy.{NAMESPACE}/stats').read().decode())"
+    )
+    launcher = next(
+        pod["metadata"]["name"] for pod in pods if "launcher" in pod["metadata"]["name"]
+    )
+    told = cluster.kubectl("exec", "-n", "default", launcher, "--", "python3", "-c", script)
+    assert '"used":2' in told
+    cluster.kubectl("get", "configmap", "ipu-partitions-tracker", "-n", NAMESPACE)
+
+
+def test_a_wrong_job_is_refused(cluster: RealCluster, helm: Helm) -> None:
+    text = (ROOT / "examples/trial.yaml").read_text(encoding="utf-8")
+    wrong = text.replace('modelReplicas: "2"', 'modelReplicas: "none"').replace("trial", "wrong")
+    done = cluster.try_kubectl("apply", "-n", "default", "-f", "-", stdin=wrong)
+    assert done.returncode != 0
+    assert "modelReplicas" in done.stderr
+
+
+def test_an_upgrade_leaves_certificate_secrets_and_running_jobs(
+    cluster: RealCluster, helm: Helm
+) -> None:
+    before = authority(cluster)
+    assert before
+    secret = cluster.get("secret", f"{NAME}-web", "-n", NAMESPACE)["data"]
+    password = cluster.get("secret", f"{NAME}-database", "-n", NAMESPACE)["data"]
+    partitions = job_status(cluster).get("instances")
+    workers = {
+        pod["metadata"]["uid"]
+        for pod in cluster.get("pods", "-n", "default", "-l", "graphcore.ai/ipujob-name=trial")[
+            "items"
+        ]
+    }
+    replicas = ("--set", "controller.replicas=2", "--set", "admissionWebhooks.replicas=2")
+    helm.run("upgrade", "ipuhub", CHART, *TRIAL, *replicas, "--wait", "--timeout", "120s")
+    assert authority(cluster) == before
+    assert cluster.get("secret", f"{NAME}-web", "-n", NAMESPACE)["data"] == secret
+    assert cluster.get("secret", f"{NAME}-database", "-n", NAMESPACE)["data"] == password
+    assert job_status(cluster).get("instances") == partitions
+    assert workers == {
+        pod["metadata"]["uid"]
+        for pod in cluster.get("pods", "-n", "default", "-l", "graphcore.ai/ipujob-name=trial")[
+            "items"
+        ]
+    }
+    assert cluster.get("pdb", f"{NAME}-webhook", "-n", NAMESPACE)["spec"]["minAvailable"] == 1
+
+
+def test_nothing_was_denied(cluster: RealCluster, helm: Helm) -> None:
+    for pod in own_pods(cluster):
+        name = pod["metadata"]["name"]
+        assert "is forbidden" not in cluster.kubectl("logs", "-n", NAMESPACE, name), name
+
+
+def test_uninstalling_stops_while_a_job_is_left_and_drains_when_told(
+    cluster: RealCluster, helm: Helm
+) -> None:
+    done = helm.run("uninstall", "ipuhub", "--timeout", "60s", check=False)
+    assert done.returncode != 0
+    logs = cluster.kubectl("logs", "-n", NAMESPACE, f"job/{NAME}-uninstall")
+    assert "default/trial" in logs
+    cluster.kubectl("get", "deployment", f"{NAME}-controller-manager", "-n", NAMESPACE)
+    helm.run("upgrade", "ipuhub", CHART, *TRIAL, "--set", "uninstall.drain=true")
+    helm.run("uninstall", "ipuhub", "--wait", "--timeout", "120s")
+    assert cluster.find("ipujob", "trial", "-n", "default") is None
+    cluster.kubectl("get", "crd", "ipujobs.graphcore.ai")
+    tracker = cluster.find("configmap", "ipu-partitions-tracker", "-n", NAMESPACE)
+    assert tracker is not None
+    assert own_pods(cluster) == []

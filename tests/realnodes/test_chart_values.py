@@ -1,0 +1,237 @@
+"""What the chart renders for which values, and what it refuses in words. Needs helm, no cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster.demo.cluster import ACCESS_FILE
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts/ipuhub"
+VIPU = "vipuServer.enabled=true"
+
+
+def render(*values: str, release: str = "gc", namespace: str = "ipus") -> list[dict[str, Any]]:
+    done = template(*values, release=release, namespace=namespace)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def template(
+    *values: str, release: str = "gc", namespace: str = "ipus"
+) -> subprocess.CompletedProcess[str]:
+    sets = [word for value in values for word in ("--set", value)]
+    helm = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
+    return subprocess.run(
+        [helm, "template", release, str(CHART), "-n", namespace, *sets],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def named(documents: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+    return {each["metadata"]["name"]: each for each in documents if each["kind"] == kind}
+
+
+def container(deployment: dict[str, Any]) -> dict[str, Any]:
+    (found,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def environment(deployment: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container(deployment)["env"]}
+
+
+def test_graphcores_own_command_installs_operator_proxy_and_webhooks() -> None:
+    documents = render(
+        "vipuServerAddr=pod001",
+        "vipuServerPort=8091",
+        "vipuCLusterName=c1",
+        "controller.image.repository=example/controller",
+        "vipuProxy.image.repository=example/proxy",
+    )
+    deployments = named(documents, "Deployment")
+    assert set(deployments) == {
+        "gc-ipu-operator-controller-manager",
+        "gc-ipu-operator-vipu-proxy",
+        "gc-ipu-operator-webhook",
+    }
+    operator = deployments["gc-ipu-operator-controller-manager"]
+    proxy = deployments["gc-ipu-operator-vipu-proxy"]
+    assert container(operator)["image"] == "example/controller:0.1.0"
+    assert container(proxy)["image"] == "example/proxy:0.1.0"
+    assert environment(proxy)["IPUHUB_VIPU_CLUSTER_NAME"] == "c1"
+    controllers = named(documents, "ConfigMap")["gc-ipu-operator-vipu-controllers"]["data"]
+    assert controllers == {"controllers.yaml": "pod001:8091:kubernetes.io/os=linux"}
+    service = named(documents, "Service")["gc-ipu-operator-vipu-proxy"]["spec"]
+    assert (service["type"], service["ports"][0]["port"]) == ("ClusterIP", 80)
+    assert named(documents, "ClusterRole")["gc-metrics-reader"]["metadata"]["labels"][
+        "component"
+    ] == ("metrics-reader")
+    # The proxy makes it, so that no uninstall takes the partitions' trace away.
+    assert "ipu-partitions-tracker" not in named(documents, "ConfigMap")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (("contoller.replicas=2",), "additional properties 'contoller' not allowed"),
+        (("service.port=x",), "at '/service/port': got string, want integer"),
+        (("vipuServerAddr=example.com",), "vipuServerAddr is still example.com"),
+        (("vipuControllers=pod001",), 'vipuControllers: "pod001" is not host:port:key=value'),
+        (
+            ("proxyPort=8081", "vipuProxy.proxyPort=8082"),
+            "proxyPort and vipuProxy.proxyPort name the same parameter and have different values",
+        ),
+        (("admissionWebhooks.timeoutSeconds=31",), "timeoutSeconds: at most 30"),
+        (("admissionWebhooks.failurePolicy=Maybe",), "at '/admissionWebhooks/failurePolicy'"),
+        (("web.ingress.enabled=true", "database.url=postgresql://x"), "needs web.hosts"),
+        (("database.enabled=true", "database.url=postgresql://x"), "exclude each other"),
+        (("admissionWebhooks.certificate.existingSecret=x",), "caBundle is missing"),
+    ],
+)
+def test_wrong_values_stop_with_the_keys_name(values: tuple[str, ...], said: str) -> None:
+    given = values if any("vipu" in value for value in values) else (*values, VIPU)
+    done = template(*given)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_without_a_controller_nothing_is_installed() -> None:
+    assert "no V-IPU controller: set vipuControllers" in template().stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value"),
+    [
+        ("vipuProxy.proxyPort", "proxyPort", "9000"),
+        ("vipuCLusterName", "vipuClusterName", "c1"),
+        ("fullnameOverride", "fullNameOverride", "other"),
+        ("controllers.serviceAccount.name", "controller.serviceAccount.name", "mine"),
+        ("vipuProxy.service.port", "service.port", "81"),
+        ("global.vipuControllers", "vipuControllers", "h:1:a=b"),
+        ("vipuProxy.nodeSelector.disk", "nodeSelector.disk", "ssd"),
+        ("global.laucherImagePullPolicy", "global.launcherImagePullPolicy", "Never"),
+    ],
+)
+def test_both_spellings_of_a_parameter_render_the_same(old: str, new: str, value: str) -> None:
+    of_old, of_new = render(VIPU, f"{old}={value}"), render(VIPU, f"{new}={value}")
+    assert of_old == of_new
+    assert of_new != render(VIPU)
+
+
+def _rules(documents: list[dict[str, Any]], accounts: dict[str, str]) -> set[str]:
+    """Each account's rights as lines, Lease and object names as they are in the demo."""
+    roles = {
+        (each["kind"], each["metadata"]["name"]): each
+        for each in documents
+        if each["kind"] in {"Role", "ClusterRole"}
+    }
+    lines = set()
+    for binding in documents:
+        if binding["kind"] not in {"RoleBinding", "ClusterRoleBinding"}:
+            continue
+        role = roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]
+        for subject in binding["subjects"]:
+            who = accounts.get(subject["name"])
+            for rule in role["rules"] if who else ():
+                for group in rule["apiGroups"]:
+                    for resource in rule["resources"]:
+                        for verb in rule["verbs"]:
+                            for name in rule.get("resourceNames", ["*"]):
+                                plain = name.removeprefix("gc-ipu-operator-")
+                                own = (
+                                    resource == "serviceaccounts/token" and name == subject["name"]
+                                )
+                                owned = who if own else plain
+                                lines.add(f"{role['kind']} {who} {verb} {group}/{resource} {owned}")
+    return lines
+
+
+def test_the_rights_are_those_under_which_the_demo_and_the_tests_run() -> None:
+    """And what the webhooks need for their own certificate."""
+    of_demo = _rules(
+        list(yaml.safe_load_all(ACCESS_FILE.read_text("utf-8"))),
+        {
+            f"ipuhub-{each}": each
+            for each in ("operator", "proxy", "web", "prober", "monitor", "webhooks")
+        },
+    )
+    documents = render(VIPU, "database.enabled=true")
+    of_chart = _rules(
+        documents,
+        {
+            "gc-ipu-operator-controller": "operator",
+            "gc-ipu-operator-vipu-proxy": "proxy",
+            "gc-ipu-operator-web": "web",
+            "gc-ipu-operator-prober": "prober",
+            "gc-ipu-operator-monitor": "monitor",
+            "gc-ipu-operator-webhook": "webhooks",
+        },
+    )
+    assert of_demo - of_chart == set()
+    assert {line for line in of_chart - of_demo if " webhooks " not in line} == set()
+    assert not any(" * " in line or "/* " in line for line in of_chart)
+
+
+def test_every_container_fits_the_restricted_standard() -> None:
+    documents = render(VIPU, "database.enabled=true", "controller.replicas=2")
+    seen = 0
+    for each in documents:
+        if each["kind"] not in {"Deployment", "StatefulSet", "Job"}:
+            continue
+        pod = each["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True, each["metadata"]["name"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for one in pod["containers"]:
+            seen += 1
+            assert one["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "readOnlyRootFilesystem": True,
+            }
+    assert seen == 11
+
+
+def test_webhooks_ask_about_the_namespaces_of_the_scope_and_exempt_the_operator() -> None:
+    documents = render(VIPU, "admissionWebhooks.scope=team-a\\, team-b")
+    configuration = named(documents, "ValidatingWebhookConfiguration")["gc-ipu-operator"]
+    for webhook in configuration["webhooks"]:
+        chosen = webhook["namespaceSelector"]["matchExpressions"][-1]
+        assert (chosen["operator"], chosen["values"]) == ("In", ["team-a", "team-b"])
+        assert "caBundle" not in webhook["clientConfig"]
+        conditions = {each["name"]: each["expression"] for each in webhook["matchConditions"]}
+        assert conditions["not-the-operator"].endswith(
+            "!= 'system:serviceaccount:ipus:gc-ipu-operator-controller'"
+        )
+        assert "deletionTimestamp" in conditions["not-being-deleted"]
+
+
+def test_two_releases_share_a_cluster_by_namespaces() -> None:
+    documents = render(VIPU, "controller.namespaces={team-a,team-b}")
+    operator = named(documents, "Deployment")["gc-ipu-operator-controller-manager"]
+    assert environment(operator)["IPUHUB_JOB_NAMESPACES"] == "team-a,team-b"
+    configuration = named(documents, "MutatingWebhookConfiguration")["gc-ipu-operator"]
+    chosen = configuration["webhooks"][0]["namespaceSelector"]["matchExpressions"][-1]
+    assert (chosen["operator"], chosen["values"]) == ("In", ["team-a", "team-b"])
+    own = {(each["kind"], each["metadata"]["name"]) for each in documents}
+    others = render(VIPU, "crds.enabled=false", release="other", namespace="elsewhere")
+    assert own & {(each["kind"], each["metadata"]["name"]) for each in others} == set()
+
+
+def test_partition_requests_are_open_to_components_only() -> None:
+    policy = named(render(VIPU), "NetworkPolicy")["gc-ipu-operator-vipu-proxy"]
+    by_port = {rule["ports"][0]["port"]: rule.get("from") for rule in policy["spec"]["ingress"]}
+    assert by_port[8080] is None
+    asking = {
+        each["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for each in by_port[8090]
+    }
+    assert asking == {"controller-manager", "prober", "web"}
