@@ -141,6 +141,11 @@ def test_the_trial_job_runs_and_is_counted(cluster: RealCluster, helm: Helm) -> 
     cluster.kubectl("get", "configmap", "ipu-partitions-tracker", "-n", NAMESPACE)
 
 
+def test_helm_test_passes(cluster: RealCluster, helm: Helm) -> None:
+    told = helm.run("test", "ipuhub", "--timeout", "60s", "--logs").stdout
+    assert "Succeeded" in told
+
+
 def test_a_wrong_job_is_refused(cluster: RealCluster, helm: Helm) -> None:
     text = (ROOT / "examples/trial.yaml").read_text(encoding="utf-8")
     wrong = text.replace('modelReplicas: "2"', 'modelReplicas: "none"').replace("trial", "wrong")
