@@ -189,7 +189,7 @@ def test_nothing_was_denied(cluster: RealCluster, helm: Helm) -> None:
         assert "is forbidden" not in cluster.kubectl("logs", "-n", NAMESPACE, name), name
 
 
-def test_uninstalling_stops_while_a_job_is_left_and_drains_when_told(
+def test_uninstalling_stops_while_a_job_is_left_and_keeps_the_partitions_trace(
     cluster: RealCluster, helm: Helm
 ) -> None:
     done = helm.run("uninstall", "ipuhub", "--timeout", "60s", check=False)
@@ -197,9 +197,8 @@ def test_uninstalling_stops_while_a_job_is_left_and_drains_when_told(
     logs = cluster.kubectl("logs", "-n", NAMESPACE, f"job/{NAME}-uninstall")
     assert "default/trial" in logs
     cluster.kubectl("get", "deployment", f"{NAME}-controller-manager", "-n", NAMESPACE)
-    helm.run("upgrade", "ipuhub", CHART, *TRIAL, "--set", "uninstall.drain=true")
+    cluster.kubectl("delete", "ipujob", "trial", "-n", "default", "--timeout=60s")
     helm.run("uninstall", "ipuhub", "--wait", "--timeout", "120s")
-    assert cluster.find("ipujob", "trial", "-n", "default") is None
     cluster.kubectl("get", "crd", "ipujobs.graphcore.ai")
     tracker = cluster.find("configmap", "ipu-partitions-tracker", "-n", NAMESPACE)
     assert tracker is not None

@@ -49,8 +49,8 @@ class Command(BaseCommand):
         waited = f" after {options['seconds']} s" if options["drain"] else ""
         raise CommandError(
             f"{len(left)} IPUJobs still need the operator{waited}: {names}. Delete them with "
-            "kubectl delete ipujob, or set uninstall.drain=true to delete them now. To leave them "
-            "behind, uninstall with --no-hooks."
+            "kubectl delete ipujob, then uninstall again. To leave them behind, uninstall with "
+            "--no-hooks."
         )
 
 
