@@ -176,7 +176,7 @@ class Observer:
         self._caches = caches
         self._facts = facts
         self._options = options
-        self._rules = rules
+        self.rules = rules
         self._ignored: dict[str, int] = {}
         self._judgements = Judgements()
 
@@ -192,7 +192,7 @@ class Observer:
             self._judgements.forget(uid)
         claims = self._caches.pods.by_index(BY_JOB, uid)
         key = self._key(uid, job, claims)
-        if key is not None and not self._rules.concern(key.namespace):
+        if key is not None and not self.rules.concern(key.namespace):
             return None
         pods = [pod for pod in claims if key is not None and is_pod_of(pod, key)]
         if len(pods) != len(claims) or uid in self._ignored:
@@ -208,8 +208,8 @@ class Observer:
         if job is not None and job.get("status"):
             status = recovered(whole(job["status"]), views, partitions)
             job = job if status is job["status"] else job | {"status": status}
-        limits = self._rules.limits
-        privileges = self._rules.privileges.of_namespace(self._caches.pod_profile(key.namespace))
+        limits = self.rules.limits
+        privileges = self.rules.privileges.of_namespace(self._caches.pod_profile(key.namespace))
         return Observed(
             key=key,
             job=job,
@@ -223,7 +223,7 @@ class Observer:
             options=self._options,
             limits=limits,
             privileges=privileges,
-            patience=self._rules.patience,
+            patience=self.rules.patience,
             judged=self._judgements.of(key, job, limits, privileges) if job is not None else None,
         )
 

@@ -84,6 +84,18 @@ class OperatorOptions:
     monotonic: Callable[[], float] = time.monotonic
 
 
+def fill_metrics(controller: Controller, now: datetime) -> None:
+    """Bring the metrics up to date that are read off a controller and what it knows."""
+    caches, facts = controller.effects.caches, controller.effects.facts
+    observer = controller.observer
+    metrics.fill_queue(controller.queue)
+    ours = [job for job in caches.jobs.all() if observer.rules.concern(namespace_of(job))]
+    metrics.fill_jobs(ours)
+    metrics.fill_refused(controller.faults())
+    metrics.fill_waiting(facts, caches, now)
+    metrics.IGNORED_PODS.set(observer.ignored_pods)
+
+
 class Operator:
     """Everything that runs in the operator process.
 
@@ -116,9 +128,7 @@ class Operator:
             expectations=Expectations(options.monotonic),
             now=self.now,
         )
-        self._rules = rules = Rules(
-            options.limits, options.privileges, options.patience, options.namespaces
-        )
+        rules = Rules(options.limits, options.privileges, options.patience, options.namespaces)
         self.controller = Controller(
             queue=WorkQueue(clock=options.monotonic, max_seconds=LONGEST_BACKOFF_SECONDS),
             later=WorkQueue(clock=options.monotonic, max_seconds=LONGEST_BACKOFF_SECONDS),
@@ -148,12 +158,7 @@ class Operator:
 
     def fill_metrics(self) -> None:
         """Bring the metrics up to date that are read off the queue, the caches and the facts."""
-        metrics.fill_queue(self.controller.queue)
-        jobs = self.caches.jobs.all()
-        metrics.fill_jobs([job for job in jobs if self._rules.concern(namespace_of(job))])
-        metrics.fill_refused(self.controller.faults())
-        metrics.fill_waiting(self.facts, self.caches, self.now())
-        metrics.IGNORED_PODS.set(self.controller.observer.ignored_pods)
+        fill_metrics(self.controller, self.now())
 
     async def _synced(self) -> None:
         for informer in self.informers.values():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +10,7 @@ import structlog.testing
 
 from jobs.ipujob.names import JobKey, pod_labels
 from jobs.operator.metrics import OPERATOR
-from jobs.operator.operator import Operator
+from jobs.operator.operator import fill_metrics
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
 from tests.fakes.counted import counted
@@ -186,13 +185,7 @@ async def test_what_something_else_controls_under_the_jobs_name_is_a_conflict(pl
 
 def ignored_pods(world: JobWorld) -> float:
     """As the operator's metrics have it."""
-    present: Any = SimpleNamespace(
-        controller=world.controller,
-        caches=world.controller.effects.caches,
-        facts=world.facts,
-        now=lambda: world.now,
-    )
-    Operator.fill_metrics(present)
+    fill_metrics(world.controller, world.now)
     return counted(OPERATOR, "ipuhub_operator_ignored_pods")
 
 
