@@ -99,6 +99,13 @@ class ProxyClient:
             raise ProxyUnavailable("the response to /v1/controllers is not an object")
         return found
 
+    async def fleet(self) -> Mapping[str, Any]:
+        """Each IPU, who holds it and who waits for what, as `/v1/fleet` gives it."""
+        _, found, _ = await self._send("GET", "/v1/fleet")
+        if not isinstance(found, dict) or not isinstance(found.get("controllers"), list):
+            raise ProxyUnavailable("the response to /v1/fleet has an unknown format")
+        return found
+
     async def stats(self) -> Mapping[str, Any]:
         """IPUs used per namespace, and `total`, as `/stats` gives them; needs no token."""
         found = await self._ask_openly("GET", "/stats")

@@ -15,6 +15,7 @@ from ipuhub.partition import Phase, partition_to_json
 from partitions.errors import UnknownPartition
 from partitions.proxy import capacity, requests
 from partitions.proxy.capacity import controllers_to_json
+from partitions.proxy.fleetmap import fleet_to_json
 from partitions.proxy.requests import Problem, answer_problems, unavailable
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ipuhub.process.health import Health
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.fleet import Fleet
+    from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.requests import Handler
     from partitions.proxy.service import PartitionService
     from partitions.proxy.store import TrackerStore
@@ -101,6 +103,7 @@ class Routes:
         return [
             web.get("/v1/partitions", self.list_partitions),
             web.get("/v1/controllers", self.list_controllers),
+            web.get("/v1/fleet", self.fleet),
             web.post("/v1/recorded", self.acknowledge),
             web.get(_HOLDER, self.get_partition),
             web.put(_HOLDER, self.ensure),
@@ -113,10 +116,7 @@ class Routes:
 
         For a while the last numbers of a silent controller count; `Age` says how old they are.
         """
-        entries = list(self._parts.store.tracker.entries.values())
-        views = await self._parts.fleet.last_known_views()
-        if views and not any(view.is_reachable for view in views):
-            raise unavailable("; ".join(view.problem for view in views))
+        entries, views = await self._read_fleet()
         return _with_age(_json(capacity.stats(entries, views)), views)
 
     async def query(self, request: web.Request) -> web.Response:
@@ -149,6 +149,24 @@ class Routes:
         entries = parts.store.tracker.entries.values()
         problem = parts.fleet.list_problem
         return _json(controllers_to_json(views, entries, parts.sweep.drift, problem))
+
+    async def fleet(self, request: web.Request) -> web.Response:
+        """`GET /v1/fleet`: each IPU, who holds it, who waits and for what, from one reading.
+
+        503 and `Age` as of `/stats`.
+        """
+        await self._require(request, "list")
+        entries, views = await self._read_fleet()
+        waiting = self._parts.service.in_turn()
+        return _with_age(_json(fleet_to_json(views, entries, waiting)), views)
+
+    async def _read_fleet(self) -> tuple[list[TrackerEntry], list[ControllerView]]:
+        """The tracker and what the controllers say; raises Problem 503 where none does."""
+        entries = list(self._parts.store.tracker.entries.values())
+        views = await self._parts.fleet.last_known_views()
+        if views and not any(view.is_reachable for view in views):
+            raise unavailable("; ".join(view.problem for view in views))
+        return entries, views
 
     async def acknowledge(self, request: web.Request) -> web.Response:
         """`POST /v1/recorded`: a recorder has stored these tombstones."""

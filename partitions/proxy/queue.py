@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from ipuhub.partition import Phase, Reason
 from partitions.proxy.lifecycle import Shortage
-from partitions.vipu.topology import fewest_in_the_way, place
+from partitions.vipu.topology import block_with_fewest, place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.lifecycle import Holder, TrackerEntry
     from partitions.proxy.tracker import Draft
-    from partitions.vipu.topology import IpuId, Topology
+    from partitions.vipu.topology import Block, IpuId, Topology
 
 _COMING = frozenset({Phase.RESERVING, Phase.CREATING})
 
@@ -57,9 +57,15 @@ class Room:
 
     def in_the_way(self, size: int) -> int | None:
         """How many IPUs of ours must come free for `size`, at least; None: it never fits."""
-        fewest = fewest_in_the_way(self.topology, self.ours, self.others, size)
+        found = self.best_block(size)
+        return None if found is None else found[0]
+
+    def best_block(self, size: int) -> tuple[int, Block] | None:
+        """The block of `size` with the fewest IPUs of ours in it, and how many; None: as above."""
+        found = block_with_fewest(self.topology, self.ours, self.others, size)
         # Room that looks free and is refused is not kept from anybody: it would be for ever.
-        return None if fewest == 0 and 0 < self.refused_from <= size else fewest
+        is_refused = found is not None and found[0] == 0 and 0 < self.refused_from <= size
+        return None if is_refused else found
 
     def with_another(self, size: int) -> Room | None:
         """The room once a partition of `size` is made; None: there is no place for it now."""
@@ -172,6 +178,13 @@ class WaitingQueue:
         """How many there are who would fit but for somebody older."""
         self._expire(now)
         return len(self._held_back)
+
+    def in_turn(self, now: datetime) -> list[tuple[Waiter, bool]]:
+        """Who waits, oldest first, each with whether he would fit but for somebody older."""
+        self._expire(now)
+        return [
+            (waiter, waiter.holder in self._held_back) for waiter in in_turn(self._waiters.values())
+        ]
 
     def open_to(
         self, holder: Holder, size: int, offer: Offer, draft: Draft, now: datetime

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.fleet import Fleet
     from partitions.proxy.lifecycle import Holder, Request, Shortage
+    from partitions.proxy.queue import Waiter
     from partitions.proxy.store import TrackerStore
     from partitions.proxy.tracker import Draft
 
@@ -81,6 +82,10 @@ class PartitionService:
     def records(self) -> list[Partition]:
         """All partitions and tombstones; those of one holder in the order of their making."""
         return [partition_of(entry) for entry in self._store.tracker.ordered()]
+
+    def in_turn(self) -> list[tuple[Waiter, bool]]:
+        """Who waits for IPUs, in the order of service; see `WaitingQueue.in_turn`."""
+        return self.waiting.in_turn(self._now())
 
     def find(self, uid: str, instance: int) -> Partition:
         """The last partition of a holder, its tombstone included; raises UnknownPartition."""

@@ -279,22 +279,23 @@ def place(topology: Topology, used: Collection[IpuId], size: int) -> tuple[IpuId
     return min(fitting).ipus(size) if fitting else None
 
 
-def fewest_in_the_way(
+def block_with_fewest(
     topology: Topology, passing: Collection[IpuId], fixed: Collection[IpuId], size: int
-) -> int | None:
-    """How many IPUs of `passing` must come free until a block of `size` is, at least.
+) -> tuple[int, Block] | None:
+    """The block of `size` with the fewest IPUs of `passing`, the first of equals, and how many.
 
     None: there is no such block, or each has IPUs of `fixed`.
     """
     if size_problem(size):
         return None
     taken = frozenset(passing)
-    counts = [
-        sum(ipu in taken for ipu in Block(size, block.domain, start, block.cluster).ipus())
+    blocks = [
+        Block(size, block.domain, start, block.cluster)
         for block in free_blocks(topology, fixed)
         for start in range(block.start, block.start + block.size - size + 1, size)
     ]
-    return min(counts, default=None)
+    counts = ((sum(ipu in taken for ipu in block.ipus()), block) for block in blocks)
+    return min(counts, key=lambda counted: counted[0], default=None)
 
 
 def is_buddy_block(topology: Topology, ipus: Collection[IpuId]) -> bool:

@@ -1,0 +1,188 @@
+"""domain: `/v1/fleet`: where each IPU stands, which job holds it, and who waits for which block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from ipuhub.partition import Phase, format_time
+from partitions.proxy.capacity import stats
+from partitions.proxy.controllers import never_fits
+from partitions.proxy.queue import room_of
+from partitions.vipu.topology import PARTITION_SIZES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from partitions.proxy.controllers import ControllerView
+    from partitions.proxy.lifecycle import TrackerEntry
+    from partitions.proxy.queue import Room, Waiter
+    from partitions.vipu.topology import Block, Ipu, IpuId
+
+_MACHINE_IPUS = 4  # of an IPU-M2000, where the controller does not name the agents
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The block that comes free first as far as counting can tell: the fewest IPUs in the way."""
+
+    in_the_way: int
+    room: Room
+    block: Block
+
+
+def fleet_to_json(
+    views: Sequence[ControllerView],
+    entries: Collection[TrackerEntry],
+    waiting: Sequence[tuple[Waiter, bool]],
+) -> dict[str, Any]:
+    """The fleet as of one reading, so that all its numbers agree.
+
+    `controllers` in the order of the list, each with its IPU-Machines in IPU-Link order and its
+    partitions; `fits`: how many partitions of each size fit now, up to the largest that ever
+    could; `queue`: who waits, in the order of service (`waiting`: with whether somebody older holds
+    him back); `stats` as `/stats` has them.
+    """
+    live = [entry for entry in entries if entry.phase is not Phase.RELEASED]
+    served = {entry.holder for entry in live}
+    waiters = [(waiter, held) for waiter, held in waiting if waiter.holder not in served]
+    return {
+        "controllers": [_controller(view, live) for view in views],
+        "fits": _fits(views),
+        "queue": _queue(views, live, waiters),
+        "stats": stats(entries, views),
+    }
+
+
+def _controller(view: ControllerView, live: Iterable[TrackerEntry]) -> dict[str, Any]:
+    key, _, value = view.spec.label.partition("=")
+    jobs = {entry.id: entry for entry in live if entry.controller == view.spec.address}
+    return {
+        "address": view.spec.address,
+        "nodeSelector": {key: value},
+        "reachable": view.is_reachable and not view.age_seconds,
+        "message": view.problem,
+        "ageSeconds": round(view.age_seconds),
+        "hasNode": view.has_node,
+        "placesKnown": view.topology is not None and not view.topology.is_guess,
+        "machines": list(_machines(view)),
+        "partitions": [
+            {
+                "id": partition.id,
+                "size": partition.size,
+                "state": partition.ready_state.value,
+                "job": _job(jobs.get(partition.id)),
+            }
+            for partition in view.partitions
+        ],
+    }
+
+
+def _job(entry: TrackerEntry | None) -> dict[str, Any] | None:
+    """The job that holds a partition; None: it was made by hand."""
+    if entry is None:
+        return None
+    return {
+        "uid": entry.uid,
+        "namespace": entry.namespace,
+        "name": entry.name,
+        "instance": entry.instance,
+        "phase": entry.phase.value,
+        "since": format_time(entry.reserved_at),
+    }
+
+
+def _machines(view: ControllerView) -> Iterable[dict[str, Any]]:
+    if view.topology is None or view.reach is None:
+        return
+    holders = {ipu: partition.id for partition in view.partitions for ipu in partition.ipus}
+    ours = view.reach.by_id
+    for (cluster, domain, agent, _), ipus in groupby(view.topology.ipus, _machine_of):
+        yield {
+            "agent": agent,
+            "cluster": cluster,
+            "domain": domain,
+            "ipus": [_ipu(ipu, holders, ours) for ipu in ipus],
+        }
+
+
+def _machine_of(ipu: Ipu) -> tuple[str, int, str, int]:
+    place = 0 if ipu.agent else ipu.id.position // _MACHINE_IPUS
+    return ipu.id.cluster, ipu.id.domain, ipu.agent, place
+
+
+def _ipu(ipu: Ipu, holders: Mapping[IpuId, str], ours: Collection[IpuId]) -> dict[str, Any]:
+    """`outside`: in a cluster or allocation of which our partitions get nothing."""
+    found: dict[str, Any] = {
+        "position": ipu.id.position,
+        "partition": holders.get(ipu.id),
+    }
+    return found if ipu.id in ours else {**found, "outside": True}
+
+
+def _fits(views: Sequence[ControllerView]) -> list[dict[str, int]]:
+    usable = [view for view in views if view.has_node]
+    largest = max((view.largest_block for view in usable), default=0)
+    return [
+        {"size": size, "count": sum(view.fitting(size) for view in usable)}
+        for size in PARTITION_SIZES
+        if size <= largest
+    ]
+
+
+def _queue(
+    views: Sequence[ControllerView],
+    live: Collection[TrackerEntry],
+    waiters: Sequence[tuple[Waiter, bool]],
+) -> list[dict[str, Any]]:
+    rooms = [room for view in views if (room := room_of(view, live)) is not None]
+    sizes = {waiter.size for waiter, _ in waiters}
+    targets = {size: _target(rooms, size) for size in sizes}
+    never = {size: never_fits(views, size) for size in sizes}
+    listed = {view.spec.address: view for view in views}
+    return [
+        {
+            "uid": waiter.holder[0],
+            "instance": waiter.holder[1],
+            "size": waiter.size,
+            "since": format_time(waiter.since),
+            "heldBack": held_back,
+            "never": never[waiter.size],
+            **_wanted(targets[waiter.size], listed, waiter.size),
+        }
+        for waiter, held_back in waiters
+    ]
+
+
+def _target(rooms: Iterable[Room], size: int) -> _Target | None:
+    found = [
+        _Target(fewest[0], room, fewest[1])
+        for room in rooms
+        if (fewest := room.best_block(size)) is not None
+    ]
+    return min(found, key=lambda target: target.in_the_way, default=None)
+
+
+def _wanted(
+    target: _Target | None, listed: Mapping[str, ControllerView], size: int
+) -> dict[str, Any]:
+    """`inTheWay`: IPUs of `block` that `blockers` hold; null where there is no such block."""
+    if target is None:
+        return {"inTheWay": None, "block": None, "blockers": []}
+    ipus = set(target.block.ipus())
+    return {
+        "inTheWay": target.in_the_way,
+        "block": {
+            "controller": target.room.address,
+            "cluster": target.block.cluster,
+            "domain": target.block.domain,
+            "start": target.block.start,
+            "size": size,
+        },
+        "blockers": [
+            partition.id
+            for partition in listed[target.room.address].partitions
+            if ipus & set(partition.ipus)
+        ],
+    }

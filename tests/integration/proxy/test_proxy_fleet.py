@@ -1,0 +1,159 @@
+"""/v1/fleet: each IPU, who holds it, and who waits for which block, all from one reading."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from partitions.proxy.queue import QueueOptions
+from partitions.vipu.errors import Unavailable
+from partitions.vipu.types import ReadyState
+from tests.integration.proxy.conftest import TWO
+
+if TYPE_CHECKING:
+    from tests.integration.proxy.conftest import Site
+
+
+async def fleet(site: Site) -> dict[str, Any]:
+    status, text = await site.get("/v1/fleet", user="operator")
+    assert status == 200, text
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def held(found: dict[str, Any], address: str = "v1:8090") -> dict[str, int]:
+    """How many squares each partition has on the map."""
+    (controller,) = [each for each in found["controllers"] if each["address"] == address]
+    names = [ipu["partition"] for machine in controller["machines"] for ipu in machine["ipus"]]
+    return {name: names.count(name) for name in {*names} - {None}}
+
+
+async def test_only_who_may_list_all_partitions_sees_the_fleet(site: Site) -> None:
+    assert (await site.get("/v1/fleet"))[0] == 401
+    assert (await site.get("/v1/fleet", user="stranger"))[0] == 403
+    assert (await site.get("/v1/fleet", user="prober"))[0] == 200
+
+
+async def test_each_ipu_is_with_the_job_or_the_person_that_holds_it(site: Site) -> None:
+    await site.put("bert", namespace="blue", size=4)
+    site.world.vipu.by_hand("mine", 8)
+    found = await fleet(site)
+    assert held(found) == {"p-bert-blue-0": 4, "mine": 8}
+    (controller,) = found["controllers"]
+    assert (controller["nodeSelector"], controller["reachable"]) == ({"vipu-ctrl": "v1"}, True)
+    assert len(controller["machines"]) == 8
+    partitions = {each["id"]: each for each in controller["partitions"]}
+    assert partitions["mine"] == {"id": "mine", "size": 8, "state": "ACTIVE", "job": None}
+    assert partitions["p-bert-blue-0"]["job"] == {
+        "uid": "uid-bert",
+        "namespace": "blue",
+        "name": "bert",
+        "instance": 0,
+        "phase": "active",
+        "since": "2026-11-21T08:00:00.000Z",
+    }
+
+
+async def test_a_partition_in_error_says_so(site: Site) -> None:
+    await site.put()
+    site.world.vipu.partitions["p-job-default-0"].ready = ReadyState.ERROR
+    (controller,) = (await fleet(site))["controllers"]
+    assert [each["state"] for each in controller["partitions"]] == ["ERROR"]
+
+
+async def test_its_numbers_are_those_of_stats_and_query(site: Site) -> None:
+    await site.put("a", size=4)
+    await site.put("b", size=1)
+    site.world.vipu.by_hand("mine", 8)
+    found = await fleet(site)
+    assert found["stats"] == json.loads((await site.get("/stats"))[1])
+    assert [fit["size"] for fit in found["fits"]] == [1, 2, 4, 8, 16, 32]
+    for fit in found["fits"]:
+        _, text = await site.send("POST", "/query", json={"size": fit["size"]})
+        assert fit["count"] == json.loads(text)["numOfPartitions"]
+
+
+async def test_who_waits_stands_in_the_order_of_service_with_what_is_in_the_way(
+    site: Site,
+) -> None:
+    await site.put("small", size=1)
+    await site.put("large", size=32)
+    site.world.later(5)
+    await site.put("huge", size=64)
+    first, second = (await fleet(site))["queue"]
+    assert (first["uid"], first["size"], first["never"]) == ("uid-large", 32, "")
+    assert (first["inTheWay"], first["blockers"]) == (1, ["p-small-default-0"])
+    assert first["since"] == "2026-11-21T08:00:00.000Z"
+    block = first["block"]
+    assert (block["controller"], block["start"], block["size"]) == ("v1:8090", 0, 32)
+    assert (second["uid"], second["block"], second["blockers"]) == ("uid-huge", None, [])
+    assert "never fit" in second["never"]
+
+
+async def test_who_is_served_waits_no_more(site: Site) -> None:
+    await site.put("small", size=1)
+    await site.put("large", size=32)
+    await site.send("DELETE", "/v1/partitions/uid-small/0", user="operator")
+    await site.put("large", size=32)
+    found = await fleet(site)
+    assert found["queue"] == []
+    assert held(found) == {"p-large-default-0": 32}
+
+
+async def test_the_block_with_the_least_in_the_way_is_named(site: Site) -> None:
+    site.world.listed = TWO
+    site.world.add_vipu("v2:8090")
+    site.proxy.fleet.reload()
+    await site.put("a", size=32)
+    await site.put("b", size=2)
+    await site.put("large", size=32)
+    (waiting,) = (await fleet(site))["queue"]
+    assert waiting["block"]["controller"] == "v2:8090"
+    assert (waiting["inTheWay"], waiting["blockers"]) == (2, ["p-b-default-0"])
+
+
+async def test_who_would_fit_but_for_an_older_job_says_so(site: Site) -> None:
+    object.__setattr__(site.proxy.service.waiting, "_options", QueueOptions(30.0))
+    await site.put("running", size=8)
+    await site.put("large", size=32)
+    site.world.later(31)
+    await site.put("large", size=32)
+    await site.put("small", size=1)
+    queue = {each["uid"]: each["heldBack"] for each in (await fleet(site))["queue"]}
+    assert queue == {"uid-large": False, "uid-small": True}
+
+
+async def test_ipus_of_no_node_fit_nothing(site: Site) -> None:
+    site.world.unlabelled = {"vipu-ctrl=v1"}
+    found = await fleet(site)
+    assert found["fits"] == []
+    assert [each["hasNode"] for each in found["controllers"]] == [False]
+
+
+async def test_a_silent_controller_keeps_its_last_answer_with_its_age(site: Site) -> None:
+    await site.put()
+    await fleet(site)
+    site.world.vipu.down = Unavailable("v1:8090: connection refused")
+    site.world.later(20)
+    headers = {"Authorization": "Bearer operator"}
+    async with site.http.get(site.url + "/v1/fleet", headers=headers) as answer:
+        found = await answer.json()
+        assert (answer.status, answer.headers["Age"]) == (200, "20")
+    (controller,) = found["controllers"]
+    assert (controller["reachable"], controller["ageSeconds"]) == (False, 20)
+    assert "connection refused" in controller["message"]
+    site.world.later(60)
+    status, text = await site.get("/v1/fleet", user="operator")
+    assert status == 503
+    assert "connection refused" in text
+
+
+async def test_what_lies_outside_our_cluster_is_drawn_and_not_counted(site: Site) -> None:
+    site.world.vipu.clusters = {"c": "a", "d": "b"}
+    site.world.listed = "v1:8090:vipu-ctrl=v1;cluster=c"
+    site.proxy.fleet.reload()
+    (controller,) = (await fleet(site))["controllers"]
+    squares = [ipu for machine in controller["machines"] for ipu in machine["ipus"]]
+    # Such a controller does not say where its IPUs belong: any may be ours.
+    outside = 0 if site.world.published_only else 32
+    assert (len(squares), sum(bool(ipu.get("outside")) for ipu in squares)) == (64, outside)
