@@ -46,10 +46,16 @@ async def test_each_pod_is_refused_by_us_where_the_server_refuses_it(
     for version in VERSIONS:
         labels = {PREFIX: standard, f"{PREFIX}-version": f"v1.{version}"}
         (await api.patch(path, {"metadata": {"labels": labels}}, "merge")).ok(200)
-        for case in cases:
-            made = await api.create(pods(pod_namespace), manifest(case), dryRun="All")
-            assert made.status in {201, 403}, made.body
-            admits = server.is_embedded or ours(case, standard, version)
-            if (made.status == 201) != admits:
-                apart.append((version, case.name, made.status))
+        left = cases
+        # The server takes the labels from a watch: what it first judged by the old ones is asked
+        # again when all others have been.
+        for _ in range(3):
+            asked, left = left, []
+            for case in asked:
+                made = await api.create(pods(pod_namespace), manifest(case), dryRun="All")
+                assert made.status in {201, 403}, made.body
+                admits = server.is_embedded or ours(case, standard, version)
+                if (made.status == 201) != admits:
+                    left.append(case)
+        apart += [(version, case.name) for case in left]
     assert apart == []
