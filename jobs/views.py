@@ -84,7 +84,7 @@ COLUMNS = (
     Column("workers", "Workers", lambda job: job.workers, kind="number"),
     Column("restart_count", "Restarts", lambda job: job.restart_count, kind="number"),
     Column("created_at", "Age", lambda job: job.created_at, kind="age"),
-    Column("message", "Message", _message, kind="note", shown=_brief_message),
+    Column("message", "Message", _message, kind="brief", shown=_brief_message),
     Column("uid", "", lambda job: job.uid, kind="export"),
     Column("instances", "", lambda job: job.instances, kind="export"),
     Column("user_verified", "", lambda job: job.user_verified, kind="export"),

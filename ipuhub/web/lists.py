@@ -18,7 +18,8 @@ Example: the complete page of partitions (`partitions/views.py`)::
     ).view                                     # path("", partition_list, name="list")
 
 Kinds: text, number, time, second (a time to the second), age, badge (colour by `ipuhub.web.lists`),
-code, note, log, export. Rows are newest first by `order`: a time and a unique number with an index.
+code, note, brief (a note in one line), log, export. Rows are newest first by `order`: a time and a
+unique number with an index.
 Filters are in the URL; an invalid filter is a 400 and a namespace without access a 403, each with a
 sentence. `template` may extend `lists/page.html`; `more(request)` adds to its context,
 `prepare(request, filters, rows)` to the rows of a page or of a part of a file. Twins:
@@ -88,6 +89,7 @@ _LOOKS_OF_PLAIN = {
     "text": "",
     "number": "text-sm-end text-nowrap",
     "note": "text-secondary message",
+    "brief": "text-secondary message brief",
 }
 _LOOKS = {
     **_LOOKS_OF_PLAIN,
