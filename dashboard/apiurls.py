@@ -8,6 +8,7 @@ from django.conf import settings
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
+from dashboard.fleet import FleetView
 from dashboard.job import JobPods, JobUsageSoFar, JobWaiting
 from dashboard.partitions import AllPartitions, PartitionUsage
 from ipuhub.api.files import with_files
@@ -29,6 +30,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
             )
         ),
     ),
+    path("fleet", FleetView.as_view(), name="api-fleet"),
     path("schema/", SpectacularJSONAPIView.as_view(), name="api-schema"),
 ]
 if settings.USAGE_ENABLED:

@@ -34,12 +34,12 @@ class LiveState:
 
     jobs: Reading[Sequence[Manifest]] = field(default_factory=lambda: Reading(()))
     partitions: Reading[Sequence[Partition]] = field(default_factory=lambda: Reading(()))
-    stats: Reading[Mapping[str, Any]] = field(default_factory=lambda: Reading({}))
+    fleet: Reading[Mapping[str, Any]] = field(default_factory=lambda: Reading({}))
 
     @property
     def readings(self) -> tuple[Reading[Any], ...]:
         """All of it, for what is asked of each."""
-        return (self.jobs, self.partitions, self.stats)
+        return (self.jobs, self.partitions, self.fleet)
 
     @property
     def is_whole(self) -> bool:
@@ -47,7 +47,7 @@ class LiveState:
 
 
 class LiveReader:
-    """Reads jobs, partitions and stats side by side, at most once in `fresh_seconds`.
+    """Reads jobs, partitions and the fleet side by side, at most once in `fresh_seconds`.
 
     A source that does not answer keeps its last value, with its age and a sentence. `connect`
     may raise ConfigError; it is tried again at the next reading.
@@ -71,19 +71,19 @@ class LiveReader:
             return LiveState(
                 replace(old.jobs, problem=NO_CONFIG, detail=why),
                 replace(old.partitions, problem=NO_CONFIG, detail=why),
-                replace(old.stats, problem=NO_CONFIG, detail=why),
+                replace(old.fleet, problem=NO_CONFIG, detail=why),
             )
         return sources.kube.run(_read_all, sources, old, now)
 
 
 async def _read_all(sources: Sources, old: LiveState, now: datetime) -> LiveState:
     proxy, cluster = "The V-IPU Proxy", "The Kubernetes API"
-    jobs, partitions, stats = await asyncio.gather(
+    jobs, partitions, fleet = await asyncio.gather(
         attempt(_list_jobs(sources.kube.client), old.jobs, now, cluster, _ERRORS),
         attempt(sources.proxy.list(), old.partitions, now, proxy, _ERRORS),
-        attempt(sources.proxy.stats(), old.stats, now, proxy, _ERRORS),
+        attempt(sources.proxy.fleet(), old.fleet, now, proxy, _ERRORS),
     )
-    return LiveState(jobs, partitions, stats)
+    return LiveState(jobs, partitions, fleet)
 
 
 async def _list_jobs(client: KubeClient) -> Sequence[Manifest]:

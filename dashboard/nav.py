@@ -37,6 +37,7 @@ class Entry:
 ENTRIES = (
     Entry("Overview", "overview", ("overview",)),
     Entry("Jobs", "jobs:list", ("jobs:",)),
+    Entry("Fleet", "fleet", ("fleet",)),
     Entry("Partitions", "partitions:list", ("partitions:list", "partitions:stats")),
     Entry("Query", "partitions:query", ("partitions:query",)),
     Entry("Usage", "usage:month", ("usage:",), of_usage=True),

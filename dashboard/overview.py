@@ -15,6 +15,9 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from dashboard.fleet import read_fill, read_map
+from dashboard.fleetmap import FILLS
+from dashboard.heldday import draw_day
 from dashboard.history import (
     ended_and_unfinished_jobs,
     ended_jobs,
@@ -25,7 +28,9 @@ from dashboard.history import (
 from dashboard.live import live_reader
 from ipuhub.partition import Phase
 from ipuhub.web.access import scope_of
+from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import colour_of
+from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import STALE_SECONDS
 from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
 from jobs.history.rows import size_of
@@ -35,9 +40,10 @@ from partitions.proxy.capacity import TOTAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from django.http import HttpRequest, HttpResponse
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
 
-    from dashboard.history import RecordReach
+    from dashboard.history import RecentlyEnded, RecordReach
     from dashboard.live import LiveState
     from ipuhub.kube.resources import Manifest
     from ipuhub.web.access import Scope
@@ -244,6 +250,7 @@ def ended_rows(records: Iterable[Ended]) -> list[EndedRow]:
 _ACTIVE_SHOWN: Final = 50
 _ENDED_SHOWN: Final = 8
 _REMEMBERED: Final = 500
+_A_DAY: Final = dt.timedelta(hours=24)
 _STARTING_SECONDS: Final = 20  # a pending job of this age is about to run: polled each second
 
 
@@ -257,13 +264,25 @@ class Notice:
 
 @require_safe
 @signed_in
-def overview(request: HttpRequest) -> HttpResponse:
+def overview(request: HttpRequest) -> HttpResponseBase:
     """Show the page, or just its changing part when htmx asks."""
+    try:
+        fill = read_fill(request)
+    except BadFilter as error:
+        return not_as_asked(request, error.messages)
     now, scope = timezone.now(), scope_of(request.user)
-    freshness = read_reach(month_begin(now))
+    freshness = read_reach(month_begin(now), now)
     state = live_reader().read(now)
-    active, ended = _jobs(state, scope)
-    shown = {"ended": ended} | _present(state, active, scope, now) | _past(scope, freshness, now)
+    active, ended = _jobs(state, scope, now)
+    shown: dict[str, Any] = {"ended": ended_rows(ended.last), "outcome": ended.outcome}
+    shown |= _present(state, active, scope, now) | _past(scope, freshness, now)
+    shown |= {
+        "fill": fill,
+        "fills": FILLS,
+        "map": (drawn := read_map(state, scope, now, fill)),
+        "day": draw_day(freshness.held, drawn.total, scope.covers),
+        "stale": bool(state.fleet.problem),
+    }
     shown["notices"] = _notices(state, freshness, scope)
     tag = fragment_etag(request, shown)
     if same := not_modified(request, tag):
@@ -272,13 +291,14 @@ def overview(request: HttpRequest) -> HttpResponse:
     return tagged(render(request, template, shown | {"now": now, "etag": tag}), tag)
 
 
-def _jobs(state: LiveState, scope: Scope) -> tuple[list[JobRow], list[EndedRow]]:
+def _jobs(state: LiveState, scope: Scope, now: dt.datetime) -> tuple[list[JobRow], RecentlyEnded]:
     """Active jobs, and those that ended last; all out of Postgres before the first live reading."""
+    since = now - _A_DAY
     if state.jobs.read_at is not None:
-        ended = ended_rows(ended_jobs(scope, _ENDED_SHOWN))
+        ended = ended_jobs(scope, _ENDED_SHOWN, since)
         return active_rows(state.jobs.value, scope.covers), ended
-    over, alive = ended_and_unfinished_jobs(scope, _ENDED_SHOWN, _REMEMBERED)
-    return remembered_rows(alive), ended_rows(over)
+    over, alive = ended_and_unfinished_jobs(scope, _ENDED_SHOWN, _REMEMBERED, since)
+    return remembered_rows(alive), over
 
 
 def _present(
@@ -293,7 +313,9 @@ def _present(
         "starting": any((now - created).total_seconds() < _STARTING_SECONDS for created in young),
         "scope_is_empty": scope.namespaces == frozenset(),
         "sees_all": scope.sees_all,
-        "fleet": fleet_numbers(state.stats.value, scope.covers, sees_all=scope.sees_all),
+        "fleet": fleet_numbers(
+            state.fleet.value.get("stats", {}), scope.covers, sees_all=scope.sees_all
+        ),
         "jobs": jobs[:_ACTIVE_SHOWN],
         "active": len(jobs),
         "running": running,

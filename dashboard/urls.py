@@ -8,6 +8,7 @@ from django.conf import settings
 from django.urls import include, path
 
 from dashboard.account import PasswordPage, revoke_token, tokens
+from dashboard.fleet import fleet_page
 from dashboard.job import job_page
 from dashboard.metrics import metrics
 from dashboard.overview import overview
@@ -28,6 +29,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         include(([path("", partition_list, name="list"), *partition_pages], "partitions")),
     ),
     path("api/v1/", include("dashboard.apiurls")),
+    path("fleet/", fleet_page, name="fleet"),
     path("system/", system, name="system"),
     path("account/tokens/", tokens, name="account-tokens"),
     path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from django import template
 
 register = template.Library()
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 @register.simple_tag
@@ -22,3 +26,12 @@ def amount(value: float) -> str:
     if value < 0.1:
         return f"{value:.2g}" if value >= 0.0001 else "< 0.0001"
     return f"{value:.2f}" if value < 10 else f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+@register.filter
+def in_words(reason: str) -> str:
+    """Return a reason as words: `OOMKilled` is `OOM killed`, `IPUJobFailed` is `by exit code`."""
+    words = _WORDS.findall(reason.removeprefix("IPUJob"))
+    if words == ["Failed"]:
+        return "by exit code"
+    return " ".join(word if word.isupper() else word.lower() for word in words) or reason

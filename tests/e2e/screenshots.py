@@ -1,7 +1,8 @@
 """`make screenshots`: every page, wide and narrow, light and dark, into build/screenshots.
 
-Starts a demo of its own, writes the sample history into it and lets a few jobs run. Also says of
-each page whether it is wider than its window or made the browser complain.
+Starts a demo of its own, writes the sample history into it, and lets jobs run and wait. Also says
+of each page whether it is wider than its window or made the browser complain. The overview of
+README and docs (docs/images) is made anew.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.e2e.browsing import find_chromium, running_browser, signed_in
-from tests.e2e.running_demo import EXAMPLES, ROOT, start_demo, stop_demo
+from tests.e2e.running_demo import ROOT, start_demo, stop_demo
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
     from tests.e2e.running_demo import RunningDemo
 
 FOLDER = ROOT / "build" / "screenshots"
-WIDTHS = (1280, 390)
+OF_DOCS = ROOT / "docs" / "images"
+BUSY = Path(__file__).with_name("busy-fleet.yaml")
+WIDTHS = (1440, 768, 390)
 SCHEMES = ("light", "dark")
 # Names of URLs; `jobs:detail` gets the sample job's UID.
 PAGES = (
     "overview",
+    "fleet",
     "jobs:list",
     "jobs:detail",
     "partitions:list",
@@ -57,6 +61,7 @@ def main() -> int:
             addresses = prepare(demo)
             with running_browser(chromium) as browser:
                 problems = take(browser, demo, addresses)
+                show(browser, demo)
         finally:
             stop_demo(demo)
     print(f"{len(list(FOLDER.glob('*.png')))} pictures in {FOLDER}")
@@ -69,10 +74,10 @@ def prepare(demo: RunningDemo) -> dict[str, str]:
     """Fill the demo; return the pages' addresses by name."""
     demo.wait_until_recording()
     demo.manage("make_demo_history", "--dir", str(demo.directory))
-    demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
-    demo.kubectl("apply", "-f", str(EXAMPLES / "inference-1x.yaml"))
-    wait_until(lambda: demo.status("ipujob-sample") == "Running", "the sample job Running")
-    uid = demo.job("ipujob-sample")["metadata"]["uid"]
+    demo.kubectl("apply", "-f", str(BUSY), "-l", "app=held")
+    wait_until(lambda: demo.status("needs-16-behind") == "Running", "the large job Running")
+    demo.kubectl("apply", "-f", str(BUSY), "-l", "app=waiting")
+    uid = demo.job("needs-16-behind")["metadata"]["uid"]
     return addresses_of({"jobs:detail": [uid]})
 
 
@@ -127,6 +132,15 @@ def take(browser: Browser, demo: RunningDemo, addresses: dict[str, str]) -> list
                 said.clear()
             context.close()
     return problems
+
+
+def show(browser: Browser, demo: RunningDemo) -> None:
+    """The overview once a job has held its IPUs idle for a minute, as README and docs show it."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    signed_in(page, demo)
+    page.get_by_text("interactive-sample, for").wait_for(timeout=120_000)
+    page.screenshot(path=OF_DOCS / "overview.png")
+    page.close()
 
 
 def shoot(page: Page, name: str) -> None:

@@ -80,3 +80,33 @@ def test_the_overview_fits_its_window(
     if folder:
         page.screenshot(path=Path(folder) / f"overview-{width}-{scheme}.png", full_page=True)
     context.close()
+
+
+@pytest.mark.parametrize("width", [768, 892, 1100])
+def test_all_of_the_navigation_is_on_the_screen(
+    browser: Browser, demo: RunningDemo, width: int
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 860})
+    signed_in(page, demo)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    items = page.locator("header a, header button").all()
+    boxes = [box for item in items if (box := item.bounding_box()) is not None]
+    assert len(boxes) == len(items)
+    assert max(box["x"] + box["width"] for box in boxes) <= width
+    page.close()
+
+
+def test_the_map_names_an_ipus_holder_and_leads_to_it(browser: Browser, demo: RunningDemo) -> None:
+    demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+    page = browser.new_page()
+    signed_in(page, demo)
+    page.goto(demo.dashboard.rstrip("/") + "/fleet/")
+    square = page.locator(".machine a").filter(has_text="p-ipujob-sample-default-0").first
+    square.wait_for(state="attached")
+    assert page.locator(".machine").count() == 8
+    page.locator(".fleet-legend").get_by_role("link", name="ipujob-sample").click()
+    page.get_by_role("heading", name="ipujob-sample").wait_for()
+    page.go_back()
+    page.get_by_role("link", name="State", exact=True).click()
+    page.wait_for_url("**/fleet/?fill=state")
+    page.close()

@@ -37,8 +37,10 @@ def broken_links(page: Path, text: str) -> list[str]:
         if not file.exists():
             broken.append(f"{page.relative_to(ROOT)}: {target}")
             continue
+        if not anchor:
+            continue
         there = file.read_text("utf-8") if name else text
-        if anchor and anchor not in anchors_of(CODE.sub("", there)):
+        if anchor not in anchors_of(CODE.sub("", there)):
             broken.append(f"{page.relative_to(ROOT)}: {target}")
     return broken
 

@@ -1,0 +1,130 @@
+"""domain: the IPUs held in the last 24 hours, by namespace, in steps of ten minutes, as a chart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from dashboard.fleetmap import OTHER, paints_of
+from usage.time.intervals import PARTITION_PIECES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+STEP_SECONDS: Final = 600
+STEPS: Final = 144
+_SHOWN: Final = 6  # more areas are told apart by nobody; the rest is one
+_WIDTH: Final = 864
+_HEIGHT: Final = 120
+HELD_PARTS: Final = f"""
+SELECT json_agg(held) FROM (SELECT namespace,
+  least(floor(begin / {STEP_SECONDS}), {STEPS} - 1)::int AS first,
+  least(floor("end" / {STEP_SECONDS}), {STEPS} - 1)::int AS last,
+  sum(size)::bigint AS ipus, sum(size * begin)::bigint AS begins, sum(size * "end")::bigint AS ends
+  FROM (SELECT namespace, size,
+    floor(extract(epoch FROM start - %(first)s::timestamptz))::bigint AS begin,
+    floor(extract(epoch FROM stop - %(first)s::timestamptz))::bigint AS "end"
+    FROM ({PARTITION_PIECES}) AS pieces) AS clipped
+  GROUP BY 1, 2, 3) AS held"""  # noqa: S608  # no value is pasted in
+"""Partitions held from `first` to `until`, added up by namespace and by the steps in which they
+begin and end: `begins` and `ends` are IPUs x seconds since `first`."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDay:
+    """IPU-seconds held per step and namespace, from `begin` on."""
+
+    begin: datetime
+    by_namespace: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """One namespace (empty: all others) in the chart: its outline, and its mean of held IPUs."""
+
+    label: str
+    points: str
+    css: str
+    decals: tuple[str, ...]
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class DayChart:
+    """The areas from the bottom up; `capacity_y` is the height of the capacity line, `ticks` are
+    (x, time). Without areas nothing was held."""
+
+    areas: tuple[Area, ...]
+    capacity: int
+    capacity_y: float
+    ticks: tuple[tuple[float, datetime], ...]
+    width: int = _WIDTH
+    height: int = _HEIGHT
+
+
+def day_before(now: datetime) -> tuple[datetime, datetime]:
+    """The 24 hours up to the last whole step: until it ends, the chart stays the same."""
+    whole = int(now.timestamp()) // STEP_SECONDS * STEP_SECONDS
+    until = datetime.fromtimestamp(whole, now.tzinfo)
+    return until - timedelta(seconds=STEPS * STEP_SECONDS), until
+
+
+def sum_up(parts: Iterable[Mapping[str, Any]], begin: datetime) -> HeldDay:
+    """IPU-seconds per step, out of the rows of HELD_PARTS; exact, whatever ends within a step."""
+    found: dict[str, list[int]] = {}
+    for part in parts:
+        steps = found.setdefault(part["namespace"], [0] * STEPS)
+        first, last, ipus = part["first"], part["last"], part["ipus"]
+        # As if all ended with their first step; what is too much is taken back from the last.
+        steps[first] += ipus * (first + 1) * STEP_SECONDS - part["begins"]
+        for step in range(first + 1, last + 1):
+            steps[step] += ipus * STEP_SECONDS
+        steps[last] -= ipus * (last + 1) * STEP_SECONDS - part["ends"]
+    return HeldDay(begin, found)
+
+
+def draw_day(day: HeldDay, capacity: int, covers: Callable[[str], bool]) -> DayChart:
+    """The chart for somebody who may see what `covers` allows; the rest is others'."""
+    largest = sorted(
+        (name for name in day.by_namespace if covers(name)),
+        key=lambda name: (-sum(day.by_namespace[name]), name),
+    )[:_SHOWN]
+    rest = [steps for name, steps in day.by_namespace.items() if name not in largest]
+    layers = [(name, day.by_namespace[name]) for name in largest]
+    if rest:
+        layers.append(("", [sum(column) for column in zip(*rest, strict=True)]))
+    paints = paints_of(largest)
+    highest = max((sum(c) for c in zip(*(steps for _, steps in layers), strict=True)), default=0)
+    top = max(capacity * STEP_SECONDS, highest, 1) * 1.08
+    areas, floor = [], [0] * STEPS
+    for name, steps in layers:
+        ceiling = [low + more for low, more in zip(floor, steps, strict=True)]
+        mean = sum(steps) / STEPS / STEP_SECONDS
+        css, decals = paints.get(name, OTHER)
+        areas.append(Area(name, _outline(floor, ceiling, top), css, decals, round(mean, 1)))
+        floor = ceiling
+    ticks = tuple(
+        (_WIDTH * hours / 24, day.begin + timedelta(hours=hours)) for hours in (0, 6, 12, 18)
+    )
+    return DayChart(tuple(areas), capacity, _y(capacity * STEP_SECONDS, top), ticks)
+
+
+def _outline(floor: Sequence[int], ceiling: Sequence[int], top: float) -> str:
+    """Points of the area between two lines of steps; a corner only where the line moves."""
+    return " ".join([*_line(ceiling, top), *reversed(_line(floor, top))])
+
+
+def _line(steps: Sequence[int], top: float) -> list[str]:
+    wide = _WIDTH / STEPS
+    points: list[str] = []
+    for step, amount in enumerate(steps):
+        ends = step in {0, STEPS - 1}
+        if ends or amount != steps[step - 1]:
+            points.append(f"{step * wide:g},{_y(steps[max(step - 1, 0)], top):g}")
+            points.append(f"{step * wide:g},{_y(amount, top):g}")
+    return [*points, f"{_WIDTH},{_y(steps[-1], top):g}"]
+
+
+def _y(amount: float, top: float) -> float:
+    return round(_HEIGHT * (1 - amount / top), 1)

@@ -1,0 +1,214 @@
+"""Fleet map and queue, on their page and on the overview: real proxy, real cluster, Postgres."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from dashboard.heldday import STEP_SECONDS
+from dashboard.history import month_begin, read_reach
+from tests.builders.fleetrows import job_row, partition_row
+from tests.builders.questions import questions
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+    from tests.fakes.background import Cluster, Proxy
+    from tests.integration.dashboard.conftest import Clock
+
+pytestmark = pytest.mark.django_db
+RUNNING: dict[str, Any] = {"launcherStatus": "Running", "workersStatus": {"active": 1}}
+
+
+def shown(client: Client, address: str = "/fleet/", **headers: str) -> str:
+    answer = client.get(address, headers=headers)
+    assert answer.status_code == 200, answer.content
+    return answer.content.decode()
+
+
+def hold(cluster: Cluster, proxy: Proxy, name: str, namespace: str, size: int) -> str:
+    """A running job with its partition; returns the UID under which the proxy knows it."""
+    cluster.add_job(name, namespace, **RUNNING)
+    proxy.hold(name, namespace, size)
+    return f"uid-{name}"
+
+
+@pytest.mark.parametrize("address", ["/", "/fleet/"])
+def test_who_holds_which_ipus_is_one_click_away(
+    admin: Client, cluster: Cluster, proxy: Proxy, address: str
+) -> None:
+    uid = hold(cluster, proxy, "bert", "team-a", 4)
+    text = shown(admin, address)
+    assert text.count('class="ipu is-free"') == 28 + 1  # and its key in the legend
+    assert text.count(reverse("jobs:detail", args=[uid])) >= 5  # each square, and the legend
+    assert "team-a/bert, p-bert-team-a-0" in text
+
+
+@pytest.mark.parametrize("address", ["/", "/fleet/"])
+def test_nothing_on_the_map_names_what_one_may_not_see(
+    user: Client, cluster: Cluster, proxy: Proxy, address: str
+) -> None:
+    hold(cluster, proxy, "mine", "team-a", 4)
+    hold(cluster, proxy, "secret", "team-b", 8)
+    proxy.hold("waiting-secret", "team-b", 32)
+    text = shown(user, address)
+    assert "secret" not in text
+    assert "team-b" not in text
+    assert "a job of another namespace" in text
+    assert text.count("ipu is-other") >= 8
+
+
+def test_the_queue_names_who_is_in_the_way(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    hold(cluster, proxy, "small", "team-a", 1)
+    proxy.hold("large", "team-a", 32)
+    proxy.hold("huge", "team-a", 64)
+    text = shown(admin)
+    assert "needs a block of 32, largest free 16" in text
+    assert re.search(r'blocked by <a href="[^"]*uid-small[^"]*">small</a>', text)
+    assert "never fits: the largest block has 32" in text
+    assert "1 can never fit" in shown(admin, "/")
+
+
+def test_held_without_pods_is_said_on_the_overview(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    cluster.add_job("lazy", "team-a", launcherStatus="Pending")
+    proxy.hold("lazy", "team-a", 4)
+    clock.later(3600)
+    text = shown(admin, "/")
+    assert re.search(r"Held but idle</span>\s*<span class=\"h1\">4 ", text)
+    assert "url(#hatch)" in text
+
+
+def test_an_unknown_colouring_is_refused_in_words(admin: Client) -> None:
+    for address in ("/", "/fleet/"):
+        answer = admin.get(address, {"fill": "shoe-size"})
+        assert answer.status_code == 400
+        assert "fill: &#x27;shoe-size&#x27; is not one of job, user" in answer.content.decode()
+
+
+def test_the_colouring_stays_while_the_page_is_polled(
+    admin: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    for address in ("/?fill=user", "/fleet/?fill=user"):
+        assert re.search(r'hx-get="[^"]*\?fill=user"', shown(admin, address))
+
+
+def test_the_polled_part_is_304_until_something_changes(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    hold(cluster, proxy, "bert", "team-a", 4)
+    htmx = {"HX-Request": "true"}
+    tag = admin.get("/fleet/", headers=htmx)["ETag"]
+    clock.later(3)
+    assert admin.get("/fleet/", headers=htmx | {"If-None-Match": tag}).status_code == 304
+    proxy.hold("more", "team-a", 1)
+    clock.later(3)
+    assert admin.get("/fleet/", headers=htmx | {"If-None-Match": tag}).status_code == 200
+
+
+def test_while_the_proxy_is_away_the_map_stays_and_is_said_to_be_old(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    hold(cluster, proxy, "bert", "team-a", 4)
+    shown(admin)
+    proxy.stop()
+    clock.later(75)
+    text = shown(admin)
+    assert "The V-IPU Proxy does not answer" in text
+    assert "is-stale" in text
+    assert "team-a/bert" in text
+    proxy.start()
+
+
+def test_the_page_of_the_fleet_asks_postgres_nothing_but_who_reads_it(
+    user: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    with CaptureQueriesContext(connection) as asked:
+        shown(user)
+    assert questions(asked) <= 3
+
+
+def test_the_failed_jobs_of_a_day_stand_with_their_causes(admin: Client, clock: Clock) -> None:
+    ended = clock.now() - dt.timedelta(hours=1)
+    failed: dict[str, Any] = {"status": "Failed", "completed_at": ended}
+    job_row("a", reason="OOMKilled", **failed)
+    job_row("b", reason="OOMKilled", **failed)
+    job_row("c", reason="IPUJobFailed", **failed)
+    job_row("d", status="Completed", completed_at=ended)
+    job_row("old", status="Failed", completed_at=clock.now() - dt.timedelta(hours=25))
+    text = shown(admin, "/")
+    assert re.search(r"Failed in 24 h</span>\s*<span class=\"h1\">3 <[^>]*>of 4 that ended", text)
+    assert "2 OOM killed · 1 by exit code" in text
+
+
+def test_failures_of_other_namespaces_are_not_counted(user: Client, clock: Clock) -> None:
+    ended = clock.now() - dt.timedelta(hours=1)
+    job_row("mine", "team-a", status="Completed", completed_at=ended)
+    job_row("theirs", "team-b", status="Failed", completed_at=ended)
+    assert re.search(r"<span class=\"h1\">0 <[^>]*>of 1 that ended", shown(user, "/"))
+
+
+def test_the_held_ipus_of_a_day_are_those_of_the_records(clock: Clock) -> None:
+    now = clock.now().replace(minute=7, second=0, microsecond=0)
+    until = now.replace(minute=0)
+    begin = until - dt.timedelta(days=1)
+    hour = dt.timedelta(hours=1)
+    rows = [
+        ("carried", 4, begin - hour, begin + hour),
+        ("within", 8, begin + 2 * hour, begin + 2.25 * hour),
+        ("held", 2, until - hour, None),
+        ("long", 1, begin - 48 * hour, None),
+        ("before", 16, begin - 3 * hour, begin - hour),
+    ]
+    for name, size, reserved, released in rows:
+        partition_row(name, size=size, reserved_at=reserved, released_at=released)
+    held = read_reach(month_begin(now), now).held
+    assert held.begin == begin
+    steps = held.by_namespace["team-a"]
+    assert [amount // STEP_SECONDS for amount in steps[:6]] == [5] * 6
+    assert [amount / STEP_SECONDS for amount in steps[12:15]] == [9, 5, 1]
+    assert sum(steps) == (4 * 1 + 8 * 0.25 + 2 * 1 + 1 * 24) * 3600
+
+
+def test_the_api_has_each_ipu_and_who_waits(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    uid = hold(cluster, proxy, "bert", "team-a", 4)
+    proxy.hold("large", "team-a", 32)
+    found = admin.get("/api/v1/fleet").json()
+    assert (found["problem"], len(found["ipus"])) == ("", 32)
+    first = found["ipus"][0]
+    assert first["state"] in {"held", "idle"}
+    assert {**first, "state": ""} == {
+        "controller": "v1:8090",
+        "cluster": "c",
+        "ipulink_domain": 0,
+        "machine": "ag0",
+        "position": 0,
+        "state": "",
+        "partition": "p-bert-team-a-0",
+        "job_uid": uid,
+    }
+    assert [ipu["state"] for ipu in found["ipus"]].count("free") == 28
+    assert found["fits"][0] == {"size": 1, "count": 28}
+    (waiting,) = found["queue"]
+    assert (waiting["ipus"], waiting["kind"], waiting["blockers"]) == (32, "block", [uid])
+
+
+def test_the_api_names_nothing_that_one_may_not_see(
+    user: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    hold(cluster, proxy, "secret", "team-b", 8)
+    proxy.hold("secret-too", "team-b", 32)
+    answer = user.get("/api/v1/fleet")
+    assert "secret" not in answer.content.decode()
+    assert [ipu["state"] for ipu in answer.json()["ipus"]].count("held") == 8

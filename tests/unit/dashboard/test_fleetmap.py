@@ -1,0 +1,237 @@
+"""The fleet map, out of what the proxy says, for readers with and without rights."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dashboard.fleetmap import COLOURS, FleetMap, Reader, colour_number, draw_fleet
+from dashboard.fleetqueue import JobFacts
+from dashboard.templatetags.fleet import squares as squares_of_machine
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+LONG_AGO = "2026-11-21T11:00:00.000Z"
+
+
+def partition(name: str, size: int, **given: Any) -> dict[str, Any]:
+    job = {
+        "uid": f"uid-{name}",
+        "namespace": given.pop("namespace", "a"),
+        "name": name,
+        "instance": 0,
+        "phase": "active",
+        "since": given.pop("since", LONG_AGO),
+    }
+    return {"id": f"p-{name}", "size": size, "state": "ACTIVE", "job": job, **given}
+
+
+def controller(*partitions: dict[str, Any], machines: int = 8, **given: Any) -> dict[str, Any]:
+    holders = [each["id"] for each in partitions for _ in range(each["size"])]
+    holders += [None] * (4 * machines - len(holders))
+    return {
+        "address": "v1:8090",
+        "nodeSelector": {"vipu-ctrl": "v1"},
+        "reachable": True,
+        "message": "",
+        "ageSeconds": 0,
+        "hasNode": True,
+        "placesKnown": True,
+        "machines": [
+            {
+                "agent": f"ag{number}",
+                "cluster": "c",
+                "domain": number // 16,
+                "ipus": [
+                    {"position": at % 64, "partition": holders[at]}
+                    for at in range(4 * number, 4 * number + 4)
+                ],
+            }
+            for number in range(machines)
+        ],
+        "partitions": list(partitions),
+        **given,
+    }
+
+
+def waiter(name: str, size: int, **given: Any) -> dict[str, Any]:
+    block = {"controller": "v1:8090", "cluster": "c", "domain": 0, "start": 16, "size": size}
+    return {
+        "uid": f"uid-{name}",
+        "instance": 0,
+        "size": size,
+        "since": LONG_AGO,
+        "heldBack": False,
+        "never": "",
+        "inTheWay": 4,
+        "block": block,
+        "blockers": [],
+        **given,
+    }
+
+
+def draw(
+    *controllers: dict[str, Any],
+    queue: tuple[dict[str, Any], ...] = (),
+    running: tuple[str, ...] = (),
+    fill: str = "job",
+    sees: str = "",
+) -> FleetMap:
+    """As somebody who sees all, or the namespace `sees` alone."""
+    fleet = {
+        "controllers": list(controllers),
+        "fits": [{"size": 1, "count": 7}, {"size": 4, "count": 1}, {"size": 32, "count": 0}],
+        "queue": list(queue),
+    }
+    jobs = {
+        f"uid-{name}": JobFacts(f"uid-{name}", "a", name, "anna", runs=True) for name in running
+    }
+    reader = Reader(lambda space: not sees or space == sees, not sees, NOW, fill)
+    return draw_fleet(fleet, jobs, reader)
+
+
+def squares(found: FleetMap) -> list[Any]:
+    return [s for block in found.blocks for machine in block.machines for s in machine.squares]
+
+
+def test_nothing_is_drawn_before_the_first_reading() -> None:
+    assert draw_fleet({}, {}, Reader(lambda _: True, True, NOW)) == FleetMap()
+
+
+def test_each_ipu_is_a_square_with_the_colour_of_its_job() -> None:
+    found = draw(controller(partition("bert", 4), partition("yolo", 8)), running=("bert", "yolo"))
+    css = [square.css for square in squares(found)]
+    assert css[:4] == [f"fill-{colour_number('bert')}"] * 4
+    assert css[4:12] == [f"fill-{colour_number('yolo')}"] * 8
+    assert css[12:] == ["is-free"] * 20
+    assert (found.total, dict(found.counts)) == (32, {"held": 12, "free": 20})
+    assert [(key.label, key.ipus, key.note) for key in found.legend] == [
+        ("yolo", 8, "anna · a"),
+        ("bert", 4, "anna · a"),
+    ]
+
+
+def test_a_colour_belongs_to_the_name_whoever_else_is_there() -> None:
+    alone = draw(controller(partition("bert", 4)), running=("bert",))
+    among = draw(
+        controller(*(partition(f"x{n}", 1) for n in range(9)), partition("bert", 4)),
+        running=("bert", *(f"x{n}" for n in range(9))),
+    )
+    (first,) = alone.legend
+    (again,) = [key for key in among.legend if key.label == "bert"]
+    assert first.css == again.css
+
+
+def test_names_with_one_colour_differ_by_a_decal() -> None:
+    same = [n for n in map(str, range(99)) if colour_number(n) == colour_number("0")][:3]
+    found = draw(controller(*(partition(name, 1) for name in same)), running=tuple(same))
+    looks = {(key.css, key.decals) for key in found.legend}
+    assert len(looks) == len(same)
+    assert len({css for css, _ in looks}) == 1
+
+
+def test_held_without_a_pod_is_idle_once_pods_have_had_their_time() -> None:
+    soon = (NOW - timedelta(seconds=30)).isoformat()
+    found = draw(
+        controller(partition("idle", 4), partition("new", 2, since=soon), partition("bert", 1)),
+        running=("bert",),
+    )
+    assert [holding.label for holding in found.idle] == ["a/idle, p-idle, no pod running"]
+    assert found.idle_ipus == 4
+    assert [square.decals for square in squares(found)][:7] == [("hatch",)] * 4 + [()] * 3
+    assert found.others == (("idle", 4), ("free", 25))
+
+
+def test_a_partition_in_error_is_crossed() -> None:
+    found = draw(controller(partition("bert", 1, state="ERROR")), running=("bert",))
+    assert squares(found)[0].decals == ("crossed",)
+    assert found.counts["faulty"] == 1
+
+
+def test_who_may_not_see_a_job_learns_nothing_of_it_but_that_it_holds_ipus() -> None:
+    queue = (
+        waiter("secret-waiter", 4, blockers=["p-mine", "p-secret"]),
+        waiter("mine-too", 4),
+    )
+    mine, secret = partition("mine", 4), partition("secret", 8, namespace="b")
+    by_hand = {"id": "p-by-secret", "size": 1, "state": "ACTIVE", "job": None}
+    found = draw(controller(mine, secret, by_hand), queue=queue, running=("mine",), sees="a")
+    assert "secret" not in repr(found)
+    assert squares(found)[4].css == "is-other"
+    assert [key.label for key in found.legend] == ["mine", "held by others"]
+    assert found.queue[0].job is None
+    assert found.queue[0].blockers == (("mine", "uid-mine"),)
+
+
+@pytest.mark.parametrize(
+    ("fill", "label", "css"),
+    [("user", "anna", ""), ("namespace", "a", ""), ("state", "", "is-held")],
+)
+def test_squares_get_their_colour_by_what_is_asked(fill: str, label: str, css: str) -> None:
+    found = draw(
+        controller(partition("bert", 4), partition("yolo", 8)),
+        running=("bert", "yolo"),
+        fill=fill,
+    )
+    assert squares(found)[0].css == (css or f"fill-{colour_number(label)}")
+    assert [key.label for key in found.legend] == ([label] if label else [])
+
+
+def test_free_ipus_that_no_job_can_get_are_told_apart() -> None:
+    cordoned = draw(controller(hasNode=False))
+    assert cordoned.counts == {"cordoned": 32}
+    other = controller()
+    other["machines"][0]["ipus"][0]["outside"] = True
+    assert draw(other).counts == {"outside": 1, "free": 31}
+
+
+def test_the_machines_that_the_next_waiter_would_get_are_marked() -> None:
+    queue = (waiter("never", 64, never="x", block=None), waiter("large", 16))
+    found = draw(controller(partition("bert", 4)), queue=queue, running=("bert", "large"))
+    marked = [m.name for block in found.blocks for m in block.machines if m.is_target]
+    assert marked == ["ag4", "ag5", "ag6", "ag7"]
+    assert found.next == "large"
+
+
+def test_the_queue_says_of_each_what_it_waits_for() -> None:
+    queue = (
+        waiter("large", 16, blockers=["p-bert"]),
+        waiter("later", 1, heldBack=True),
+        waiter("free", 4, inTheWay=0),
+        waiter("huge", 64, never="partitions of 64 IPUs never fit", block=None),
+        waiter("unsure", 4, block=None, inTheWay=None),
+    )
+    lines = draw(controller(partition("bert", 4)), queue=queue, running=("large",)).queue
+    assert [(line.position, line.kind, line.reason) for line in lines] == [
+        (1, "block", "needs a block of 16, largest free 4"),
+        (2, "blocked", "an older job is served first"),
+        (3, "soon", "its block is free: about to start"),
+        (0, "never", "never fits: the largest block has 32"),
+        (4, "block", "no controller can say when"),
+    ]
+    assert lines[0].blockers == (("bert", "uid-bert"),)
+
+
+def test_a_large_fleet_draws_neighbours_of_one_holder_as_one() -> None:
+    found = draw(controller(partition("bert", 6), machines=256), running=("bert",))
+    assert found.is_small
+    assert (found.total, found.counts["held"], found.counts["free"]) == (1024, 6, 1018)
+    first, second = found.blocks[0].machines[:2]
+    assert [square.width for square in first.squares] == [46]
+    assert [square.width for square in second.squares] == [22, 22]
+    assert len(found.blocks) == 16
+
+
+def test_colours_are_within_the_palette() -> None:
+    assert {colour_number(str(name)) for name in range(200)} == set(range(COLOURS))
+
+
+def test_an_odd_name_stays_text_on_the_map() -> None:
+    odd = '<script>alert(1)</script>"'
+    held = partition(odd, 4)
+    held["job"]["uid"] = "uid"
+    found = draw(controller(held))
+    drawn = squares_of_machine(found.blocks[0].machines[0])
+    assert "<script" not in drawn
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;&quot;" in drawn

@@ -1,0 +1,89 @@
+"""IPUs held in the last 24 hours, step by step."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboard.heldday import STEP_SECONDS, STEPS, day_before, draw_day, sum_up
+
+if TYPE_CHECKING:
+    from dashboard.heldday import HeldDay
+
+BEGIN = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+DAY = STEPS * STEP_SECONDS
+
+
+def part(namespace: str, ipus: int, begin: int, end: int) -> dict[str, Any]:
+    """As HELD_PARTS gives it for one partition."""
+    return {
+        "namespace": namespace,
+        "first": min(begin // STEP_SECONDS, STEPS - 1),
+        "last": min(end // STEP_SECONDS, STEPS - 1),
+        "ipus": ipus,
+        "begins": ipus * begin,
+        "ends": ipus * end,
+    }
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("ab"), st.integers(1, 64), st.integers(0, DAY), st.integers(0, DAY)
+        )
+    )
+)
+def test_sums_equal_a_plain_loop(held: list[tuple[str, int, int, int]]) -> None:
+    spans = [(name, ipus, min(one, two), max(one, two)) for name, ipus, one, two in held]
+    found = sum_up([part(*span) for span in spans], BEGIN).by_namespace
+    for name in "ab":
+        want = [
+            sum(
+                ipus * max(0, min(end, (step + 1) * STEP_SECONDS) - max(begin, step * STEP_SECONDS))
+                for space, ipus, begin, end in spans
+                if space == name
+            )
+            for step in range(STEPS)
+        ]
+        assert list(found.get(name, [0] * STEPS)) == want
+
+
+def test_the_day_ends_with_the_last_whole_step() -> None:
+    first, until = day_before(BEGIN + timedelta(minutes=17, seconds=3))
+    assert until == BEGIN + timedelta(minutes=10)
+    assert until - first == timedelta(days=1)
+
+
+def draw(day: HeldDay, sees: str = "") -> Any:
+    return draw_day(day, 32, lambda space: not sees or space == sees)
+
+
+def test_namespaces_that_one_may_not_see_are_others() -> None:
+    day = sum_up([part("a", 4, 0, DAY), part("secret", 8, 0, DAY // 2)], BEGIN)
+    assert [(area.label, area.mean) for area in draw(day).areas] == [("a", 4.0), ("secret", 4.0)]
+    theirs = draw(day, sees="a")
+    assert [area.label for area in theirs.areas] == ["a", ""]
+    assert theirs.areas[1].css == "is-other"
+    assert "secret" not in repr(theirs)
+
+
+def test_many_namespaces_are_six_and_the_rest() -> None:
+    day = sum_up([part(f"n{number}", number + 1, 0, DAY) for number in range(9)], BEGIN)
+    areas = draw(day).areas
+    assert [area.label for area in areas] == ["n8", "n7", "n6", "n5", "n4", "n3", ""]
+    assert areas[-1].mean == 6.0
+
+
+def test_areas_stand_on_each_other_below_the_capacity() -> None:
+    chart = draw(sum_up([part("a", 16, 0, DAY), part("b", 16, 0, DAY)], BEGIN))
+    heights = [{point.split(",")[1] for point in area.points.split()} for area in chart.areas]
+    assert max(heights[0], key=float) == f"{chart.height}"
+    assert heights[0] & heights[1] == {min(heights[0], key=float)}
+    assert float(min(heights[1], key=float)) == chart.capacity_y
+
+
+def test_an_empty_day_has_no_areas() -> None:
+    assert draw(sum_up([], BEGIN)).areas == ()

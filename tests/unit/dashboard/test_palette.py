@@ -1,0 +1,65 @@
+"""The colours of the fleet map, as people with and without all cones see them."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from dashboard.fleetmap import COLOURS
+
+CSS = Path(__file__).resolve().parents[3] / "ipuhub/static/ipuhub/ipuhub.css"
+Colour = tuple[float, float, float]
+# Machado, Oliveira and Fernandes 2009, severity 1.0, on linear RGB.
+SIGHT: dict[str, tuple[Colour, Colour, Colour]] = {
+    "all cones": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+}
+
+
+def palette() -> list[Colour]:
+    """The fills of ipuhub.css as linear RGB."""
+    found = dict(re.findall(r"\.fill-(\d)[^{]*\{ fill: #([0-9a-f]{6})", CSS.read_text()))
+    assert sorted(found) == [str(number) for number in range(COLOURS)]
+    return [linear(found[str(number)]) for number in range(COLOURS)]
+
+
+def linear(text: str) -> Colour:
+    parts = [int(text[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return red, green, blue
+
+
+def seen(colour: Colour, sight: tuple[Colour, Colour, Colour]) -> Colour:
+    """The colour in OKLab (Ottosson 2020) after the cones that are there."""
+    red, green, blue = (
+        min(1.0, max(0.0, sum(a * b for a, b in zip(row, colour, strict=True)))) for row in sight
+    )
+    long = (0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue) ** (1 / 3)
+    mid = (0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue) ** (1 / 3)
+    short = (0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue) ** (1 / 3)
+    return (
+        0.2104542553 * long + 0.7936177850 * mid - 0.0040720468 * short,
+        1.9779984951 * long - 2.4285922050 * mid + 0.4505937099 * short,
+        0.0259040371 * long + 0.7827717662 * mid - 0.8086757660 * short,
+    )
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_any_two_colours_are_told_apart(sight: str) -> None:
+    colours = [seen(colour, SIGHT[sight]) for colour in palette()]
+    for one, other in combinations(range(COLOURS), 2):
+        pairs = zip(colours[one], colours[other], strict=True)
+        distance = sum((a - b) ** 2 for a, b in pairs) ** 0.5
+        assert distance > 0.07, f"fill-{one} and fill-{other} for {sight}: {distance:.3f}"
