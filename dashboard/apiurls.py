@@ -9,6 +9,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
 from dashboard.fleet import FleetView
+from dashboard.health import Components
 from dashboard.job import JobPods, JobUsageSoFar, JobWaiting
 from dashboard.partitions import AllPartitions, PartitionUsage
 from ipuhub.api.files import with_files
@@ -31,6 +32,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         ),
     ),
     path("fleet", FleetView.as_view(), name="api-fleet"),
+    path("components", Components.as_view(), name="api-components"),
     path("schema/", SpectacularJSONAPIView.as_view(), name="api-schema"),
 ]
 if settings.USAGE_ENABLED:

@@ -1,8 +1,8 @@
-"""glue: the system page: how far recording, the monitor and the day sums are; for admins."""
+"""glue: the system page: which component is down, how far recording and sums are; for admins."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +11,8 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from dashboard.components import UP
+from dashboard.health import read_components
 from ipuhub.models import RecordFault, WatchCheckpoint, WatchGap
 from ipuhub.web.access import require_admin
 from ipuhub.web.exports import export, known_format
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
+
+    from dashboard.components import Component
 
     Shown: TypeAlias = dict[str, Any]
 
@@ -68,6 +72,7 @@ def system(request: HttpRequest) -> HttpResponseBase:
     except BadFilter as error:
         return not_as_asked(request, error.messages)
     shown = {
+        "components": _steady(read_components(now)),
         "watches": _watch_rows(watches, now),
         "monitor": MonitorRound.objects.order_by("-ended_at").first(),
         **_faults(),
@@ -81,6 +86,12 @@ def system(request: HttpRequest) -> HttpResponseBase:
     template = "_system.html" if wants_fragment(request) else "system.html"
     context = shown | {"now": now, "etag": tag, "gap_days": GAP_DAYS}
     return tagged(render(request, template, context), tag)
+
+
+def _steady(found: list[Component]) -> list[Component]:
+    """Without the last sign of life of what is up: it changes with each reading, and the page would
+    never be answered by 304."""
+    return [replace(each, since=None) if each.state == UP else each for each in found]
 
 
 def _watch_rows(watches: list[WatchCheckpoint], now: datetime) -> list[WatchRow]:

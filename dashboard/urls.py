@@ -9,6 +9,7 @@ from django.urls import include, path
 
 from dashboard.account import PasswordPage, revoke_token, tokens
 from dashboard.fleet import fleet_page
+from dashboard.health import health_dot
 from dashboard.job import job_page
 from dashboard.metrics import metrics
 from dashboard.overview import overview
@@ -30,6 +31,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path("api/v1/", include("dashboard.apiurls")),
     path("fleet/", fleet_page, name="fleet"),
+    path("system/health", health_dot, name="health-dot"),
     path("system/", system, name="system"),
     path("account/tokens/", tokens, name="account-tokens"),
     path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),

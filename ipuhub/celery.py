@@ -40,6 +40,11 @@ NIGHTLY: Final = {
         "schedule": SUM_DAYS_SECONDS,
         "options": {"expires": SUM_DAYS_SECONDS},  # they do not pile up behind a long run
     },
+    "heartbeat": {
+        "task": "ipuhub.heartbeat",
+        "schedule": workerhealth.HEARTBEAT_SECONDS,
+        "options": {"expires": workerhealth.HEARTBEAT_SECONDS},
+    },
 }
 """What beat starts, unless usage is off."""
 

@@ -142,6 +142,16 @@ class TaskMessage(models.Model):
         return f"{self.queue} {self.pk}"
 
 
+class Heartbeat(models.Model):
+    """When a process last said that it is at work; see `ipuhub.workerhealth`."""
+
+    name = models.TextField(primary_key=True)
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.at}"
+
+
 class SignInAttempts(models.Model):
     """Failed sign-ins of a user, an address, or both; see `ipuhub.web.signin`.
 

@@ -1,7 +1,8 @@
 """glue: `/healthz` and `/readyz` of the Celery worker and of beat, which have no loop of asyncio.
 
 A thread serves them. A worker that hangs no longer looks for tasks, and beat no longer ticks: both
-are told by the age of the last look.
+are told by the age of the last look. Whoever cannot ask them is told by a heartbeat in the
+database.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from billiard import current_process  # type: ignore[import-untyped]
-from celery import bootsteps
+from celery import bootsteps, shared_task
 from celery.beat import PersistentScheduler
 from celery.signals import beat_init
 from django.conf import settings
+from django.utils import timezone
 
 from ipuhub import taskqueue
 from ipuhub.process.health import Health, ListenError, build_runner, listening
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 SILENCE_SECONDS: Final = 120.0  # a server that is away is tried at least every 30 s
 TICK_SECONDS: Final = 30.0
 _SETTING: Final = "IPUHUB_WORKER_HEALTH_PORT"
+HEARTBEAT_SECONDS: Final = 30.0
+"""How often beat has a worker note the time; `dashboard.components` judges both by it."""
+WORKER: Final = "worker"
 
 
 def install(app: Celery) -> None:
@@ -35,6 +40,14 @@ def install(app: Celery) -> None:
     app.conf.beat_max_loop_interval = TICK_SECONDS
     app.steps["worker"].add(HealthStep)
     beat_init.connect(_on_beat)
+
+
+@shared_task(name="ipuhub.heartbeat")  # type: ignore[untyped-decorator]
+def heartbeat() -> None:
+    """Note the time: beat has queued the task, and a worker does it."""
+    from ipuhub.models import Heartbeat  # the app is made before the models
+
+    Heartbeat.objects.update_or_create(name=WORKER, defaults={"at": timezone.now()})
 
 
 class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]

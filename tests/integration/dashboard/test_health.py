@@ -1,0 +1,155 @@
+"""The components on System, in the header and in the API, with what really is down."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dashboard import health
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.resources import LEASES, NAMESPACES
+from ipuhub.models import Heartbeat, TaskMessage
+from ipuhub.workerhealth import heartbeat
+from partitions.vipu.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from django.test import Client
+    from pytest_django.fixtures import SettingsWrapper
+
+    from tests.fakes.background import Background, Cluster, Proxy
+    from tests.integration.dashboard.conftest import Clock
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def fresh_leases() -> Iterator[None]:
+    health._lease_reader.cache_clear()
+    yield
+    health._lease_reader.cache_clear()
+
+
+def states(admin: Client) -> dict[str, str]:
+    found = admin.get("/api/v1/components").json()["results"]
+    return {each["name"]: each["state"] for each in found}
+
+
+def add_lease(background: Background, cluster: Cluster, name: str, renewed: dt.datetime) -> None:
+    async def add() -> None:
+        async with KubeClient(load_config(cluster.kubeconfig)) as client:
+            if not [
+                one
+                for one in (await client.list(NAMESPACES)).items
+                if one["metadata"]["name"] == "ipuhub-system"
+            ]:
+                await client.create(NAMESPACES, {"metadata": {"name": "ipuhub-system"}})
+            spec: dict[str, Any] = {
+                "holderIdentity": f"{name}-0",
+                "leaseDurationSeconds": 15,
+                "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            }
+            lease = {"metadata": {"name": name, "namespace": "ipuhub-system"}, "spec": spec}
+            await client.create(LEASES, lease)
+
+    background.run(add())
+
+
+def test_each_component_is_judged_by_its_own_sign_of_life(
+    admin: Client, cluster: Cluster, proxy: Proxy, background: Background, clock: Clock
+) -> None:
+    add_lease(background, cluster, "ipu-operator", clock.now())
+    add_lease(background, cluster, "ipuhub-prober", clock.now() - dt.timedelta(hours=1))
+    heartbeat()
+    found = states(admin)
+    assert found == {
+        "PostgreSQL": "up",
+        "Kubernetes API": "up",
+        "IPU Operator": "up",
+        "V-IPU Proxy": "up",
+        "V-IPU controller v1:8090": "up",
+        "Prober": "down",
+        "Monitor": "unknown",
+        "Worker": "up",
+        "Beat": "up",
+    }
+    assert "Down: Prober" in admin.get("/system/health").content.decode()
+
+
+def test_a_frozen_operator_is_seen(
+    admin: Client, cluster: Cluster, proxy: Proxy, background: Background, clock: Clock
+) -> None:
+    add_lease(background, cluster, "ipu-operator", clock.now())
+    assert states(admin)["IPU Operator"] == "up"
+    clock.later(45)
+    assert states(admin)["IPU Operator"] == "down"
+    text = admin.get("/system/").content.decode()
+    assert "has not renewed its Lease for" in text
+    assert "ipu-operator-0" in text
+
+
+def test_a_frozen_controller_is_not_blamed_on_the_proxy(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    proxy.hold("bert", "team-a", 4)
+    states(admin)
+    proxy.world.vipu.down = Unavailable("v1:8090: deadline exceeded")
+    proxy.world.later(5)
+    clock.later(5)
+    found = states(admin)
+    assert (found["V-IPU Proxy"], found["V-IPU controller v1:8090"]) == ("up", "down")
+
+
+def test_a_proxy_that_is_away_is_named(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    proxy.stop()
+    assert states(admin)["V-IPU Proxy"] == "down"
+    proxy.start()
+
+
+def test_a_worker_that_leaves_tasks_waiting_is_down(admin: Client, clock: Clock) -> None:
+    heartbeat()
+    assert states(admin)["Worker"] == "up"
+    clock.later(300)
+    assert states(admin)["Beat"] == "down"
+    queued = clock.now() - dt.timedelta(seconds=200)
+    TaskMessage.objects.create(queue="celery", body="{}", queued_at=queued)
+    assert (states(admin)["Worker"], states(admin)["Beat"]) == ("down", "unknown")
+    assert Heartbeat.objects.count() == 1
+
+
+def test_without_a_cluster_the_page_names_the_api_server(admin: Client) -> None:
+    answer = admin.get("/system/")
+    assert answer.status_code == 200
+    assert "Kubernetes API" in answer.content.decode()
+    assert states(admin)["Kubernetes API"] == "down"
+    assert states(admin)["IPU Operator"] == "unknown"
+
+
+def test_without_usage_its_components_are_not_missed(
+    admin: Client, settings: SettingsWrapper
+) -> None:
+    settings.USAGE_ENABLED = False
+    assert "Monitor" not in states(admin)
+
+
+def test_others_are_shown_nothing_of_it(user: Client) -> None:
+    assert user.get("/system/health").status_code == 403
+    assert user.get("/api/v1/components").status_code == 403
+    assert 'id="health"' not in user.get("/").content.decode()
+
+
+def test_the_polled_page_is_304_while_nothing_changes(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    heartbeat()
+    htmx = {"HX-Request": "true"}
+    tag = admin.get("/system/", headers=htmx)["ETag"]
+    clock.later(3)
+    heartbeat()
+    assert admin.get("/system/", headers=htmx | {"If-None-Match": tag}).status_code == 304
