@@ -40,6 +40,10 @@ class InvalidControllers(PartitionsError):
     """The list of V-IPU controllers cannot be used; the sentence names the faulty part."""
 
 
+class InvalidQuestion(PartitionsError):
+    """kube-scheduler asks what cannot be understood; the sentence names the faulty field."""
+
+
 class TrackerUnavailable(PartitionsError):
     """The tracker cannot be read or written now; the change may or may not have happened."""
 

@@ -67,6 +67,12 @@ JOB_SECRETS = ENV.words(
     "webhooks.",
 )
 ENV.read_by("Operator")
+SCHEDULER_NAME = ENV.text(
+    "IPUHUB_SCHEDULER_NAME",
+    "",
+    doc="Scheduler of job pods whose template names none, for example a second kube-scheduler "
+    "that asks the V-IPU Proxy (docs/admin/scheduler.md). Empty: the cluster's default scheduler.",
+)
 MPI_INTERFACES = ENV.text(
     "IPUHUB_MPI_INTERFACES",
     "",

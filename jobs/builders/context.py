@@ -40,6 +40,7 @@ class PodOptions:
     vipu_timeout_seconds: int = 120
     launcher_wait_seconds: float = 0.0
     mpi_interfaces: str = ""
+    scheduler_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,8 @@ def pod_spec(context: BuildContext, place: PodPlace) -> Manifest:
     else:
         spec.pop("hostNetwork")
     spec["nodeSelector"] = dict(place.partition.node_selector) | (spec.get("nodeSelector") or {})
+    if context.options.scheduler_name:
+        spec.setdefault("schedulerName", context.options.scheduler_name)
     for container in spec["containers"]:
         _allow_ipus(container)
     for container in (*spec["containers"], *(spec.get("initContainers") or ())):

@@ -38,6 +38,7 @@ _HOLDER: Final = "/v1/partitions/{uid}/{instance}"
 # Recording is a right of its own: who has it may not reserve or reset partitions.
 _ACKNOWLEDGE: Final = "acknowledge"
 _OF_THE_FLEET: Final = frozenset({"/stats", "/query"})
+_OF_PARTITIONS: Final = ("/v1/", "/scheduler/")
 _DONE: Final = frozenset({Phase.ACTIVE.value, Phase.ERROR.value})
 
 
@@ -72,7 +73,7 @@ def build_app(
     @web.middleware
     async def refuse_on_standby(request: web.Request, handler: Handler) -> web.StreamResponse:
         why = parts.standby()
-        if why and (request.path in _OF_THE_FLEET or request.path.startswith("/v1/")):
+        if why and (request.path in _OF_THE_FLEET or request.path.startswith(_OF_PARTITIONS)):
             raise unavailable(why)
         return await handler(request)
 

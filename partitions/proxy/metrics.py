@@ -113,6 +113,14 @@ DRIFT = PROXY.gauge(
     "Do the tracker and the V-IPU controllers disagree?",
     "kind",
 )
+EXTENDED = PROXY.counter(
+    "ipuhub_scheduler_questions_total",
+    "Questions of kube-scheduler to the extender, by pod: job (its partition is known), unknown "
+    "(a job without a partition), other (not a job's pod).",
+    "Does kube-scheduler ask the extender, and about which pods?",
+    "verb",
+    "pod",
+)
 
 
 def count_change(before: TrackerEntry | None, after: TrackerEntry | None) -> None:

@@ -15,8 +15,6 @@ import structlog
 
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.client import KubeClient
-from ipuhub.kube.informer import Informer
-from ipuhub.kube.resources import NODES
 from ipuhub.process.health import build_runner, listening
 from ipuhub.process.metricspage import metrics_route
 from ipuhub.process.process import ClusterProcess
@@ -24,25 +22,25 @@ from partitions.errors import TrackerUnavailable
 from partitions.proxy import metrics
 from partitions.proxy.app import AUDIENCE, Access, Parts, build_app
 from partitions.proxy.controllers import PartitionSettings, parse_controllers
+from partitions.proxy.extender import Extender, allow_node_lists
 from partitions.proxy.fleet import Fleet, FleetOptions, only_while_leading
 from partitions.proxy.metrics import PROXY
+from partitions.proxy.nodes import NodeLabels
 from partitions.proxy.service import PartitionService, ServiceOptions
 from partitions.proxy.store import StoreOptions, TrackerStore
 from partitions.proxy.sweep import Sweep, SweepOptions
 from partitions.vipu.client import VipuClient
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from ipuhub.kube.credentials import ClusterConfig
-    from ipuhub.kube.resources import Manifest
     from ipuhub.process.leadership import LeadershipOptions
     from partitions.proxy.fleet import VipuApi
     from partitions.vipu.tlsfiles import ClientTls
 
 log = structlog.get_logger(__name__)
 
-_LABEL_INDEX: Final = "label"
 _SHUTDOWN_SECONDS: Final = 5.0
 
 
@@ -73,24 +71,6 @@ class ProxyOptions:
     service: ServiceOptions = field(default_factory=ServiceOptions)
     sweep: SweepOptions = field(default_factory=SweepOptions)
     fleet: FleetOptions = field(default_factory=FleetOptions)
-
-
-class NodeLabels:
-    """Which "key=value" labels some node carries, as of a moment ago."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self.informer = Informer(
-            client, NODES, indexers={_LABEL_INDEX: _labels}, transform=_only_labels
-        )
-
-    def has(self, label: str) -> bool:
-        """Whether some node carries it; taken for granted until the nodes have been listed."""
-        return not self.informer.synced or bool(self.informer.by_index(_LABEL_INDEX, label))
-
-    @property
-    def problem(self) -> str:
-        """Why the nodes are not known; nothing: they are."""
-        return "" if self.informer.synced else self.informer.problem or "not listed yet"
 
 
 class ProxyProcess(ClusterProcess):
@@ -171,12 +151,14 @@ class ProxyProcess(ClusterProcess):
         working = (self.store, self.fleet, self.service, self.sweep)
         parts = Parts(*working, access, self.health, lambda: self.leadership.standby)
         guard = self.metrics_guard(self.options.metrics_token)
+        extender = Extender(self.store, self.nodes.find)
         is_split = self.options.mutations_port is not None
         async with AsyncExitStack() as stack:
 
             async def serve_at(port: int, setting: str, *, is_open: bool) -> int:
-                more = [metrics_route(self.metrics, guard)]
-                app = build_app(parts, more, [metrics.count_requests], is_open=is_open)
+                more = [metrics_route(self.metrics, guard), *extender.routes()]
+                around = [metrics.count_requests, allow_node_lists]
+                app = build_app(parts, more, around, is_open=is_open)
                 runner = build_runner(app, shutdown_seconds=_SHUTDOWN_SECONDS)
                 host = self.options.host
                 return await stack.enter_async_context(listening(runner, host, port, setting))
@@ -283,18 +265,6 @@ async def _unserved(options: ProxyOptions) -> AsyncIterator[ProxyProcess]:
         yield process
     finally:
         await process.close()
-
-
-def _labels(node: Manifest) -> Iterator[str]:
-    labels = node["metadata"].get("labels") or {}
-    return (f"{key}={value}" for key, value in labels.items())
-
-
-def _only_labels(node: Manifest) -> Manifest:
-    """Nodes are large and all we read is their labels."""
-    metadata = node["metadata"]
-    kept = ("name", "uid", "resourceVersion", "labels")
-    return {**node, "metadata": {k: metadata[k] for k in kept if k in metadata}, "status": {}}
 
 
 def _utc_now() -> datetime:

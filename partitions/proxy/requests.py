@@ -130,7 +130,7 @@ async def read_object(request: web.Request) -> dict[str, Any]:
     try:
         text = await request.read()
     except web.HTTPRequestEntityTooLarge:
-        raise Problem(400, f"the body has more than {MAX_BODY_BYTES} bytes") from None
+        raise Problem(400, f"the body has more than {request.client_max_size} bytes") from None
     if not text.strip():
         raise Problem(400, "the request has no body; a JSON object is required")
     try:

@@ -86,5 +86,6 @@ def operator_options() -> OperatorOptions:
             vipu_timeout_seconds=settings.VIPU_TIMEOUT_SECONDS,
             launcher_wait_seconds=settings.LAUNCHER_WAIT_SECONDS,
             mpi_interfaces=settings.MPI_INTERFACES,
+            scheduler_name=settings.SCHEDULER_NAME,
         ),
     )

@@ -190,6 +190,16 @@ def test_pods_go_to_the_nodes_of_the_partition_and_never_restart_themselves() ->
     assert spec["restartPolicy"] == "Never"
 
 
+def test_a_scheduler_is_named_only_where_one_is_set_and_the_template_names_none() -> None:
+    assert "schedulerName" not in worker_of(ipujob())["spec"]
+    named = worker_of(ipujob(), scheduler_name="ipuhub-scheduler")["spec"]
+    assert named["schedulerName"] == "ipuhub-scheduler"
+    own = ipujob().with_template(schedulerName="mine")
+    assert worker_of(own, scheduler_name="ipuhub-scheduler")["spec"]["schedulerName"] == "mine"
+    # The scheduler may be away or be told nothing: the nodes of the IPUs are still the only ones.
+    assert named["nodeSelector"] == {"vipu-ctrl": "vctl1"}
+
+
 def test_annotations_of_the_job_reach_its_pods_but_not_kubectls_or_our_own() -> None:
     job = ipujob().annotated(
         **{

@@ -1,0 +1,145 @@
+"""The real kube-scheduler asks the proxy about a job's pods, and places them without it, too."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from partitions.proxy.metrics import EXTENDED
+from partitions.proxy.process import running
+from tests.fakes.freeport import free_port
+from tests.fakes.proxylab import JOB, LABEL, Lab, prepare, try_ensure
+from tests.fakes.waiting import eventually
+from tests.realnodes.kit import RealCluster
+from tests.realnodes.schedulers import scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+HERE = "127.0.0.1"  # where the V-IPU controller of the lab answers
+KEY, _, VALUE = LABEL.partition("=")
+
+
+@pytest.fixture
+def given() -> RealCluster:
+    folder, kit = os.environ["IPUHUB_TEST_NODES"], os.environ["IPUHUB_TEST_NODES_KIT"]
+    return RealCluster(Path(folder), Path(kit))
+
+
+@pytest.fixture
+def space(given: RealCluster) -> Iterator[str]:
+    """A namespace, and three nodes of that name that only this test sees: bare, near and host."""
+    name = f"sched-{uuid4().hex[:6]}"
+    given.kubectl("create", "namespace", name)
+    nodes = {
+        f"{name}-bare": ({}, "10.9.9.1"),
+        f"{name}-near": ({KEY: VALUE}, "10.9.9.2"),
+        f"{name}-host": ({KEY: VALUE}, HERE),
+    }
+    for node, (labels, address) in nodes.items():
+        metadata = {"name": node, "labels": {"space": name, **labels}}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+        given.kubectl("create", "-f", "-", stdin=json.dumps(body))
+        room = {"cpu": "8", "memory": "8Gi", "pods": "20"}
+        addresses = [{"type": "InternalIP", "address": address}]
+        status = {"status": {"capacity": room, "allocatable": room, "addresses": addresses}}
+        given.kubectl("patch", "node", node, "--subresource=status", "-p", json.dumps(status))
+    yield name
+    given.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=0", "--force")
+    given.kubectl("delete", "nodes", "-l", f"space={name}")
+    given.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+async def lab(given: RealCluster, tmp_path: Path) -> AsyncIterator[Lab]:
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(KubeClient(load_config(str(given.kubeconfig))))
+        await prepare(client)
+        tracker = f"tracker-{uuid4().hex[:8]}"
+        lab = Lab(str(given.kubeconfig), client, tmp_path / "vipu.json", free_port(), tracker)
+        lab.start_vipu()
+        yield lab
+        await lab.stop_vipu()
+        given.kubectl("delete", "configmap", tracker, "-n", "ipuhub-system", "--ignore-not-found")
+        given.kubectl("delete", "node", "proxytest", "--ignore-not-found")
+
+
+def submit(cluster: RealCluster, space: str, pod: str, labels: dict[str, str], **spec: Any) -> None:
+    """Create a pod for our scheduler and this test's nodes."""
+    selector = {"space": space, **spec.pop("nodeSelector", {})}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": pod, "labels": labels},
+        "spec": {
+            "schedulerName": space,
+            "nodeSelector": selector,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "main", "image": "localhost/none"}],
+            **spec,
+        },
+    }
+    cluster.kubectl("create", "-n", space, "-f", "-", stdin=json.dumps(body))
+
+
+async def node_of(cluster: RealCluster, space: str, pod: str) -> str:
+    """Return the node that the pod is bound to, without the test's prefix."""
+
+    async def bound() -> str:
+        found = await asyncio.to_thread(cluster.get, "pod", pod, "-n", space)
+        return str(found["spec"].get("nodeName") or "").removeprefix(f"{space}-")
+
+    return str(await eventually(bound))
+
+
+def asked(verb: str, pod: str) -> float:
+    return float(EXTENDED.labels(verb, pod)._value.get())
+
+
+@pytest.fixture
+def port() -> int:
+    """Where the proxy will answer."""
+    return free_port()
+
+
+@pytest.fixture
+def log(given: RealCluster, space: str, port: int, tmp_path: Path) -> Iterator[Path]:
+    """What our scheduler, named as the test's namespace, logs."""
+    with scheduler(given, f"http://127.0.0.1:{port}", space, tmp_path) as log:
+        yield log
+
+
+@pytest.mark.usefixtures("log")
+async def test_kube_scheduler_asks_the_proxy_and_goes_on_without_it(
+    given: RealCluster, space: str, lab: Lab, port: int
+) -> None:
+    of_job = {"graphcore.ai/ipujob-uid": JOB["uid"], "graphcore.ai/instance": "0"}
+    options = replace(lab.options, port=port)
+    async with running(options) as proxy, lab.operator(proxy) as operator:
+        await eventually(lambda: try_ensure(operator))
+        await eventually(lambda: proxy.nodes.find(f"{space}-host"))
+        questions = [("filter", "job"), ("prioritize", "job"), ("filter", "other")]
+        before = [asked(*question) for question in questions]
+        # Without a selector of the operator: only the extender knows where the IPUs are.
+        submit(given, space, "worker", of_job)
+        assert await node_of(given, space, "worker") == "host"
+        submit(given, space, "web", {"app": "web"})
+        await node_of(given, space, "web")
+        after = [asked(*question) for question in questions]
+        assert all(now > then for now, then in zip(after, before, strict=True)), after
+
+    # Nothing answers any more: the operator's selector is all there is.
+    submit(given, space, "alone", of_job, nodeSelector={KEY: VALUE})
+    assert await node_of(given, space, "alone") in {"near", "host"}
+    submit(given, space, "another", {"app": "web"})
+    await node_of(given, space, "another")
