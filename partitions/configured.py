@@ -10,6 +10,7 @@ from django.conf import settings
 from ipuhub import composition
 from ipuhub.kube.config import load_config
 from ipuhub.kube.errors import ConfigError
+from partitions.proxy.advertising import VisibilityOptions
 from partitions.proxy.controllers import PartitionSettings, PlacementRule
 from partitions.proxy.process import ProxyOptions
 from partitions.proxy.queue import QueueOptions
@@ -53,12 +54,20 @@ def configured(host: str, port: int) -> ProxyOptions:
             rule=PlacementRule(settings.PLACEMENT),
             queue=QueueOptions(settings.PROXY_RESERVE_AFTER_SECONDS),
         ),
+        visibility=VisibilityOptions(installation(), settings.IPU_VISIBILITY_ON_MASTER)
+        if settings.IPU_VISIBILITY
+        else None,
         sweep=SweepOptions(
             settings.SWEEP_SECONDS,
             settings.TRACKER_TOMBSTONE_SECONDS,
             settings.TRACKER_RECORDER,
         ),
     )
+
+
+def installation() -> str:
+    """The name under which this installation marks nodes: that of its tracker."""
+    return f"{settings.NAMESPACE}/{settings.TRACKER_CONFIGMAP}"
 
 
 def vipu_tls() -> ClientTls | None:

@@ -171,6 +171,7 @@ def pod_selection(chosen: ChosenNamespaces | None) -> PodSelection:
         tuple(settings.USAGE_GPU_RESOURCES),
         tuple(settings.USAGE_LABELS),
         chosen,
+        has_ipu_requests=not settings.IPU_VISIBILITY,
     )
 
 

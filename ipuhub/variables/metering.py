@@ -60,8 +60,8 @@ USAGE_GPU_RESOURCES = ENV.words(
     "USAGE_GPU_RESOURCES",
     ["nvidia.com/gpu", "nvidia.com/mig-*", "amd.com/gpu", "gpu.intel.com/*"],
     doc="Resources counted as accelerators: each under its own name, and all together as GPUs (a"
-    " MIG slice counts as 1). A * at the end matches any text. `graphcore.ai/ipu` always "
-    "counts as IPUs.",
+    " MIG slice counts as 1). A * at the end matches any text. `graphcore.ai/ipu` counts "
+    "as IPUs, or not at all if IPUHUB_IPU_VISIBILITY is on.",
 )
 ENV.read_by("Prober, monitor, worker and dashboard")
 USAGE_LABELS = ENV.label_keys(

@@ -104,3 +104,17 @@ PLACEMENT = ENV.choice(
     doc="Which V-IPU controller is tried first. first-fit: the order of the list. best-fit: the "
     "controller with the smallest free block that fits.",
 )
+IPU_VISIBILITY_ON_MASTER = ENV.switch(
+    "IPUHUB_IPU_VISIBILITY_ON_MASTER",
+    False,
+    doc="Whether IPUs are also shown on nodes of the control plane.",
+)
+ENV.read_by("V-IPU Proxy and prober")
+IPU_VISIBILITY = ENV.switch(
+    "IPUHUB_IPU_VISIBILITY",
+    False,
+    doc="Show IPUs on the nodes: labels ipuhub.io/ipus and ipuhub.io/free-ipus on all nodes of a "
+    "V-IPU controller, and the capacity graphcore.ai/ipu on one of them. Requests for that "
+    "resource then hold no IPU and do not count as usage. The proxy needs patch on nodes and "
+    "nodes/status. Set the same value for proxy and prober.",
+)

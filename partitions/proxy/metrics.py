@@ -121,6 +121,18 @@ EXTENDED = PROXY.counter(
     "verb",
     "pod",
 )
+ADVERTISED = PROXY.gauge(
+    "ipuhub_advertised_ipus",
+    "Capacity graphcore.ai/ipu of the nodes that IPUHub shows IPUs on; only from the leader.",
+    "Do the nodes show as many IPUs as the V-IPU controllers have?",
+    "node",
+)
+NODE_WRITES = PROXY.counter(
+    "ipuhub_node_writes_total",
+    "Writes to nodes for IPU visibility: metadata (labels) or status (capacity).",
+    "How often do kubelets reset the capacity?",
+    "part",
+)
 
 
 def count_change(before: TrackerEntry | None, after: TrackerEntry | None) -> None:

@@ -1,12 +1,13 @@
-"""io: the nodes of the cluster as the proxy needs them: labels, addresses, and who shows IPUs."""
+"""io: the nodes of the cluster as the proxy needs them: labels, addresses, and the IPUs shown."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import NODES
+from partitions.proxy.visibility import MARK_CAPACITY, MARK_OWNER, RESOURCE, ShownNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ipuhub.kube.resources import Manifest
 
 _LABEL_INDEX: Final = "label"
+_AMOUNTS: Final = ("capacity", "allocatable")
 _KEPT: Final = ("name", "uid", "resourceVersion", "labels")
 
 
@@ -44,6 +46,10 @@ class NodeLabels:
         found = self.informer.get("", name)
         return None if found is None else node_of(found)
 
+    def shown(self) -> list[ShownNode]:
+        """Return what all nodes show of IPUs."""
+        return [shown_node(node) for node in self.informer.all()]
+
     @property
     def problem(self) -> str:
         """Why the nodes are not known; nothing: they are."""
@@ -61,13 +67,42 @@ def node_of(manifest: Manifest) -> Node:
     )
 
 
+def shown_node(manifest: Manifest) -> ShownNode:
+    """Return what a node shows of IPUs."""
+    metadata, status = manifest["metadata"], manifest.get("status") or {}
+    conditions = status.get("conditions") or ()
+    is_ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    capacity, allocatable = ((status.get(path) or {}).get(RESOURCE, "") for path in _AMOUNTS)
+    return ShownNode(
+        metadata["name"],
+        metadata.get("labels") or {},
+        _marks(metadata),
+        capacity,
+        allocatable,
+        is_usable=is_ready and not (manifest.get("spec") or {}).get("unschedulable"),
+    )
+
+
 def _labels(node: Manifest) -> Iterator[str]:
     labels = node["metadata"].get("labels") or {}
     return (f"{key}={value}" for key, value in labels.items())
+
+
+def _marks(metadata: Mapping[str, Any]) -> dict[str, str]:
+    annotations = metadata.get("annotations") or {}
+    return {key: annotations[key] for key in (MARK_OWNER, MARK_CAPACITY) if key in annotations}
 
 
 def _what_is_read(node: Manifest) -> Manifest:
     """Nodes are large, and little of them is read."""
     metadata, status = node["metadata"], node.get("status") or {}
     kept = {key: metadata[key] for key in _KEPT if key in metadata}
-    return {**node, "metadata": kept, "status": {"addresses": status.get("addresses") or []}}
+    conditions = status.get("conditions") or ()
+    shown: dict[str, Any] = {
+        "addresses": status.get("addresses") or [],
+        "conditions": [one for one in conditions if one.get("type") == "Ready"],
+    }
+    for path in _AMOUNTS:
+        amounts = status.get(path) or {}
+        shown[path] = {key: amounts[key] for key in amounts if key == RESOURCE}
+    return {**node, "metadata": {**kept, "annotations": _marks(metadata)}, "status": shown}

@@ -20,6 +20,7 @@ from ipuhub.process.metricspage import metrics_route
 from ipuhub.process.process import ClusterProcess
 from partitions.errors import TrackerUnavailable
 from partitions.proxy import metrics
+from partitions.proxy.advertising import Advertiser
 from partitions.proxy.app import AUDIENCE, Access, Parts, build_app
 from partitions.proxy.controllers import PartitionSettings, parse_controllers
 from partitions.proxy.extender import Extender, allow_node_lists
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.credentials import ClusterConfig
     from ipuhub.process.leadership import LeadershipOptions
+    from partitions.proxy.advertising import VisibilityOptions
     from partitions.proxy.fleet import VipuApi
     from partitions.vipu.tlsfiles import ClientTls
 
@@ -71,6 +73,7 @@ class ProxyOptions:
     service: ServiceOptions = field(default_factory=ServiceOptions)
     sweep: SweepOptions = field(default_factory=SweepOptions)
     fleet: FleetOptions = field(default_factory=FleetOptions)
+    visibility: VisibilityOptions | None = None
 
 
 class ProxyProcess(ClusterProcess):
@@ -128,7 +131,9 @@ class ProxyProcess(ClusterProcess):
 
     async def _lead(self) -> None:
         """Write the tracker and sweep. Nothing of it goes on once the Lease may be another's."""
-        runs = (self.store.run, self.sweep.run, self.sweep.watch)
+        runs = [self.store.run, self.sweep.run, self.sweep.watch]
+        if self.options.visibility is not None:
+            runs.append(self._advertiser(self.options.visibility).run)
         loops = [asyncio.create_task(run()) for run in runs]
         try:
             await asyncio.gather(*loops)
@@ -137,6 +142,12 @@ class ProxyProcess(ClusterProcess):
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
             await self.service.close()
+
+    def _advertiser(self, options: VisibilityOptions) -> Advertiser:
+        def say(problem: str) -> None:
+            self.health.note("IPU visibility", problem)
+
+        return Advertiser(self.nodes, self.fleet, self.client, options, say)
 
     def _leadership_problem(self) -> str:
         return self.leadership.problem or self.leadership.standby

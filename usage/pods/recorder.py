@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -126,7 +126,8 @@ class PodSelection:
     """Which pods are recorded: of `namespaces` (none: all), annotated ones or all of them.
 
     `chosen` chooses the namespaces in place of `namespaces`, as their labels are now. `labels`: the
-    keys of the labels that are kept of pods.
+    keys of the labels that are kept of pods. Without `has_ipu_requests` a request for IPUs by name
+    holds none: the nodes only show how many there are.
     """
 
     namespaces: frozenset[str] = frozenset()
@@ -134,6 +135,7 @@ class PodSelection:
     gpu_resources: tuple[str, ...] = GPU_RESOURCES
     labels: tuple[str, ...] = ()
     chosen: ChosenNamespaces | None = None
+    has_ipu_requests: bool = True
 
     def covers(self, namespace: str) -> bool:
         """Whether new pods of `namespace` are recorded."""
@@ -183,6 +185,8 @@ class PodRecorder:
             return None
         claim = by_namespace(meta) if is_known_only else _claim(meta, text, faults)
         wish = wish_of(bytes(manifest.spec), selected.gpu_resources)
+        if not selected.has_ipu_requests:
+            wish = replace(wish, held=replace(wish.held, ipus=0))
         row = row_of(meta, claim, wish, lifetime, at)
         row.is_known_only = is_known_only
         row.labels = kept_labels(meta.labels, selected.labels)

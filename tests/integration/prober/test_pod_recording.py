@@ -80,6 +80,27 @@ async def test_ipus_are_counted_once(
     assert "graphcore.ai/ipu" not in row["accelerators"]
 
 
+@pytest.mark.parametrize(
+    ("stamp", "owners", "want_ipus"),
+    [
+        pytest.param({"ipus": 8_000_000}, [JOB], 8_000_000, id="a partition: the stamp"),
+        pytest.param({}, [], 0, id="a request for what a node only shows"),
+    ],
+)
+async def test_capacity_that_nodes_only_show_is_held_by_nobody(
+    lab: Lab, stamp: dict[str, Any], owners: list[Any], want_ipus: int
+) -> None:
+    pod = on_ipus(3, **stamp)
+    pod["metadata"]["ownerReferences"] = owners
+    lab.server.put("ADDED", pod)
+    recorded = {"job-1": JobOwner("team-0", "g", "ada", True)}
+    lab.start(PodRecorder(PodSelection(has_ipu_requests=False), recorded=lambda *_: recorded))
+    await lab.server.tell()
+    await eventually(lambda: lab.is_at(lab.server.revision))
+    (row,) = lab.rows().values()
+    assert (row["micro_ipus"], row["gpus"]) == (want_ipus, 1)
+
+
 async def test_what_is_recorded_is_followed_after_the_selection_changed(lab: Lab) -> None:
     for number in (0, 3):
         lab.server.step(number, "RUNNING")

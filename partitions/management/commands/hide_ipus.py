@@ -1,0 +1,36 @@
+"""glue: `manage.py hide_ipus`: takes off the nodes what `IPUHUB_IPU_VISIBILITY` showed on them.
+
+For an uninstall, and after the setting was turned off: the proxy then has no right to any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from ipuhub import composition
+from ipuhub.kube.errors import ApiError
+from partitions.configured import installation
+from partitions.proxy.advertising import hide_ipus
+
+
+class Command(BaseCommand):
+    requires_system_checks = ()
+    help = "Removes the labels and the capacity graphcore.ai/ipu that this installation shows."
+
+    def handle(self, *_args: Any, **_options: Any) -> None:
+        try:
+            names, problem = asyncio.run(_hide())
+        except (ApiError, OSError) as error:
+            raise CommandError(f"cannot list nodes: {error}") from error
+        if problem:
+            raise CommandError(f"IPUs are still shown on some nodes: {problem}. Run it again.")
+        where = ", ".join(names) or "none"
+        self.stdout.write(f"Nodes that no longer show IPUs: {where}.")
+
+
+async def _hide() -> tuple[list[str], str]:
+    async with composition.cluster_client("ipuhub-proxy") as client:
+        return await hide_ipus(client, installation())
