@@ -1,4 +1,4 @@
-"""A kube-scheduler of our configuration beside a cluster, and nodes that only it needs."""
+"""A kube-scheduler of the chart's configuration beside a cluster, with the chart's rights."""
 
 from __future__ import annotations
 
@@ -6,96 +6,86 @@ import json
 import shutil
 import subprocess
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import wait_until
+from tests.realnodes.test_chart_values import VIPU, named, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.realnodes.kit import RealCluster
 
-CONFIGURATION = Path("charts/ipuhub/files/scheduler.yaml")
 NAMESPACE = "ipuhub-system"
-ACCOUNT = "ipuhub-scheduler"
-
-
-def configuration(url: str, name: str, kubeconfig: Path) -> dict[str, Any]:
-    """What the chart gives its scheduler, for one outside of the cluster."""
-    text = CONFIGURATION.read_text("utf-8")
-    values = {"PROXY_URL": url, "SCHEDULER_NAME": name, "LEASE_NAMESPACE": NAMESPACE}
-    for word, value in (values | {"LEASE_NAME": name}).items():
-        text = text.replace(word, value)
-    return {**yaml.safe_load(text), "clientConnection": {"kubeconfig": str(kubeconfig)}}
+_RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+_SECONDS = 30
 
 
 @contextmanager
-def scheduler(cluster: RealCluster, url: str, name: str, folder: Path) -> Iterator[Path]:
-    """Run one until the end; yields its log. It has the rights of the chart's account only."""
-    program = shutil.which("kube-scheduler")
-    assert program is not None, "kube-scheduler must be on the PATH, as DIR/env of the kit has it"
-    kubeconfig = _account(cluster, name, folder)
-    file, log = folder / "scheduler.json", folder / "scheduler.log"
-    file.write_text(json.dumps(configuration(url, name, kubeconfig)))
-    command = [program, f"--config={file}", f"--secure-port={free_port()}", "--v=4"]
-    with log.open("wb") as output:
-        running = subprocess.Popen(
-            [*command, "--bind-address=127.0.0.1", f"--cert-dir={folder}"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        wait_until(lambda: "successfully acquired lease" in log.read_text().lower(), "the Lease")
-        yield log
-    finally:
-        running.terminate()
-        running.wait(30)
-        for binding in (name, f"{name}-volumes"):
-            cluster.kubectl("delete", "clusterrolebinding", binding, "--ignore-not-found")
-        for kind in ("rolebinding", "role"):
-            cluster.kubectl("delete", kind, name, "-n", NAMESPACE, "--ignore-not-found")
-    assert "is forbidden" not in log.read_text()
-
-
-def _account(cluster: RealCluster, name: str, folder: Path) -> Path:
-    """The account, its rights, and a kubeconfig with its token."""
+def account(
+    cluster: RealCluster, folder: Path, documents: list[dict[str, Any]], *components: str
+) -> Iterator[Path]:
+    """Yield a kubeconfig of the account of the first component, with the rights of all."""
+    label = "app.kubernetes.io/component"
+    chosen = [
+        each
+        for each in documents
+        if each["kind"] in _RIGHTS and each["metadata"].get("labels", {}).get(label) in components
+    ]
+    name = next(each["metadata"]["name"] for each in chosen if each["kind"] == "ServiceAccount")
     if cluster.find("namespace", NAMESPACE) is None:
         cluster.kubectl("create", "namespace", NAMESPACE)
-    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(_rights(name)))
-    token = cluster.kubectl("create", "token", ACCOUNT, "-n", NAMESPACE).strip()
+    text = yaml.safe_dump_all(chosen)
+    cluster.kubectl("apply", "-f", "-", stdin=text)
+    token = cluster.kubectl("create", "token", name, "-n", NAMESPACE).strip()
     found = yaml.safe_load(cluster.kubeconfig.read_text("utf-8"))
     found["users"] = [{"name": found["users"][0]["name"], "user": {"token": token}}]
-    made = folder / "scheduler.kubeconfig"
+    made = folder / f"{name}.kubeconfig"
     made.write_text(yaml.safe_dump(found))
-    return made
+    yield made
+    cluster.kubectl("delete", "-f", "-", "--ignore-not-found", stdin=text)
 
 
-def _rights(name: str) -> list[dict[str, Any]]:
-    """An account with the built-in roles of a scheduler, and its Lease."""
-    rbac = "rbac.authorization.k8s.io"
-    subjects = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}]
-    inside = {"name": name, "namespace": NAMESPACE}
-    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
-    rules = [
-        {**leases, "verbs": ["create"]},
-        {**leases, "resourceNames": [name], "verbs": ["get", "update"]},
-    ]
+@contextmanager
+def scheduler(
+    cluster: RealCluster, url: str, name: str, folder: Path, **extender: Any
+) -> Iterator[Path]:
+    """Run one, of that name, that asks the proxy at `url`; yields its log.
 
-    def binding(kind: str, metadata: dict[str, str], role: str) -> dict[str, Any]:
-        reference = {"apiGroup": rbac, "kind": kind, "name": role}
-        body = {"metadata": metadata, "roleRef": reference, "subjects": subjects}
-        return {"apiVersion": f"{rbac}/v1", "kind": f"{kind}Binding", **body}
-
-    account = {"name": ACCOUNT, "namespace": NAMESPACE}
-    return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
-        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": inside, "rules": rules},
-        binding("Role", inside, name),
-        binding("ClusterRole", {"name": name}, "system:kube-scheduler"),
-        binding("ClusterRole", {"name": f"{name}-volumes"}, "system:volume-scheduler"),
-    ]
+    `extender`: what is other than the chart has it.
+    """
+    program = shutil.which("kube-scheduler")
+    assert program is not None, "kube-scheduler must be on the PATH, as DIR/env of the kit has it"
+    values = ("extendedScheduler.enabled=true", f"extendedScheduler.schedulerName={name}")
+    documents = render(VIPU, *values, release=name, namespace=NAMESPACE)
+    maps = named(documents, "ConfigMap")
+    ((_, found),) = (each for each in maps.items() if each[0].endswith("-scheduler"))
+    with account(cluster, folder, documents, "scheduler") as kubeconfig:
+        configuration = yaml.safe_load(found["data"]["config.yaml"])
+        configuration["clientConnection"] = {"kubeconfig": str(kubeconfig)}
+        configuration["extenders"][0] |= {"urlPrefix": f"{url}/scheduler", **extender}
+        file, log = folder / "scheduler.json", folder / "scheduler.log"
+        file.write_text(json.dumps(configuration))
+        deployment = named(documents, "Deployment")[found["metadata"]["name"]]
+        _, *options = deployment["spec"]["template"]["spec"]["containers"][0]["command"]
+        own = [f"--config={file}", f"--secure-port={free_port()}", f"--cert-dir={folder}"]
+        with log.open("wb") as output:
+            running = subprocess.Popen(
+                # The last of two values counts.
+                [program, *options, *own, "--bind-address=127.0.0.1", "--v=4"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            said = "successfully acquired lease"
+            wait_until(lambda: said in log.read_text().lower(), "the Lease")
+            yield log
+        finally:
+            running.terminate()
+            running.wait(_SECONDS)
+    assert "is forbidden" not in log.read_text()

@@ -112,10 +112,13 @@ def port() -> int:
     return free_port()
 
 
-@pytest.fixture
-def log(given: RealCluster, space: str, port: int, tmp_path: Path) -> Iterator[Path]:
-    """What our scheduler, named as the test's namespace, logs."""
-    with scheduler(given, f"http://127.0.0.1:{port}", space, tmp_path) as log:
+@pytest.fixture(params=[True, False], ids=["names", "nodes"])
+def log(
+    request: pytest.FixtureRequest, given: RealCluster, space: str, port: int, tmp_path: Path
+) -> Iterator[Path]:
+    """What our scheduler, named as the test's namespace, logs; it sends names, or whole nodes."""
+    url, cached = f"http://127.0.0.1:{port}", {"nodeCacheCapable": request.param}
+    with scheduler(given, url, space, tmp_path, **cached) as log:
         yield log
 
 

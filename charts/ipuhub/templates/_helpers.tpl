@@ -134,6 +134,10 @@ labels:
 {{- end -}}
 {{- end -}}
 
+{{- define "ipuhub.schedulerName" -}}
+{{- if and .Values.extendedScheduler.enabled .Values.extendedScheduler.deploy }}{{ .Values.extendedScheduler.schedulerName }}{{ end -}}
+{{- end -}}
+
 {{/* "yes" where dashboard or usage run: both need a database. */}}
 {{- define "ipuhub.hasWeb" -}}
 {{- if and .Values.web.enabled (include "ipuhub.databaseSecret" .) }}yes{{ end -}}
@@ -153,6 +157,9 @@ IPUHUB_LEASE_PREFIX: {{ printf "%s-" (include "ipuhub.fullname" .) | quote }}
 IPUHUB_PROXY_URL: {{ include "ipuhub.proxyUrl" . | quote }}
 IPUHUB_HEALTH_HOST: "0.0.0.0"
 IPUHUB_LOG_FORMAT: json
+{{- if .Values.ipuVisibility.enabled }}
+IPUHUB_IPU_VISIBILITY: "on"
+{{- end }}
 USAGE_ENABLED: {{ ternary "on" "off" (ne (include "ipuhub.hasUsage" .) "") | quote }}
 {{- end -}}
 

@@ -1,0 +1,128 @@
+"""What the chart renders for a scheduler that asks the proxy, and for IPUs on nodes. Needs helm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.realnodes.test_chart_values import VIPU, container, environment, named, render, template
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/admin/scheduler.md"
+OWN = "gc-ipu-operator-scheduler"
+NODES_WRITTEN = {"nodes", "nodes/status"}
+
+
+def configuration(documents: list[dict[str, Any]]) -> dict[str, Any]:
+    return dict(yaml.safe_load(named(documents, "ConfigMap")[OWN]["data"]["config.yaml"]))
+
+
+def writers_of_nodes(documents: list[dict[str, Any]]) -> list[str]:
+    return [
+        role["metadata"]["name"]
+        for kind in ("Role", "ClusterRole")
+        for role in named(documents, kind).values()
+        for rule in role["rules"]
+        if NODES_WRITTEN & {*rule.get("resources", ())} and "patch" in rule["verbs"]
+    ]
+
+
+def test_by_default_nobody_asks_and_nothing_writes_to_nodes() -> None:
+    documents = render(VIPU)
+    assert not [each for each in documents if each["metadata"]["name"] == OWN]
+    deployments = named(documents, "Deployment")
+    operator = environment(deployments["gc-ipu-operator-controller-manager"])
+    assert operator["IPUHUB_SCHEDULER_NAME"] == ""
+    assert all("IPUHUB_IPU_VISIBILITY" not in environment(each) for each in deployments.values())
+    assert writers_of_nodes(documents) == []
+
+
+def test_a_second_scheduler_asks_the_proxy_and_takes_job_pods() -> None:
+    values = ("extendedScheduler.enabled=true", "service.port=81")
+    documents = render(VIPU, *values)
+    config = configuration(documents)
+    assert config["profiles"] == [{"schedulerName": "ipuhub-scheduler"}]
+    assert (config["leaderElection"]["resourceName"]) == OWN
+    assert config["leaderElection"]["resourceNamespace"] == "ipus"
+    (extender,) = config["extenders"]
+    assert extender["urlPrefix"] == "http://gc-ipu-operator-vipu-proxy.ipus.svc:81/scheduler"
+    assert extender["ignorable"] is True
+    deployments = named(documents, "Deployment")
+    operator = environment(deployments["gc-ipu-operator-controller-manager"])
+    assert operator["IPUHUB_SCHEDULER_NAME"] == "ipuhub-scheduler"
+    assert container(deployments[OWN])["image"].startswith("registry.k8s.io/kube-scheduler:v1.")
+    roles = {
+        each["roleRef"]["name"]
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+        for each in named(documents, kind).values()
+        if each["subjects"][0]["name"] == OWN
+    }
+    assert roles == {"system:kube-scheduler", "system:volume-scheduler", OWN}
+    (leases, create) = named(documents, "Role")[OWN]["rules"]
+    assert (leases["resourceNames"], leases["verbs"]) == ([OWN], ["get", "update"])
+    assert create["verbs"] == ["create"]
+
+
+def test_for_the_clusters_own_scheduler_there_is_a_file_as_the_page_has_it() -> None:
+    documents = render(VIPU, "extendedScheduler.enabled=true", "extendedScheduler.deploy=false")
+    assert OWN not in named(documents, "Deployment")
+    assert OWN not in named(documents, "ServiceAccount")
+    operator = named(documents, "Deployment")["gc-ipu-operator-controller-manager"]
+    assert environment(operator)["IPUHUB_SCHEDULER_NAME"] == ""
+    config = configuration(documents)
+    lines = PAGE.read_text("utf-8").split("apiVersion: kubescheduler", 1)[1].split("\n\n", 1)[0]
+    page = yaml.safe_load("    apiVersion: kubescheduler" + lines)
+    (extender,), (of_page,) = config.pop("extenders"), page.pop("extenders")
+    assert extender.pop("urlPrefix") == "http://PROXY_ADDRESS:80/scheduler"
+    assert of_page.pop("urlPrefix").endswith("/scheduler")
+    assert (config, extender) == (page, of_page)
+
+
+def test_two_schedulers_of_one_name_are_refused() -> None:
+    values = ("extendedScheduler.enabled=true", "extendedScheduler.schedulerName=default-scheduler")
+    assert "default-scheduler is the cluster's own" in template(VIPU, *values).stderr
+
+
+@pytest.mark.parametrize("masters", ["true", "false"])
+def test_visibility_gives_the_proxy_one_right_more_and_takes_the_numbers_along(
+    masters: str,
+) -> None:
+    values = ("ipuVisibility.enabled=true", f"ipuVisibility.advertiseOnMaster={masters}")
+    documents = render(VIPU, *values)
+    rights = "ipus-gc-ipu-operator-ipu-visibility"
+    hook = "ipus-gc-ipu-operator-hide-ipus"
+    assert sorted(writers_of_nodes(documents)) == sorted([rights, hook, hook])
+    (rule,) = named(documents, "ClusterRole")[rights]["rules"]
+    assert rule == {"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["patch"]}
+    subject = named(documents, "ClusterRoleBinding")[rights]["subjects"][0]["name"]
+    assert subject == "gc-ipu-operator-vipu-proxy"
+    proxy = environment(named(documents, "Deployment")["gc-ipu-operator-vipu-proxy"])
+    assert proxy["IPUHUB_IPU_VISIBILITY"] == "on"
+    assert proxy["IPUHUB_IPU_VISIBILITY_ON_MASTER"] == ("on" if masters == "true" else "off")
+    job = named(documents, "Job")["gc-ipu-operator-hide-ipus"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "post-delete"
+    assert environment(job) == {"IPUHUB_NAMESPACE": "ipus"}
+
+
+def test_an_upgrade_ends_the_old_proxy_before_the_new_one_has_to_lead() -> None:
+    """Only the leader is ready: with a rolling update each waits for the other."""
+    proxy = named(render(VIPU), "Deployment")["gc-ipu-operator-vipu-proxy"]
+    assert proxy["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_every_pod_of_both_fits_the_restricted_standard() -> None:
+    documents = render(VIPU, "extendedScheduler.enabled=true", "ipuVisibility.enabled=true")
+    added = [named(documents, "Deployment")[OWN]]
+    added.append(named(documents, "Job")["gc-ipu-operator-hide-ipus"])
+    for each in added:
+        pod = each["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container(each)["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }

@@ -1,0 +1,93 @@
+"""IPUs on nodes by the Helm chart: turned on, turned off by an upgrade, and gone with the release.
+
+The images are those of `make images`, named by IPUHUB_TEST_IMAGES (default dist/images).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from devcluster.demo.cluster import CRD_FILE
+from partitions.proxy.visibility import LABEL_TOTAL, MARK_OWNER, RESOURCE
+from tests.fakes.waiting import wait_until
+from tests.realnodes.kit import RealCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = Path(os.environ.get("IPUHUB_TEST_IMAGES", ROOT / "dist/images"))
+NAMESPACE = "ipuhub-seen"
+# What is needed to show IPUs, and no more.
+VALUES = (
+    "vipuServer.enabled=true",
+    "admissionWebhooks.enabled=false",
+    "crds.enabled=false",
+    "uninstall.enabled=false",
+)
+
+
+def helm(*arguments: str) -> None:
+    program = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
+    kubeconfig = Path(os.environ["IPUHUB_TEST_NODES"]) / "admin.kubeconfig"
+    done = subprocess.run(
+        [program, *arguments, "-n", NAMESPACE, "--wait", "--timeout", "120s"],
+        cwd=ROOT,
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def sets(is_shown: str) -> list[str]:
+    values = (*VALUES, f"ipuVisibility.enabled={is_shown}")
+    return [word for value in values for word in ("--set", value)]
+
+
+@pytest.fixture
+def given() -> RealCluster:
+    folder, kit = os.environ["IPUHUB_TEST_NODES"], os.environ["IPUHUB_TEST_NODES_KIT"]
+    return RealCluster(Path(folder), Path(kit))
+
+
+@pytest.fixture
+def shown(given: RealCluster) -> Iterator[Callable[[], list[str]]]:
+    """How many IPUs the nodes show, as a function."""
+    given.load(IMAGES / "ipuhub.tar")
+    if given.find("crd", "ipujobs.graphcore.ai") is None:
+        given.kubectl("create", "-f", str(CRD_FILE))
+
+    def capacities() -> list[str]:
+        nodes = given.get("nodes")["items"]
+        found = [node["status"]["capacity"].get(RESOURCE, "") for node in nodes]
+        return sorted(filter(None, found))
+
+    yield capacities
+    given.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
+
+
+def test_what_the_chart_shows_it_takes_away(
+    given: RealCluster, shown: Callable[[], list[str]]
+) -> None:
+    helm("install", "seen", "charts/ipuhub", "--create-namespace", *sets("true"))
+    wait_until(lambda: shown() == ["32"], "the capacity")
+
+    helm("upgrade", "seen", "charts/ipuhub", *sets("false"))
+    assert shown() == []
+    helm("upgrade", "seen", "charts/ipuhub", *sets("true"))
+    wait_until(lambda: shown() == ["32"], "the capacity again")
+
+    helm("uninstall", "seen")
+    assert shown() == []
+    for node in given.get("nodes")["items"]:
+        assert LABEL_TOTAL not in node["metadata"]["labels"]
+        assert MARK_OWNER not in node["metadata"].get("annotations", {})

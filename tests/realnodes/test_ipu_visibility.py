@@ -1,0 +1,117 @@
+"""IPUs on real nodes: the proxy, with the chart's rights alone, and a kubelet that resets them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from ipuhub.kube.client import KubeClient
+from ipuhub.kube.config import load_config
+from ipuhub.kube.resources import NODES
+from partitions.proxy.advertising import VisibilityOptions, hide_ipus
+from partitions.proxy.process import running
+from partitions.proxy.visibility import LABEL_TOTAL, RESOURCE
+from tests.fakes.freeport import free_port
+from tests.fakes.proxylab import LABEL, SYSTEM, Lab, get
+from tests.fakes.waiting import eventually
+from tests.realnodes.kit import RealCluster
+from tests.realnodes.schedulers import account
+from tests.realnodes.test_chart_values import VIPU, render
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from partitions.proxy.process import ProxyOptions
+
+TOTAL = "32"
+KEY, _, VALUE = LABEL.partition("=")
+
+
+@pytest.fixture
+def given() -> RealCluster:
+    folder, kit = os.environ["IPUHUB_TEST_NODES"], os.environ["IPUHUB_TEST_NODES_KIT"]
+    return RealCluster(Path(folder), Path(kit))
+
+
+@pytest.fixture
+def labelled(given: RealCluster) -> Iterator[list[str]]:
+    """The real nodes, with the label of the test's controller."""
+    names = [node["metadata"]["name"] for node in given.get("nodes")["items"]]
+    names = sorted(name for name in names if name.startswith("node-"))
+    assert len(names) > 1, "a cluster with two real nodes is needed"
+    given.kubectl("label", "nodes", *names, "--overwrite", LABEL)
+    yield names
+    given.kubectl("label", "nodes", *names, f"{KEY}-")
+
+
+@pytest.fixture
+async def options(given: RealCluster, tmp_path: Path) -> AsyncIterator[ProxyOptions]:
+    """A proxy of the chart's account with `ipuVisibility.enabled`, and a V-IPU controller."""
+    documents = render(VIPU, "ipuVisibility.enabled=true", release="seen", namespace=SYSTEM)
+    async with AsyncExitStack() as stack:
+        rights = account(given, tmp_path, documents, "vipu-proxy", "ipu-visibility")
+        kubeconfig = stack.enter_context(rights)
+        client = await stack.enter_async_context(KubeClient(load_config(str(given.kubeconfig))))
+        tracker = f"tracker-{uuid4().hex[:8]}"
+        lab = Lab(str(kubeconfig), client, tmp_path / "vipu.json", free_port(), tracker)
+        lab.start_vipu()
+        visibility = VisibilityOptions(f"{SYSTEM}/{tracker}", look_seconds=0.2)
+        yield replace(lab.options, visibility=visibility)
+        await lab.stop_vipu()
+        given.kubectl("delete", "configmap", tracker, "-n", SYSTEM, "--ignore-not-found")
+
+
+async def shows(given: RealCluster, **nodes: tuple[str, str, str]) -> None:
+    """Return once capacity, allocatable and label of these nodes are so."""
+
+    async def are_so() -> Any:
+        found = {}
+        for name in nodes:
+            node = await asyncio.to_thread(given.get, "node", name.replace("_", "-"))
+            amounts = [node["status"][path].get(RESOURCE) for path in ("capacity", "allocatable")]
+            found[name] = (*amounts, node["metadata"]["labels"].get(LABEL_TOTAL))
+        return found
+
+    await eventually(are_so, lambda found: found == nodes)
+
+
+async def test_capacity_survives_a_kubelet_that_resets_it(
+    given: RealCluster, labelled: list[str], options: ProxyOptions
+) -> None:
+    first, second = (name.replace("-", "_") for name in labelled[:2])
+    number, bare = (TOTAL, TOTAL, TOTAL), (None, None, TOTAL)
+    async with running(options) as proxy:
+        await shows(given, **{first: number, second: bare})
+        assert await get(proxy, "/readyz") == (200, "ok")  # no right is missing
+
+    # Without a proxy: the kubelet begins anew, and resets what no device plugin has shown it.
+    await asyncio.to_thread(given.kill, labelled[0].replace("node", "kubelet"))
+    zero = {path: {RESOURCE: "0"} for path in ("capacity", "allocatable")}
+    async with KubeClient(load_config(str(given.folder / f"{labelled[0]}.kubeconfig"))) as kubelet:
+        await kubelet.patch(NODES, labelled[0], {"status": zero}, subresource="status")
+    await shows(given, **{first: ("0", "0", TOTAL)})
+
+    async with running(options):
+        await shows(given, **{first: number, second: bare})
+        # The kubelet's next report leaves it as it is.
+        await asyncio.to_thread(given.kill, labelled[0].replace("node", "kubelet"))
+        given.kubectl("wait", "--for=condition=Ready", f"node/{labelled[0]}", "--timeout=60s")
+        await shows(given, **{first: number, second: bare})
+        given.kubectl("cordon", labelled[0])
+        try:
+            await shows(given, **{first: bare, second: number})
+        finally:
+            given.kubectl("uncordon", labelled[0])
+    async with KubeClient(load_config(str(given.kubeconfig))) as client:
+        owner = options.visibility.owner if options.visibility else ""
+        assert await hide_ipus(client, owner) == (sorted(labelled), "")
+    await shows(given, **{first: (None, None, None), second: (None, None, None)})
+    assert RESOURCE not in json.dumps(given.get("nodes"))
