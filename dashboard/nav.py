@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One item: its text, the page it leads to, and the names or name prefixes it stands for."""
+    """One item: its text, the page it leads to, and the names or name prefixes it stands for.
+
+    `key`: the letter that opens it after `g`.
+    """
 
     label: str
     url_name: str
@@ -26,6 +29,7 @@ class Entry:
     admins_only: bool = False
     accountants_only: bool = False
     of_usage: bool = False
+    key: str = ""
 
     def is_active(self, page: str) -> bool:
         """Whether the page of this URL name belongs to the item."""
@@ -35,14 +39,14 @@ class Entry:
 
 
 ENTRIES = (
-    Entry("Overview", "overview", ("overview",)),
-    Entry("Jobs", "jobs:list", ("jobs:",)),
-    Entry("Fleet", "fleet", ("fleet",)),
-    Entry("Partitions", "partitions:list", ("partitions:list", "partitions:stats")),
-    Entry("Query", "partitions:query", ("partitions:query",)),
-    Entry("Usage", "usage:month", ("usage:",), of_usage=True),
-    Entry("Utilization", "utilization", ("utilization",), admins_only=True, of_usage=True),
-    Entry("System", "system", ("system",), admins_only=True),
+    Entry("Overview", "overview", ("overview",), key="o"),
+    Entry("Jobs", "jobs:list", ("jobs:",), key="j"),
+    Entry("Fleet", "fleet", ("fleet",), key="f"),
+    Entry("Partitions", "partitions:list", ("partitions:list", "partitions:stats"), key="p"),
+    Entry("Query", "partitions:query", ("partitions:query",), key="q"),
+    Entry("Usage", "usage:month", ("usage:",), of_usage=True, key="u"),
+    Entry("Utilization", "utilization", ("utilization",), admins_only=True, of_usage=True, key="t"),
+    Entry("System", "system", ("system",), admins_only=True, key="s"),
 )
 USAGE_TABS = (
     Entry("Month", "usage:month", ("usage:month",)),
@@ -72,7 +76,7 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
     ]
     return {
         "usage_on": settings.USAGE_ENABLED,
-        "nav": _items(shown, page),
+        "nav": [(*item, entry.key) for item, entry in zip(_items(shown, page), shown, strict=True)],
         # A function, so that a fragment, which has no tabs, does not ask what the user may do.
         "tabs": lambda: _usage_tabs(request, page),
     }

@@ -14,6 +14,7 @@ from dashboard.job import job_page
 from dashboard.metrics import metrics
 from dashboard.overview import overview
 from dashboard.partitions import partition_list
+from dashboard.search import search
 from dashboard.system import system
 from jobs.urls import urlpatterns as job_pages
 from partitions.urls import urlpatterns as partition_pages
@@ -30,6 +31,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         include(([path("", partition_list, name="list"), *partition_pages], "partitions")),
     ),
     path("api/v1/", include("dashboard.apiurls")),
+    path("search/", search, name="search"),
     path("fleet/", fleet_page, name="fleet"),
     path("system/health", health_dot, name="health-dot"),
     path("system/", system, name="system"),

@@ -1,0 +1,135 @@
+"""glue: the search over jobs, pods, partitions, people, groups, namespaces and pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.db.models import Q
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from dashboard.live import live_reader
+from dashboard.nav import ENTRIES
+from ipuhub.web.access import is_admin, scope_of
+from ipuhub.web.filters import BadFilter
+from ipuhub.web.problems import not_as_asked
+from ipuhub.web.requests import signed_in
+from jobs.selectors import listed_jobs, state_of, visible_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+
+    from ipuhub.web.access import Scope
+    from jobs.models import JobRecord
+
+LONGEST: Final = 253  # of a Kubernetes name
+_JOBS: Final = 12
+_PARTITIONS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A result: what it is, its name, where it leads, and what tells it from its namesakes."""
+
+    kind: str
+    name: str
+    href: str
+    note: str = ""
+
+
+def job_of_pod(name: str) -> str:
+    """The job whose pod has this name (`jobs.ipujob.names`); empty: no job's pod is named so."""
+    head, _, last = name.rpartition("-")
+    if last.isdecimal():
+        head, _, role = head.rpartition("-")
+        return head if role == "worker" else ""
+    return head if last == "launcher" else ""
+
+
+def find(text: str, scope: Scope, *, admin: bool) -> list[Found]:
+    """Everything that matches `text` and that the reader may see; asks PostgreSQL twice."""
+    return [
+        *_pages(text, admin=admin),
+        *_jobs(text, scope),
+        *_partitions(text, scope),
+        *_names(text, scope),
+    ]
+
+
+def _pages(text: str, *, admin: bool) -> Iterator[Found]:
+    for entry in ENTRIES:
+        shown = (admin or not entry.admins_only) and (settings.USAGE_ENABLED or not entry.of_usage)
+        if shown and entry.label.casefold().startswith(text.casefold()):
+            yield Found("Page", entry.label, reverse(entry.url_name))
+
+
+def _jobs(text: str, scope: Scope) -> Iterator[Found]:
+    """The newest jobs with the text in their names, or of the pod or UID of that name."""
+    matches = Q(pk__in=visible_jobs(scope).filter(name__contains=text.lower()).values("pk"))
+    matches |= Q(uid=text)
+    if job := job_of_pod(text):
+        matches |= Q(name=job)
+    rows = listed_jobs(scope).filter(matches).order_by("-created_at", "-id")[:_JOBS]
+    return (_job(row) for row in rows)
+
+
+def _job(row: JobRecord) -> Found:
+    words = (row.namespace, state_of(row), row.user, f"{row.created_at:%Y-%m-%d %H:%M} UTC")
+    href = reverse("jobs:detail", args=[row.uid])
+    return Found("Job", row.name, href, " · ".join(filter(None, words)))
+
+
+def _partitions(text: str, scope: Scope) -> list[Found]:
+    """Partitions of now: of older ones, the jobs are found."""
+    held = live_reader().read(timezone.now()).partitions.value
+    matching = (
+        one for one in held if one.id and text.lower() in one.id and scope.covers(one.namespace)
+    )
+    return [
+        Found(
+            "Partition",
+            one.id,
+            reverse("jobs:detail", args=[one.uid]),
+            f"{one.size} IPUs · {one.phase} · {one.namespace}/{one.name}",
+        )
+        for one in list(matching)[:_PARTITIONS]
+    ]
+
+
+def _names(text: str, scope: Scope) -> Iterable[Found]:
+    """The namespace, group or user of exactly this name: each leads to its jobs."""
+    kinds = ("namespace", "group", "user")
+    rows = [
+        visible_jobs(scope).filter(**{kind: text}).order_by().values_list("pk")[:1]
+        for kind in kinds
+    ]
+    # One question for all three, each answered by the first row of an index.
+    first, second, third = (Q(pk__in=row) for row in rows)
+    found = visible_jobs(scope).filter(first | second | third).order_by()
+    known = list(found.values_list(*kinds))
+    for place, kind in enumerate(kinds):
+        if any(values[place] == text for values in known):
+            address = f"{reverse('jobs:list')}?{urlencode({kind: text})}"
+            yield Found(kind.capitalize(), text, address, "its jobs")
+
+
+@require_safe
+@signed_in
+def search(request: HttpRequest) -> HttpResponseBase:
+    """Show what matches `q`."""
+    text = request.GET.get("q", "").strip()
+    try:
+        if len(text) > LONGEST or "\0" in text:
+            raise BadFilter([f"q: at most {LONGEST} printable characters."])
+    except BadFilter as error:
+        return not_as_asked(request, error.messages)
+    results = find(text, scope_of(request.user), admin=is_admin(request.user)) if text else []
+    return render(request, "search.html", {"q": text, "results": results})

@@ -1,0 +1,107 @@
+"""Search: what matches and may be seen, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from dashboard.search import job_of_pod
+from tests.builders.fleetrows import job_row
+from tests.builders.questions import questions
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+    from tests.fakes.background import Cluster, Proxy
+
+pytestmark = pytest.mark.django_db
+
+
+def found(client: Client, text: str) -> str:
+    answer = client.get("/search/", {"q": text})
+    assert answer.status_code == 200
+    return answer.content.decode().partition("<main")[2]
+
+
+def test_a_part_of_a_jobs_name_finds_it(admin: Client) -> None:
+    row = job_row("resnet50-train", "team-a", user="anna")
+    text = found(admin, "NET50")
+    assert f"/jobs/{row.uid}/" in text
+    assert "team-a · Running · anna" in text
+    assert f"/jobs/{row.uid}/" in found(admin, row.uid)
+    assert "Nothing found for “bert”" in found(admin, "bert")
+
+
+@pytest.mark.parametrize(
+    ("pod", "job"),
+    [
+        ("bert-launcher", "bert"),
+        ("bert-worker-0", "bert"),
+        ("my-bert-worker-12", "my-bert"),
+        ("bert-0", ""),
+        ("bert", ""),
+        ("", ""),
+    ],
+)
+def test_the_job_of_a_pod_is_known_by_its_name(pod: str, job: str) -> None:
+    assert job_of_pod(pod) == job
+
+
+def test_a_pods_name_finds_its_job(admin: Client) -> None:
+    row = job_row("bert")
+    assert f"/jobs/{row.uid}/" in found(admin, "bert-worker-0")
+
+
+def test_a_held_partition_is_found_by_a_part_of_its_id(
+    admin: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    proxy.hold("bert", "team-a", 4)
+    text = found(admin, "p-bert")
+    assert "p-bert-team-a-0" in text
+    assert "/jobs/uid-bert/" in text
+
+
+def test_users_groups_and_namespaces_lead_to_their_jobs(admin: Client) -> None:
+    job_row("x", "vision", user="anna", group="research")
+    for kind, name in (("user", "anna"), ("group", "research"), ("namespace", "vision")):
+        assert f"/jobs/?{kind}={name}" in found(admin, name)
+    assert "?user=ann" not in found(admin, "ann")
+
+
+def test_pages_are_found_by_whom_they_are_for(admin: Client) -> None:
+    assert '<td class="text-secondary">Page</td>' in found(admin, "sys")
+
+
+def test_nothing_of_other_namespaces_is_found(user: Client, cluster: Cluster, proxy: Proxy) -> None:
+    job_row("secret", "team-b", user="eve", group="spies")
+    proxy.hold("secret", "team-b", 4)
+    for text in ("secret", "p-secret", "eve", "spies", "team-b", "secret-worker-0", "sys"):
+        assert "Nothing found" in found(user, text), text
+
+
+@pytest.mark.parametrize("text", ["%", "_", "'; DROP TABLE", "<script>alert(1)</script>", "\u202e"])
+def test_odd_texts_find_nothing_and_stay_text(admin: Client, text: str) -> None:
+    job_row("bert")
+    shown = found(admin, text)
+    assert "Nothing found" in shown
+    assert "<script>alert" not in shown
+
+
+@pytest.mark.parametrize("text", ["x" * 254, "a\0b"])
+def test_a_text_that_is_no_name_is_refused_in_words(admin: Client, text: str) -> None:
+    answer = admin.get("/search/", {"q": text})
+    assert answer.status_code == 400
+    assert "q: at most 253" in answer.content.decode()
+
+
+def test_it_asks_postgres_twice_and_who_searches(user: Client) -> None:
+    job_row("bert")
+    with CaptureQueriesContext(connection) as asked:
+        found(user, "bert")
+    assert questions(asked) <= 5
+    with CaptureQueriesContext(connection) as asked:
+        found(user, "")
+    assert questions(asked) <= 3
