@@ -147,6 +147,7 @@ def test_a_partition_in_error_is_crossed() -> None:
     found = draw(controller(partition("bert", 1, state="ERROR")), running=("bert",))
     assert squares(found)[0].decals == ("crossed",)
     assert found.counts["faulty"] == 1
+    assert draw(controller(partition("bert", 1, state="ERROR"))).counts["faulty"] == 1
 
 
 def test_who_may_not_see_a_job_learns_nothing_of_it_but_that_it_holds_ipus() -> None:
@@ -235,3 +236,25 @@ def test_an_odd_name_stays_text_on_the_map() -> None:
     drawn = squares_of_machine(found.blocks[0].machines[0])
     assert "<script" not in drawn
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&quot;" in drawn
+
+
+def test_only_the_machines_of_that_block_are_marked() -> None:
+    other = controller(address="v2:8090", machines=16)
+    found = draw(controller(machines=32), other, queue=(waiter("large", 16),))
+    marked = [
+        (block.controller, block.domain, machine.name)
+        for block in found.blocks
+        for machine in block.machines
+        if machine.is_target
+    ]
+    assert marked == [("v1:8090", 0, f"ag{number}") for number in range(4, 8)]
+
+
+def test_a_large_fleet_tells_free_ipus_from_those_that_are_not_for_jobs() -> None:
+    large = controller(machines=256)
+    large["machines"][0]["ipus"][0]["outside"] = True
+    first = draw(large).blocks[0].machines[0]
+    assert [(square.css, square.width) for square in first.squares] == [
+        ("is-outside", 10),
+        ("is-free", 34),
+    ]
