@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import subprocess
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -16,7 +17,6 @@ from tests.realnodes.test_chart_values import VIPU, named, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.realnodes.kit import RealCluster
 
@@ -58,8 +58,7 @@ def scheduler(
 
     `extender`: what is other than the chart has it.
     """
-    program = shutil.which("kube-scheduler")
-    assert program is not None, "kube-scheduler must be on the PATH, as DIR/env of the kit has it"
+    program = str(Path(os.environ["CLUSTER_BIN"]) / "kube-scheduler")
     values = ("extendedScheduler.enabled=true", f"extendedScheduler.schedulerName={name}")
     documents = render(VIPU, *values, release=name, namespace=NAMESPACE)
     maps = named(documents, "ConfigMap")

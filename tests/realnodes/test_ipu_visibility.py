@@ -20,7 +20,7 @@ from partitions.proxy.advertising import VisibilityOptions, hide_ipus
 from partitions.proxy.process import running
 from partitions.proxy.visibility import LABEL_TOTAL, RESOURCE
 from tests.fakes.freeport import free_port
-from tests.fakes.proxylab import LABEL, SYSTEM, Lab, get
+from tests.fakes.proxylab import SYSTEM, Lab, get
 from tests.fakes.waiting import eventually
 from tests.realnodes.kit import RealCluster
 from tests.realnodes.schedulers import account
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from partitions.proxy.process import ProxyOptions
 
 TOTAL = "32"
-KEY, _, VALUE = LABEL.partition("=")
+LABEL = "shows-ipus=here"  # of no other test: the nodes are shared
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def labelled(given: RealCluster) -> Iterator[list[str]]:
     assert len(names) > 1, "a cluster with two real nodes is needed"
     given.kubectl("label", "nodes", *names, "--overwrite", LABEL)
     yield names
-    given.kubectl("label", "nodes", *names, f"{KEY}-")
+    given.kubectl("label", "nodes", *names, "shows-ipus-")
 
 
 @pytest.fixture
@@ -64,7 +64,8 @@ async def options(given: RealCluster, tmp_path: Path) -> AsyncIterator[ProxyOpti
         lab = Lab(str(kubeconfig), client, tmp_path / "vipu.json", free_port(), tracker)
         lab.start_vipu()
         visibility = VisibilityOptions(f"{SYSTEM}/{tracker}", look_seconds=0.2)
-        yield replace(lab.options, visibility=visibility)
+        controllers = f"127.0.0.1:{lab.vipu_port}:{LABEL}"
+        yield replace(lab.options, controllers=controllers, visibility=visibility)
         await lab.stop_vipu()
         given.kubectl("delete", "configmap", tracker, "-n", SYSTEM, "--ignore-not-found")
 
