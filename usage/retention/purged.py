@@ -38,6 +38,13 @@ def refuse_purged(first: datetime, zone: ZoneInfo) -> None:
         )
 
 
+def purged_until() -> datetime | None:
+    """Return the instant before which lifetimes were purged; None: none ever."""
+    day = purged_before()
+    state = PurgeState.objects.filter(purged_before=day).order_by("-id").first() if day else None
+    return day_begin(state.purged_before, ZoneInfo(state.zone)) if state else None
+
+
 def purged_before() -> date | None:
     """Return the day before which lifetimes were purged; None: none ever."""
     # A purge of gaps and faults alone has the year 1970.

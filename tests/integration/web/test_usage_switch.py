@@ -93,6 +93,7 @@ def test_with_usage_on_they_are_there(admin: User) -> None:
         ("sum_usage_days",),
         ("purge_usage", "--dry-run"),
         ("patch_legacy_pods",),
+        ("import_primehub", "--dry-run"),
     ],
 )
 def test_commands_of_usage_refuse_to_run_with_usage_off(
