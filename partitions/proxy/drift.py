@@ -79,6 +79,28 @@ class Drift:
         return counts
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job's status names the partition: an instance of it held it in this attempt."""
+
+    uid: str
+    namespace: str
+    name: str
+    instance: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A partition that no entry has; `claim`: whose it seems to be."""
+
+    controller: str
+    label: str
+    id: str
+    size: int
+    claim: Claim | None = None
+
+
 def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) -> Drift:
     """Compare entries with what controllers list; silent controllers prove nothing.
 

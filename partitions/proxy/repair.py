@@ -7,13 +7,13 @@ partition that the proxy has made meanwhile is in the tracker by then and is lef
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.kube.errors import NotFound
 from ipuhub.kube.resources import Resource
 from ipuhub.partition import Phase
 from partitions.errors import UnknownPartition
+from partitions.proxy.drift import Claim, Stranger
 from partitions.proxy.lifecycle import TrackerEntry, release_error
 from partitions.proxy.tracker import next_serial
 
@@ -30,35 +30,13 @@ if TYPE_CHECKING:
 
     Manifest = Mapping[str, Any]
 
-_IPUJOBS: Final = Resource("graphcore.ai", "v1alpha1", "ipujobs", "IPUJob")
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A job's status names the partition: an instance of it held it in this attempt."""
-
-    uid: str
-    namespace: str
-    name: str
-    instance: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stranger:
-    """A partition that no entry has; `claim`: whose it seems to be."""
-
-    controller: str
-    label: str
-    id: str
-    size: int
-    claim: Claim | None = None
+IPUJOBS: Final = Resource("graphcore.ai", "v1alpha1", "ipujobs", "IPUJob")
 
 
 async def read_claims(client: KubeClient) -> dict[tuple[str, str], Claim]:
     """Return what jobs' status says, by controller and partition id. Raises ApiError."""
     try:
-        jobs = (await client.list(_IPUJOBS)).items
+        jobs = (await client.list(IPUJOBS)).items
     except NotFound:
         return {}  # IPUJobs are not installed: nobody claims anything
     return {(where, partition): claim for job in jobs for where, partition, claim in _claims(job)}

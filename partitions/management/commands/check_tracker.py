@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from partitions.proxy.controllers import ControllerView
-    from partitions.proxy.drift import Drift
+    from partitions.proxy.drift import Claim, Drift, Stranger
     from partitions.proxy.lifecycle import TrackerEntry
     from partitions.proxy.process import ProxyProcess
-    from partitions.proxy.repair import Claim, Stranger
     from partitions.proxy.tracker import Tracker
 
 

@@ -14,8 +14,9 @@ from ipuhub.kube.resources import CONFIG_MAPS
 from ipuhub.partition import Phase, Reason
 from jobs.ipujob.names import IPUJOBS
 from partitions.errors import UnknownPartition
+from partitions.proxy.drift import Claim, Stranger
 from partitions.proxy.process import sweep_once
-from partitions.proxy.repair import Claim, Repair, Stranger, strangers
+from partitions.proxy.repair import Repair, strangers
 from partitions.proxy.tracker import decode_entry, encode_entry
 from partitions.vipu.client import CreateRequest, VipuClient
 from tests.builders.ipujobs import ipujob
