@@ -34,6 +34,10 @@ _TYPES: Final[dict[str, dict[str, Any]]] = {
     "port": {"type": "integer", "minimum": 1, "maximum": 65535},
     "boolean": {"type": "boolean"},
     "texts": {"type": "array", "items": {"type": "string"}},
+    "ports": {
+        "type": "array",
+        "items": {"type": "integer", "minimum": 1, "maximum": 65535},
+    },
     "objects": {"anyOf": [{"type": "array", "items": {"type": "object"}}, {"const": {}}]},
     "map": {"type": "object", "additionalProperties": {"type": "string"}},
     "object": {"type": "object"},
