@@ -42,7 +42,7 @@ def space(given: RealCluster) -> Iterator[str]:
     name = f"sched-{uuid4().hex[:6]}"
     given.kubectl("create", "namespace", name)
     nodes = {
-        f"{name}-bare": ({}, "10.9.9.1"),
+        f"{name}-bare": ({"spot": "bare"}, "10.9.9.1"),
         f"{name}-near": ({KEY: VALUE}, "10.9.9.2"),
         f"{name}-host": ({KEY: VALUE}, HERE),
     }
@@ -102,6 +102,13 @@ async def node_of(cluster: RealCluster, space: str, pod: str) -> str:
     return str(await eventually(bound))
 
 
+async def why_pending(cluster: RealCluster, space: str, pod: str) -> str:
+    """What the scheduler says of a pod that it has not placed."""
+    found = await asyncio.to_thread(cluster.get, "pod", pod, "-n", space)
+    conditions = found["status"].get("conditions") or ()
+    return " ".join(c.get("message", "") for c in conditions if c["type"] == "PodScheduled")
+
+
 def asked(verb: str, pod: str) -> float:
     return float(EXTENDED.labels(verb, pod)._value.get())
 
@@ -140,6 +147,11 @@ async def test_kube_scheduler_asks_the_proxy_and_goes_on_without_it(
         await node_of(given, space, "web")
         after = [asked(*question) for question in questions]
         assert all(now > then for now, then in zip(after, before, strict=True)), after
+
+        # The one node that its template allows does not reach the IPUs: the pod says so.
+        submit(given, space, "lost", of_job, nodeSelector={"spot": "bare"})
+        want = f"1 node(s) without the label {LABEL} of the V-IPU controller"
+        await eventually(lambda: why_pending(given, space, "lost"), lambda said: want in said)
 
     # Nothing answers any more: the operator's selector is all there is.
     submit(given, space, "alone", of_job, nodeSelector={KEY: VALUE})
