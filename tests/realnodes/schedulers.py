@@ -13,7 +13,7 @@ import yaml
 
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import wait_until
-from tests.realnodes.test_chart_values import VIPU, named, render
+from tests.realnodes.rendering import VIPU, named, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

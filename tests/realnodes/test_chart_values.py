@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from devcluster.demo.cluster import ACCESS_FILE
-
-ROOT = Path(__file__).resolve().parents[2]
-CHART = ROOT / "charts/ipuhub"
-VIPU = "vipuServer.enabled=true"
-
-
-@cache
-def render(*values: str, release: str = "gc", namespace: str = "ipus") -> list[dict[str, Any]]:
-    done = template(*values, release=release, namespace=namespace)
-    assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
-
-
-def template(
-    *values: str, release: str = "gc", namespace: str = "ipus"
-) -> subprocess.CompletedProcess[str]:
-    sets = [word for value in values for word in ("--set", value)]
-    helm = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
-    return subprocess.run(
-        [helm, "template", release, str(CHART), "-n", namespace, *sets],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def named(documents: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
-    return {each["metadata"]["name"]: each for each in documents if each["kind"] == kind}
-
-
-def container(deployment: dict[str, Any]) -> dict[str, Any]:
-    (found,) = deployment["spec"]["template"]["spec"]["containers"]
-    return dict(found)
-
-
-def environment(deployment: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in container(deployment)["env"]}
+from tests.realnodes.rendering import (
+    CERTIFICATE,
+    VIPU,
+    container,
+    environment,
+    named,
+    render,
+    template,
+)
 
 
 def test_graphcores_own_command_installs_operator_proxy_and_webhooks() -> None:
@@ -98,6 +65,14 @@ def test_graphcores_own_command_installs_operator_proxy_and_webhooks() -> None:
         (("web.ingress.enabled=true", "database.url=postgresql://x"), "needs web.hosts"),
         (("database.enabled=true", "database.url=postgresql://x"), "exclude each other"),
         (("admissionWebhooks.certificate.existingSecret=x",), "caBundle is missing"),
+        ((f"{CERTIFICATE}.mode=existingSecret",), "existingSecret is missing"),
+        ((f"{CERTIFICATE}.mode=mine",), "at '/admissionWebhooks/certificate/mode'"),
+        (
+            (f"{CERTIFICATE}.mode=helm", f"{CERTIFICATE}.existingSecret=x"),
+            "mode helm and existingSecret exclude each other",
+        ),
+        ((f"{CERTIFICATE}.issuer.name=x",), "issuer needs mode certManager"),
+        (("admissionWebhooks.patch.enabled=false",), "patch.enabled=false: set"),
     ],
 )
 def test_wrong_values_stop_with_the_keys_name(values: tuple[str, ...], said: str) -> None:
@@ -237,101 +212,3 @@ def test_partition_requests_are_open_to_components_only() -> None:
         each["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for each in by_port[8090]
     }
     assert asking == {"controller-manager", "prober", "web"}
-
-
-POSTGRES, API, ORDERS = {("database", 5432)}, {("", 443), ("", 6443)}, {("vipu-proxy", 8090)}
-REACHES: dict[str, set[tuple[str, int]]] = {
-    "controller-manager": API | ORDERS,
-    "vipu-proxy": API | {("", 8090)},
-    "webhook": API,
-    "web": API | ORDERS | POSTGRES | {("", 443)},
-    "prober": API | ORDERS | POSTGRES,
-    "monitor": API | POSTGRES,
-    "worker": POSTGRES,
-    "beat": POSTGRES,
-    "database": set(),
-    "vipu-server": set(),
-    "scheduler": API | {("vipu-proxy", 8080)},
-}
-EVERYTHING = (
-    VIPU,
-    "database.enabled=true",
-    "ipuVisibility.enabled=true",
-    "extendedScheduler.enabled=true",
-    "extendedScheduler.deploy=true",
-)
-
-
-def component(document: dict[str, Any]) -> str:
-    return str(document["metadata"]["labels"]["app.kubernetes.io/component"])
-
-
-def reached(policy: dict[str, Any]) -> set[tuple[str, int]]:
-    """Where the pods of a policy may connect to, as (component or "" for anybody, port)."""
-    found = set()
-    for rule in policy["spec"].get("egress", []):
-        to = [each["podSelector"]["matchLabels"] for each in rule.get("to", [])]
-        names = [each["app.kubernetes.io/component"] for each in to] or [""]
-        found |= {(name, port["port"]) for name in names for port in rule["ports"]}
-    return found
-
-
-def policies(*values: str) -> dict[str, dict[str, Any]]:
-    found = [each for each in render(*values) if each["kind"] == "NetworkPolicy"]
-    return {component(each): each for each in found}
-
-
-def test_nothing_goes_in_or_out_but_what_a_policy_allows() -> None:
-    deny = policies(*EVERYTHING)["default-deny"]["spec"]
-    assert deny["policyTypes"] == ["Ingress", "Egress"]
-    assert set(deny) == {"podSelector", "policyTypes"}
-    for document in render(*EVERYTHING):
-        if document["kind"] in {"Deployment", "StatefulSet", "Job", "Pod"}:
-            inner = document["spec"].get("template", document)
-            labels = inner["metadata"]["labels"]
-            assert deny["podSelector"]["matchLabels"].items() <= labels.items()
-            assert component(document) in policies(*EVERYTHING)
-
-
-def test_each_component_reaches_what_it_needs_and_nothing_else() -> None:
-    documents, found = render(*EVERYTHING), policies(*EVERYTHING)
-    workloads = [each for each in documents if each["kind"] in {"Deployment", "StatefulSet"}]
-    assert {component(each) for each in workloads} == set(REACHES)
-    for workload in workloads:
-        name, pod = component(workload), workload["spec"]["template"]["spec"]
-        dns = {("", 53), ("", 5353)} if REACHES[name] else set()
-        assert reached(found[name]) == REACHES[name] | dns, name
-        # What it is configured for is what it may reach.
-        text = yaml.safe_dump(pod)
-        assert ("DATABASE_URL" in text) == (reached(found[name]) >= POSTGRES), name
-        has_token = "serviceAccountToken" in text or pod.get("automountServiceAccountToken", False)
-        assert has_token == (reached(found[name]) >= API), name
-
-
-def test_ports_outside_follow_the_values() -> None:
-    several = r"a:8090:ipunode=a\,b:9191:ipunode=b"
-    found = policies(f"vipuControllers={several}", "database.url=postgresql://h/d")
-    assert {("", 8090), ("", 9191)} <= reached(found["vipu-proxy"])
-    assert ("", 5432) in reached(found["prober"])
-    own = "networkPolicies.egress"
-    found = policies(
-        f"vipuControllers={several}",
-        "database.url=postgresql://h/d",
-        f"{own}.databasePorts={{6432}}",
-        f"{own}.vipuPorts={{7000}}",
-        f"{own}.apiServerPorts={{16443}}",
-        f"{own}.webPorts={{8443}}",
-    )
-    dns = {("", 53), ("", 5353)}
-    assert reached(found["vipu-proxy"]) == dns | {("", 16443), ("", 7000)}
-    assert reached(found["web"]) == dns | ORDERS | {("", 16443), ("", 6432), ("", 8443)}
-    off = policies(VIPU, f"{own}.enabled=false")
-    assert {tuple(each["spec"]["policyTypes"]) for each in off.values()} == {("Ingress",)}
-    assert not any("egress" in each["spec"] for each in off.values())
-
-
-def test_an_operator_in_the_host_network_reaches_the_proxy() -> None:
-    """A policy cannot select such a pod: its requests come from the node's address."""
-    policy = policies(VIPU, "controller.hostNetwork=true")["vipu-proxy"]
-    orders = [rule for rule in policy["spec"]["ingress"] if rule["ports"][0]["port"] == 8090]
-    assert [rule.get("from") for rule in orders] == [None]

@@ -23,8 +23,8 @@ from tests.fakes.freeport import free_port
 from tests.fakes.proxylab import SYSTEM, Lab, get
 from tests.fakes.waiting import eventually
 from tests.realnodes.kit import RealCluster
+from tests.realnodes.rendering import VIPU, render
 from tests.realnodes.schedulers import account
-from tests.realnodes.test_chart_values import VIPU, render
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

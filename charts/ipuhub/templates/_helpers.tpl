@@ -361,3 +361,23 @@ spec:
     - {name: {{ .name }}, port: {{ .port }}, targetPort: {{ .target }}}
     {{- end }}
 {{- end -}}
+
+{{/* Who makes the webhooks' certificate. */}}
+{{- define "ipuhub.certificateMode" -}}
+{{- $given := .Values.admissionWebhooks.certificate -}}
+{{- $mode := $given.mode | default (ternary "existingSecret" "webhooks" (ne $given.existingSecret "")) -}}
+{{- if and $given.existingSecret (ne $mode "existingSecret") -}}
+{{- fail (printf "admissionWebhooks.certificate: mode %s and existingSecret exclude each other" $mode) -}}
+{{- end -}}
+{{- if eq $mode "existingSecret" -}}
+{{- if not $given.existingSecret }}{{ fail "admissionWebhooks.certificate.existingSecret is missing: the Secret with tls.crt and tls.key" }}{{ end -}}
+{{- if not $given.caBundle }}{{ fail "admissionWebhooks.certificate.caBundle is missing: the PEM certificate of the authority of existingSecret" }}{{ end -}}
+{{- end -}}
+{{- if and (not .Values.admissionWebhooks.patch.enabled) (has $mode (list "webhooks" "helm")) -}}
+{{- fail "admissionWebhooks.patch.enabled=false: set admissionWebhooks.certificate.existingSecret and caBundle, or mode certManager" -}}
+{{- end -}}
+{{- if and $given.issuer.name (ne $mode "certManager") -}}
+{{- fail "admissionWebhooks.certificate.issuer needs mode certManager" -}}
+{{- end -}}
+{{- $mode -}}
+{{- end -}}

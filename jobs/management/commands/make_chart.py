@@ -56,6 +56,8 @@ _TYPES: Final[dict[str, dict[str, Any]]] = {
         },
     },
     "policy": {"enum": ["Always", "IfNotPresent", "Never"]},
+    "certificateMode": {"enum": ["", "webhooks", "certManager", "helm", "existingSecret"]},
+    "issuerKind": {"enum": ["Issuer", "ClusterIssuer"]},
     "failurePolicy": {"enum": ["Fail", "Ignore"]},
     "serviceType": {"enum": ["ClusterIP", "clusterIP", "NodePort", "LoadBalancer"]},
 }

@@ -1,0 +1,50 @@
+"""Rendering the chart with values, for tests of what comes out. Needs helm, no cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts/ipuhub"
+VIPU = "vipuServer.enabled=true"
+CERTIFICATE = "admissionWebhooks.certificate"
+
+
+@cache
+def render(*values: str, release: str = "gc", namespace: str = "ipus") -> list[dict[str, Any]]:
+    done = template(*values, release=release, namespace=namespace)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def template(
+    *values: str, release: str = "gc", namespace: str = "ipus"
+) -> subprocess.CompletedProcess[str]:
+    sets = [word for value in values for word in ("--set", value)]
+    helm = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
+    return subprocess.run(
+        [helm, "template", release, str(CHART), "-n", namespace, *sets],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def named(documents: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+    return {each["metadata"]["name"]: each for each in documents if each["kind"] == kind}
+
+
+def container(deployment: dict[str, Any]) -> dict[str, Any]:
+    (found,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def environment(deployment: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container(deployment)["env"]}
