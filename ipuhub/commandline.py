@@ -23,7 +23,7 @@ LEAN = {
     "check_uninstall": "jobs",
     "run_webhooks": "jobs",
 }
-DEMO_PARTS = frozenset({"jsonpatch", "jwt"})
+DEMO_PARTS = frozenset({"jsonpatch"})
 """Packages of the extra `demo`, which the image of the product leaves out."""
 
 

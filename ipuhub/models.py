@@ -167,6 +167,48 @@ class SignInAttempts(models.Model):
         return f"{self.failures} since {self.changed_at}"
 
 
+class ExternalIdentity(models.Model):
+    """Who a user is at a provider of sign-in; see `ipuhub.oidc.accounts`.
+
+    Users are found by issuer and subject, never by their name, which a provider may give away
+    again. `issuer` is the OIDC issuer, or `header:` for names from a proxy in front.
+    """
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="external_identities"
+    )
+    issuer = models.TextField()
+    subject = models.TextField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["issuer", "subject"], name="external_identity_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} is {self.subject} of {self.issuer}"
+
+
+class ExternalSession(models.Model):
+    """A session that began at a provider, so that the provider can end it.
+
+    `session_id`: the provider's own (claim sid); `issued_at`: of the ID token, by the provider's
+    clock; `id_token` shows the provider at sign-out whose session ends.
+    """
+
+    identity = models.ForeignKey(
+        ExternalIdentity, on_delete=models.CASCADE, related_name="sessions"
+    )
+    session_key = models.CharField(max_length=40, unique=True)
+    session_id = models.TextField(default="")
+    id_token = models.TextField(default="")
+    issued_at = models.DateTimeField()
+    expires_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"session of {self.identity} since {self.issued_at}"
+
+
 def long_lifetimes(began: str, ended: str, *, name: str) -> GistIndex:
     """Return an index of the lifetimes longer than a day by the time that they span.
 

@@ -16,6 +16,7 @@ from ipuhub.variables.metering import *  # noqa: F403
 from ipuhub.variables.metering import USAGE_OPEN_PRIMEHUB_PATHS
 from ipuhub.variables.partitions import *  # noqa: F403
 from ipuhub.variables.processes import *  # noqa: F403
+from ipuhub.variables.signin import *  # noqa: F403
 from ipuhub.variables.web import *  # noqa: F403
 from ipuhub.variables.web import (
     DATABASE_TLS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
+from ipuhub.oidc.views import backchannel_logout, callback, sign_out, start
 from ipuhub.web.probes import healthz, readyz
 from ipuhub.web.signin import SignInPage
 
@@ -17,7 +17,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("login/", SignInPage.as_view(), name="login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("logout/", sign_out, name="logout"),
+    path("oidc/start", start, name="oidc-start"),
+    path("oidc/callback", callback, name="oidc-callback"),
+    path("oidc/backchannel-logout", backchannel_logout, name="oidc-backchannel-logout"),
     path("", include("dashboard.urls")),
 ]
 handler400 = "ipuhub.web.problems.malformed"

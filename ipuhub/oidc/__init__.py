@@ -1,0 +1,1 @@
+"""Sign-in by OpenID Connect: authorization code with PKCE, sign-out, back-channel logout."""

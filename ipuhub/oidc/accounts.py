@@ -1,0 +1,159 @@
+"""glue: users of a provider of sign-in: who they are here, their roles, their sessions.
+
+A user is bound to issuer and subject. A name that another user here has is never taken over: an
+administrator links it (`manage.py link_user`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import unicodedata
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.contrib.sessions.models import Session
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from ipuhub.models import ExternalIdentity, ExternalSession
+from ipuhub.oidc.tokens import Refused
+from ipuhub.web.access import ACCOUNTANTS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from django.contrib.auth.models import User
+
+
+class Roles(NamedTuple):
+    """Groups of the provider that may sign in, and that are roles here."""
+
+    required: Collection[str]
+    admins: Collection[str]
+    accountants: Collection[str]
+
+
+def claim_at(claims: Mapping[str, Any], path: str) -> Any:
+    """Return a claim by its name, or by names of nested objects with dots between them."""
+    if path in claims:
+        return claims[path]
+    found: Any = claims
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def groups_in(claims: Mapping[str, Any], path: str) -> frozenset[str]:
+    """Return the groups of a claim that is a list of texts, or one text."""
+    found = claim_at(claims, path)
+    listed = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+    return frozenset(each for each in listed if isinstance(each, str))
+
+
+def require_group(groups: frozenset[str], roles: Roles) -> None:
+    """Raise Refused if groups are required and the user is in none of them."""
+    if roles.required and not groups & set(roles.required):
+        sentence = (
+            "Your account is in no group that may use IPUHub. Ask an administrator to add it."
+        )
+        raise Refused("groups", sentence, "in no required group", 403)
+
+
+@transaction.atomic
+def find_or_make_user(
+    issuer: str, subject: str, name: object, groups: frozenset[str], roles: Roles
+) -> ExternalIdentity:
+    """Return the identity with its user, made at the first sign-in; set the user's roles."""
+    require_group(groups, roles)
+    known = ExternalIdentity.objects.select_related("user")
+    identity = known.filter(issuer=issuer, subject=subject).first()
+    if identity is None:
+        user = _make_user(name)
+        identity, is_new = known.get_or_create(
+            issuer=issuer, subject=subject, defaults={"user": user}
+        )
+        if not is_new:  # the same person in another browser, at the same moment
+            user.delete()
+    if not identity.user.is_active:
+        raise Refused("inactive", "This account is disabled in IPUHub.", subject[:100], 403)
+    _set_roles(identity.user, groups, roles)
+    return identity
+
+
+def _make_user(name: object) -> User:
+    users = get_user_model()
+    text = unicodedata.normalize("NFKC", name) if isinstance(name, str) else ""
+    user = users(username=text)
+    user.set_unusable_password()
+    try:
+        user.clean_fields()
+    except ValidationError as error:
+        sentence = (
+            "The provider gives no usable user name: at most 150 letters, digits and @ . + - _ "
+            "are possible. Ask an administrator to check IPUHUB_OIDC_USERNAME_CLAIM."
+        )
+        raise Refused("name", sentence, repr(name)[:100], 403) from error
+    if users.objects.filter(username__iexact=text).exists():
+        raise _taken(text)
+    made, is_new = users.objects.get_or_create(username=text, defaults={"password": user.password})
+    if not is_new:
+        raise _taken(text)
+    return made
+
+
+def _taken(name: str) -> Refused:
+    sentence = (
+        "Your user name belongs to another user of IPUHub. An administrator can link both with "
+        "manage.py link_user."
+    )
+    return Refused("taken", sentence, name[:100], 403)
+
+
+def _set_roles(user: User, groups: frozenset[str], roles: Roles) -> None:
+    is_admin = bool(groups & set(roles.admins))
+    if roles.admins and user.is_staff != is_admin:
+        user.is_staff = is_admin
+        user.save(update_fields=["is_staff"])
+    if roles.accountants:
+        group = Group.objects.get_or_create(name=ACCOUNTANTS)[0]
+        if groups & set(roles.accountants):
+            user.groups.add(group)
+        else:
+            user.groups.remove(group)
+
+
+def remember_session(
+    identity: ExternalIdentity, key: str, claims: Mapping[str, Any], token: str, ends: dt.datetime
+) -> None:
+    """Record a session, so that its provider can end it; forget those that are long over."""
+    issued = dt.datetime.fromtimestamp(claims["iat"], dt.UTC)
+    ExternalSession.objects.filter(expires_at__lt=issued - dt.timedelta(days=1)).delete()
+    sid = claims.get("sid")
+    ExternalSession.objects.create(
+        identity=identity,
+        session_key=key,
+        session_id=sid if isinstance(sid, str) else "",
+        id_token=token,
+        issued_at=issued,
+        expires_at=ends,
+    )
+
+
+@transaction.atomic
+def end_sessions(issuer: str, claims: Mapping[str, Any]) -> int:
+    """End the sessions that a logout token names; return how many there were.
+
+    With a session ID these are the sessions of that ID, else all of the subject. Sessions that
+    began after the token was made stay: a token that is sent twice ends nothing new.
+    """
+    made = dt.datetime.fromtimestamp(claims["iat"], dt.UTC)
+    sessions = ExternalSession.objects.filter(identity__issuer=issuer, issued_at__lte=made)
+    if "sub" in claims:
+        sessions = sessions.filter(identity__subject=claims["sub"])
+    if "sid" in claims:
+        sessions = sessions.filter(session_id=claims["sid"])
+    keys = list(sessions.values_list("session_key", flat=True))
+    Session.objects.filter(session_key__in=keys).delete()
+    sessions.delete()
+    return len(keys)

@@ -1,0 +1,180 @@
+"""io: the OIDC provider over HTTP: discovery document, keys, exchange of a code for tokens.
+
+Discovery document and keys are kept for an hour. A key ID that is not among the keys loads them
+again: a provider that rotates its keys signs with a new one at once. Tokens with invented key IDs
+cause at most one such request in 5 s. While the provider is silent, few threads wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+import urllib3
+
+from ipuhub.oidc.tokens import Refused, key_for, keys_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import jwt
+
+_KEPT_SECONDS: Final = 3600.0
+_AGAIN_SECONDS: Final = 5.0
+_PATIENCE: Final = urllib3.Timeout(connect=3, read=5)
+_MOST_BYTES: Final = 1024 * 1024
+_MOST_WAITING: Final = 4
+_JSON: Final = {"Accept": "application/json"}
+
+
+class Unreachable(Exception):  # noqa: N818  # an answer, not an error
+    """The provider did not answer, or not as a provider does; the text is for logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The dashboard as the provider knows it."""
+
+    issuer: str
+    client_id: str
+    secret: str
+    ca_path: str
+
+
+class Provider:
+    """One OIDC provider."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        context = ssl.create_default_context(cafile=client.ca_path or None)
+        self._pool = urllib3.PoolManager(ssl_context=context, timeout=_PATIENCE, retries=False)
+        self._places = threading.BoundedSemaphore(_MOST_WAITING)
+        self._lock = threading.Lock()
+        self._metadata: tuple[float, dict[str, Any]] | None = None
+        self._keys: tuple[float, list[jwt.PyJWK]] | None = None
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the discovery document. Raise Unreachable if it cannot be had."""
+        known = self._metadata
+        if known is None or time.monotonic() - known[0] > _KEPT_SECONDS:
+            known = (time.monotonic(), self._discovered())
+            self._metadata = known
+        return known[1]
+
+    def endpoint(self, name: str) -> str:
+        """Return an endpoint's address, or an empty text if the provider has none."""
+        address = self.metadata().get(name)
+        if not isinstance(address, str) or not address:
+            return ""
+        parts = urlsplit(address)
+        allowed = {"https", urlsplit(self.client.issuer).scheme}
+        if not parts.hostname or parts.scheme not in allowed:
+            raise Unreachable(f"{name} of the discovery document is {address[:100]!r}")
+        return address
+
+    def find_key(self, key_id: str | None) -> jwt.PyJWK | None:
+        """Return a key that signs tokens; ask the provider if the key is not known."""
+        known = self._keys
+        age = time.monotonic() - known[0] if known else _KEPT_SECONDS
+        if known and age < _KEPT_SECONDS:
+            found = key_for(known[1], key_id)
+            if found is not None or age < _AGAIN_SECONDS:
+                return found
+        with self._lock:
+            if self._keys is known:  # else another thread has just asked
+                self._keys = (time.monotonic(), self._read_keys())
+            fresh = self._keys
+        return key_for(fresh[1], key_id) if fresh else None
+
+    def exchange(self, code: str, verifier: str, redirect_uri: str) -> dict[str, Any]:
+        """Return the tokens for an authorization code. Raise Refused if the provider denies it."""
+        fields = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
+        headers = {**_JSON, "Content-Type": "application/x-www-form-urlencoded"}
+        methods = self.metadata().get("token_endpoint_auth_methods_supported")
+        if not self.client.secret:
+            fields["client_id"] = self.client.client_id
+        elif methods is None or "client_secret_basic" in methods:
+            pair = f"{quote(self.client.client_id, safe='')}:{quote(self.client.secret, safe='')}"
+            headers |= urllib3.make_headers(basic_auth=pair)
+        else:
+            fields |= {"client_id": self.client.client_id, "client_secret": self.client.secret}
+        status, answer = self._ask("POST", self._needed("token_endpoint"), headers, fields)
+        if status != 200:
+            said = f"{status} {str(answer.get('error', ''))[:60]}"
+            if status in {400, 401, 403}:
+                sentence = "The provider did not confirm this sign-in. Sign in again."
+                raise Refused("code", sentence, f"token endpoint: {said}")
+            raise Unreachable(f"token endpoint: {said}")
+        return answer
+
+    def _needed(self, name: str) -> str:
+        address = self.endpoint(name)
+        if not address:
+            raise Unreachable(f"the discovery document has no {name}")
+        return address
+
+    def _discovered(self) -> dict[str, Any]:
+        address = f"{self.client.issuer.rstrip('/')}/.well-known/openid-configuration"
+        status, document = self._ask("GET", address, _JSON)
+        if status != 200:
+            raise Unreachable(f"discovery document: {status}")
+        if document.get("issuer") != self.client.issuer:
+            said = str(document.get("issuer"))[:200]
+            raise Unreachable(f"the discovery document names the issuer {said!r}")
+        return document
+
+    def _read_keys(self) -> list[jwt.PyJWK]:
+        status, document = self._ask("GET", self._needed("jwks_uri"), _JSON)
+        if status != 200:
+            raise Unreachable(f"keys: {status}")
+        return keys_of(document)
+
+    def _ask(
+        self, method: str, address: str, headers: Mapping[str, str], fields: Any = None
+    ) -> tuple[int, dict[str, Any]]:
+        body = urlencode(fields) if fields else None
+        try:
+            with self._place():
+                answer = self._pool.request(
+                    method,
+                    address,
+                    headers=headers,
+                    body=body,
+                    redirect=False,
+                    preload_content=False,
+                )
+                text = answer.read(_MOST_BYTES + 1, decode_content=True)
+                answer.close()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unreachable(str(error)[:300]) from error
+        if len(text) > _MOST_BYTES:
+            raise Unreachable("the answer is too large")
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            if answer.status == 200:
+                raise Unreachable("the answer is not a JSON object")
+            document = {}
+        return answer.status, document
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if not self._places.acquire(timeout=1):
+            raise Unreachable(f"it has not answered {_MOST_WAITING} earlier requests yet")
+        try:
+            yield
+        finally:
+            self._places.release()

@@ -1,0 +1,324 @@
+"""glue: sign-in by OIDC, sign-out at the provider, and the provider's back-channel logout.
+
+State, nonce and PKCE verifier of a sign-in are in a signed cookie of ten minutes: the answer must
+come back to the browser that asked, once. A browser refuses a form that redirects to another
+site (form-action of the content security policy), so sign-in is a link and sign-out a page that
+goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import secrets
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+import structlog
+from django.conf import settings
+from django.contrib.auth import login, logout
+from django.core import signing
+from django.http import Http404, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import redirect, render, resolve_url
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST, require_safe
+from prometheus_client import Counter
+
+from ipuhub.models import ExternalSession
+from ipuhub.oidc.accounts import (
+    Roles,
+    claim_at,
+    end_sessions,
+    find_or_make_user,
+    groups_in,
+    remember_session,
+)
+from ipuhub.oidc.provider import Client, Provider, Unreachable
+from ipuhub.oidc.tokens import Expected, Refused, check_id_token, check_logout_token
+from ipuhub.process.metrics import Kind, Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.http import HttpRequest
+
+SIGN_INS = Metric(
+    "ipuhub_external_sign_ins_total",
+    Kind.COUNTER,
+    "Sign-ins by OIDC or by a proxy's header, by outcome: `ok`, `unreachable`, or why it was "
+    "refused.",
+    "Does sign-in by the provider work, and why not?",
+    ("outcome",),
+)
+LOGOUTS = Metric(
+    "ipuhub_external_logouts_total",
+    Kind.COUNTER,
+    "Back-channel logouts of the provider, by outcome.",
+    "Does the provider end sessions here?",
+    ("outcome",),
+)
+sign_ins = Counter(SIGN_INS.name, SIGN_INS.help, SIGN_INS.labels)
+_logouts = Counter(LOGOUTS.name, LOGOUTS.help, LOGOUTS.labels)
+_LOG = structlog.get_logger(__name__)
+_COOKIE: Final = "ipuhub_oidc"
+_SALT: Final = "ipuhub.oidc"
+_SIGN_IN_SECONDS: Final = 600
+_LONGEST_HINT: Final = 4000
+_BACKEND: Final = "django.contrib.auth.backends.ModelBackend"
+_AWAY: Final = (
+    "The provider of single sign-on does not answer. Try again in a moment, or sign in with a "
+    "user name and password of IPUHub."
+)
+
+
+@lru_cache(maxsize=4)
+def _provider_of(client: Client) -> Provider:
+    return Provider(client)
+
+
+def provider() -> Provider:
+    """Return the provider of the settings."""
+    return _provider_of(
+        Client(
+            settings.OIDC_ISSUER,
+            settings.OIDC_CLIENT_ID,
+            settings.OIDC_CLIENT_SECRET,
+            settings.OIDC_CA_PATH,
+        )
+    )
+
+
+def _expected() -> Expected:
+    return Expected(settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID)
+
+
+def _configured(view: Callable[[HttpRequest], HttpResponse]) -> Callable[..., HttpResponse]:
+    """Answer 404 where no provider is configured."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest) -> HttpResponse:
+        if not settings.OIDC_ISSUER:
+            raise Http404
+        return view(request)
+
+    return guarded
+
+
+@_configured
+@require_safe
+@never_cache
+def start(request: HttpRequest) -> HttpResponse:
+    """Send the browser to the provider."""
+    try:
+        address = provider().endpoint("authorization_endpoint")
+        if not address:
+            raise Unreachable("the discovery document has no authorization_endpoint")
+    except Unreachable as away:
+        return _away(request, away)
+    kept = {name: secrets.token_urlsafe(32) for name in ("state", "nonce", "verifier")}
+    digest = hashlib.sha256(kept["verifier"].encode()).digest()
+    asked = {
+        "response_type": "code",
+        "client_id": settings.OIDC_CLIENT_ID,
+        "redirect_uri": _callback_address(request),
+        "scope": " ".join(settings.OIDC_SCOPES),
+        "state": kept["state"],
+        "nonce": kept["nonce"],
+        "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge_method": "S256",
+    }
+    separator = "&" if "?" in address else "?"
+    kept["next"] = _safe_next(request, request.GET.get("next", ""))
+    answer = HttpResponseRedirect(f"{address}{separator}{urlencode(asked)}")
+    answer.set_cookie(
+        _COOKIE,
+        signing.dumps(kept, salt=_SALT),
+        max_age=_SIGN_IN_SECONDS,
+        path=reverse("oidc-callback"),
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",  # the provider's answer comes from another site
+    )
+    return answer
+
+
+@_configured
+@require_safe
+@never_cache
+def callback(request: HttpRequest) -> HttpResponse:
+    """Take the provider's answer and sign the user in."""
+    try:
+        there = _sign_in(request)
+    except Refused as refused:
+        answer = refuse(request, refused)
+    except Unreachable as away:
+        answer = _away(request, away)
+    else:
+        sign_ins.labels("ok").inc()
+        answer = redirect(there)
+    answer.delete_cookie(_COOKIE, path=reverse("oidc-callback"), samesite="Lax")
+    return answer
+
+
+def _sign_in(request: HttpRequest) -> str:
+    kept = _kept(request)
+    _check_answer(request)
+    code = request.GET.get("code", "")
+    if not code:
+        raise Refused("code", "The provider's answer has no code. Sign in again.")
+    answer = provider().exchange(code, kept["verifier"], _callback_address(request))
+    token = answer.get("id_token")
+    if not isinstance(token, str):
+        raise Refused("token", "The provider's answer has no ID token.", "is openid a scope?")
+    now = timezone.now()
+    claims = check_id_token(token, provider().find_key, _expected(), kept["nonce"], now)
+    identity = find_or_make_user(
+        settings.OIDC_ISSUER,
+        claims["sub"],
+        claim_at(claims, settings.OIDC_USERNAME_CLAIM),
+        groups_in(claims, settings.OIDC_GROUPS_CLAIM),
+        roles(),
+    )
+    end_here(request)
+    login(request, identity.user, backend=_BACKEND)
+    request.session.set_expiry(settings.OIDC_SESSION_SECONDS)
+    request.session.save()
+    ends = now + dt.timedelta(seconds=settings.OIDC_SESSION_SECONDS)
+    remember_session(identity, str(request.session.session_key), claims, token, ends)
+    _LOG.info("signed in by OIDC", user=identity.user.get_username(), subject=claims["sub"][:100])
+    return _safe_next(request, kept["next"]) or resolve_url(settings.LOGIN_REDIRECT_URL)
+
+
+def roles() -> Roles:
+    """Return the groups of the settings."""
+    return Roles(
+        settings.OIDC_REQUIRED_GROUPS,
+        settings.OIDC_ADMIN_GROUPS,
+        settings.OIDC_ACCOUNTANT_GROUPS,
+    )
+
+
+def _kept(request: HttpRequest) -> dict[str, str]:
+    """Return what this browser keeps of its sign-in. Raise Refused if the answer is not to it."""
+    sentence = "This sign-in does not belong to this browser, or is already over. Sign in again."
+    try:
+        kept: dict[str, str] = signing.loads(
+            request.COOKIES.get(_COOKIE, ""), salt=_SALT, max_age=_SIGN_IN_SECONDS
+        )
+    except signing.SignatureExpired as error:
+        late = "This sign-in took more than 10 minutes. Sign in again."
+        raise Refused("late", late) from error
+    except signing.BadSignature as error:
+        raise Refused("state", sentence, "no cookie of a sign-in") from error
+    given = request.GET.get("state", "")
+    if not secrets.compare_digest(given.encode(), kept["state"].encode()):
+        raise Refused("state", sentence, "state of another sign-in")
+    return kept
+
+
+def _check_answer(request: HttpRequest) -> None:
+    issuer = request.GET.get("iss")
+    if issuer is not None and issuer != settings.OIDC_ISSUER:
+        raise Refused("issuer", "This answer is from another provider.", issuer[:200])
+    error = request.GET.get("error")
+    if error == "access_denied":
+        raise Refused("denied", "The provider did not let you sign in to IPUHub.", error, 403)
+    if error is not None:
+        sentence = "The provider reported an error. Try again, or ask an administrator."
+        raise Refused("provider", sentence, error[:100])
+
+
+def end_here(request: HttpRequest) -> str:
+    """End the session of this browser; return its ID token, if it began at the provider."""
+    key = request.session.session_key
+    began = ExternalSession.objects.filter(session_key=key).first() if key else None
+    logout(request)
+    if began is None:
+        return ""
+    began.delete()
+    return began.id_token
+
+
+@require_POST
+@never_cache
+def sign_out(request: HttpRequest) -> HttpResponse:
+    """End the session here, and at the provider if it began there (RP-initiated logout)."""
+    hint = end_here(request)
+    there = resolve_url(settings.LOGOUT_REDIRECT_URL)
+    if not hint or not settings.OIDC_ISSUER:
+        return redirect(there)
+    try:
+        address = provider().endpoint("end_session_endpoint")
+    except Unreachable as away:
+        _LOG.warning("signed out here only: the OIDC provider does not answer", error=str(away))
+        address = ""
+    if not address:
+        return redirect(there)
+    asked = {
+        "client_id": settings.OIDC_CLIENT_ID,
+        "post_logout_redirect_uri": request.build_absolute_uri(there),
+    }
+    if len(hint) <= _LONGEST_HINT:
+        asked["id_token_hint"] = hint
+    separator = "&" if "?" in address else "?"
+    context = {"address": f"{address}{separator}{urlencode(asked)}"}
+    return render(request, "registration/signed_out.html", context)
+
+
+@csrf_exempt
+@_configured
+@require_POST
+@never_cache
+def backchannel_logout(request: HttpRequest) -> HttpResponse:
+    """End the sessions that the provider's logout token names."""
+    try:
+        claims = check_logout_token(
+            request.POST.get("logout_token", ""), provider().find_key, _expected(), timezone.now()
+        )
+    except Refused as refused:
+        _logouts.labels(refused.reason).inc()
+        _LOG.warning("refused a back-channel logout", reason=refused.reason, detail=refused.detail)
+        said = {"error": "invalid_request", "error_description": refused.detail}
+        return JsonResponse(said, status=400)
+    except Unreachable as away:
+        _logouts.labels("unreachable").inc()
+        _LOG.warning("the OIDC provider does not answer", error=str(away))
+        return JsonResponse({"error": "temporarily_unavailable"}, status=503)
+    ended = end_sessions(settings.OIDC_ISSUER, claims)
+    _logouts.labels("ok").inc()
+    _LOG.info("the OIDC provider ended sessions", sessions=ended)
+    return HttpResponse(status=200)
+
+
+def refuse(request: HttpRequest, refused: Refused) -> HttpResponse:
+    """Return the page of a refused sign-in; count and log it."""
+    sign_ins.labels(refused.reason).inc()
+    _LOG.warning("refused a sign-in", reason=refused.reason, detail=refused.detail)
+    context: dict[str, Any] = {"title": "You are not signed in", "sentence": refused.sentence}
+    return render(request, "registration/refused.html", context, status=refused.status)
+
+
+def _away(request: HttpRequest, away: Unreachable) -> HttpResponse:
+    sign_ins.labels("unreachable").inc()
+    _LOG.warning("the OIDC provider does not answer", error=str(away))
+    context = {"title": "Single sign-on does not work now", "sentence": _AWAY}
+    return render(request, "registration/refused.html", context, status=503)
+
+
+def _callback_address(request: HttpRequest) -> str:
+    return request.build_absolute_uri(reverse("oidc-callback"))
+
+
+def _safe_next(request: HttpRequest, address: str) -> str:
+    """Return `address` if it is a page of ours, else an empty text."""
+    ours = {request.get_host()}
+    fits = len(address) <= 1000 and url_has_allowed_host_and_scheme(
+        address, ours, require_https=request.is_secure()
+    )
+    return address if fits else ""

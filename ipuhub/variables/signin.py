@@ -1,0 +1,88 @@
+"""glue: what the web process reads about sign-in by OpenID Connect (OIDC)."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from ipuhub.env import SettingError
+from ipuhub.variables import ENV
+from ipuhub.variables.web import HTTPS
+
+ENV.read_by("Dashboard")
+OIDC_ISSUER = ENV.text(
+    "IPUHUB_OIDC_ISSUER",
+    "",
+    doc="Issuer of the OpenID Connect provider, exactly as in its discovery document, such as "
+    "https://login.example/realms/lab. Empty: no sign-in by OIDC.",
+)
+OIDC_CLIENT_ID = ENV.text(
+    "IPUHUB_OIDC_CLIENT_ID", "", doc="Client ID of the dashboard at the provider."
+)
+OIDC_CLIENT_SECRET = ENV.text(
+    "IPUHUB_OIDC_CLIENT_SECRET",
+    "",
+    doc="Its secret, usually given as IPUHUB_OIDC_CLIENT_SECRET_FILE. Empty: a public client, "
+    "which PKCE alone protects.",
+)
+OIDC_CA_PATH = ENV.text(
+    "IPUHUB_OIDC_CA_PATH",
+    "",
+    doc="File with the CA certificates that verify the provider's certificate (PEM). Empty: the "
+    "operating system's.",
+)
+OIDC_NAME = ENV.text(
+    "IPUHUB_OIDC_NAME", "single sign-on", doc="Name of the provider on the sign-in page."
+)
+OIDC_SCOPES = ENV.words(
+    "IPUHUB_OIDC_SCOPES",
+    ["openid", "profile"],
+    doc="Scopes that the dashboard requests; openid is always among them.",
+)
+OIDC_USERNAME_CLAIM = ENV.text(
+    "IPUHUB_OIDC_USERNAME_CLAIM",
+    "preferred_username",
+    doc="Claim of the ID token with the name for a new user. Later sign-ins find the user by "
+    "issuer and subject.",
+)
+OIDC_GROUPS_CLAIM = ENV.text(
+    "IPUHUB_OIDC_GROUPS_CLAIM",
+    "groups",
+    doc="Claim of the ID token with the user's groups. A dot leads into an object: "
+    "realm_access.roles.",
+)
+OIDC_REQUIRED_GROUPS = ENV.words(
+    "IPUHUB_OIDC_REQUIRED_GROUPS",
+    [],
+    doc="Groups that may sign in; one of them is enough. Empty: everyone whom the provider "
+    "authenticates.",
+)
+OIDC_ADMIN_GROUPS = ENV.words(
+    "IPUHUB_OIDC_ADMIN_GROUPS",
+    [],
+    doc="Groups whose members are administrators, set at each sign-in. Empty: sign-in does not "
+    "change who is an administrator.",
+)
+OIDC_ACCOUNTANT_GROUPS = ENV.words(
+    "IPUHUB_OIDC_ACCOUNTANT_GROUPS",
+    [],
+    doc="Groups whose members are accountants, set at each sign-in. Empty: sign-in does not "
+    "change who is an accountant.",
+)
+OIDC_SESSION_SECONDS = ENV.integer(
+    "IPUHUB_OIDC_SESSION_SECONDS",
+    12 * 3600,
+    minimum=60,
+    maximum=30 * 24 * 3600,
+    doc="Longest session after sign-in by OIDC, in seconds. Back-channel logout ends it earlier.",
+)
+if OIDC_ISSUER:
+    _address = urlsplit(OIDC_ISSUER)
+    if not _address.hostname or _address.scheme not in ({"https"} if HTTPS else {"https", "http"}):
+        raise SettingError(
+            "IPUHUB_OIDC_ISSUER must be an https:// address (http:// only with IPUHUB_HTTPS=off), "
+            f"not {OIDC_ISSUER!r}"
+        )
+    if not OIDC_CLIENT_ID:
+        raise SettingError("IPUHUB_OIDC_ISSUER is set and IPUHUB_OIDC_CLIENT_ID is not: set both")
+    if "openid" not in OIDC_SCOPES:
+        OIDC_SCOPES.insert(0, "openid")

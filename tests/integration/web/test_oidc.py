@@ -1,0 +1,469 @@
+"""Sign-in by OIDC at a provider on a real socket, sign-out there, and its back-channel logout."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import time
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
+from prometheus_client import REGISTRY
+
+from ipuhub.models import ExternalIdentity, ExternalSession
+from ipuhub.oidc import provider as provider_module
+from tests.fakes.freeport import free_port
+from tests.fakes.oidcprovider import oidc_provider, rsa_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from django.http import HttpResponse
+    from pytest_django.fixtures import SettingsWrapper
+
+    from tests.fakes.oidcprovider import OidcProvider
+
+pytestmark = pytest.mark.django_db
+LOGOUT = "/oidc/backchannel-logout"
+
+
+@pytest.fixture
+def provider(settings: SettingsWrapper) -> Iterator[OidcProvider]:
+    with oidc_provider() as found:
+        settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID = found.issuer, found.client_id
+        settings.OIDC_CLIENT_SECRET = found.secret
+        settings.ALLOWED_HOSTS = ["testserver"]
+        yield found
+
+
+def sign_in(provider: OidcProvider, client: Client | None = None, path: str = "") -> HttpResponse:
+    """Go through a sign-in as a browser does; return the answer of the callback."""
+    client = client or Client()
+    asked = client.get("/oidc/start", {"next": path} if path else {})
+    return client.get(provider.signed_in(asked["Location"]))  # type: ignore[return-value]
+
+
+def user_of(client: Client) -> str | None:
+    """Who is signed in, as a page shows it."""
+    answer = client.get("/account/tokens/")
+    return str(answer.context["user"].get_username()) if answer.status_code == 200 else None
+
+
+def count(outcome: str, name: str = "sign_ins") -> float:
+    found = REGISTRY.get_sample_value(f"ipuhub_external_{name}_total", {"outcome": outcome})
+    return found or 0.0
+
+
+def test_a_new_user_signs_in_and_comes_to_the_page_asked_for(provider: OidcProvider) -> None:
+    client, before = Client(), count("ok")
+    page = client.get("/login/", {"next": "/account/tokens/?x=1"}).content.decode()
+    assert 'href="/oidc/start?next=%2Faccount%2Ftokens%2F%3Fx%3D1"' in page
+    answer = sign_in(provider, client, "/account/tokens/?x=1")
+    assert (answer.status_code, answer["Location"]) == (302, "/account/tokens/?x=1")
+    assert user_of(client) == "ann"
+    user = get_user_model().objects.get(username="ann")
+    assert not user.is_staff
+    assert not user.has_usable_password()
+    assert count("ok") == before + 1
+    sign_in(provider)
+    assert get_user_model().objects.count() == 1
+
+
+def test_the_request_carries_pkce_state_and_nonce(provider: OidcProvider) -> None:
+    answer = Client().get("/oidc/start")
+    asked = dict(parse_qsl(urlsplit(answer["Location"]).query))
+    assert asked["code_challenge_method"] == "S256"
+    assert len({asked[name] for name in ("state", "nonce", "code_challenge")}) == 3
+    assert asked["redirect_uri"] == "http://testserver/oidc/callback"
+    cookie = answer.cookies["ipuhub_oidc"]
+    assert (cookie["httponly"], cookie["samesite"], cookie["max-age"]) == (True, "Lax", 600)
+
+
+@pytest.mark.parametrize(
+    "there", ["https://evil.example/", "//evil.example", "javascript:alert(1)"]
+)
+def test_no_other_site_is_the_next_page(provider: OidcProvider, there: str) -> None:
+    assert sign_in(provider, path=there)["Location"] == "/"
+
+
+def hs256(provider: OidcProvider, nonce: str) -> str:
+    """A token whose HMAC key is the published key, as anybody can make one."""
+    public = provider.key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    head = {"alg": "HS256", "kid": provider.key_id, "typ": "JWT"}
+    claims = provider.claims(nonce=nonce, **provider.person)
+    parts = b".".join(
+        base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=") for each in (head, claims)
+    )
+    signed = jwt.get_algorithm_by_name("HS256").sign(parts, public)
+    return (parts + b"." + base64.urlsafe_b64encode(signed).rstrip(b"=")).decode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "want_reason"),
+    [
+        ({"aud": "another-client"}, "audience"),
+        ({"aud": ["ipuhub-dashboard", "another-client"]}, "audience"),
+        ({"azp": "another-client"}, "audience"),
+        ({"iss": "https://evil.example"}, "issuer"),
+        ({"nonce": "of another sign-in"}, "nonce"),
+        ({"nonce": None}, "nonce"),
+        ({"exp": 1_000_000_000}, "expired"),
+        ({"iat": int(time.time()) + 3600}, "expired"),
+        ({"exp": None}, "claims"),
+        ({"exp": "tomorrow"}, "claims"),
+        ({"sub": None}, "claims"),
+        ({"sub": ""}, "claims"),
+        ({"preferred_username": "a b/c"}, "name"),
+        ({"preferred_username": None}, "name"),
+        ({"preferred_username": ["ann"]}, "name"),
+        ({"preferred_username": "x" * 151}, "name"),
+    ],
+)
+def test_claims_that_do_not_fit_are_refused(
+    provider: OidcProvider, changes: dict[str, Any], want_reason: str
+) -> None:
+    provider.changes = changes
+    client, before = Client(), count(want_reason)
+    answer = sign_in(provider, client)
+    assert answer.status_code in {400, 403}
+    assert "You are not signed in" in answer.content.decode()
+    assert user_of(client) is None
+    assert count(want_reason) == before + 1
+    assert not get_user_model().objects.exists()
+
+
+@pytest.mark.parametrize("kind", ["none", "HS256", "foreign key", "unknown key", "text"])
+def test_tokens_that_the_provider_did_not_sign_are_refused(
+    provider: OidcProvider, kind: str
+) -> None:
+    client = Client()
+    there = provider.signed_in(client.get("/oidc/start")["Location"])
+    nonce = next(iter(provider.codes.values()))["nonce"]
+    claims = provider.claims(nonce=nonce, **provider.person)
+    kid = {"kid": "unknown" if kind == "unknown key" else provider.key_id}
+    tokens = {
+        "none": lambda: jwt.encode(claims, None, "none", headers=kid),  # type: ignore[arg-type]
+        "HS256": lambda: hs256(provider, nonce),
+        "text": lambda: "no.token.",
+    }
+    provider.token = tokens.get(kind, lambda: jwt.encode(claims, rsa_key(), "RS256", headers=kid))()  # type: ignore[arg-type]
+    before = count("algorithm")
+    assert client.get(there).status_code == 400
+    assert user_of(client) is None
+    assert count("algorithm") == before + (kind in {"none", "HS256"})
+
+
+def test_an_answer_counts_once_and_in_its_browser_only(provider: OidcProvider) -> None:
+    client, stranger = Client(), Client()
+    there = provider.signed_in(client.get("/oidc/start")["Location"])
+    assert stranger.get(there).status_code == 400
+    assert client.get(there).status_code == 302
+    assert client.get(there).status_code == 400  # its cookie is gone
+
+
+def test_an_answer_of_another_provider_or_sign_in_is_refused(provider: OidcProvider) -> None:
+    client = Client()
+    there = provider.signed_in(client.get("/oidc/start")["Location"])
+    query = {name: each[0] for name, each in parse_qs(urlsplit(there).query).items()}
+    answer = client.get("/oidc/callback", {**query, "iss": "https://evil.example"})
+    assert answer.status_code == 400
+    client.get("/oidc/start")
+    assert client.get("/oidc/callback", query).status_code == 400  # the state of the first one
+    assert user_of(client) is None
+
+
+def test_a_code_that_was_used_is_refused(provider: OidcProvider) -> None:
+    client, before = Client(), count("code")
+    there = provider.signed_in(client.get("/oidc/start")["Location"])
+    provider.codes.clear()
+    assert client.get(there).status_code == 400
+    assert count("code") == before + 1
+
+
+def test_ten_minutes_are_the_most_that_a_sign_in_may_take(
+    provider: OidcProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, now = Client(), time.time()
+    there = provider.signed_in(client.get("/oidc/start")["Location"])
+    monkeypatch.setattr(time, "time", lambda: now + 601)
+    answer = client.get(there)
+    assert (answer.status_code, "more than 10 minutes" in answer.content.decode()) == (400, True)
+
+
+@pytest.mark.parametrize(("error", "want_status"), [("access_denied", 403), ("server_error", 400)])
+def test_an_error_of_the_provider_is_a_page(
+    provider: OidcProvider, error: str, want_status: int
+) -> None:
+    client = Client()
+    asked = dict(parse_qsl(urlsplit(client.get("/oidc/start")["Location"]).query))
+    answer = client.get("/oidc/callback", {"error": error, "state": asked["state"]})
+    assert answer.status_code == want_status
+    assert "You are not signed in" in answer.content.decode()
+
+
+def test_groups_are_roles_at_each_sign_in(
+    provider: OidcProvider, settings: SettingsWrapper
+) -> None:
+    settings.OIDC_ADMIN_GROUPS, settings.OIDC_ACCOUNTANT_GROUPS = ["ipu-admins"], ["finance"]
+    settings.OIDC_GROUPS_CLAIM = "realm_access.roles"
+    provider.person["realm_access"] = {"roles": ["ipu-admins", "finance"]}
+    sign_in(provider)
+    user = get_user_model().objects.get(username="ann")
+    assert user.is_staff
+    assert [group.name for group in user.groups.all()] == ["accountant"]
+    provider.person["realm_access"] = {"roles": "no list"}
+    sign_in(provider)
+    user.refresh_from_db()
+    assert not user.is_staff
+    assert not user.groups.exists()
+
+
+def test_without_groups_for_a_role_the_role_stays_as_it_is(provider: OidcProvider) -> None:
+    sign_in(provider)
+    user = get_user_model().objects.get(username="ann")
+    user.is_staff = True
+    user.save()
+    user.groups.add(Group.objects.get_or_create(name="accountant")[0])
+    sign_in(provider)
+    user.refresh_from_db()
+    assert user.is_staff
+    assert user.groups.count() == 1
+
+
+def test_only_required_groups_may_sign_in(
+    provider: OidcProvider, settings: SettingsWrapper
+) -> None:
+    settings.OIDC_REQUIRED_GROUPS = ["ipu-users"]
+    assert sign_in(provider).status_code == 403
+    assert not get_user_model().objects.exists()
+    provider.person["groups"] = ["ipu-users"]
+    assert sign_in(provider).status_code == 302
+
+
+@pytest.mark.parametrize("name", ["ann", "Ann", "ANN"])
+def test_a_local_user_of_that_name_is_not_taken_over(provider: OidcProvider, name: str) -> None:
+    get_user_model().objects.create_user(name, password="x", is_staff=True)
+    answer = sign_in(provider)
+    assert answer.status_code == 403
+    assert "belongs to another user" in answer.content.decode()
+    assert not ExternalIdentity.objects.exists()
+
+
+def test_an_administrator_links_a_local_user(provider: OidcProvider) -> None:
+    for name in ("ann", "bob"):
+        get_user_model().objects.create_user(name, password="x")
+    client = Client()
+    for _ in range(2):
+        call_command("link_user", "ann", "0001", stdout=StringIO())
+    assert sign_in(provider, client).status_code == 302
+    assert user_of(client) == "ann"
+    with pytest.raises(CommandError, match="is linked to user 'ann'"):
+        call_command("link_user", "bob", "0001")
+    with pytest.raises(CommandError, match="does not exist"):
+        call_command("link_user", "carl", "0003")
+
+
+def test_a_name_that_the_provider_gives_to_another_person_is_not_taken_over(
+    provider: OidcProvider,
+) -> None:
+    sign_in(provider)
+    provider.person["sub"] = "0002"
+    assert sign_in(provider).status_code == 403
+
+
+def test_a_renamed_person_stays_the_same_user(provider: OidcProvider) -> None:
+    sign_in(provider)
+    provider.person["preferred_username"] = "ann.married"
+    assert sign_in(provider).status_code == 302
+    assert [user.username for user in get_user_model().objects.all()] == ["ann"]
+
+
+def test_a_disabled_user_is_refused(provider: OidcProvider) -> None:
+    sign_in(provider)
+    get_user_model().objects.update(is_active=False)
+    assert sign_in(provider).status_code == 403
+
+
+def test_a_rotated_key_is_read_when_a_token_needs_it(
+    provider: OidcProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_module, "_AGAIN_SECONDS", 0.0)
+    assert sign_in(provider).status_code == 302
+    old = provider.key
+    provider.rotate(ec.generate_private_key(ec.SECP256R1()), "second", "ES256")
+    assert sign_in(provider).status_code == 302
+    assert provider.asked.count("/jwks") == 2
+    provider.key, provider.key_id, provider.algorithm = old, "first", "RS256"  # withdrawn
+    assert sign_in(provider).status_code == 400
+
+
+def test_invented_key_ids_do_not_make_us_ask_again_and_again(provider: OidcProvider) -> None:
+    sign_in(provider)
+    for number in range(20):
+        token = provider.sign(provider.claims())
+        head = {"alg": "RS256", "kid": f"invented-{number}"}
+        first = base64.urlsafe_b64encode(json.dumps(head).encode()).rstrip(b"=").decode()
+        answer = Client().post(LOGOUT, {"logout_token": f"{first}.{token.split('.', 1)[1]}"})
+        assert answer.status_code == 400
+    assert provider.asked.count("/jwks") == 1
+
+
+def test_a_silent_provider_is_one_page_and_local_users_still_sign_in(
+    provider: OidcProvider, settings: SettingsWrapper
+) -> None:
+    settings.OIDC_ISSUER = f"http://127.0.0.1:{free_port()}"
+    before = count("unreachable")
+    answer = Client().get("/oidc/start")
+    assert answer.status_code == 503
+    assert "does not answer" in answer.content.decode()
+    assert count("unreachable") == before + 1
+    get_user_model().objects.create_user("local", password="right")
+    client = Client()
+    client.post("/login/", {"username": "local", "password": "right"})
+    assert user_of(client) == "local"
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"issuer": "https://evil.example"},
+        {"authorization_endpoint": "ftp://127.0.0.1/x"},
+        {"authorization_endpoint": None},
+    ],
+)
+def test_a_discovery_document_that_does_not_fit_is_refused(
+    provider: OidcProvider, metadata: dict[str, Any]
+) -> None:
+    provider.metadata = metadata
+    assert Client().get("/oidc/start").status_code == 503
+
+
+def test_without_a_provider_there_are_no_such_pages() -> None:
+    client = Client()
+    assert client.get("/oidc/start").status_code == 404
+    assert client.get("/oidc/callback").status_code == 404
+    assert client.post(LOGOUT).status_code == 404
+    assert "/oidc/" not in client.get("/login/").content.decode()
+
+
+def test_sign_out_goes_to_the_provider_with_the_id_token(provider: OidcProvider) -> None:
+    client = Client()
+    sign_in(provider, client)
+    answer = client.post("/logout/")
+    assert answer.status_code == 200
+    address = answer.context["address"]
+    assert address.startswith(f"{provider.issuer}/end_session?")
+    asked = dict(parse_qsl(urlsplit(address).query))
+    assert asked["post_logout_redirect_uri"] == "http://testserver/login/"
+    hint = jwt.decode(asked["id_token_hint"], options={"verify_signature": False})
+    assert hint["sub"] == "0001"
+    assert user_of(client) is None
+    assert not ExternalSession.objects.exists()
+
+
+def test_sign_out_works_here_without_an_endpoint_there(provider: OidcProvider) -> None:
+    provider.metadata = {"end_session_endpoint": None}
+    client = Client()
+    sign_in(provider, client)
+    assert client.post("/logout/")["Location"] == "/login/"
+    assert user_of(client) is None
+
+
+def test_a_local_user_signs_out_here_only(provider: OidcProvider) -> None:
+    client = Client()
+    client.force_login(get_user_model().objects.create_user("local"))
+    assert client.post("/logout/")["Location"] == "/login/"
+
+
+def test_the_session_lasts_as_long_as_the_setting(
+    provider: OidcProvider, settings: SettingsWrapper
+) -> None:
+    settings.OIDC_SESSION_SECONDS = 900
+    client = Client()
+    sign_in(provider, client)
+    assert client.session.get_expiry_age() == 900
+    left = ExternalSession.objects.get().expires_at - timezone.now()
+    assert dt.timedelta(seconds=800) < left <= dt.timedelta(seconds=900)
+
+
+def three_sessions(provider: OidcProvider) -> list[Client]:
+    """Ann twice, in two sessions of the provider, and Bob."""
+    people = [("0001", "ann", "sid-1"), ("0001", "ann", "sid-2"), ("0002", "bob", "sid-3")]
+    clients = [Client() for _ in people]
+    for client, (sub, name, sid) in zip(clients, people, strict=True):
+        provider.person |= {"sub": sub, "preferred_username": name}
+        provider.sid = sid
+        sign_in(provider, client)
+    assert [user_of(client) for client in clients] == ["ann", "ann", "bob"]
+    return clients
+
+
+@pytest.mark.parametrize(
+    ("changes", "want"),
+    [
+        ({"sub": "0001", "sid": "sid-1"}, [None, "ann", "bob"]),
+        ({"sub": None, "sid": "sid-2"}, ["ann", None, "bob"]),
+        ({"sub": "0001", "sid": None}, [None, None, "bob"]),
+        ({"sub": "0002", "sid": "sid-1"}, ["ann", "ann", "bob"]),
+        ({"sub": None, "sid": "unknown"}, ["ann", "ann", "bob"]),
+        ({"sub": "0001", "sid": None, "iat": int(time.time()) - 600}, ["ann", "ann", "bob"]),
+    ],
+)
+def test_back_channel_logout_ends_exactly_the_sessions_it_names(
+    provider: OidcProvider, changes: dict[str, Any], want: list[str | None]
+) -> None:
+    clients = three_sessions(provider)
+    answer = Client().post(LOGOUT, {"logout_token": provider.logout_token(**changes)})
+    assert (answer.status_code, answer["Cache-Control"].count("no-store")) == (200, 1)
+    assert [user_of(client) for client in clients] == want
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"aud": "another-client"},
+        {"iss": "https://evil.example"},
+        {"exp": 1_000_000_000},
+        {"nonce": "x"},
+        {"events": None},
+        {"events": {}},
+        {"events": "text"},
+        {"jti": None},
+        {"iat": None},
+        {"sub": None, "sid": None},
+        {"sid": 7},
+        {"sid": ""},
+    ],
+)
+def test_a_logout_token_that_does_not_fit_ends_nothing(
+    provider: OidcProvider, changes: dict[str, Any]
+) -> None:
+    client = Client()
+    sign_in(provider, client)
+    answer = Client().post(LOGOUT, {"logout_token": provider.logout_token(**changes)})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "invalid_request"
+    assert user_of(client) == "ann"
+
+
+def test_an_id_token_is_no_logout_token(provider: OidcProvider) -> None:
+    client = Client()
+    sign_in(provider, client)
+    token = ExternalSession.objects.get().id_token
+    assert Client().post(LOGOUT, {"logout_token": token}).status_code == 400
+    assert Client().post(LOGOUT).status_code == 400
+    assert Client().get(LOGOUT).status_code == 405
+    assert user_of(client) == "ann"
