@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -35,13 +35,10 @@ def answer(listener: socket.socket, context: ssl.SSLContext | None) -> None:
             plain.sendall(b"S" if context else b"N")
             if context is None:
                 continue
-            try:
-                secure = context.wrap_socket(plain, server_side=True)
-            except OSError:
-                continue
-            secure.recv(4096)
-            secure.sendall(b"E" + (len(REACHED) + 4).to_bytes(4) + REACHED)
-            secure.close()
+            # A client that refuses the certificate may say so during the handshake or after it.
+            with suppress(OSError), context.wrap_socket(plain, server_side=True) as secure:
+                secure.recv(4096)
+                secure.sendall(b"E" + (len(REACHED) + 4).to_bytes(4) + REACHED)
 
 
 @contextmanager
