@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 SIGN_INS = Metric(
     "ipuhub_external_sign_ins_total",
     Kind.COUNTER,
-    "Sign-ins by OIDC or by a proxy's header, by outcome: `ok`, `unreachable`, or why it was "
-    "refused.",
+    "Sign-ins by OIDC or by a proxy's header, by outcome: `ok`, `unreachable`, `untrusted` (a "
+    "header from elsewhere, ignored), or why it was refused.",
     "Does sign-in by the provider work, and why not?",
     ("outcome",),
 )
@@ -250,6 +250,8 @@ def end_here(request: HttpRequest) -> str:
 def sign_out(request: HttpRequest) -> HttpResponse:
     """End the session here, and at the provider if it began there (RP-initiated logout)."""
     hint = end_here(request)
+    if request.META.get("ipuhub.signed_in_by_header") and settings.AUTH_HEADER_SIGN_OUT:
+        return _go_on(request, settings.AUTH_HEADER_SIGN_OUT)
     there = resolve_url(settings.LOGOUT_REDIRECT_URL)
     if not hint or not settings.OIDC_ISSUER:
         return redirect(there)
@@ -267,8 +269,11 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     if len(hint) <= _LONGEST_HINT:
         asked["id_token_hint"] = hint
     separator = "&" if "?" in address else "?"
-    context = {"address": f"{address}{separator}{urlencode(asked)}"}
-    return render(request, "registration/signed_out.html", context)
+    return _go_on(request, f"{address}{separator}{urlencode(asked)}")
+
+
+def _go_on(request: HttpRequest, address: str) -> HttpResponse:
+    return render(request, "registration/signed_out.html", {"address": address})
 
 
 @csrf_exempt

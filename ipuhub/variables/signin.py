@@ -86,3 +86,33 @@ if OIDC_ISSUER:
         raise SettingError("IPUHUB_OIDC_ISSUER is set and IPUHUB_OIDC_CLIENT_ID is not: set both")
     if "openid" not in OIDC_SCOPES:
         OIDC_SCOPES.insert(0, "openid")
+AUTH_HEADER_USER = ENV.pattern(
+    "IPUHUB_AUTH_HEADER_USER",
+    "",
+    "[A-Za-z0-9-]*",
+    doc="Header with the name of the user whom a proxy in front has authenticated, such as "
+    "X-Forwarded-User. Empty: no sign-in by header.",
+)
+AUTH_HEADER_GROUPS = ENV.pattern(
+    "IPUHUB_AUTH_HEADER_GROUPS",
+    "",
+    "[A-Za-z0-9-]*",
+    doc="Header with the comma-separated groups of that user. IPUHUB_OIDC_REQUIRED_GROUPS, "
+    "_ADMIN_GROUPS and _ACCOUNTANT_GROUPS apply to them.",
+)
+AUTH_HEADER_PROXIES = ENV.networks(
+    "IPUHUB_AUTH_HEADER_PROXIES",
+    doc="Networks of the proxies whose IPUHUB_AUTH_HEADER_USER is trusted. Every address in them "
+    "can act as any user. The proxy must remove these headers from requests of clients.",
+)
+AUTH_HEADER_SIGN_OUT = ENV.text(
+    "IPUHUB_AUTH_HEADER_SIGN_OUT",
+    "",
+    doc="Address at which the proxy ends its session, such as /oauth2/sign_out. *Sign out* leads "
+    "there.",
+)
+if AUTH_HEADER_USER and not AUTH_HEADER_PROXIES:
+    raise SettingError(
+        "IPUHUB_AUTH_HEADER_USER is set and IPUHUB_AUTH_HEADER_PROXIES is not: name the networks "
+        "of the proxy"
+    )
