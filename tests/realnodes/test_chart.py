@@ -40,9 +40,11 @@ class Helm:
         path = Path(os.environ["CLUSTER_BIN"]) / "helm"
         self._program = str(path)
 
-    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, check: bool = True, namespace: str = NAMESPACE
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [self._program, *arguments, "-n", NAMESPACE],
+            [self._program, *arguments, "-n", namespace],
             cwd=ROOT,
             env=self._environment,
             capture_output=True,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import composition
@@ -27,7 +28,10 @@ _PAUSE_SECONDS: Final = 1.0
 
 class Command(BaseCommand):
     requires_system_checks = ()
-    help = "Checks that no IPUJob is left that only the operator can release."
+    help = (
+        "Checks that no IPUJob is left that only the operator can release, in the namespaces of "
+        "IPUHUB_JOB_NAMESPACES."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--drain", action="store_true", help="delete the jobs and wait")
@@ -77,9 +81,11 @@ async def _held(client: KubeClient) -> list[tuple[str, str]]:
         jobs = (await client.list(IPUJOBS)).items
     except NotFound:
         return []  # no CRD, so no jobs
+    chosen = settings.JOB_NAMESPACES  # another release runs the jobs of others
     found = [metadata(job) for job in jobs]
     return sorted(
         (str(meta["namespace"]), str(meta["name"]))
         for meta in found
         if set(FINALIZERS) & set(meta.get("finalizers") or ())
+        and (not chosen or meta["namespace"] in chosen)
     )

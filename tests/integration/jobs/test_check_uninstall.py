@@ -31,8 +31,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[DevCluster]:
     await cluster.stop()
 
 
-async def check(cluster: DevCluster, *arguments: str) -> tuple[int, str]:
-    environment = os.environ | {"KUBECONFIG": str(cluster.kubeconfig)}
+async def check(cluster: DevCluster, *arguments: str, **settings: str) -> tuple[int, str]:
+    environment = os.environ | {"KUBECONFIG": str(cluster.kubeconfig)} | settings
     environment.pop("DJANGO_SETTINGS_MODULE", None)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(ROOT / "manage.py"), "check_uninstall", *arguments),
@@ -72,3 +72,22 @@ async def test_a_job_with_our_finalizer_is_named_and_drained_when_told(
         patch = {"metadata": {"finalizers": None}}
         await client.patch(IPUJOBS, "held", patch, "default")
     assert await check(cluster, "--drain") == (0, "No IPUJob needs the operator.\n")
+
+
+async def test_jobs_of_another_release_are_neither_in_the_way_nor_deleted(
+    cluster: DevCluster,
+) -> None:
+    own = {"IPUHUB_JOB_NAMESPACES": "default,team-a"}
+    async with KubeClient(load_config(str(cluster.kubeconfig))) as client:
+        await apply_file(client, CRD_FILE)
+        job: dict[str, Any] = ipujob().build()
+        job["metadata"] = {"name": "other", "finalizers": [FINALIZER]}
+        await client.create(IPUJOBS, job, "kube-public")
+        for arguments in ((), ("--drain", "--seconds", "1")):
+            said = await check(cluster, *arguments, **own)
+            assert said == (0, "No IPUJob needs the operator.\n")
+        left = await client.get(IPUJOBS, "other", "kube-public")
+        assert "deletionTimestamp" not in left["metadata"]
+        code, said = await check(cluster, IPUHUB_JOB_NAMESPACES="kube-public")
+        assert (code, "kube-public/other" in said) == (1, True)
+        await client.patch(IPUJOBS, "other", {"metadata": {"finalizers": None}}, "kube-public")

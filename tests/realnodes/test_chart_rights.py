@@ -1,0 +1,55 @@
+"""Every right that the chart grants, as a file to review. Needs helm, no cluster.
+
+After a wanted change: `IPUHUB_GOLDEN=write` and this test write the file again.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import yaml
+
+from tests.realnodes.rendering import ROOT, VIPU, render
+
+GOLDEN = ROOT / "tests/golden/chart-rights.yaml"
+EVERYTHING = (
+    VIPU,
+    "database.enabled=true",
+    "uninstall.drain=true",
+    "ipuVisibility.enabled=true",
+    "extendedScheduler.enabled=true",
+    "extendedScheduler.deploy=true",
+)
+
+
+def granted() -> dict[str, Any]:
+    """The rules of each role, and which account is bound to which."""
+    documents = render(*EVERYTHING)
+    found: dict[str, Any] = {}
+    for each in documents:
+        kind, name = each["kind"], each["metadata"]["name"]
+        if kind in {"Role", "ClusterRole"}:
+            found[f"{kind} {name}"] = each["rules"]
+        elif kind in {"RoleBinding", "ClusterRoleBinding"}:
+            (subject,) = each["subjects"]
+            found[f"{kind} {name}"] = f"{each['roleRef']['name']} -> {subject['name']}"
+    return found
+
+
+def test_the_rights_are_those_that_were_reviewed() -> None:
+    text = yaml.safe_dump(granted(), sort_keys=True, width=100)
+    if os.environ.get("IPUHUB_GOLDEN") == "write":
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_no_right_is_a_wildcard_or_grants_more_than_it_has() -> None:
+    rules = [rule for each in granted().values() if isinstance(each, list) for rule in each]
+    words = [word for rule in rules for values in rule.values() for word in values]
+    assert len(rules) > 20
+    assert {"*", "escalate", "impersonate"} & set(words) == set()
+    # Secrets are read and written by name only.
+    secrets = [rule for rule in rules if "secrets" in rule.get("resources", ())]
+    assert secrets
+    assert all(rule.get("resourceNames") for rule in secrets)
