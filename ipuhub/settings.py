@@ -54,6 +54,8 @@ SPECTACULAR_SETTINGS = {
     "LICENSE": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
     "TAGS": [
         {"name": "capacity", "description": "IPUs of each V-IPU controller."},
+        {"name": "components", "description": "Which component of IPUHub is down."},
+        {"name": "fleet", "description": "Each IPU with its job, the queue, and what fits."},
         {"name": "jobs", "description": "IPUJobs, their pods and their usage."},
         {"name": "partitions", "description": "Current and past partitions of jobs."},
         {"name": "query", "description": "How many partitions of a size fit."},
