@@ -26,6 +26,7 @@ _OPENED = {
     "ipuhub/recording/store.py": "connection_arguments",
     "usage/monitor/store.py": "connection_arguments",
     "usage/reports/downloads.py": "Django's",
+    "usage/legacy/importing.py": "reads another product's database, once, as its address says",
 }
 """Where psycopg connects, and whose arguments it takes; the tests below try these."""
 
