@@ -32,7 +32,8 @@
     const here = document.activeElement;
     focused = here && here.closest("[data-live]") ? here.getAttribute("href") : null;
   });
-  document.addEventListener("htmx:afterSettle", () => {
+  document.addEventListener("htmx:afterSettle", (event) => {
+    if (event.target.id === "health") return; // the header's line is no news of the page
     if (focused) {
       const again = [...document.querySelectorAll("[data-live] a")].find((a) => a.getAttribute("href") === focused);
       if (again) again.focus({ preventScroll: true });
