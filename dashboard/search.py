@@ -16,7 +16,6 @@ from django.views.decorators.http import require_safe
 from dashboard.live import live_reader
 from dashboard.nav import ENTRIES
 from ipuhub.web.access import is_admin, scope_of
-from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.requests import signed_in
 from jobs.selectors import listed_jobs, state_of, visible_jobs
@@ -126,10 +125,7 @@ def _names(text: str, scope: Scope) -> Iterable[Found]:
 def search(request: HttpRequest) -> HttpResponseBase:
     """Show what matches `q`."""
     text = request.GET.get("q", "").strip()
-    try:
-        if len(text) > LONGEST or "\0" in text:
-            raise BadFilter([f"q: at most {LONGEST} printable characters."])
-    except BadFilter as error:
-        return not_as_asked(request, error.messages)
+    if len(text) > LONGEST or "\0" in text:
+        return not_as_asked(request, [f"q: at most {LONGEST} printable characters."])
     results = find(text, scope_of(request.user), admin=is_admin(request.user)) if text else []
     return render(request, "search.html", {"q": text, "results": results})
