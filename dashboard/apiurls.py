@@ -10,7 +10,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 
 from dashboard.fleet import FleetView
 from dashboard.health import Components
-from dashboard.job import JobPods, JobUsageSoFar, JobWaiting
+from dashboard.job.api import JobPods, JobUsageSoFar, JobWaiting
 from dashboard.partitions import AllPartitions, PartitionUsage
 from ipuhub.api.files import with_files
 from partitions.api import urlpatterns as partition_api

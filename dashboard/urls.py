@@ -10,7 +10,7 @@ from django.urls import include, path
 from dashboard.account import PasswordPage, revoke_token, tokens
 from dashboard.fleet import fleet_page
 from dashboard.health import health_dot
-from dashboard.job import job_page
+from dashboard.job.page import job_page
 from dashboard.metrics import metrics
 from dashboard.overview import overview
 from dashboard.partitions import partition_list

@@ -1,4 +1,4 @@
-"""glue: jobs in the API; a job's pods and usage are `dashboard.job`'s.
+"""glue: jobs in the API; a job's pods and usage are `dashboard/job/`'s.
 
 The shape of jobs in the API.
 

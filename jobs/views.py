@@ -1,4 +1,4 @@
-"""glue: the list of jobs. A job's own page joins pods and partitions: `dashboard.job`.
+"""glue: the list of jobs. A job's own page joins pods and partitions: `dashboard/job/`.
 
 The filters of jobs, for page, exports and API.
 """

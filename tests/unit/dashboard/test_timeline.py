@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.timeline import Row, Span, draw_timeline
+from dashboard.job.timeline import Row, Span, draw_timeline
 
 if TYPE_CHECKING:
-    from dashboard.timeline import Timeline
+    from dashboard.job.timeline import Timeline
 
 NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
 

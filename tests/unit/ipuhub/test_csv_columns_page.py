@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dashboard import job
+from dashboard.job import tables as job
 from dashboard.partitions import PartitionUsageSerializer
 from dashboard.system import WATCH_COLUMNS
 from jobs.views import COLUMNS as JOBS

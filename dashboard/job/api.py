@@ -1,0 +1,176 @@
+"""glue: a job's pods, usage and wait in the API. A composition root: joins the apps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.http import Http404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from dashboard.job.queue import read_waiting
+from dashboard.job.usage import read_held
+from ipuhub.web.access import may_see_cost, scope_of
+from jobs.selectors import NO_JOB, find_job, jobs_with_uid
+from usage.models import PodLifetime
+
+if TYPE_CHECKING:
+    from django.contrib.auth.base_user import AbstractBaseUser
+    from django.contrib.auth.models import AnonymousUser
+    from django.db.models import QuerySet
+    from rest_framework.request import Request
+
+    from jobs.models import JobRecord
+
+
+class PodSerializer(serializers.ModelSerializer[PodLifetime]):
+    """A pod of a job, in whole numbers; IPUs in millionths. `estimated`: the end may be off by up
+    to `uncertainty_seconds`."""
+
+    class Meta:
+        model = PodLifetime
+        fields: ClassVar = [
+            "uid",
+            "namespace",
+            "pod_name",
+            "role",
+            "instance",
+            "attempt",
+            "phase",
+            "reason",
+            "exit_code",
+            "node",
+            "partition",
+            "micro_ipus",
+            "cpu_millicores",
+            "memory_bytes",
+            "gpus",
+            "created_at",
+            "scheduled_at",
+            "started_at",
+            "finished_at",
+            "estimated",
+            "uncertainty_seconds",
+        ]
+
+
+class JobUsageSerializer(serializers.Serializer[Any]):
+    """The usage of a job's pods up to `until`, in exact whole numbers and in hours. Hours of
+    partitions are separate and not included in the hours of pods."""
+
+    until = serializers.DateTimeField()
+    pods = serializers.IntegerField()
+    ipu_microseconds = serializers.IntegerField(help_text="Micro-IPUs x seconds.")
+    cpu_millicore_seconds = serializers.IntegerField()
+    memory_byte_seconds = serializers.IntegerField()
+    partition_ipu_seconds = serializers.IntegerField()
+    ipu_hours = serializers.FloatField()
+    cpu_hours = serializers.FloatField()
+    memory_gib_hours = serializers.FloatField()
+    partition_ipu_hours = serializers.FloatField()
+    cost = serializers.CharField(
+        source="money.amount",
+        allow_null=True,
+        help_text="Cost of pods and partitions. Null if no rate applies, if rates have "
+        "different currencies, or if the user may not see rates.",
+    )
+    currency = serializers.CharField(source="money.currency", allow_null=True)
+
+
+class JobWaitingSerializer(serializers.Serializer[Any]):
+    """State of a job that waits for IPUs, computed for this response. A smaller job can start
+    before a larger one, even if it is newer, so `jobs_before` is not a position in a queue."""
+
+    waits = serializers.BooleanField(
+        help_text="False: the job does not wait for IPUs, and the other fields are null."
+    )
+    jobs_before = serializers.IntegerField(
+        allow_null=True,
+        help_text="Older waiting jobs of all namespaces, which are tried before this job.",
+    )
+    free = serializers.IntegerField(
+        allow_null=True,
+        help_text="Free IPUs of the whole fleet, not necessarily one block. Null: unknown.",
+    )
+    free_as_of = serializers.DateTimeField(
+        allow_null=True,
+        help_text="When `free` was read, if the V-IPU Proxy does not answer now; null: just now.",
+    )
+    problem = serializers.CharField(
+        help_text="Why `free` is old or unknown; empty if `free` is current."
+    )
+
+
+def _require_job(user: AbstractBaseUser | AnonymousUser, uid: str) -> JobRecord:
+    job = jobs_with_uid(scope_of(user), uid).first()
+    if job is None:
+        raise Http404(NO_JOB)
+    return job
+
+
+@extend_schema_view(
+    get=extend_schema(operation_id="jobs_pods", summary="A job's pods", tags=["jobs"])
+)
+class JobPods(ListAPIView[PodLifetime]):
+    """The pods of a job, including finished pods, newest first."""
+
+    queryset = PodLifetime.objects.none()
+    serializer_class = PodSerializer
+    filter_backends = ()
+    ordering = ("created_at", "id")
+
+    def get_queryset(self) -> QuerySet[PodLifetime]:
+        """Return the pods in the job's own namespace. Raises Http404."""
+        job = _require_job(self.request.user, self.kwargs["uid"])
+        return PodLifetime.objects.filter(job_uid=job.uid, namespace=job.namespace)
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="jobs_usage",
+        summary="A job's usage so far",
+        tags=["jobs"],
+        responses=JobUsageSerializer,
+    )
+)
+class JobUsageSoFar(APIView):
+    """What a job's pods and partitions held so far."""
+
+    def get(self, request: Request, uid: str) -> Response:
+        """Return it. Raises Http404."""
+        job = _require_job(request.user, uid)
+        costed = may_see_cost(request.user)
+        usage = read_held(job, timezone.now(), limit=1, costed=costed).usage
+        return Response(JobUsageSerializer(usage).data)
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="jobs_waiting",
+        summary="State of a waiting job",
+        tags=["jobs"],
+        responses=JobWaitingSerializer,
+    )
+)
+class JobWaiting(APIView):
+    """How many jobs ask for IPUs before this one, and how many IPUs are free."""
+
+    def get(self, request: Request, uid: str) -> Response:
+        """Return it. Raises Http404."""
+        scope = scope_of(request.user)
+        job = find_job(scope, uid)
+        if job is None:
+            raise Http404(NO_JOB)
+        found = read_waiting(job, scope, timezone.now())
+        body: dict[str, Any] = {
+            "waits": found is not None,
+            "jobs_before": found.before if found else None,
+            "free": found.free if found else None,
+            "free_as_of": found.free_as_of if found else None,
+            "problem": found.problem if found else "",
+        }
+        return Response(JobWaitingSerializer(body).data)

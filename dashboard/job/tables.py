@@ -1,0 +1,113 @@
+"""glue: the tables of a job's pages, declared once for the page and their CSV and JSON twins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.utils.dateparse import parse_datetime
+
+from ipuhub.web.lists import Column, make_cells
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from dashboard.job.usage import Held
+    from ipuhub.web.lists import Cell
+    from jobs.models import JobRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with all its rows; `empty` is said where there is none."""
+
+    key: str
+    title: str
+    empty: str
+    columns: Sequence[Column]
+    rows: Sequence[Any]
+
+    @property
+    def shown_columns(self) -> list[Column]:
+        """The columns of the page."""
+        return [column for column in self.columns if column.kind != "export"]
+
+    @property
+    def cells(self) -> list[list[Cell]]:
+        """What the page shows."""
+        return [make_cells(self.shown_columns, row) for row in self.rows]
+
+
+def _instant(text: str | None) -> datetime | None:
+    return parse_datetime(text) if text else None
+
+
+CONDITIONS = (
+    Column("type", "Condition", lambda row: row.get("type")),
+    Column("status", "Status", lambda row: row.get("status")),
+    Column("reason", "Reason", lambda row: row.get("reason"), kind="code"),
+    Column("message", "Message", lambda row: row.get("message"), kind="note"),
+    Column("at", "Since", lambda row: _instant(row.get("lastTransitionTime")), kind="second"),
+)
+ATTEMPTS = (
+    Column("instance", "Instance", lambda row: row.instance),
+    Column("attempt", "Attempt", lambda row: row.attempt + 1),
+    Column("outcome", "Outcome", lambda row: row.outcome, kind="badge"),
+    Column("reason", "Reason", lambda row: row.reason, kind="code"),
+    Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number"),
+    Column("began_at", "Began", lambda row: row.began_at, kind="second"),
+    Column("ended_at", "Ended", lambda row: row.ended_at, kind="second"),
+    Column("message", "How it failed", lambda row: row.message, kind="note"),
+    Column("log", "Last log lines", lambda row: row.log, kind="log"),
+)
+TRANSITIONS = (
+    Column("at", "At", lambda row: row.at, kind="second"),
+    Column("state", "State", lambda row: row.state, kind="badge"),
+    Column("reason", "Reason", lambda row: row.reason, kind="code"),
+    Column("message", "Message", lambda row: row.message, kind="note"),
+)
+PODS = (
+    Column("pod_name", "Pod", lambda row: row.pod_name),
+    Column("role", "Role", lambda row: row.role),
+    Column("attempt", "Attempt", lambda row: (row.attempt or 0) + 1, kind="number"),
+    Column("phase", "Phase", lambda row: row.phase, kind="badge"),
+    Column("reason", "Reason", lambda row: row.reason, kind="code"),
+    Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number"),
+    Column("node", "Node", lambda row: row.node),
+    Column("scheduled_at", "Scheduled", lambda row: row.scheduled_at, kind="second"),
+    Column("started_at", "Started", lambda row: row.started_at, kind="second"),
+    Column("finished_at", "Ended", lambda row: row.finished_at, kind="second"),
+    Column("uid", "", lambda row: row.uid, kind="export"),
+    Column("created_at", "", lambda row: row.created_at, kind="export"),
+    Column("micro_ipus", "", lambda row: row.micro_ipus, kind="export"),
+    Column("cpu_millicores", "", lambda row: row.cpu_millicores, kind="export"),
+    Column("memory_bytes", "", lambda row: row.memory_bytes, kind="export"),
+    Column("estimated", "", lambda row: row.estimated, kind="export"),
+    Column("uncertainty_seconds", "", lambda row: row.uncertainty_seconds, kind="export"),
+)
+PARTITIONS = (
+    Column("partition", "Partition", lambda row: row.partition, kind="code"),
+    Column("size", "IPUs", lambda row: row.size, kind="number"),
+    Column("phase", "Phase", lambda row: row.phase, kind="badge"),
+    Column("controller", "Controller", lambda row: row.controller),
+    Column("reserved_at", "Reserved", lambda row: row.reserved_at, kind="second"),
+    Column("active_at", "Active", lambda row: row.active_at, kind="second"),
+    Column("released_at", "Released", lambda row: row.released_at, kind="second"),
+    Column("message", "", lambda row: row.message, kind="export"),
+    Column("estimated", "", lambda row: row.estimated, kind="export"),
+)
+
+
+def job_tables(job: JobRecord, held: Held) -> list[Table]:
+    """Return the tables in the order of the page."""
+    attempts = sorted(job.past.attempts, key=lambda row: (row.attempt, row.instance))
+    transitions = sorted(job.past.transitions, key=lambda row: (row.at, row.pk), reverse=True)
+    conditions = [row for row in job.conditions if isinstance(row, dict)]
+    return [
+        Table("pods", "Pods", "No pods recorded.", PODS, held.pods),
+        Table("attempts", "Attempts", "No attempts recorded.", ATTEMPTS, attempts),
+        Table("transitions", "History", "No changes recorded.", TRANSITIONS, transitions),
+        Table("conditions", "Conditions", "No conditions recorded.", CONDITIONS, conditions),
+        Table("partitions", "Partitions", "No partitions recorded.", PARTITIONS, held.partitions),
+    ]
