@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.manifests import Manifest
     from jobs.operator.effects import Recorder
 
-    _Told = tuple[Manifest, Literal["Normal", "Warning"], str, str]
+    _Event = tuple[Manifest, Literal["Normal", "Warning"], str, str]
 
 log = structlog.get_logger(__name__)
 WRITERS = 4
@@ -22,15 +22,15 @@ MOST_WAITING = 5000  # of one writer: an API server that takes none must not cos
 LAST_SECONDS = 2.0
 
 
-class Teller:
-    """Hands Events on to `recorder` in the order in which each job's were told, by a few writers
+class EventWriter:
+    """Writes Events through `recorder`, each job's in order, with a few writers
     of its own. `dropped` counts those for which there was no more room or time."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.dropped = 0
         self._unwritten = 0
         self._recorder = recorder
-        self._queues: list[asyncio.Queue[_Told]] = [
+        self._queues: list[asyncio.Queue[_Event]] = [
             asyncio.Queue(MOST_WAITING) for _ in range(WRITERS)
         ]
 
@@ -52,7 +52,7 @@ class Teller:
             log.warning("event not written: too many wait", reason=reason, dropped=self.dropped)
 
     async def run(self) -> None:
-        """Write what is told, until cancelled; then what is left, as far as a moment allows."""
+        """Write what is recorded, until cancelled; then what is left, as far as a moment allows."""
         writers = [asyncio.create_task(self._write(queue)) for queue in self._queues]
         try:
             ended, _ = await asyncio.wait(writers, return_when=asyncio.FIRST_COMPLETED)
@@ -65,7 +65,7 @@ class Teller:
             # Ended before this is: its caller may close the connections that they use.
             await asyncio.gather(*writers, return_exceptions=True)
 
-    async def _write(self, queue: asyncio.Queue[_Told]) -> None:
+    async def _write(self, queue: asyncio.Queue[_Event]) -> None:
         while True:
             regarding, kind, reason, message = await queue.get()
             await self._recorder.record(regarding, type=kind, reason=reason, message=message)

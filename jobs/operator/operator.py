@@ -23,7 +23,7 @@ from jobs.ipujob.spec import UNLIMITED
 from jobs.operator import metrics
 from jobs.operator.controller import Controller
 from jobs.operator.effects import Effects, Expectations
-from jobs.operator.eventwriter import Teller
+from jobs.operator.eventwriter import EventWriter
 from jobs.operator.execute import Executor
 from jobs.operator.observer import BY_JOB, BY_UID, Caches, Observer, by_job, by_uid, only_metadata
 from jobs.operator.ownership import trim_child, trim_job, trim_pod
@@ -118,11 +118,11 @@ class Operator:
         self.informers = _informers(client, self._is_crd_another)
         self.caches = _caches(self.informers)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
-        self.teller = Teller(recorder)
+        self.event_writer = EventWriter(recorder)
         effects = self.effects = Effects(
             client=client,
             partitions=partitions,
-            recorder=self.teller,
+            recorder=self.event_writer,
             caches=self.caches,
             facts=self.facts,
             expectations=Expectations(options.monotonic),
@@ -146,7 +146,7 @@ class Operator:
         async with asyncio.TaskGroup() as group:
             for informer in self.informers.values():
                 group.create_task(informer.run())
-            group.create_task(self.teller.run())
+            group.create_task(self.event_writer.run())
             group.create_task(self._report_health())
             group.create_task(self._poll())
             await self._synced()
@@ -218,7 +218,9 @@ class Operator:
         sentence = keeper.problem or keeper.note
         if sentence and sentence != said:
             reason = Reason.OTHER_CRD.value
-            await self.teller.record(keeper.crd, type="Warning", reason=reason, message=sentence)
+            await self.event_writer.record(
+                keeper.crd, type="Warning", reason=reason, message=sentence
+            )
         return sentence
 
 

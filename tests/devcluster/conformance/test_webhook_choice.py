@@ -45,7 +45,7 @@ async def test_rules_choose(hooks: WebhookServer, registrar: Registrar, row: str
     hooks.allows("r")
     rule = {**CONFIG_MAPS, **changes}
     await registrar.register("Validating", registrar.webhook("r", rules=[rule]))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     (await registrar.make("a")).ok(201)
     assert bool(hooks.requests.get("r")) is is_called
 
@@ -69,7 +69,7 @@ async def test_labels_of_the_object_choose(
     selector, is_called = SELECTORS[row]
     hooks.allows("s")
     await registrar.register("Validating", registrar.webhook("s", objectSelector=selector))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     body = config_map("a", labels={"team": "a"})
     (await api.create(registrar.path(), body)).ok(201)
     assert bool(hooks.requests.get("s")) is is_called
@@ -81,7 +81,7 @@ async def test_the_old_labels_count_too(
     hooks.allows("s")
     wanted = {"objectSelector": {"matchLabels": {"team": "a"}}}
     await registrar.register("Validating", registrar.webhook("s", **wanted))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     (await api.create(registrar.path(), config_map("a", labels={"team": "a"}))).ok(201)
     await registrar.edit("a", {"metadata": {"labels": {"team": None}}})
     await registrar.edit("a", {"data": {"x": "1"}})
@@ -94,7 +94,7 @@ async def test_labels_of_the_namespace_choose(
     hooks.allows("n")
     other = {"namespaceSelector": {"matchLabels": {"hooked": "somebody-else"}}}
     await registrar.register("Validating", registrar.webhook("n", **other))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     (await registrar.make("a")).ok(201)
     assert "n" not in hooks.requests
 
@@ -106,7 +106,7 @@ async def test_configurations_go_by_name_and_each_sees_the_one_before(
     hooks.allows("early", add("/data/early", "1"))
     await registrar.register("Mutating", registrar.webhook("late"), name="b")
     await registrar.register("Mutating", registrar.webhook("early"), name="a")
-    await registrar.effective_spec()
+    await registrar.in_effect()
     made = (await registrar.make("x")).ok(201)
     assert made["data"] == {"given": "1", "early": "1", "late": "1"}
     assert hooks.requests["late"][-1]["object"]["data"] == {"given": "1", "early": "1"}
@@ -117,7 +117,7 @@ async def test_a_dry_run_is_asked_and_says_so(hooks: WebhookServer, registrar: R
     hooks.allows("m", add("/data/by", "hook"))
     webhook = registrar.webhook("m", sideEffects="NoneOnDryRun")
     await registrar.register("Mutating", webhook)
-    await registrar.effective_spec()
+    await registrar.in_effect()
     made = (await registrar.make("a", dryRun="All")).ok(201)
     assert made["data"] == {"given": "1", "by": "hook"}
     assert hooks.requests["m"][-1]["dryRun"] is True
@@ -135,7 +135,7 @@ async def test_scale_is_shown_as_a_scale(
         "resources": ["widgets/scale"],
     }
     await registrar.register("Validating", registrar.webhook("s", rules=[rule]))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     base = f"/apis/{widgets}/v1/namespaces/{registrar.namespace}/widgets"
     body = {"apiVersion": f"{widgets}/v1", "kind": "Widget", "metadata": {"name": "w"}}
     (await api.create(base, {**body, "spec": {"replicas": 2}})).ok(201)
@@ -155,7 +155,7 @@ async def test_a_custom_object_is_pruned_and_defaulted_after_the_patch(
     hooks.allows("c", add("/spec/nobody-knows", 1), add("/spec/count", 7))
     rule = {**CONFIG_MAPS, "apiGroups": [widgets], "resources": ["widgets"]}
     await registrar.register("Mutating", registrar.webhook("c", rules=[rule]))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     base = f"/apis/{widgets}/v1/namespaces/{registrar.namespace}/widgets"
     body = {"apiVersion": f"{widgets}/v1", "kind": "Widget", "metadata": {"name": "w"}}
     (await api.create(base, {**body, "spec": {}})).ok(201)
@@ -200,7 +200,7 @@ async def test_a_write_meanwhile_is_not_lost(
     only = {"rules": [{**CONFIG_MAPS, "operations": ["UPDATE"]}], "timeoutSeconds": 20}
     (await registrar.make("a", {"x": "0"})).ok(201)
     await registrar.register("Validating", registrar.webhook("t", **only))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     (await api.patch(registrar.path("a"), {"data": {"x": "1"}})).ok(200)
     stored = (await api.get(registrar.path("a"))).ok()
     assert (stored["data"], stored["metadata"]["labels"]) == ({"x": "1"}, {"l": "2"})

@@ -71,7 +71,7 @@ class Registrar:
         self.made.append(f"{REGISTRATION}/{plural}/{body['metadata']['name']}")
         return self.made[-1]
 
-    async def effective_spec(self) -> None:
+    async def in_effect(self) -> None:
         """Return when the server calls what is registered: probes of its own say so.
 
         A mutating one is asked before, a validating one beside the others.
@@ -148,7 +148,7 @@ async def test_a_patch_is_stored_and_the_request_is_described(
 ) -> None:
     hooks.allows("m", add("/data/by", "hook"), add("/metadata/labels", {"seen": "yes"}))
     await registrar.register("Mutating", registrar.webhook("m"))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     made = (await registrar.make("a", {"x": "1"}, fieldManager="me")).ok(201)
     assert made["data"] == {"x": "1", "by": "hook"}
     assert made["metadata"]["labels"] == {"seen": "yes"}
@@ -174,7 +174,7 @@ async def test_updates_and_deletions_show_the_old_object(
     for name, kind in (("m", "Mutating"), ("v", "Validating")):
         hooks.allows(name)
         await registrar.register(kind, registrar.webhook(name))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     (await registrar.make("a", {"x": "1"})).ok(201)
     await registrar.edit("a", {"data": {"x": "2"}})
     (await api.delete(registrar.path("a"))).ok(200)
@@ -211,7 +211,7 @@ async def test_a_denial_is_told_in_the_servers_words(
     status, code, reason, words = DENIALS[row]
     hooks.denies("d", **status)
     await registrar.register(kind, registrar.webhook("d"))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     answer = await registrar.make("a")
     assert answer.status == code, answer.body
     assert answer.body["message"] == (
@@ -228,7 +228,7 @@ async def test_a_denied_deletion_leaves_the_object(
     hooks.denies("d", message="keep it")
     rule = {**CONFIG_MAPS, "operations": ["DELETE"]}
     await registrar.register("Validating", registrar.webhook("d", rules=[rule]))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     (await registrar.make("a")).ok(201)
     assert "keep it" in (await api.delete(registrar.path("a"))).body["message"]
     assert "keep it" in (await api.delete(registrar.path())).body["message"]
@@ -240,7 +240,7 @@ async def test_warnings_reach_the_client(
 ) -> None:
     hooks.allows("w", warnings=("think twice", 'about "it"'))
     await registrar.register("Validating", registrar.webhook("w"))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     command = ("create", "configmap", "a", "-n", registrar.namespace)
     done = await asyncio.to_thread(kubectl.call, *command)
     assert done.returncode == 0, done.stderr
@@ -308,14 +308,14 @@ async def test_a_failing_webhook_that_may_be_ignored_is(
 ) -> None:
     changes = {**set_failure(hooks, row), "failurePolicy": "Ignore"}
     await registrar.register("Mutating", registrar.webhook("f", **changes))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     (await registrar.make("a")).ok(201)
 
 
 async def test_a_denial_is_no_failure_to_ignore(hooks: WebhookServer, registrar: Registrar) -> None:
     hooks.denies("d", message="no")
     await registrar.register("Validating", registrar.webhook("d", failurePolicy="Ignore"))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     assert (await registrar.make("a")).status == 400
 
 
@@ -333,5 +333,5 @@ async def test_what_a_webhook_breaks_is_refused_as_invalid(
 ) -> None:
     hooks.allows("m", add("/data/not a key", "x"))
     await registrar.register("Mutating", registrar.webhook("m"))
-    await registrar.effective_spec()
+    await registrar.in_effect()
     (await registrar.make("a")).refused(422, "Invalid")

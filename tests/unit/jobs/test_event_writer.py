@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 from jobs.operator import eventwriter
-from jobs.operator.eventwriter import Teller
+from jobs.operator.eventwriter import EventWriter
 from jobs.operator.metrics import OPERATOR
 from tests.fakes.counted import counted
 
@@ -44,18 +44,18 @@ async def stop(task: asyncio.Task[None]) -> None:
 
 async def test_nobody_waits_and_each_jobs_events_stay_in_order_to_the_end() -> None:
     recorder = SlowRecorder()
-    teller = Teller(recorder)
-    task = asyncio.create_task(teller.run())
+    writer = EventWriter(recorder)
+    task = asyncio.create_task(writer.run())
     for number in range(3):
         for uid in ("a", "b", "c"):
-            await teller.record(job(uid), type="Normal", reason="R", message=str(number))
+            await writer.record(job(uid), type="Normal", reason="R", message=str(number))
     await asyncio.sleep(0)
     assert recorder.written == []
     recorder.open.set()
     await stop(task)
     for uid in ("a", "b", "c"):
         assert [text for of, text in recorder.written if of == uid] == ["R 0", "R 1", "R 2"]
-    assert teller.dropped == 0
+    assert writer.dropped == 0
 
 
 async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> None:
@@ -64,14 +64,14 @@ async def test_what_finds_no_room_or_no_time_is_counted(monkeypatch: Any) -> Non
     name = "ipuhub_job_events_dropped_total"
     before = counted(OPERATOR, name, cause="backlog")
     recorder = SlowRecorder()
-    teller = Teller(recorder)
+    writer = EventWriter(recorder)
     for number in range(5):
-        await teller.record(job("a"), type="Normal", reason="R", message=str(number))
-    assert teller.dropped == 3
-    task = asyncio.create_task(teller.run())
+        await writer.record(job("a"), type="Normal", reason="R", message=str(number))
+    assert writer.dropped == 3
+    task = asyncio.create_task(writer.run())
     while not recorder.at_work:
         await asyncio.sleep(0)
     await stop(task)
     assert recorder.at_work == 0  # its connection may be closed now
-    assert teller.dropped == 5
+    assert writer.dropped == 5
     assert counted(OPERATOR, name, cause="backlog") == before + 5
