@@ -49,10 +49,11 @@ def read_fill(request: HttpRequest) -> str:
 def read_map(state: LiveState, scope: Scope, now: datetime, fill: str) -> FleetMap:
     """The map of a reading, for a reader."""
     reader = Reader(scope.covers, scope.sees_all, now, fill)
-    return draw_fleet(state.fleet.value, _visible_jobs(state, scope), reader)
+    return draw_fleet(state.fleet.value, visible_jobs_of(state, scope), reader)
 
 
-def _visible_jobs(state: LiveState, scope: Scope) -> dict[str, JobFacts]:
+def visible_jobs_of(state: LiveState, scope: Scope) -> dict[str, JobFacts]:
+    """The jobs of a reading that a reader may see, by UID."""
     visible = (job for job in state.jobs.value if scope.covers(job["metadata"]["namespace"]))
     return {facts.uid: facts for facts in map(_facts, visible)}
 
@@ -135,7 +136,7 @@ class FleetView(APIView):
         body: dict[str, Any] = {
             "read_at": state.fleet.read_at,
             "problem": state.fleet.said(in_full=scope.sees_all),
-            "ipus": list_ipus(state.fleet.value, _visible_jobs(state, scope), reader),
+            "ipus": list_ipus(state.fleet.value, visible_jobs_of(state, scope), reader),
             "fits": [{"size": size, "count": count} for size, count in drawn.fits],
             "queue": [_line(line) for line in drawn.queue],
         }

@@ -204,6 +204,13 @@ def list_ipus(
                 )
 
 
+def read_queue(
+    fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: Reader
+) -> tuple[Waiting, ...]:
+    """Who waits, without the map."""
+    return queue_lines(fleet, jobs, _holdings(fleet.get("controllers") or [], jobs, reader))
+
+
 def _holdings(
     controllers: Sequence[Mapping[str, Any]], jobs: Mapping[str, JobFacts], reader: Reader
 ) -> dict[tuple[str, str], Holding]:

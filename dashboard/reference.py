@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ipuhub.env import Declared
     from ipuhub.process.metrics import Metric
@@ -38,13 +38,17 @@ def settings_page(declared: Iterable[Declared]) -> str:
     return _page("Settings", _SETTINGS, "\n\n".join(parts), ())
 
 
-def reasons_page(sentences: Iterable[tuple[str, str]]) -> str:
-    """Return docs/reference/reasons.md: each reason of events and conditions, with its sentence."""
-    rows = [f"| `{reason}` | {sentence} |" for reason, sentence in sorted(sentences)]
+def reasons_page(sentences: Iterable[tuple[str, str]], advice: Mapping[str, str]) -> str:
+    """Return docs/reference/reasons.md: each reason of events and conditions, with its sentence and
+    what to do about it."""
+    rows = [
+        f"| `{reason}` | {sentence} | {advice.get(reason, 'Nothing.')} |"
+        for reason, sentence in sorted(sentences)
+    ]
     return _page(
         "Reasons",
         "Reasons in the conditions and Events of IPUJobs.",
-        "| reason | sentence |\n|---|---|",
+        "| reason | sentence | what to do |\n|---|---|---|",
         rows,
     )
 

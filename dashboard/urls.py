@@ -10,7 +10,7 @@ from django.urls import include, path
 from dashboard.account import PasswordPage, revoke_token, tokens
 from dashboard.fleet import fleet_page
 from dashboard.health import health_dot
-from dashboard.job.page import job_page
+from dashboard.job.page import events_page, job_page, pods_page, usage_page, yaml_page
 from dashboard.metrics import metrics
 from dashboard.overview import overview
 from dashboard.partitions import partition_list
@@ -23,9 +23,17 @@ from usage.utilization.pages import utilization_chart, utilization_page
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
 
+tabs_of_a_job = [
+    path("<str:uid>/", job_page, name="detail"),
+    path("<str:uid>/pods/", pods_page, name="pods"),
+    path("<str:uid>/events/", events_page, name="events"),
+    path("<str:uid>/yaml/", yaml_page, name="yaml"),
+]
+if settings.USAGE_ENABLED:
+    tabs_of_a_job += [path("<str:uid>/usage/", usage_page, name="usage")]
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview, name="overview"),
-    path("jobs/", include(([*job_pages, path("<str:uid>/", job_page, name="detail")], "jobs"))),
+    path("jobs/", include(([*job_pages, *tabs_of_a_job], "jobs"))),
     path(
         "partitions/",
         include(([path("", partition_list, name="list"), *partition_pages], "partitions")),

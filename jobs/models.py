@@ -17,12 +17,24 @@ if TYPE_CHECKING:
 class JobPast:
     """What was seen of a job, in the order of writing; `watched_at`: when its recorder last heard
     from the cluster; `asking_before`: how many jobs ask for IPUs before it (None: it asks
-    for none)."""
+    for none); `typical_seconds`: how long jobs of its size ran that completed last, only where it
+    asks; `earlier`: jobs of its namespace that failed for the same reason in the 30 days before,
+    the newest first, only where it failed."""
 
     attempts: Sequence[JobAttempt]
     transitions: Sequence[JobTransition]
     watched_at: datetime | None
     asking_before: int | None = None
+    typical_seconds: Sequence[float] = ()
+    earlier: Sequence[EarlierFailure] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierFailure:
+    """Another job that failed for the same reason."""
+
+    uid: str
+    name: str
 
 
 class JobRecord(models.Model):

@@ -5,15 +5,27 @@ The state of a remembered job: its last status, or that it was deleted before it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Case, Count, IntegerField, Model, OuterRef, Q, Subquery, Value, When
-from django.db.models.functions import Coalesce, JSONObject
+from django.db.models import (
+    Case,
+    Count,
+    F,
+    IntegerField,
+    Model,
+    OuterRef,
+    Q,
+    Subquery,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce, Extract, JSONObject
 
 from ipuhub.models import WatchCheckpoint
 from jobs.ipujob.conditions import FINISHED, JobState
-from jobs.models import JobAttempt, JobPast, JobRecord, JobTransition
+from jobs.models import EarlierFailure, JobAttempt, JobPast, JobRecord, JobTransition
 from jobs.operator.observer import ASKING, BY_AGE
 
 if TYPE_CHECKING:
@@ -27,6 +39,10 @@ if TYPE_CHECKING:
 _M = TypeVar("_M", bound=Model)
 WATCH = "ipujobs"  # the checkpoint of the jobs' recorder
 _ASKS = Q(reason__in=sorted(ASKING), deleted_at=None, completed_at=None)
+_LOOKED_AT: Final = 1000  # jobs that ended last, of which those of one size count
+_TYPICAL: Final = 50
+_EARLIER: Final = 3
+_EARLIER_DAYS: Final = 30
 _LARGE = ("spec", "conditions", "labels", "partitions")  # shown for one job, not for fifty
 
 
@@ -57,14 +73,53 @@ def find_job(scope: Scope, uid: str) -> JobRecord | None:
         "told_transitions": _told(JobTransition.objects.all()),
         "watched_at": Subquery(seen),
         "asking_before": _asking_before(),
+        "typical": _typical_seconds(scope),
+        "earlier": _earlier_failures(),
     }
     job = jobs_with_uid(scope, uid).annotate(**told).first()
     if job is not None:
-        attempts, transitions, watched_at, before = (vars(job).pop(name) for name in told)
+        past = {name: vars(job).pop(name) for name in told}
         job.past = JobPast(
-            _rows(JobAttempt, attempts), _rows(JobTransition, transitions), watched_at, before
+            attempts=_rows(JobAttempt, past["told_attempts"]),
+            transitions=_rows(JobTransition, past["told_transitions"]),
+            watched_at=past["watched_at"],
+            asking_before=past["asking_before"],
+            typical_seconds=[each["seconds"] for each in past["typical"] or ()],
+            earlier=[EarlierFailure(**each) for each in past["earlier"] or ()],
         )
     return job
+
+
+def _typical_seconds(scope: Scope) -> Case:
+    """How long each of the jobs of the same size ran that completed last, of those `scope` covers;
+    null for a job that asks for no IPUs."""
+    recent = visible_jobs(scope).filter(completed_at__isnull=False).order_by("-completed_at")
+    alike = (
+        JobRecord.objects.filter(
+            pk__in=recent.values("pk")[:_LOOKED_AT],
+            ipus=OuterRef("ipus"),
+            status=JobState.COMPLETED.value,
+            started_at__isnull=False,
+        )
+        .order_by("-completed_at")
+        .annotate(ran=Extract(F("completed_at") - F("started_at"), "epoch"))
+    )
+    rows = ArraySubquery(alike.values(row=JSONObject(seconds="ran"))[:_TYPICAL])
+    return Case(When(_ASKS, then=rows), default=None)
+
+
+def _earlier_failures() -> Case:
+    """Jobs of the same namespace that failed for the same reason in the 30 days before; null for a
+    job that did not fail."""
+    same = JobRecord.objects.filter(
+        namespace=OuterRef("namespace"),
+        reason=OuterRef("reason"),
+        status=JobState.FAILED.value,
+        completed_at__lt=OuterRef("completed_at"),
+        completed_at__gt=OuterRef("completed_at") - timedelta(days=_EARLIER_DAYS),
+    ).order_by("-completed_at")
+    rows = ArraySubquery(same.values(row=JSONObject(uid="uid", name="name"))[:_EARLIER])
+    return Case(When(status=JobState.FAILED.value, then=rows), default=None)
 
 
 def _asking_before() -> Case:

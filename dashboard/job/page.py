@@ -2,95 +2,145 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from django.http import Http404
-from django.shortcuts import render
+from django.http import Http404, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from dashboard.job.queue import read_waiting
-from dashboard.job.tables import job_tables
+from dashboard.job.diagnosis import diagnose
+from dashboard.job.queue import read_place
+from dashboard.job.stepper import draw_stepper
+from dashboard.job.story import tell_story
+from dashboard.job.tables import job_tables, usage_table
+from dashboard.job.tabs import answer_tab, read_view, require_job
 from dashboard.job.timeline import draw_timeline, timeline_rows
 from dashboard.job.usage import read_held
-from ipuhub.web.access import may_see_cost, scope_of
+from ipuhub.web.access import scope_of
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.lists import colour_of
-from ipuhub.web.readings import judge
-from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
-from jobs.selectors import NO_JOB, find_job, state_of
+from ipuhub.web.requests import signed_in
+from jobs.ipujob.names import API_VERSION, KIND
+from jobs.ipujob.spec import with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
     from dashboard.job.tables import Table
-    from dashboard.job.usage import Held
     from jobs.models import JobRecord
 
-GROWS_EACH_SECONDS = 15  # how often bars and sums of a running job are drawn anew
-
-
-def require_job(request: HttpRequest, uid: str) -> JobRecord:
-    """Return the job; a foreign one is as unknown as none. Raises Http404 with a sentence."""
-    job = find_job(scope_of(request.user), uid)
-    if job is None:
-        raise Http404(NO_JOB)
-    return job
+_SHOWN_EVENTS = 300
+_OF_PODS = ("pods", "attempts", "partitions")
 
 
 @require_safe
 @signed_in
 def job_page(request: HttpRequest, uid: str) -> HttpResponseBase:
-    """Show one job, the changing part of its page, or the twin of one of its tables."""
-    now = timezone.now()
-    job = require_job(request, uid)
+    """Show how far a job has come and what is wrong with it; or the twin of one of its tables."""
     if kind := request.GET.get("format"):
-        tables = job_tables(job, read_held(job, now, limit=None))
+        job = require_job(request, uid)
+        tables = job_tables(job, read_held(job, timezone.now(), limit=None))
         return _export(kind, request.GET.get("table", "pods"), tables, job)
-    held = read_held(job, now, costed=may_see_cost(request.user))
-    tables = job_tables(job, held)
-    fresh = judge(job.past.watched_at, now)
-    # What grows is not drawn anew with each second; what has ended changes with rates alone.
-    grows = int(now.timestamp() // GROWS_EACH_SECONDS) if _goes_on(held) else str(held.usage.costs)
-    waiting = read_waiting(job, scope_of(request.user), now)
-    cells = [table.cells for table in tables]
-    tag = fragment_etag(request, job.updated_at, cells, fresh, grows, waiting)
-    if same := not_modified(request, tag):
-        return same
-    context = _context(request, job, held, now)
-    context |= {"tables": tables, "freshness": fresh, "etag": tag, "waiting": waiting}
-    template = "jobs/_detail.html" if wants_fragment(request) else "jobs/detail.html"
-    return tagged(render(request, template, context), tag)
-
-
-def _goes_on(held: Held) -> bool:
-    return any(pod.scheduled_at and not pod.finished_at for pod in held.pods) or any(
-        not partition.released_at for partition in held.partitions
-    )
-
-
-def _context(request: HttpRequest, job: JobRecord, held: Held, now: datetime) -> dict[str, Any]:
-    state = state_of(job)
-    return {
-        "job": job,
-        "state": state,
-        "colour": colour_of(state),
-        "ended_at": job.completed_at or job.deleted_at,
-        "held": held,
-        "hidden": {
-            "pods": held.usage.pods - len(held.pods),
-            "partitions": held.partition_count - len(held.partitions),
-        },
-        "here": request.get_full_path(),
-        "timeline": draw_timeline(timeline_rows(held), now),
-        "spec": yaml.safe_dump(job.spec, allow_unicode=True, width=100),
-        "now": now,
+    view = read_view(request, uid)
+    place = read_place(view.job, scope_of(request.user), view.now)
+    diagnosis = diagnose(view.job, view.state, view.held, place, view.now)
+    context = {
+        "diagnosis": diagnosis,
+        "stepper": draw_stepper(view.job, view.state, view.held, view.now),
+        "timeline": draw_timeline(timeline_rows(view.held), view.now),
     }
+    return answer_tab(view, "detail", "jobs/_overview.html", context, diagnosis)
+
+
+@require_safe
+@signed_in
+def pods_page(request: HttpRequest, uid: str) -> HttpResponseBase:
+    """Show a job's pods, attempts and partitions."""
+    view = read_view(request, uid)
+    tables = [table for table in job_tables(view.job, view.held) if table.key in _OF_PODS]
+    usage = view.held.usage
+    hidden = {
+        "pods": usage.pods - len(view.held.pods),
+        "partitions": view.held.partition_count - len(view.held.partitions),
+    }
+    context = {"tables": tables, "hidden": hidden}
+    return answer_tab(view, "pods", "jobs/_pods.html", context)
+
+
+@require_safe
+@signed_in
+def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
+    """Show all that happened to a job, in one order."""
+    view = read_view(request, uid)
+    events = tell_story(view.job, view.held)
+    shown = [(event, colour_of(event.state)) for event in events[:_SHOWN_EVENTS]]
+    context = {"events": shown, "hidden_events": len(events) - len(shown)}
+    return answer_tab(view, "events", "jobs/_events.html", context)
+
+
+@require_safe
+@signed_in
+def usage_page(request: HttpRequest, uid: str) -> HttpResponseBase:
+    """Show what a job's pods and partitions used, and what that cost."""
+    view = read_view(request, uid)
+    table = usage_table(view.held, view.now)
+    return answer_tab(view, "usage", "jobs/_usage.html", {"table": table})
+
+
+@require_safe
+@signed_in
+def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
+    """Show a job as a manifest, with and without the defaults; `?format=yaml` downloads it."""
+    if request.GET.get("format"):
+        return _download(request, uid)
+    view = read_view(request, uid)
+    written = _as_yaml(view.job.spec)
+    filled = _as_yaml(with_defaults(view.job.spec))
+    difference = unified_diff(written.splitlines(), filled.splitlines(), lineterm="", n=2)
+    context = {
+        "manifest": _as_yaml(_manifest(view.job)),
+        "difference": [line for line in difference if not line.startswith(("---", "+++", "@@"))],
+    }
+    return answer_tab(view, "yaml", "jobs/_yaml.html", context)
+
+
+def _download(request: HttpRequest, uid: str) -> HttpResponseBase:
+    if request.GET["format"] != "yaml":
+        raise Http404("A job's manifest has one form: yaml.")
+    job = require_job(request, uid)
+    answer = HttpResponse(_as_yaml(_manifest(job)), content_type="application/yaml")
+    answer["Content-Disposition"] = f'attachment; filename="{job.name}.yaml"'
+    return answer
+
+
+def _manifest(job: JobRecord) -> dict[str, Any]:
+    """The job without what the cluster adds, so that it can be applied again."""
+    meta: dict[str, Any] = {"name": job.name, "namespace": job.namespace}
+    if job.labels:
+        meta["labels"] = job.labels
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": job.spec}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a block, as people do."""
+
+
+def _as_block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _as_block)
+
+
+def _as_yaml(value: object) -> str:
+    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=100, sort_keys=False)
+    return text
 
 
 def _export(kind: str, key: str, tables: Sequence[Table], job: JobRecord) -> HttpResponseBase:

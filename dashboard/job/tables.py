@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.dateparse import parse_datetime
 
+from ipuhub.templatetags.lists import amount as digits
 from ipuhub.web.lists import Column, make_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from dashboard.job.usage import Held
     from ipuhub.web.lists import Cell
     from jobs.models import JobRecord
+    from usage.models import PodLifetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,34 @@ PARTITIONS = (
     Column("message", "", lambda row: row.message, kind="export"),
     Column("estimated", "", lambda row: row.estimated, kind="export"),
 )
+
+
+def _hours(amount: str, unit: float) -> Callable[[tuple[PodLifetime, float]], str]:
+    """What a pod held of something, in hours of `unit`."""
+    return lambda row: digits(getattr(row[0], amount) / unit * row[1] / 3600)
+
+
+USED = (
+    Column("pod_name", "Pod", lambda row: row[0].pod_name),
+    Column("role", "Role", lambda row: row[0].role),
+    Column("attempt", "Attempt", lambda row: (row[0].attempt or 0) + 1, kind="number"),
+    Column("from", "From", lambda row: row[0].scheduled_at, kind="second"),
+    Column("until", "Until", lambda row: row[0].finished_at, kind="second"),
+    Column("ipus", "IPUs", lambda row: digits(row[0].micro_ipus / 1e6), kind="number"),
+    Column("ipu_hours", "IPU-hours", _hours("micro_ipus", 1e6), kind="number"),
+    Column("cpu_hours", "CPU core-hours", _hours("cpu_millicores", 1e3), kind="number"),
+    Column("memory_hours", "Memory GiB-hours", _hours("memory_bytes", 2**30), kind="number"),
+)
+
+
+def usage_table(held: Held, now: datetime) -> Table:
+    """What each pod was allocated, from scheduling to its end."""
+    rows = [
+        (pod, max(0.0, ((pod.finished_at or now) - pod.scheduled_at).total_seconds()))
+        for pod in held.pods
+        if pod.scheduled_at is not None
+    ]
+    return Table("used", "Pods", "No pod of the job was scheduled.", USED, rows)
 
 
 def job_tables(job: JobRecord, held: Held) -> list[Table]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ipuhub.text import human_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
+
+    from dashboard.job.shapes import Lives, Partition, Pod
 
 _SECONDS = (1, 2, 5, 10, 15, 30)
 _MINUTES = (1, 2, 5, 10, 15, 30)
@@ -145,42 +147,6 @@ def _percent(instant: datetime, begin: datetime, end: datetime) -> float:
 
 _STOPPED = "DeadlineExceeded"
 DRAWN = 40  # more rows are no drawing any more; the table below has them all
-
-
-class Pod(Protocol):
-    """What of a pod's lifetime is drawn."""
-
-    pod_name: str
-    role: str
-    attempt: int | None
-    phase: str
-    reason: str
-    exit_code: int | None
-    created_at: datetime
-    scheduled_at: datetime | None
-    started_at: datetime | None
-    finished_at: datetime | None
-    estimated: bool
-
-
-class Partition(Protocol):
-    """What of a partition's lifetime is drawn."""
-
-    partition: str
-    size: int
-    reserved_at: datetime
-    active_at: datetime | None
-    released_at: datetime | None
-
-
-class Lives(Protocol):
-    """The partitions and pods of a job."""
-
-    @property
-    def pods(self) -> Sequence[Pod]: ...
-
-    @property
-    def partitions(self) -> Sequence[Partition]: ...
 
 
 def timeline_rows(lives: Lives) -> list[Row]:

@@ -54,9 +54,15 @@ class Cluster:
         self.kubeconfig = str(self._server.kubeconfig)
         background.run(self._prepare())
 
-    def add_job(self, name: str, namespace: str = "default", **status: Any) -> str:
-        """Create an IPUJob with this status; return its UID."""
-        return str(self._background.run(self._add_job(name, namespace, status)))
+    def add_job(
+        self,
+        name: str,
+        namespace: str = "default",
+        spec: dict[str, Any] | None = None,
+        **status: Any,
+    ) -> str:
+        """Create an IPUJob with this status, and `spec` over the builder's; return its UID."""
+        return str(self._background.run(self._add_job(name, namespace, spec or {}, status)))
 
     def stop(self) -> None:
         self._background.run(self._server.stop())
@@ -71,8 +77,11 @@ class Cluster:
             for name in ("team-a", "team-b"):
                 await client.create(NAMESPACES, {"metadata": {"name": name}})
 
-    async def _add_job(self, name: str, namespace: str, status: dict[str, Any]) -> str:
+    async def _add_job(
+        self, name: str, namespace: str, spec: dict[str, Any], status: dict[str, Any]
+    ) -> str:
         job = IPUJobBuilder(name).manifest
+        job["spec"] |= spec
         job["metadata"] = {"name": name, "namespace": namespace}
         async with KubeClient(load_config(self.kubeconfig)) as client:
             made = await client.create(IPUJOBS, job, namespace)
@@ -90,9 +99,9 @@ class Proxy:
         self.url = f"http://127.0.0.1:{self.port}"
         background.run(self._start())
 
-    def hold(self, name: str, namespace: str = "default", size: int = 4) -> None:
-        """Let a job hold a partition."""
-        asked = request(name, namespace=namespace, size=size)
+    def hold(self, name: str, namespace: str = "default", size: int = 4, **given: Any) -> None:
+        """Let a job hold a partition, or wait for it."""
+        asked = request(name, namespace=namespace, size=size, **given)
         self._background.run(self._service.service.ensure(asked))
 
     def stop(self) -> None:

@@ -12,6 +12,7 @@ from ipuhub.api.schema import openapi_text
 from ipuhub.oidc.views import LOGOUTS, SIGN_INS
 from ipuhub.process import process
 from ipuhub.recording.metrics import RECORDINGS
+from jobs.ipujob.advice import ADVICE
 from jobs.ipujob.conditions import SENTENCES
 from jobs.operator.metrics import OPERATOR
 from jobs.webhooks.server import WEBHOOKS
@@ -50,7 +51,7 @@ class Command(BaseCommand):
             "settings.md": settings_page(settings.ENV.declared.values()),
             "openapi.yaml": openapi_text(),
             "metrics.md": metrics_page(METRICS),
-            "reasons.md": reasons_page((str(r), text) for r, text in SENTENCES.items()),
+            "reasons.md": reasons_page(((str(r), text) for r, text in SENTENCES.items()), ADVICE),
         }
         stale = [name for name, text in pages.items() if _read(folder / name) != text]
         if options["check"] and stale:

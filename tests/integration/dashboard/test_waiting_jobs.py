@@ -16,7 +16,7 @@ from tests.builders import jobhistory
 if TYPE_CHECKING:
     from django.test import Client
 
-    from tests.fakes.background import Proxy
+    from tests.fakes.background import Cluster, Proxy
     from tests.integration.dashboard.conftest import Clock
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +43,7 @@ def asked(client: Client, job: JobRecord) -> Any:
 def facts(client: Client, job: JobRecord) -> dict[str, str]:
     """The facts of the card on the job's page, by label; none where there is no card."""
     text = client.get(f"/jobs/{job.uid}/").content.decode()
-    card = re.search(r'aria-labelledby="waiting-title".*?</section>', text, re.DOTALL)
+    card = re.search(r'aria-labelledby="diagnosis-title".*?</section>', text, re.DOTALL)
     found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", card[0], re.DOTALL) if card else []
     return {label: re.sub(r"<[^>]*>", "", value) for label, value in found}
 
@@ -129,6 +129,7 @@ def test_while_the_proxy_is_away_the_last_number_has_its_time(
 ) -> None:
     job = waits("train")
     assert asked(admin, job)["free"] == 32
+    assert facts(admin, job)["Free IPUs"] == "32"
     proxy.stop()
     clock.later(10)
     found = asked(admin, job)
@@ -169,3 +170,67 @@ def test_a_job_of_another_namespace_is_as_unknown_as_none(user: Client, proxy: P
     foreign = waits("train", namespace="team-b")
     assert user.get(f"/api/v1/jobs/{foreign.uid}/waiting").status_code == 404
     assert user.get("/api/v1/jobs/none/waiting").status_code == 404
+
+
+def card(client: Client, job: JobRecord) -> str:
+    """The card's text without markup."""
+    text = client.get(f"/jobs/{job.uid}/").content.decode()
+    found = re.search(r'aria-labelledby="diagnosis-title".*?</section>', text, re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", found[0])) if found else ""
+
+
+def test_who_waits_reads_its_place_what_is_in_the_way_and_when_that_ends_at_the_latest(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    began = clock.now().replace(microsecond=0)
+    running = {"launcherStatus": "Running", "startTime": f"{began:%Y-%m-%dT%H:%M:%SZ}"}
+    limited = cluster.add_job("limited", "team-a", {"activeDeadlineSeconds": 3600}, **running)
+    proxy.hold("limited", "team-a", 1, uid=limited)
+    job = waits("large", uid="uid-large", ipus=32)
+    proxy.hold("large", "team-a", 32)
+    shown = facts(admin, job)
+    end = began + dt.timedelta(hours=1)
+    assert shown["Position in the queue"] == "1 of 1"
+    assert shown["In the way"] == "limited"
+    assert shown["Starts at the latest"] == f"when their time limits end, at {end:%H:%M:%S} UTC"
+    assert "needs 32 IPUs in one block, and the largest free block has 16." in card(admin, job)
+
+
+def test_without_a_limit_the_time_that_such_jobs_ran_stands_in_for_it(
+    admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
+) -> None:
+    endless = cluster.add_job("endless", "team-a", launcherStatus="Running")
+    proxy.hold("endless", "team-a", 1, uid=endless)
+    for number, minutes in enumerate((10, 20, 90)):
+        end = NOON + dt.timedelta(minutes=minutes)
+        jobhistory.job(
+            f"done-{number}", ipus=32, status="Completed", created_at=NOON, completed_at=end
+        )
+    jobhistory.job("small", ipus=1, status="Completed", created_at=NOON, completed_at=NOON)
+    job = waits("large", uid="uid-large", ipus=32)
+    proxy.hold("large", "team-a", 32)
+    shown = facts(admin, job)
+    assert "Starts at the latest" not in shown
+    assert shown["Such jobs ran"] == "20m (median of 3)"
+
+
+def test_a_job_larger_than_the_fleet_reads_that_it_can_never_start(
+    admin: Client, proxy: Proxy
+) -> None:
+    job = waits("huge", uid="uid-huge", ipus=64)
+    proxy.hold("huge", "team-a", 64)
+    text = card(admin, job)
+    assert "needs 64 IPUs in one block, and the largest block of the fleet has 32." in text
+    assert "Ask for fewer IPUs." in text
+    assert "Position in the queue" not in facts(admin, job)
+
+
+def test_a_reader_of_one_namespace_learns_no_name_of_another(
+    user: Client, cluster: Cluster, proxy: Proxy
+) -> None:
+    secret = cluster.add_job("secret", "team-b", launcherStatus="Running")
+    proxy.hold("secret", "team-b", 1, uid=secret)
+    job = waits("large", uid="uid-large", ipus=32)
+    proxy.hold("large", "team-a", 32)
+    assert facts(user, job)["Position in the queue"] == "1 of 1"
+    assert "secret" not in user.get(f"/jobs/{job.uid}/").content.decode()

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from django.utils import timezone
 
 from jobs.models import JobRecord
@@ -55,13 +56,18 @@ def ended(db: None) -> JobRecord:
 
 
 def test_the_page_shows_what_is_kept_of_a_job(staff: Client, ended: JobRecord) -> None:
-    text = staff.get(f"/jobs/{ended.uid}/").content.decode()
-    assert "workersPerJobInstance: 1" in text  # the spec as YAML
-    assert "IPUJobRestarting" in text  # the history
-    assert "train-launcher" in text  # the pods
-    assert "p-train-team-a-0" in text  # the partition
-    assert "mpirun" in text
-    assert text.count("<h1") == 1
+    wanted = {
+        "": ("Completed", "IPU-hours", "p-train-team-a-0: held"),
+        "pods/": ("train-launcher", "p-train-team-a-0", "Attempts"),
+        "events/": ("IPUJobRestarting", "train-launcher, train-worker-0: started", "released"),
+        "usage/": ("IPU-hours", "train-worker-0"),
+        "yaml/": ("workersPerJobInstance: 1", "mpirun", "kind: IPUJob"),
+    }
+    for tab, words in wanted.items():
+        text = staff.get(f"/jobs/{ended.uid}/{tab}").content.decode()
+        assert [word for word in words if word not in text] == [], tab
+        assert text.count("<h1") == 1
+        assert text.count('aria-current="page" href') == 2  # the main navigation, and the tab
 
 
 def test_usage_sums_scheduled_to_ended_and_keeps_partition_hours_apart(
@@ -113,6 +119,9 @@ def test_the_page_of_a_deleted_job_stays_and_says_so(staff: Client, ended: JobRe
     assert "This job was deleted from the cluster" in text
     assert "2026-11-20 10:00:00 UTC" in text
     assert "train-launcher" in text
+    assert "kubectl" not in text  # there is nothing left for it
+    events = staff.get(f"/jobs/{ended.uid}/events/").content.decode()
+    assert '"Deleted"' in events
 
 
 def test_a_job_without_pods_says_why_it_waits(staff: Client) -> None:
@@ -146,7 +155,7 @@ def test_the_pods_twin_has_all_of_them_where_the_page_shows_the_newest(staff: Cl
     job = jobhistory.job()
     for number in range(205):
         jobhistory.pod(job, pod_name=f"train-worker-{number}")
-    assert "Showing the newest 200" in staff.get(f"/jobs/{job.uid}/").content.decode()
+    assert "Showing the newest 200" in staff.get(f"/jobs/{job.uid}/pods/").content.decode()
     rows = json.loads(b"".join(staff.get(f"/jobs/{job.uid}/?table=pods&format=json")))
     assert len(rows) == 205
     assert staff.get(f"/api/v1/jobs/{job.uid}/usage").json()["pods"] == 205
@@ -176,9 +185,79 @@ def test_the_attempts_show_the_last_lines_of_their_log_as_text(
     said = "Container main of train-launcher exited with code 137 (SIGKILL)"
     log = "Traceback\n  <script>alert(1)</script>\n=cmd|' /C calc'!A0"
     jobhistory.attempt(ended, 2, outcome="Failed", message=said, log=log)
-    text = staff.get(f"/jobs/{ended.uid}/").content.decode()
+    text = staff.get(f"/jobs/{ended.uid}/pods/").content.decode()
     assert said in text
     assert "Traceback\n  &lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "<script>alert" not in text
     twin = staff.get(f"/jobs/{ended.uid}/?table=attempts&format=json")
     assert json.loads(b"".join(twin.streaming_content))[-1]["log"] == log
+
+
+def test_a_failed_job_says_why_where_and_what_to_try(staff: Client, ended: JobRecord) -> None:
+    for name, days in (("before", 2), ("long-before", 40)):
+        at = ended.created_at - dt.timedelta(days=days)
+        jobhistory.job(name, status="Failed", reason="OOMKilled", completed_at=at, created_at=at)
+    JobRecord.objects.filter(pk=ended.pk).update(status="Failed", reason="OOMKilled")
+    said = "Container main of train-launcher exited with code 1"
+    log = "\n".join(f"line {number}" for number in range(100))
+    jobhistory.attempt(
+        ended, 2, outcome="Failed", reason="OOMKilled", exit_code=1, message=said, log=log,
+        ended_at=ended.completed_at,
+    )  # fmt: skip
+    jobhistory.pod(
+        ended, "launcher", attempt=2, exit_code=1, phase="Failed", node="node-7",
+        finished_at=ended.completed_at,
+    )  # fmt: skip
+    text = staff.get(f"/jobs/{ended.uid}/").content.decode()
+    card = re.search(r'aria-labelledby="diagnosis-title".*?</section>', text, re.DOTALL)
+    assert card is not None
+    for words in (f"{said}.", "Raise the memory limit", "node-7", ">before<", "line 99", "line 80"):
+        assert words in card[0]
+    assert "long-before" not in card[0]
+    assert "line 79" not in card[0]
+
+
+def test_a_job_that_is_well_has_no_card(staff: Client, ended: JobRecord) -> None:
+    assert "diagnosis-title" not in staff.get(f"/jobs/{ended.uid}/").content.decode()
+    running = jobhistory.job("runs")
+    jobhistory.pod(running)
+    jobhistory.partition(running)
+    assert "diagnosis-title" not in staff.get(f"/jobs/{running.uid}/").content.decode()
+
+
+def test_a_job_that_holds_ipus_without_a_pod_is_said_to_be_idle(staff: Client) -> None:
+    job = jobhistory.job()
+    jobhistory.partition(job)
+    text = staff.get(f"/jobs/{job.uid}/").content.decode()
+    assert "The job holds 4 IPUs, and none of its pods is running." in text
+
+
+def test_the_manifest_can_be_applied_again(staff: Client, ended: JobRecord) -> None:
+    answer = staff.get(f"/jobs/{ended.uid}/yaml/?format=yaml")
+    assert answer["Content-Disposition"] == 'attachment; filename="train.yaml"'
+    manifest = yaml.safe_load(answer.content)
+    assert manifest["metadata"] == {"name": "train", "namespace": "team-a"}
+    assert manifest["spec"] == jobhistory.SPEC
+    assert staff.get(f"/jobs/{ended.uid}/yaml/?format=exe").status_code == 404
+
+
+@pytest.mark.parametrize("tab", ["", "pods/", "events/", "usage/", "yaml/"])
+def test_every_tab_is_304_until_the_job_changes(staff: Client, ended: JobRecord, tab: str) -> None:
+    address = f"/jobs/{ended.uid}/{tab}"
+    known = HTMX | {"If-None-Match": staff.get(address, headers=HTMX)["ETag"]}
+    assert staff.get(address, headers=known).status_code == 304
+    jobhistory.pod(ended, pod_name="one-more")
+    assert staff.get(address, headers=known).status_code == 200
+
+
+@pytest.mark.parametrize("tab", ["", "pods/", "events/", "usage/", "yaml/"])
+def test_a_tab_of_a_foreign_job_is_as_unknown_as_none(
+    charlie: User, ended: JobRecord, tab: str
+) -> None:
+    client = browser(charlie)
+    texts = {
+        client.get(f"/jobs/{uid}/{tab}").content.decode().partition("<main")[2]
+        for uid in (ended.uid, "uid-of-none")
+    }
+    assert len(texts) == 1
+    assert client.get(f"/jobs/{ended.uid}/{tab}").status_code == 404

@@ -188,7 +188,8 @@ def test_a_worker_that_was_stopped_after_its_launcher_is_no_failure(admin: User)
     assert "bar-worker" in html
     assert "bar-failed" not in html
     assert "ran until it was stopped" in html
-    assert "<code>DeadlineExceeded</code>" in html
+    pods = browser(admin).get(f"/jobs/{job.uid}/pods/").content.decode()
+    assert "<code>DeadlineExceeded</code>" in pods
 
 
 @pytest.mark.parametrize("text", ["%ff", "a%c3", "%ed%a0%80", "%80"])

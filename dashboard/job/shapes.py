@@ -1,0 +1,116 @@
+"""domain: what the parts of a job's page need of a job, its attempts, pods and partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+
+class Attempt(Protocol):
+    """One attempt of an instance."""
+
+    instance: int
+    attempt: int
+    outcome: str
+    reason: str
+    exit_code: int | None
+    message: str
+    log: str
+    ended_at: datetime | None
+
+
+class Transition(Protocol):
+    """A change of state."""
+
+    at: datetime
+    state: str
+    reason: str
+    message: str
+
+
+class Earlier(Protocol):
+    """Another job, by name."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class Past(Protocol):
+    """What was seen of a job."""
+
+    @property
+    def attempts(self) -> Sequence[Attempt]: ...
+
+    @property
+    def transitions(self) -> Sequence[Transition]: ...
+
+    @property
+    def typical_seconds(self) -> Sequence[float]: ...
+
+    @property
+    def earlier(self) -> Sequence[Earlier]: ...
+
+
+class Job(Protocol):
+    """A job, as last seen."""
+
+    namespace: str
+    name: str
+    user: str
+    ipus: int
+    instances: int
+    reason: str
+    message: str
+    restart_count: int
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    deleted_at: datetime | None
+    estimated: bool
+
+    @property
+    def past(self) -> Past: ...
+
+
+class Pod(Protocol):
+    """What of a pod's lifetime is drawn."""
+
+    pod_name: str
+    role: str
+    instance: int | None
+    attempt: int | None
+    node: str
+    phase: str
+    reason: str
+    exit_code: int | None
+    created_at: datetime
+    scheduled_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    estimated: bool
+
+
+class Partition(Protocol):
+    """What of a partition's lifetime is drawn."""
+
+    partition: str
+    size: int
+    reserved_at: datetime
+    active_at: datetime | None
+    released_at: datetime | None
+
+
+class Lives(Protocol):
+    """The partitions and pods of a job."""
+
+    @property
+    def pods(self) -> Sequence[Pod]: ...
+
+    @property
+    def partitions(self) -> Sequence[Partition]: ...

@@ -1,0 +1,113 @@
+"""domain: the events of a job's life in one order: its states, attempts, partitions and pods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from jobs.ipujob.conditions import brief_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from dashboard.job.shapes import Job, Lives, Partition, Pod
+
+_NAMED: Final = 3  # of pods to which the same happened in the same second
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line. `kind`: job, attempt, partition or pod; `state` gives it its colour."""
+
+    at: datetime
+    kind: str
+    what: str
+    state: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+def tell_story(job: Job, lives: Lives) -> list[Event]:
+    """All of it, newest first; no sentence stands in two lines of one second."""
+    events = [
+        *_of_job(job),
+        *_of_attempts(job),
+        *(event for each in lives.partitions for event in _of_partition(each)),
+        *_of_pods(lives.pods),
+    ]
+    events.sort(key=lambda event: event.at, reverse=True)
+    return list(_without_echoes(events))
+
+
+def _of_job(job: Job) -> Iterator[Event]:
+    by = f" by {job.user}" if job.user else ""
+    yield Event(job.created_at, "job", f"Created{by}", "Pending")
+    path = f"{job.namespace}/{job.name}"
+    for each in job.past.transitions:
+        message = brief_message(each.message, path)
+        yield Event(each.at, "job", each.state, each.state, each.reason, message)
+    if job.deleted_at is not None:
+        about = "about then" if job.estimated else ""
+        yield Event(job.deleted_at, "job", "Deleted", "Deleted", message=about)
+
+
+def _of_attempts(job: Job) -> Iterator[Event]:
+    for each in job.past.attempts:
+        if each.ended_at is None or each.outcome != "Failed":
+            continue
+        own = f" of instance {each.instance}" if job.instances > 1 else ""
+        what = f"Attempt {each.attempt + 1}{own} failed"
+        yield Event(each.ended_at, "attempt", what, "Failed", each.reason, each.message)
+
+
+def _of_partition(each: Partition) -> Iterator[Event]:
+    name = f"Partition {each.partition}"
+    yield Event(each.reserved_at, "partition", f"{name}: {each.size} IPUs reserved", "reserving")
+    if each.active_at is not None:
+        yield Event(each.active_at, "partition", f"{name} is ready", "active")
+    if each.released_at is not None:
+        yield Event(each.released_at, "partition", f"{name} released", "released")
+
+
+def _of_pods(pods: Sequence[Pod]) -> Iterator[Event]:
+    """One line for all pods to which the same happened in the same second."""
+    found = [told for pod in pods for told in _of_pod(pod)]
+    found.sort(key=lambda each: (each[0].replace(microsecond=0), each[1], each[2], each[3]))
+    for (_, what, state), same in groupby(
+        found, key=lambda each: (each[0].replace(microsecond=0), each[1], each[2])
+    ):
+        group = list(same)
+        yield Event(group[0][0], "pod", f"{_names([each[3] for each in group])}: {what}", state)
+
+
+def _of_pod(pod: Pod) -> Iterator[tuple[datetime, str, str, str]]:
+    if pod.scheduled_at is not None:
+        where = f" on {pod.node}" if pod.node else ""
+        yield pod.scheduled_at, f"scheduled{where}", "Pending", pod.pod_name
+    if pod.started_at is not None:
+        yield pod.started_at, "started", "Running", pod.pod_name
+    if pod.finished_at is not None:
+        code = "" if pod.exit_code is None else f", exit code {pod.exit_code}"
+        why = f" ({pod.reason})" if pod.reason and pod.reason != "Completed" else ""
+        about = " about then" if pod.estimated else ""
+        state = "Failed" if pod.phase == "Failed" else "Completed"
+        yield pod.finished_at, f"ended{about}{code}{why}", state, pod.pod_name
+
+
+def _names(names: Sequence[str]) -> str:
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more"
+
+
+def _without_echoes(events: Iterable[Event]) -> Iterator[Event]:
+    said: set[tuple[datetime, str]] = set()
+    for event in events:
+        key = event.at.replace(microsecond=0), event.message
+        if event.message and key in said:
+            yield Event(event.at, event.kind, event.what, event.state, event.reason)
+            continue
+        said.add(key)
+        yield event

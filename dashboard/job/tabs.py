@@ -1,0 +1,143 @@
+"""glue: what the pages of one job have in common: its head, its tabs, how a tab is answered.
+
+A tab is a view that reads with `read_view` and answers with `answer_tab`::
+
+    view = read_view(request, uid)
+    return answer_tab(view, "pods", "jobs/_pods.html", {"tables": tables}, cells)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from django.conf import settings
+from django.http import Http404
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+
+from dashboard.job.usage import read_held
+from ipuhub.web.access import may_see_cost, scope_of
+from ipuhub.web.lists import colour_of
+from ipuhub.web.readings import judge
+from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
+from jobs.selectors import NO_JOB, find_job, state_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+
+    from dashboard.job.usage import Held
+    from ipuhub.web.readings import Freshness
+    from jobs.models import JobRecord
+
+GROWS_EACH_SECONDS: Final = 15  # how often bars and sums of a running job are drawn anew
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A page of a job: its text, the name of its address, and whether it is about usage."""
+
+    label: str
+    url_name: str
+    of_usage: bool = False
+
+
+TABS: Final = (
+    Tab("Overview", "detail"),
+    Tab("Pods and attempts", "pods"),
+    Tab("Events", "events"),
+    Tab("Usage and cost", "usage", of_usage=True),
+    Tab("YAML", "yaml"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """What a page of a job is made of, as of `now`."""
+
+    request: HttpRequest
+    job: JobRecord
+    state: str
+    held: Held
+    fresh: Freshness
+    now: datetime
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a pod runs or a partition is held."""
+        return any(pod.scheduled_at and not pod.finished_at for pod in self.held.pods) or any(
+            not partition.released_at for partition in self.held.partitions
+        )
+
+
+def require_job(request: HttpRequest, uid: str) -> JobRecord:
+    """Return the job; a foreign one is as unknown as none. Raises Http404 with a sentence."""
+    job = find_job(scope_of(request.user), uid)
+    if job is None:
+        raise Http404(NO_JOB)
+    return job
+
+
+def read_view(request: HttpRequest, uid: str) -> JobView:
+    """Read what all pages of a job show. Raises Http404."""
+    now = timezone.now()
+    job = require_job(request, uid)
+    held = read_held(job, now, costed=may_see_cost(request.user))
+    return JobView(request, job, state_of(job), held, judge(job.past.watched_at, now), now)
+
+
+def answer_tab(
+    view: JobView, tab: str, body: str, context: dict[str, Any], *shown: object
+) -> HttpResponseBase:
+    """Answer with the page, its changing part, or 304; `shown` is what the tab adds to the head."""
+    # What grows is not drawn anew with each second; what has ended changes with rates alone.
+    ticks = int(view.now.timestamp() // GROWS_EACH_SECONDS)
+    grows = ticks if view.goes_on else str(view.held.usage.costs)
+    lives = [
+        [(row.pk, row.updated_at) for row in view.held.pods],
+        [(row.pk, row.updated_at) for row in view.held.partitions],
+    ]
+    tag = fragment_etag(view.request, view.job.updated_at, lives, view.fresh, grows, shown)
+    if same := not_modified(view.request, tag):
+        return same
+    template = "jobs/_job.html" if wants_fragment(view.request) else "jobs/job.html"
+    values = _head(view, tab) | {"body": body, "etag": tag} | context
+    return tagged(render(view.request, template, values), tag)
+
+
+def _head(view: JobView, tab: str) -> dict[str, Any]:
+    job = view.job
+    return {
+        "job": job,
+        "state": view.state,
+        "colour": colour_of(view.state),
+        "ended_at": job.completed_at or job.deleted_at,
+        "held": view.held,
+        "freshness": view.fresh,
+        "here": view.request.get_full_path(),
+        "job_tabs": [
+            (each.label, reverse(f"jobs:{each.url_name}", args=[job.uid]), each.url_name == tab)
+            for each in TABS
+            if settings.USAGE_ENABLED or not each.of_usage
+        ],
+        "commands": _commands(job),
+        "now": view.now,
+    }
+
+
+def _commands(job: JobRecord) -> list[tuple[str, str]]:
+    """What one may do about the job with kubectl; nothing once it is gone."""
+    if job.deleted_at is not None:
+        return []
+    kubectl, name = f"kubectl -n {job.namespace}", job.name
+    lines = [("Describe", f"{kubectl} describe ipujob {name}")]
+    if job.completed_at is None:
+        suspended = job.status == "Suspended"
+        change = '{"spec":{"suspend":%s}}' % ("false" if suspended else "true")
+        patch = f"{kubectl} patch ipujob {name} --type merge -p '{change}'"
+        lines.append(("Resume" if suspended else "Suspend", patch))
+    return [*lines, ("Delete", f"{kubectl} delete ipujob {name}")]
