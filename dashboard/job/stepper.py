@@ -101,6 +101,7 @@ def _steps(
     *,
     ended: bool,
 ) -> Iterator[Step]:
+    on_the_way = {"partition": "Waiting for IPUs", "pods": "Starting pods", "running": "Starting"}
     labels = {
         "submitted": "Submitted",
         "partition": "Partition ready",
@@ -120,7 +121,8 @@ def _steps(
         restarts = job.restart_count if key == "running" else 0
         note = f"{restarts} restart{'s' if restarts > 1 else ''}" if restarts else ""
         look = _look(key, state, at, is_current=is_current)
-        yield Step(labels[key], look, at, took, note, since)
+        label = on_the_way.get(key, labels[key]) if is_current and at is None else labels[key]
+        yield Step(label, look, at, took, note, since)
         before = at or before
 
 

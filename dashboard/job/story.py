@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from jobs.ipujob.conditions import brief_message
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
@@ -15,6 +13,10 @@ if TYPE_CHECKING:
     from dashboard.job.shapes import Job, Lives, Partition, Pod
 
 _NAMED: Final = 3  # of pods to which the same happened in the same second
+_ORDER: Final = {"reserving": 1, "Pending": 2, "active": 3, "Scheduled": 4, "Started": 5}
+"""What comes first of one second: Kubernetes' own times have no fractions."""
+_LATE: Final = 6
+_PLAIN: Final = "IPUJob"  # begins the reasons that only repeat the state
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Event:
     state: str = ""
     reason: str = ""
     message: str = ""
+    is_first: bool = False
 
 
 def tell_story(job: Job, lives: Lives) -> list[Event]:
@@ -37,17 +40,23 @@ def tell_story(job: Job, lives: Lives) -> list[Event]:
         *(event for each in lives.partitions for event in _of_partition(each)),
         *_of_pods(lives.pods),
     ]
-    events.sort(key=lambda event: event.at, reverse=True)
+    events.sort(key=_place, reverse=True)
     return list(_without_echoes(events))
+
+
+def _place(event: Event) -> tuple[datetime, int]:
+    rank = 0 if event.kind == "job" and event.is_first else _ORDER.get(event.state, _LATE)
+    return event.at.replace(microsecond=0), rank
 
 
 def _of_job(job: Job) -> Iterator[Event]:
     by = f" by {job.user}" if job.user else ""
-    yield Event(job.created_at, "job", f"Created{by}", "Pending")
-    path = f"{job.namespace}/{job.name}"
+    yield Event(job.created_at, "job", f"Created{by}", "Pending", is_first=True)
+    plain = f"IPUJob {job.namespace}/{job.name} "
     for each in job.past.transitions:
-        message = brief_message(each.message, path)
-        yield Event(each.at, "job", each.state, each.state, each.reason, message)
+        message = "" if each.message.startswith(plain) else each.message
+        reason = "" if each.reason.startswith(_PLAIN) else each.reason
+        yield Event(each.at, "job", each.state, each.state, reason, message)
     if job.deleted_at is not None:
         about = "about then" if job.estimated else ""
         yield Event(job.deleted_at, "job", "Deleted", "Deleted", message=about)
@@ -85,9 +94,9 @@ def _of_pods(pods: Sequence[Pod]) -> Iterator[Event]:
 def _of_pod(pod: Pod) -> Iterator[tuple[datetime, str, str, str]]:
     if pod.scheduled_at is not None:
         where = f" on {pod.node}" if pod.node else ""
-        yield pod.scheduled_at, f"scheduled{where}", "Pending", pod.pod_name
+        yield pod.scheduled_at, f"scheduled{where}", "Scheduled", pod.pod_name
     if pod.started_at is not None:
-        yield pod.started_at, "started", "Running", pod.pod_name
+        yield pod.started_at, "started", "Started", pod.pod_name
     if pod.finished_at is not None:
         code = "" if pod.exit_code is None else f", exit code {pod.exit_code}"
         why = f" ({pod.reason})" if pod.reason and pod.reason != "Completed" else ""

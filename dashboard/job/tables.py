@@ -33,7 +33,12 @@ class Table:
     @property
     def shown_columns(self) -> list[Column]:
         """The columns of the page."""
-        return [column for column in self.columns if column.kind != "export"]
+        return [
+            column
+            for column in self.columns
+            if column.kind != "export"
+            and not (column.sparse and all(column.value(row) in {None, ""} for row in self.rows))
+        ]
 
     @property
     def cells(self) -> list[list[Cell]]:
@@ -56,17 +61,17 @@ ATTEMPTS = (
     Column("instance", "Instance", lambda row: row.instance),
     Column("attempt", "Attempt", lambda row: row.attempt + 1),
     Column("outcome", "Outcome", lambda row: row.outcome, kind="badge"),
-    Column("reason", "Reason", lambda row: row.reason, kind="code"),
-    Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number"),
+    Column("reason", "Reason", lambda row: row.reason, kind="code", sparse=True),
+    Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number", sparse=True),
     Column("began_at", "Began", lambda row: row.began_at, kind="second"),
     Column("ended_at", "Ended", lambda row: row.ended_at, kind="second"),
-    Column("message", "How it failed", lambda row: row.message, kind="note"),
-    Column("log", "Last log lines", lambda row: row.log, kind="log"),
+    Column("message", "How it failed", lambda row: row.message, kind="note", sparse=True),
+    Column("log", "Last log lines", lambda row: row.log, kind="log", sparse=True),
 )
 TRANSITIONS = (
     Column("at", "At", lambda row: row.at, kind="second"),
     Column("state", "State", lambda row: row.state, kind="badge"),
-    Column("reason", "Reason", lambda row: row.reason, kind="code"),
+    Column("reason", "Reason", lambda row: row.reason, kind="code", sparse=True),
     Column("message", "Message", lambda row: row.message, kind="note"),
 )
 PODS = (
@@ -74,8 +79,8 @@ PODS = (
     Column("role", "Role", lambda row: row.role),
     Column("attempt", "Attempt", lambda row: (row.attempt or 0) + 1, kind="number"),
     Column("phase", "Phase", lambda row: row.phase, kind="badge"),
-    Column("reason", "Reason", lambda row: row.reason, kind="code"),
-    Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number"),
+    Column("reason", "Reason", lambda row: row.reason, kind="code", sparse=True),
+    Column("exit_code", "Exit code", lambda row: row.exit_code, kind="number", sparse=True),
     Column("node", "Node", lambda row: row.node),
     Column("scheduled_at", "Scheduled", lambda row: row.scheduled_at, kind="second"),
     Column("started_at", "Started", lambda row: row.started_at, kind="second"),
@@ -112,7 +117,7 @@ USED = (
     Column("attempt", "Attempt", lambda row: (row[0].attempt or 0) + 1, kind="number"),
     Column("from", "From", lambda row: row[0].scheduled_at, kind="second"),
     Column("until", "Until", lambda row: row[0].finished_at, kind="second"),
-    Column("ipus", "IPUs", lambda row: digits(row[0].micro_ipus / 1e6), kind="number"),
+    Column("ipus", "IPUs", lambda row: f"{row[0].micro_ipus / 1e6:g}", kind="number"),
     Column("ipu_hours", "IPU-hours", _hours("micro_ipus", 1e6), kind="number"),
     Column("cpu_hours", "CPU core-hours", _hours("cpu_millicores", 1e3), kind="number"),
     Column("memory_hours", "Memory GiB-hours", _hours("memory_bytes", 2**30), kind="number"),

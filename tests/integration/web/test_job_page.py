@@ -59,7 +59,7 @@ def test_the_page_shows_what_is_kept_of_a_job(staff: Client, ended: JobRecord) -
     wanted = {
         "": ("Completed", "IPU-hours", "p-train-team-a-0: held"),
         "pods/": ("train-launcher", "p-train-team-a-0", "Attempts"),
-        "events/": ("IPUJobRestarting", "train-launcher, train-worker-0: started", "released"),
+        "events/": ("It is Restarting.", "train-launcher, train-worker-0: started", "released"),
         "usage/": ("IPU-hours", "train-worker-0"),
         "yaml/": ("workersPerJobInstance: 1", "mpirun", "kind: IPUJob"),
     }
