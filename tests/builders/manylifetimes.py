@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
+from usage.reports.downloads import own_connection
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
 _INSERT = """
@@ -32,3 +38,16 @@ def store_many(cursor: Any, count: int, first: datetime, until: datetime) -> Non
     """Store `count` pods that begin evenly in [first, until); one in 20 is longer than a day."""
     cursor.execute(_INSERT, {"count": count, "first": first, "until": until})
     cursor.execute("ANALYZE usage_podlifetime")
+
+
+@contextmanager
+def many_stored(count: int, first: datetime, until: datetime) -> Iterator[Any]:
+    """Yield a cursor that sees so many pods; they are never committed, and leave no dead rows that
+    each later test of the session would scan."""
+    with own_connection() as own:
+        cursor = psycopg.ClientCursor(own)
+        store_many(cursor, count, first, until)
+        yield cursor
+        own.rollback()
+        own.autocommit = True
+        own.execute("VACUUM usage_podlifetime")

@@ -188,6 +188,8 @@ def _read_timelines(
 
 
 def _read_runs(cursor: Any, edges: Sequence[datetime]) -> dict[tuple[str, int], tuple[int, int]]:
-    cursor.execute(_BY_CONTROLLER, bounds(edges[0], edges[-1]) | {"bounds": list(edges)})
+    # One text, not a list: psycopg quotes each of a week's 672 edges anew for each mention.
+    array = f"{{{','.join(edge.isoformat() for edge in edges)}}}"
+    cursor.execute(_BY_CONTROLLER, bounds(edges[0], edges[-1]) | {"bounds": array})
     rows = cursor.fetchall()
     return {(name, step): (int(busy), int(micro)) for name, step, busy, micro in rows}

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
+from tests.fakes.forked import forked
 from tests.fakes.ownpostgres import OwnPostgres, ddl_of
 from tests.fakes.podstream import STEPS, truth_of, uid_of
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.fakes.podstream import PodStream
     from tests.integration.prober.conftest import Lab
 
@@ -127,17 +127,17 @@ async def test_kill_9_of_the_prober_twenty_times(lab: Lab) -> None:
     await eventually(lambda: lab.is_at(lab.server.revision))
     await lab.stop()
     feed = Feed(lab.server, PODS, pause=0.14)
-    command = [sys.executable, "-m", "tests.integration.prober.record_until_killed"]
+    command = ["-m", "tests.integration.prober.record_until_killed"]
     command += [lab.server.url, psycopg.conninfo.make_conninfo(**_plain(lab.database))]
     for kill in range(20):
-        process = await asyncio.create_subprocess_exec(*command)
+        process = forked(command, Path.cwd(), os.environ)
         epoch = kill + 2
         await eventually(lambda epoch=epoch: lab.checkpoint().get("epoch") == epoch)
         before = lab.checkpoint()["resource_version"]
         feed.allow(4)  # the last three of them, or less, for its successor
         await eventually(lambda before=before: lab.checkpoint()["resource_version"] != before)
         process.kill()
-        await process.wait()
+        await asyncio.to_thread(process.join)
     await feed.end()
     lab.start()
     await eventually(lambda: lab.is_at(lab.server.revision))

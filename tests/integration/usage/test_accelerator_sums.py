@@ -92,7 +92,7 @@ def _clip(one: PodLifetime, begin: datetime, until: datetime) -> Any:
     return clip(one.scheduled_at, one.finished_at, begin, until)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     before=st.lists(rows, min_size=1, max_size=6),
     after=st.lists(rows | later | later, max_size=3),

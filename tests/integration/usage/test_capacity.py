@@ -175,7 +175,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=35, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=partitions,
     runs=pods,

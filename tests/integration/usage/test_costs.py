@@ -212,7 +212,7 @@ _PRICES = st.tuples(
 FIRST = at("2026-10-01T00:00")
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(_PODS, min_size=1, max_size=6), st.lists(_PRICES, max_size=6))
 def test_costs_are_those_of_exact_fractions(pods, prices):
     for model in (PodLifetime, PartitionLifetime, Rate, ReportChunk, ReportRow, MonthReport):

@@ -52,7 +52,7 @@ def carried(asked: Question, begins: list[datetime]) -> list[datetime]:
     return [each.after for each in parts.stretches if each.after]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     before=rows,
     later=begun_since | begun_since | begun_any_time,

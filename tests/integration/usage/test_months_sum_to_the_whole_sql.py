@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 _FIRST, _DAYS = datetime(2027, 10, 1, tzinfo=UTC), 220  # both clock changes and a leap day
 _instants = st.integers(0, _DAYS * 86400 * 1000).map(lambda n: _FIRST + timedelta(milliseconds=n))
 _lives = st.lists(st.tuples(_instants, st.none() | lengths), min_size=1, max_size=8)
-_examples = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_examples = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _store(lives, now: datetime) -> dict[str, int]:

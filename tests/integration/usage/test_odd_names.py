@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection
 from django.utils import timezone
 
 from ipuhub.text import GUARDED, plain_text
@@ -18,46 +19,55 @@ from tests.builders.clients import browser
 from tests.builders.lifetimes import at
 from tests.builders.oddnames import ODD_NAMES
 from tests.fakes.background import Background
+from tests.fakes.emptytables import empty_tables
 from tests.fakes.meter import Meter, spans, usage
 from tests.integration.usage.reading import make
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from django.contrib.auth.models import User
     from django.test import Client
+    from pytest_django import DjangoDbBlocker
     from pytest_django.fixtures import SettingsWrapper
 
-pytestmark = [pytest.mark.embedded_only, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.embedded_only
 REPORT = "/api/v1/usage/reports/2026-10"
 TEXTS = {"group", "user", "component", "component_name", "instance_type"}
 _NOT_THERE: dict[str, Any] = {"keep_default_na": False, "dtype": str}
 
 
+@pytest.fixture(scope="module")
+def _recorded(
+    django_db_setup: None,
+    django_db_blocker: DjangoDbBlocker,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[User]:
+    """A pod for each odd name, which is its group, user and all else, read by a real prober; and
+    who looks at them. Committed once for all tests here, which change nothing."""
+    with django_db_blocker.unblock():
+        background = Background()
+        meter = Meter(background, tmp_path_factory.mktemp("odd") / "cluster")
+        try:
+            ran = spans("2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z")
+            for number, name in enumerate(ODD_NAMES.values()):
+                said = usage(**dict.fromkeys(TEXTS, name))
+                meter.pod(f"odd-{number:02}", ran, said=said, requests={"cpu": "1"})
+            with meter.probing():
+                pass
+            make("2026-10", "2026-11-03T00:00")
+            yield get_user_model().objects.create_user("ann", password="x", is_staff=True)
+        finally:
+            meter.close()
+            background.close()
+            empty_tables(connection)
+
+
 @pytest.fixture
-def _recorded(transactional_db: None, tmp_path: Path, settings: SettingsWrapper) -> Iterator[None]:
-    """A pod for each odd name, which is its group, user and all else, read by a real prober."""
+def client(_recorded: User, settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> Client:
     settings.SECURE_SSL_REDIRECT = False
-    background = Background()
-    meter = Meter(background, tmp_path / "cluster")
-    try:
-        ran = spans("2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z")
-        for number, name in enumerate(ODD_NAMES.values()):
-            said = usage(**dict.fromkeys(TEXTS, name))
-            meter.pod(f"odd-{number:02}", ran, said=said, requests={"cpu": "1"})
-        with meter.probing():
-            pass
-        make("2026-10", "2026-11-03T00:00")
-        yield
-    finally:
-        meter.close()
-        background.close()
-
-
-@pytest.fixture
-def client(_recorded: None, monkeypatch: pytest.MonkeyPatch) -> Client:
     monkeypatch.setattr(timezone, "now", lambda: at("2026-11-21T12:00"))
-    return browser(get_user_model().objects.create_user("ann", password="x", is_staff=True))
+    return browser(_recorded)
 
 
 def body(client: Client, path: str) -> bytes:

@@ -4,14 +4,12 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from tests.builders.lifetimes import at
-from tests.builders.manylifetimes import store_many
+from tests.builders.manylifetimes import many_stored
 from usage.reports.columns import DEFAULT, PRIMEHUB
 from usage.reports.csv import IN_ORDER
-from usage.reports.downloads import own_connection
 from usage.reports.monthly import Range, details_sql, rows_sql
 from usage.sums.engine import HASHED
 from usage.time.intervals import POD_PIECES, bounds
@@ -26,11 +24,11 @@ _ROWS = 200_000
 @pytest.fixture(scope="module")
 def history(django_db_setup, django_db_blocker) -> Iterator[Any]:
     """Two years of pods, gone again after this module."""
-    with django_db_blocker.unblock(), own_connection() as own:
-        cursor = psycopg.ClientCursor(own)
-        store_many(cursor, _ROWS, at("2024-11-01T00:00"), at("2026-11-15T00:00"))
+    with (
+        django_db_blocker.unblock(),
+        many_stored(_ROWS, at("2024-11-01T00:00"), at("2026-11-15T00:00")) as cursor,
+    ):
         yield cursor
-        own.rollback()
 
 
 def _covers(month: str) -> Range:

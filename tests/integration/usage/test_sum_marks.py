@@ -66,7 +66,7 @@ writes = writes_to(_MAKE, _MAKE)
 makes = st.sampled_from([("refresh",), ("refresh",), ("rebuild",)])
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     before=st.lists(rows, min_size=2, max_size=6),
     then=st.lists(st.tuples(writes, st.none() | makes), min_size=1, max_size=6),

@@ -56,7 +56,7 @@ other = st.sampled_from([("move",), ("delete",), ("refresh",), ("rebuild",), ("r
 histories = st.lists(new | new | holding | ending | other, min_size=1, max_size=14)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=histories, zone=st.sampled_from(ZONES), now=instants)
 def test_sums_agree_wherever_they_come_from(
     history: list[Any], zone: ZoneInfo, now: datetime, settings: SettingsWrapper

@@ -251,7 +251,7 @@ lifetimes = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=lifetimes,
     later=lifetimes,

@@ -71,7 +71,7 @@ histories = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=histories, zone=st.sampled_from(ZONES), now=instants, begin=instants)
 def test_sums_of_utilization_agree_with_the_rows(
     history: list[Any], zone: ZoneInfo, now: datetime, begin: datetime, settings: SettingsWrapper

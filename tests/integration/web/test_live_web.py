@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection
 
 from tests.builders.lifetimes import pod
 from tests.fakes.waiting import wait_until
 from tests.integration.usage.reading import make
 from tests.integration.web.webprocess import KEY, bearer, served, status
-from usage.models import PodLifetime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,11 +52,13 @@ def test_the_caller_s_address_decides_who_reads_without_a_token(
 def large_record() -> None:
     """Store more than the buffers of a connection hold."""
     one = pod("2026-10-01T00:00", "2026-10-02T00:00", component_name="x" * 4000)
-    rows = []
-    for number in range(6000):
-        one.pk, one.uid = None, f"large-{number}"
-        rows.append(PodLifetime(**{f.attname: getattr(one, f.attname) for f in one._meta.fields}))
-    PodLifetime.objects.bulk_create(rows, batch_size=500)
+    names = [f'"{field.column}"' for field in one._meta.fields if field.column != "id"]
+    values = ["'large-' || n" if name == '"uid"' else name for name in names]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO usage_podlifetime ({', '.join(names)}) SELECT {', '.join(values)}"
+            " FROM usage_podlifetime CROSS JOIN generate_series(1, 6000) AS n"
+        )
 
 
 @contextmanager

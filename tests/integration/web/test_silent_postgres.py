@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from typing import TYPE_CHECKING
@@ -56,6 +57,8 @@ class SilentLine:
                 other.sendall(block)
         except OSError:
             pass
+        with contextlib.suppress(OSError):
+            other.shutdown(socket.SHUT_RDWR)  # `close` alone leaves it to who still reads from it
         other.close()
 
     def close(self) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import socket
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +15,7 @@ from django.db import connection
 from django.utils import timezone
 
 from ipuhub.api.auth import make_token
+from tests.fakes.forked import forked
 from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -40,14 +39,13 @@ def served(**settings: str) -> Iterator[int]:
         "IPUHUB_HTTPS": "off",
         **settings,
     }
-    command = [sys.executable, "manage.py", "run_web", "--port", str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    process = forked(["manage.py", "run_web", "--port", str(port)], ROOT, environment)
     try:
-        wait_until(lambda: process.poll() is not None or status(port, "/healthz") == 200)
+        wait_until(lambda: not process.is_alive() or status(port, "/healthz") == 200)
         yield port
     finally:
         process.terminate()
-        process.wait(90)
+        process.join(90)
 
 
 def status(port: int, path: str, **headers: str) -> int:

@@ -113,7 +113,7 @@ def check(path: str, body: Any) -> None:
 
 
 @settings(
-    max_examples=1300,
+    max_examples=400,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -11,7 +11,6 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection, connections
@@ -20,11 +19,10 @@ from django.test.utils import CaptureQueriesContext
 from ipuhub.text import plain_text
 from tests.builders.clients import tool
 from tests.builders.lifetimes import at, pod
-from tests.builders.manylifetimes import store_many
+from tests.builders.manylifetimes import many_stored, store_many
 from tests.fakes.meter import spans, usage
 from usage.models import MonthReport
 from usage.reports.columns import PRIMEHUB
-from usage.reports.downloads import own_connection
 from usage.reports.monthly import Range, details_sql, rows_sql
 
 if TYPE_CHECKING:
@@ -108,26 +106,23 @@ def _nodes(cursor: Any, query: str, parameters: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    "query", [rows_sql, partial(details_sql, PRIMEHUB)], ids=["summary", "details"]
-)
-def test_18_a_month_reads_its_own_pods_and_not_all_there_ever_were(query: Any) -> None:
+def test_18_a_month_reads_its_own_pods_and_not_all_there_ever_were() -> None:
     """There, each run reads all history twice a day and sorts it on disk."""
     pods = 48_000
-    with own_connection() as own:
-        cursor = psycopg.ClientCursor(own)
-        store_many(cursor, pods, at("2024-11-01T00:00"), at("2026-11-01T00:00"))
-        covers = Range("2026-03", "UTC", at("2026-03-01T00:00"), at("2026-04-01T00:00"), END)
-        nodes = _nodes(cursor, query(covers), covers.parameters)
-        own.rollback()
-    scans = [node for node in nodes if node.get("Relation Name") == "usage_podlifetime"]
-    read = sum(
-        node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
-        for node in scans
-    )
-    assert {node["Node Type"] for node in scans}.isdisjoint({"Seq Scan", "Parallel Seq Scan"})
-    assert read < pods / 24 * 1.5
-    assert "Disk" not in {node.get("Sort Space Type") for node in nodes}
+    covers = Range("2026-03", "UTC", at("2026-03-01T00:00"), at("2026-04-01T00:00"), END)
+    with many_stored(pods, at("2024-11-01T00:00"), at("2026-11-01T00:00")) as cursor:
+        for query in (rows_sql, partial(details_sql, PRIMEHUB)):
+            nodes = _nodes(cursor, query(covers), covers.parameters)
+            scans = [node for node in nodes if node.get("Relation Name") == "usage_podlifetime"]
+            read = sum(
+                node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+                for node in scans
+            )
+            assert {node["Node Type"] for node in scans}.isdisjoint(
+                {"Seq Scan", "Parallel Seq Scan"}
+            )
+            assert read < pods / 24 * 1.5
+            assert "Disk" not in {node.get("Sort Space Type") for node in nodes}
 
 
 def test_18_lines_of_a_summary_are_not_stored_one_by_one(accountant: Accountant) -> None:

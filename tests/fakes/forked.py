@@ -1,0 +1,41 @@
+"""Python processes that begin with our libraries imported: a fork of a server that has them.
+
+A process of its own imports for a second before it does anything; a fork does so at once. What
+reads settings is not imported beforehand: the fork has its own environment.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from multiprocessing.context import ForkServerProcess
+    from pathlib import Path
+
+_IMPORTED = ["tests.fakes.forkedlibraries"]
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(_IMPORTED)
+
+
+def forked(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> ForkServerProcess:
+    """Start a script or (`-m`) module of ours with its arguments, as `subprocess.Popen` does."""
+    process = _SERVER.Process(target=_run, args=(list(command), str(cwd), dict(environment)))
+    process.start()
+    return process
+
+
+def _run(command: list[str], cwd: str, environment: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(cwd)
+    if command[0] == "-m":
+        sys.argv = command[1:]
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = command
+        runpy.run_path(command[0], run_name="__main__")

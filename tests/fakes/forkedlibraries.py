@@ -1,0 +1,18 @@
+"""What a forked process (tests/fakes/forked.py) has imported: nothing that reads a setting."""
+
+from __future__ import annotations
+
+import aiohttp.web  # noqa: F401
+import django.contrib.auth.hashers
+import django.core.management
+import django.db.backends.postgresql.base
+import django.forms
+import django.template.defaulttags
+import django.views.generic  # noqa: F401
+import msgspec  # noqa: F401
+import orjson  # noqa: F401
+import prometheus_client  # noqa: F401
+import psycopg_pool  # noqa: F401
+import structlog  # noqa: F401
+
+import usage.pods.recorder  # noqa: F401
