@@ -19,7 +19,7 @@ IN_NODE := REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true ../../$(BIN
 SQL_SUITES = tests/devcluster/integration/demo/test_sessions.py tests/integration/recorders tests/integration/web/test_usage_api.py \
   $(foreach word,sum report cost range capacity closed corrections,$(wildcard tests/integration/usage/test_*$(word)*.py))
 
-.PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint api-lint type fmt reference images dist proto constraints
+.PHONY: demo demo-load demo-history screenshots demo-clean test test-sql realnodes unit integration conformance e2e chaos chaos-sample bench lint site api-lint type fmt reference images dist proto constraints
 
 demo: $(STAMP)            ## the whole product on this machine, until Ctrl-C
 	@exec $(BIN)/python manage.py demo $(ARGS)
@@ -69,6 +69,9 @@ lint: $(TOOLS)
 	$(BIN)/python manage.py make_chart --check
 	$(BIN)/python manage.py make_builtin_schemas --check
 	$(BIN)/python manage.py make_reference --check
+
+site: $(STAMP)            ## the documentation as a site, in build/site; every link and anchor must lead somewhere
+	$(BIN)/uv tool run -q --from mkdocs==1.6.1 --with mkdocs-material==9.7.0 mkdocs build --quiet
 
 api-lint: $(NODE_TOOLS)   ## redocly and spectral over the OpenAPI document; brings its own Node.js
 	cd tests/apilint && $(IN_NODE) npx --no-install redocly lint ../../docs/reference/openapi.yaml

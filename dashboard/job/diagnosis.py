@@ -137,7 +137,8 @@ def _waiting_facts(job: Job, place: Place) -> Iterator[Fact]:
     line = place.line
     if line is not None and line.position:
         yield Fact("Position in the queue", f"{line.position} of {place.queue}")
-    yield Fact("Older waiting jobs", str(place.before))
+    else:
+        yield Fact("Older waiting jobs", str(place.before))
     free = "unknown" if place.free is None else str(place.free)
     yield Fact("Free IPUs", free, place.free_as_of)
     if line is None:

@@ -29,12 +29,16 @@ OF_DOCS = ROOT / "docs" / "images"
 BUSY = Path(__file__).with_name("busy-fleet.yaml")
 WIDTHS = (1440, 768, 390)
 SCHEMES = ("light", "dark")
-# Names of URLs; `jobs:detail` gets the sample job's UID.
+OF_A_JOB = ("jobs:detail", "jobs:pods", "jobs:events", "jobs:usage", "jobs:yaml")
 PAGES = (
     "overview",
     "fleet",
     "jobs:list",
     "jobs:detail",
+    "jobs:pods",
+    "jobs:events",
+    "jobs:usage",
+    "jobs:yaml",
     "partitions:list",
     "partitions:stats",
     "partitions:query",
@@ -78,7 +82,7 @@ def prepare(demo: RunningDemo) -> dict[str, str]:
     wait_until(lambda: demo.status("needs-16-behind") == "Running", "the large job Running")
     demo.kubectl("apply", "-f", str(BUSY), "-l", "app=waiting")
     uid = demo.job("needs-16-behind")["metadata"]["uid"]
-    return addresses_of({"jobs:detail": [uid]})
+    return addresses_of({page: [uid] for page in PAGES if page in OF_A_JOB})
 
 
 def addresses_of(arguments: dict[str, list[str]]) -> dict[str, str]:
@@ -135,11 +139,15 @@ def take(browser: Browser, demo: RunningDemo, addresses: dict[str, str]) -> list
 
 
 def show(browser: Browser, demo: RunningDemo) -> None:
-    """The overview once a job has held its IPUs idle for a minute, as README and docs show it."""
+    """The overview once a job has held its IPUs idle for a minute, and the page of a job that
+    waits, as README and docs show them."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     signed_in(page, demo)
     page.get_by_text("interactive-sample, for").wait_for(timeout=120_000)
     page.screenshot(path=OF_DOCS / "overview.png")
+    page.locator(".fleet-queue a.fw-medium").first.click()
+    page.locator(".diagnosis").wait_for()
+    page.screenshot(path=OF_DOCS / "job.png", clip={"x": 0, "y": 0, "width": 1440, "height": 720})
     page.close()
 
 
