@@ -157,9 +157,7 @@ def build_chosen(client: KubeClient) -> ChosenNamespaces | None:
 
 def build_parts(client: KubeClient, proxy: Any) -> JobsAndPartitions:
     """What it takes to record jobs, partitions and capacity, by the settings."""
-    place = TrackerPlace(
-        settings.NAMESPACE, settings.TRACKER_CONFIGMAP, settings.CAPACITY_POLL_SECONDS
-    )
+    place = TrackerPlace(settings.NAMESPACE, settings.TRACKER_CONFIGMAP)
     return JobsAndPartitions(client, proxy, database(), utc_now, place, author_trust())
 
 
@@ -253,12 +251,10 @@ def database() -> dict[str, Any]:
 
 
 def recording_options() -> RecordingOptions:
-    """The settings about batches."""
+    """Return the options of a recording that only this replica and its Lease may continue."""
     election = composition.leadership_options(NAME)
     lease = f"{election.namespace}/{election.lease}" if election else ""
     return RecordingOptions(
-        batch_events=settings.PROBER_BATCH_EVENTS,
-        batch_seconds=settings.PROBER_BATCH_SECONDS,
         holder=holder_of(settings.IDENTITY or socket.gethostname(), lease),
     )
 

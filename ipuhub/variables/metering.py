@@ -37,11 +37,6 @@ USAGE_ENABLED = ENV.switch(
     "has no pages, API or nightly reports. Set the same value for every process.",
 )
 ENV.read_by("Prober")
-CAPACITY_POLL_SECONDS = ENV.number(
-    "IPUHUB_CAPACITY_POLL_SECONDS",
-    10.0,
-    doc="How often the prober asks the V-IPU Proxy for the total and free IPUs.",
-)
 USAGE_NAMESPACES = ENV.words(
     "USAGE_NAMESPACES", [], doc="Namespaces whose pods are recorded; empty: all."
 )
@@ -86,18 +81,6 @@ MONITOR_STALE_SECONDS = ENV.number(
 )
 MONITOR_ROUND_SECONDS = ENV.number(
     "MONITOR_ROUND_SECONDS", 60.0, minimum=1.0, doc="Time between two rounds of the monitor."
-)
-ENV.read_by("Prober")
-PROBER_BATCH_SECONDS = ENV.number(
-    "IPUHUB_PROBER_BATCH_SECONDS",
-    0.2,
-    doc="How long the prober collects changes before it commits them.",
-)
-PROBER_BATCH_EVENTS = ENV.integer(
-    "IPUHUB_PROBER_BATCH_EVENTS",
-    1000,
-    minimum=1,
-    doc="How many changes the prober commits at once at most.",
 )
 ENV.read_by("Dashboard")
 USAGE_OPEN_PRIMEHUB_PATHS = ENV.networks(

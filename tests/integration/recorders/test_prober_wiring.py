@@ -40,7 +40,6 @@ async def point_to(site: Site, settings: SettingsWrapper) -> None:
     settings.TRACKER_CONFIGMAP = site.lab.tracker
     settings.SERVICE_ACCOUNT = ACCOUNT
     settings.PROXY_TOKEN = ""
-    settings.CAPACITY_POLL_SECONDS = 0.1
     path = await write_account_kubeconfig(
         site.lab.client, Path(site.lab.kubeconfig), site.folder, ACCOUNT
     )
