@@ -1,0 +1,93 @@
+"""Every page as axe-core judges it: WCAG 2.2 A and AA, on a desk and on a phone, light and dark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.utils import timezone
+
+from ipuhub.models import WatchCheckpoint
+from tests.builders import jobhistory
+from tests.builders.clients import browser as signed_in_client
+from tests.integration.web.livepages import live_server, page_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+JUDGE = """async () => {
+  const found = await axe.run(document, {
+    runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    resultTypes: ["violations"],
+  });
+  return found.violations.map((rule) => [rule.id, rule.help, rule.nodes.map((node) => node.html)]);
+}"""
+PAGES = (
+    "/",
+    "/fleet/",
+    "/jobs/",
+    "/jobs/{job}/",
+    "/jobs/{job}/pods/",
+    "/jobs/{job}/events/",
+    "/jobs/{job}/usage/",
+    "/jobs/{job}/yaml/",
+    "/partitions/",
+    "/partitions/stats/",
+    "/partitions/query/",
+    "/usage/",
+    "/usage/pods/",
+    "/usage/reports/",
+    "/usage/rates/",
+    "/usage/gaps/",
+    "/usage/faults/",
+    "/utilization/",
+    "/system/",
+    "/search/?q=train",
+    "/account/tokens/",
+    "/account/password/",
+)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_no_page_breaks_a_rule_of_accessibility(
+    transactional_db: None, plain_http: None, django_user_model: Any, width: int, scheme: str
+) -> None:
+    user = django_user_model.objects.create_user("root", password="x", is_staff=True)
+    WatchCheckpoint.objects.create(name="ipujobs", position_at=timezone.now())
+    job = _history()
+    cookie = signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
+    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text()
+    with live_server() as address, page_of(address, cookie, width) as page:
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        found = [line for path in PAGES for line in _broken(page, axe, path.format(job=job))]
+    assert not found, "\n".join(found)
+
+
+def _broken(page: Page, axe: str, path: str) -> list[str]:
+    page.goto(path)
+    page.evaluate(axe)
+    return [f"{path} {rule}: {words} {nodes}" for rule, words, nodes in page.evaluate(JUDGE)]
+
+
+def _history() -> str:
+    """A job that failed, one that waits, one that runs; return the UID of the failed one."""
+    now = timezone.now()
+    failed = jobhistory.job(
+        status="Failed",
+        reason="OOMKilled",
+        completed_at=now,
+        created_at=now - dt.timedelta(minutes=5),
+    )
+    jobhistory.attempt(failed, message="Out of memory", log="a line", ended_at=now, exit_code=137)
+    jobhistory.pod(failed, phase="Failed", exit_code=137, finished_at=now)
+    jobhistory.pod(failed, "launcher", finished_at=now)
+    jobhistory.partition(failed, released_at=now)
+    jobhistory.transition(failed, "Failed", 300, "OOMKilled")
+    jobhistory.job("waits", status="Pending", reason="NoCapacity", message="No room.")
+    runs = jobhistory.job("runs")
+    jobhistory.pod(runs)
+    jobhistory.partition(runs)
+    return failed.uid
