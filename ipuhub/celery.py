@@ -1,6 +1,7 @@
-"""glue: the Celery app: reports on demand and daily. Tasks wait in PostgreSQL.
+"""glue: the Celery app, which makes reports on demand and daily.
 
-Run `celery -A ipuhub.celery worker --beat` once; further workers without `--beat`.
+Tasks wait in PostgreSQL. Run `celery -A ipuhub.celery worker --beat` once; further workers without
+`--beat`.
 """
 
 from __future__ import annotations

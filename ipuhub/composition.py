@@ -1,4 +1,4 @@
-"""glue: our processes by the settings: how they start, whom they speak to, what they show."""
+"""glue: builds our processes from the settings: leadership, clients, health and metrics."""
 
 from __future__ import annotations
 

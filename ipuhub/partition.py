@@ -1,4 +1,4 @@
-"""domain: a partition of a job, as V-IPU Proxy and operator speak of it, and as JSON."""
+"""domain: a partition of a job as V-IPU Proxy and operator exchange it, and its JSON."""
 
 from __future__ import annotations
 

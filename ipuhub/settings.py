@@ -1,8 +1,6 @@
-"""glue: Django's settings; the variables of the environment are declared in ipuhub/variables.
+"""glue: Django's settings; environment variables are declared in ipuhub/variables.
 
-Nothing below the composition roots reads settings: commands pass plain values to constructors.
-
-The part of Django's settings that no environment variable touches: those of the API.
+Only composition roots read settings: commands pass plain values to constructors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""glue: PostgreSQL as the broker of Celery: tasks wait in a table that every pod reaches.
+"""glue: PostgreSQL as Celery's broker: tasks wait in a table that every pod can reach.
 
-Queuing a task joins the transaction of who queues it. A worker claims a message for some time and
-deletes it when its task starts; a message of a worker that died is claimed again after that time.
+A task is queued in its caller's transaction. A worker claims a message for some time and deletes it
+when its task starts. If the worker dies, the message can be claimed again after that time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""glue: the URL table of the web process: probes, signing in, and by name the dashboard."""
+"""glue: the URL table of the web process: probes, sign-in, and the dashboard by name."""
 
 from __future__ import annotations
 

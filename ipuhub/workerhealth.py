@@ -1,8 +1,7 @@
-"""glue: `/healthz` and `/readyz` of the Celery worker and of beat, which have no loop of asyncio.
+"""glue: `/healthz` and `/readyz` of the Celery worker and of beat, served by a thread.
 
-A thread serves them. A worker that hangs no longer looks for tasks, and beat no longer ticks: both
-are told by the age of the last look. Whoever cannot ask them is told by a heartbeat in the
-database.
+A worker that hangs no longer polls for tasks, and a beat that hangs no longer ticks: the age of the
+last poll shows both. Processes that cannot reach these pages read a heartbeat in the database.
 """
 
 from __future__ import annotations

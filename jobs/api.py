@@ -1,9 +1,6 @@
-"""glue: jobs in the API; a job's pods and usage are `dashboard/job/`'s.
+"""glue: jobs in the API; a job's pods and usage are in `dashboard/job/`.
 
-The shape of jobs in the API.
-
-The addresses below /api/v1/ that belong to jobs; `dashboard/apiurls.py` adds `/pods`
-etc.
+`dashboard/apiurls.py` adds `/pods` and the other paths that join apps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""glue: what is remembered of IPUJobs, also after they are gone."""
+"""glue: tables of IPUJobs, which stay after a job is deleted."""
 
 from __future__ import annotations
 

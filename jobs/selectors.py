@@ -1,7 +1,4 @@
-"""io: reads what is remembered of jobs, within what somebody may see.
-
-The state of a remembered job: its last status, or that it was deleted before its end.
-"""
+"""io: reads recorded jobs and their state, limited to what the user may see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the pages of jobs; `dashboard/urls.py` adds the page of one job, `jobs:detail`."""
+"""glue: URLs of the pages of jobs; `dashboard/urls.py` adds the page of one job, `jobs:detail`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""glue: the list of jobs. A job's own page joins pods and partitions: `dashboard/job/`.
-
-The filters of jobs, for page, exports and API.
-"""
+"""glue: the list of jobs and its filters, which page, exports and API share."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """glue: partitions, statistics, capacity and queries in the API.
 
-The shapes of partitions, statistics, capacity and queries in the API.
-
-The addresses below /api/v1/ of partitions, but for their list (dashboard/apiurls.py).
+The URL of their list is in dashboard/apiurls.py.
 """
 
 from __future__ import annotations

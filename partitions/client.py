@@ -1,4 +1,4 @@
-"""io: asks the V-IPU Proxy for partitions, on behalf of the operator."""
+"""io: the operator's client of the V-IPU Proxy."""
 
 from __future__ import annotations
 

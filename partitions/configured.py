@@ -1,4 +1,4 @@
-"""glue: the options of a V-IPU Proxy that the settings ask for."""
+"""glue: the V-IPU Proxy's options, from the settings."""
 
 from __future__ import annotations
 

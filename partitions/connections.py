@@ -1,6 +1,6 @@
-"""glue: the web process's connections to the cluster and to the V-IPU Proxy, opened once.
+"""glue: the web process's shared connections to the cluster and to the V-IPU Proxy.
 
-What the V-IPU Proxy says now of the fleet: `/stats` and `/query`.
+Also the proxy's current answers to `/stats` and `/query`.
 """
 
 from __future__ import annotations

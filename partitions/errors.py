@@ -1,4 +1,4 @@
-"""domain: what can go wrong between a job and its partition, each with a sentence for a person."""
+"""domain: errors about partitions, each with a message for people."""
 
 # The names say what happened; "Error" behind each would add nothing.
 # ruff: noqa: N818

@@ -1,4 +1,4 @@
-"""glue: what is remembered of partitions and of the machines they lie on."""
+"""glue: tables of partition lifetimes and of controllers' capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: reads what is remembered of partitions and controllers, within what somebody may see."""
+"""io: reads recorded partitions and controllers, limited to what the user may see."""
 
 from __future__ import annotations
 

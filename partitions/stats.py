@@ -1,4 +1,4 @@
-"""domain: the numbers of `/stats` and of capacity as rows and bars of pages and API."""
+"""domain: the numbers of `/stats` and of capacity as rows and bars, for pages and API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the pages of partitions, but for their list (dashboard/urls.py)."""
+"""glue: URLs of the pages of partitions; the URL of their list is in dashboard/urls.py."""
 
 from __future__ import annotations
 

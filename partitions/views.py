@@ -1,8 +1,6 @@
 """glue: the pages of partitions: list, statistics with capacity, query.
 
-The size that `/query` is asked about, judged with sentences.
-
-The filters of partitions, for page, exports and API.
+Also the filters of partitions, which page, exports and API share.
 """
 
 from __future__ import annotations

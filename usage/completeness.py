@@ -1,6 +1,6 @@
-"""glue: until when the record of pods is complete: the one answer of pages, reports and files.
+"""glue: until when the record of pods is complete, and how final a month's figures are.
 
-What a page says about its figures: until when they are complete, how final they are.
+Pages, reports and files all use this answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""glue: the prober: one process that records pods, jobs and partitions of one cluster.
-
-What the prober records of jobs, partitions and capacity, built from plain values.
-"""
+"""glue: the prober process: records pods, jobs and partitions of one cluster."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""glue: reads what is asked for from a query string, alike for page, chart, files and API.
+"""glue: parses the query string of a question about usage, for pages, charts, files and API alike.
 
-What is not understood is refused with a sentence (BadFilter: 400), and a namespace one may not
-see with PermissionDenied (403). A filter that is repeated means any of its values; what can only
-have one value is refused when it is repeated.
+Unknown or invalid values raise BadFilter (400) with a message, a namespace that the user may not
+see raises PermissionDenied (403). A repeated filter matches any of its values; other parameters
+must not be repeated.
 """
 
 from __future__ import annotations

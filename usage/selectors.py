@@ -1,6 +1,6 @@
-"""glue: what was recorded of pods, and what could not be, within what somebody may see.
+"""glue: recorded pods, their faults and their cost, limited to what the user may see.
 
-So is what a pod cost: whoever sees no rates sees none.
+Users who see no rates see no cost.
 """
 
 from __future__ import annotations

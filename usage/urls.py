@@ -1,4 +1,5 @@
-"""glue: the pages of usage; included at the root, so that /usage/... and /report/... fit."""
+"""glue: URLs of the pages of usage; included at the root, because they begin with /usage/ and
+/report/."""
 
 from __future__ import annotations
 

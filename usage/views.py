@@ -1,4 +1,4 @@
-"""glue: the pages of usage: a month, its chart, pods, and what the recorders could not take."""
+"""glue: the pages of usage: a month, its chart, pods, gaps and faults."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""io: asynchronous access to a Kubernetes API server; the only code that speaks to one.
+"""io: asynchronous access to a Kubernetes API server; all other code goes through it.
 
-Importing this package does not load the `kubernetes` package (a second of CPU): that happens in
-`load_config`, for kubeconfigs, exec plug-ins and in-cluster credentials only.
+Importing this package does not load the `kubernetes` package (a second of CPU). `load_config` loads
+it, only for exec plug-ins and in-cluster credentials.
 """

@@ -1,4 +1,4 @@
-"""io: who a bearer token belongs to, and what that user may do, as the API server says."""
+"""io: asks the API server who a bearer token belongs to, and what that user may do."""
 
 from __future__ import annotations
 

@@ -1,14 +1,8 @@
-"""io: finds the cluster to speak to, the way kubectl and in-cluster clients do.
+"""io: finds the cluster and its credentials, as kubectl and in-cluster clients do.
 
-Kubeconfig files, merged as kubectl merges them: of each entry the first one counts.
-
-Read here and not with the `kubernetes` package, which takes half a second of CPU to load: every
-process of the product reads a kubeconfig when it starts.
-
-The cluster and identity of a kubeconfig, or of the pod that we run in.
-
-The `kubernetes` package comes in where it knows more than we do: exec plug-ins and in-cluster
-credentials. Loading it costs half a second of CPU.
+Kubeconfig files are merged as kubectl merges them: of each entry the first counts. They are parsed
+here because the `kubernetes` package takes half a second of CPU to load and every process reads a
+kubeconfig at its start. That package is used for exec plug-ins and in-cluster credentials.
 """
 
 from __future__ import annotations

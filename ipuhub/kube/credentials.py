@@ -1,9 +1,4 @@
-"""io: where the Authorization header and the client certificate come from, and when they rotate.
-
-The shapes of the built-in kinds, as the kubernetes package's models know them.
-
-One cluster and one identity: its address, how to trust it, and what to show it.
-"""
+"""io: sources of the Authorization header and the client certificate, and when they rotate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: what an API server, or the way to it, answers instead of an object."""
+"""domain: errors of an API server, or of the connection to it."""
 
 # The names are the API's own reasons, which carry no "Error".
 # ruff: noqa: N818

@@ -1,4 +1,4 @@
-"""io: core/v1 Events about objects: counted up instead of repeated, and never a flood."""
+"""io: writes core/v1 Events: counts repeats instead of writing new ones, and limits their rate."""
 
 from __future__ import annotations
 

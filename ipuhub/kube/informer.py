@@ -1,7 +1,4 @@
-"""io: a local copy of a set of objects that follows the API server.
-
-Objects by namespace and name, found also by computed index values.
-"""
+"""io: a local copy of a set of objects that follows the API server, with indexes."""
 
 from __future__ import annotations
 

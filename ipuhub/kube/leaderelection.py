@@ -1,10 +1,9 @@
-"""io: leadership by a Lease: of several replicas one works, the others wait (KEP-589).
+"""io: leader election by a Lease: one of several replicas works, the others wait (KEP-589).
 
-What a replica sees of another is timed by its own clock, from the moment it saw the Lease change:
-clocks of two machines are never compared. A leader that cannot renew stops before another begins.
-Who stands by looks at the Lease when it changes, when it runs out, and every few seconds anyway.
-
-Word that a Lease has changed, for who waits for it: a reason to look, never one to act.
+A replica times what it sees of another by its own clock, from the moment it saw the Lease change:
+clocks of two machines are never compared. A leader that cannot renew stops before another begins. A
+standby checks the Lease when it changes, when it expires, and every few seconds anyway. News of a
+changed Lease is a reason to check, never a reason to act.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""io: the namespaces that a label selector chooses, followed live.
+"""io: follows the namespaces that a label selector chooses, and the group of each namespace.
 
-The group of each namespace: its label `ipuhub.io/group`, else the namespace itself.
+The group is the label `ipuhub.io/group`, or else the namespace itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""io: resource types of the Kubernetes API and the paths they are served at.
-
-The shapes that pass between the API client and its callers.
-"""
+"""io: resource types of the Kubernetes API, their paths, and types shared by client and callers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""io: HTTP to one API server: TLS, credentials, deadlines, and the server's wish to be left alone.
+"""io: HTTP to one API server: TLS, credentials, deadlines, and Retry-After.
 
-Knows nothing of resources; `client.py` does.
+It knows nothing of resources; `client.py` does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: an endless watch that resumes where it broke off, and says when it cannot."""
+"""io: an endless watch that resumes after it breaks off, and reports when it cannot."""
 
 from __future__ import annotations
 

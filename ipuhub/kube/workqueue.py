@@ -1,4 +1,4 @@
-"""io: a queue of keys to reconcile: each key at most once, never worked on twice at a time."""
+"""io: a queue of keys to reconcile: no key is queued twice, or worked on twice at a time."""
 
 from __future__ import annotations
 

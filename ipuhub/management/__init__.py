@@ -1,7 +1,5 @@
-"""Management commands: the composition roots of this app.
-
-What refuses to run where USAGE_ENABLED is off.
-"""
+"""Management commands: the composition roots of this app, and the refusal when USAGE_ENABLED is
+off."""
 
 from __future__ import annotations
 

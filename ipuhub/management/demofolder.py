@@ -1,7 +1,4 @@
-"""glue: commands that find the demo of this machine and its database.
-
-A progress bar for commands: one line of a terminal, drawn over; elsewhere nothing.
-"""
+"""glue: commands that find the demo of this machine and its database, and a progress bar."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""glue: users of a provider of sign-in: who they are here, their roles, their sessions.
+"""glue: accounts of users who sign in at a provider: their name, roles and sessions.
 
-A user is bound to issuer and subject. A name that another user here has is never taken over: an
+A user is bound to issuer and subject. A name that another user already has is never taken over: an
 administrator links it (`manage.py link_user`).
 """
 

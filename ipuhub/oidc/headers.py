@@ -1,7 +1,7 @@
 """glue: header mode: a proxy in front authenticates users and names them in a header.
 
-Only a direct connection from IPUHUB_AUTH_HEADER_PROXIES is believed; the header of anybody else is
-ignored and counted. There is no session: a user is signed in as long as the proxy says so.
+Only direct connections from IPUHUB_AUTH_HEADER_PROXIES are trusted; the header of other clients is
+ignored and counted. There is no session: a user is signed in as long as the proxy names them.
 """
 
 from __future__ import annotations

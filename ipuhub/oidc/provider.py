@@ -1,8 +1,9 @@
 """io: the OIDC provider over HTTP: discovery document, keys, exchange of a code for tokens.
 
-Discovery document and keys are kept for an hour. A key ID that is not among the keys loads them
-again: a provider that rotates its keys signs with a new one at once. Tokens with invented key IDs
-cause at most one such request in 5 s. While the provider is silent, few threads wait for it.
+Discovery document and keys are cached for an hour. A key ID that is not among the keys loads them
+again, because a provider that rotates its keys signs with the new key at once. Tokens with invented
+key IDs cause at most one such request in 5 s. While the provider does not answer, few threads wait
+for it.
 """
 
 from __future__ import annotations

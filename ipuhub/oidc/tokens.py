@@ -1,7 +1,7 @@
-"""domain: checks of the provider's signed tokens, by PyJWT: ID tokens and logout tokens.
+"""domain: checks of the provider's signed tokens with PyJWT: ID tokens and logout tokens.
 
-Only asymmetric algorithms are accepted: `none` is unsigned, and an HMAC key would be the public
-key or the client secret, which more than the provider know.
+Only asymmetric algorithms are accepted. `none` is unsigned, and an HMAC key would be the public key
+or the client secret, which others know, too.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""io: Django's backend for a PostgreSQL that may fall silent: waiting for it has an end.
+"""io: Django's PostgreSQL backend with a limit on how long it waits for a silent server.
 
-A stopped server, or a network that drops packets, keeps a connection open and says nothing. No
-time-out of the server ends that, and those of TCP neither while the host still answers.
+A stopped server, or a network that drops packets, keeps a connection open and sends nothing. No
+server timeout ends that, and no TCP timeout while the host still answers.
 """

@@ -1,4 +1,4 @@
-"""glue: Django's PostgreSQL backend on connections that do not wait for ever."""
+"""glue: Django's PostgreSQL backend on connections with a limit on waiting."""
 
 from __future__ import annotations
 

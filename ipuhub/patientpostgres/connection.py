@@ -1,4 +1,4 @@
-"""io: a connection that is given up when PostgreSQL says nothing for too long."""
+"""io: a connection that gives up when PostgreSQL sends nothing for too long."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every process of the product is."""
+"""What every process of IPUHub has in common."""

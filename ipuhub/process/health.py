@@ -1,9 +1,7 @@
-"""io: `/healthz` (is it alive) and `/readyz` (can it do its work) of one process.
+"""io: `/healthz` (is it alive) and `/readyz` (can it work) of a process, and how it serves HTTP.
 
-How our processes serve HTTP.
-
-Whoever can connect may send half a request, and as many as he likes. A head has a deadline, a body
-has one, and all large bodies together have a bound, so that neither connections nor memory pile up.
+Anybody who can connect can send half a request, many times. So a head and a body each have a
+deadline, and all large bodies share a limit: neither connections nor memory pile up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: request bodies read with a deadline and within a bounded memory."""
+"""io: reads request bodies within a deadline and a limit on memory."""
 
 from __future__ import annotations
 

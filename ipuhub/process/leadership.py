@@ -1,4 +1,4 @@
-"""io: whether a process works: as one of several replicas behind a Lease, or alone."""
+"""io: whether a process works: as the leader of several replicas, or alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: one form of log line for every process, as text or JSON, on standard error."""
+"""io: log lines of every process on standard error, as text or JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""io: Prometheus' metrics, declared where they are counted, and the page that shows them.
+"""io: Prometheus metrics, declared where they are counted, and the page that shows them.
 
-No text of a label can break the page or fill memory, whoever chose that text.
+No label value can break the page or fill memory, whoever chose it.
 """
 
 from __future__ import annotations

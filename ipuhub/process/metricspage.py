@@ -1,4 +1,4 @@
-"""io: `/metrics`, for who may read it."""
+"""io: `/metrics`, for clients that may read it."""
 
 from __future__ import annotations
 

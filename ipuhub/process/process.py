@@ -1,4 +1,4 @@
-"""io: what every process of IPUHub is: its health, its metrics, its Lease, and its web page."""
+"""io: the common parts of every process: health, metrics, Lease and web page."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""io: the event loop of processes that serve thousands of requests: uvloop, and few collections.
+"""io: the event loop of processes that serve thousands of requests: uvloop, rare collections.
 
-How the C library keeps the memory of a process that serves for days.
+Also how the C library returns memory in a process that runs for days.
 """
 
 from __future__ import annotations

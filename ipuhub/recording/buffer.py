@@ -1,4 +1,4 @@
-"""io: changes on their way from a watch to Postgres: a bounded number, a bounded time."""
+"""io: the buffer of changes between a watch and PostgreSQL, limited in number and time."""
 
 from __future__ import annotations
 

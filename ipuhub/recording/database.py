@@ -1,4 +1,5 @@
-"""io: a recording's store from asyncio: in a thread of its own, and patient with Postgres."""
+"""io: the store of a recording for asyncio: in its own thread, with retries while PostgreSQL is
+away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: the metrics of recordings, by what they watch."""
+"""io: metrics of recordings, by watch."""
 
 from __future__ import annotations
 

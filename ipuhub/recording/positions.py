@@ -1,9 +1,9 @@
 """io: the time that belongs to a watch's position: never later than it is known to be complete.
 
-What is read from a watch may have waited: in the server's history while nobody watched, or on the
-wire and in buffers while the reader was held up. When it was read says nothing of it then. What
-does is the server's word: asked at some time, it is at some version; a watch that has come to that
-version has seen all that happened before the question.
+What is read from a watch can be old: it waited in the server's history while nobody watched, or in
+buffers while the reader was busy. So the time of reading says nothing. The server's answer does: at
+the time of a request it is at some version, and a watch that has reached that version has seen
+everything that happened before the request.
 """
 
 from __future__ import annotations

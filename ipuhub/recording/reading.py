@@ -1,8 +1,6 @@
-"""io: makes a batch of what a watch or a list showed; nothing that is shown stops it.
+"""io: turns lines of a watch and pages of a list into batches, decoded into a recorder's own type.
 
-Lines of a watch and pages of a list, decoded straight into a recorder's own type.
-
-Full lists, page by page, each page decoded as it comes.
+No object, however odd, stops it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""io: what a kind of record has to say of itself, so that `Recording` can keep it.
+"""io: the interface of a recorder, which `Recording` drives, and the record of faults.
 
-A recorder says which objects it watches, makes a row of each, and writes rows. It needs no state:
-all it is told may come twice, and rows written again must change nothing.
-
-Keeps what could not be taken as it stood, one row for each object and kind of fault.
+A recorder says which objects it watches, turns each into a row, and writes rows. It needs no state:
+everything can come twice, and rows written again must change nothing. An object that could not be
+recorded as it is gets one fault row per kind of fault.
 """
 
 from __future__ import annotations

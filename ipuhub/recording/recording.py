@@ -1,4 +1,4 @@
-"""io: runs one recorder: list, watch, commit; and goes on after every kind of absence."""
+"""io: runs one recorder: list, watch, commit; and continues after every outage."""
 
 from __future__ import annotations
 

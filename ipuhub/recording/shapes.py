@@ -1,7 +1,4 @@
-"""domain: who an object is, and what can be wrong with it.
-
-How far a watch is recorded, and whether it can go on from there.
-"""
+"""domain: identities of objects, kinds of faults, and checkpoints of watches."""
 
 from __future__ import annotations
 

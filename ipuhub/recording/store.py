@@ -1,4 +1,4 @@
-"""io: the transactions of a recording: its checkpoint, and what is written together with it."""
+"""io: the transactions of a recording: rows and checkpoint are written together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: words of the lists' templates."""
+"""glue: filters for the templates of lists."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Every environment variable of the product, by who reads it, with its default and a sentence.
-
-The process's environment, read once; it knows every variable that was asked for.
-"""
+"""Every environment variable, by the process that reads it, with its default and a description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: what operator and webhooks read."""
+"""glue: settings of operator and webhooks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""glue: what prober, reports and worker read.
-
-The variables of PrimeHub Usage, read as defaults by a site that comes from there.
-"""
+"""glue: settings of prober, monitor, reports and worker, and PrimeHub Usage's as their defaults."""
 
 from __future__ import annotations
 

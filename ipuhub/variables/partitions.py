@@ -1,4 +1,4 @@
-"""glue: what the V-IPU Proxy reads."""
+"""glue: settings of the V-IPU Proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: what every process reads: the cluster, health, logs, leadership."""
+"""glue: settings of every process: the cluster, health, logs, leadership."""
 
 from __future__ import annotations
 

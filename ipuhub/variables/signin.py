@@ -1,4 +1,4 @@
-"""glue: what the web process reads about sign-in by OpenID Connect (OIDC)."""
+"""glue: settings of sign-in by OpenID Connect (OIDC), read by the web process."""
 
 from __future__ import annotations
 

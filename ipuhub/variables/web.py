@@ -1,4 +1,4 @@
-"""glue: what the web process reads."""
+"""glue: settings of the web process."""
 
 from __future__ import annotations
 

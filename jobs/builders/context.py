@@ -1,4 +1,4 @@
-"""domain: what every builder of a job's manifests needs to know."""
+"""domain: the values that every builder of a job's manifests needs."""
 
 from __future__ import annotations
 

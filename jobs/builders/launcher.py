@@ -1,7 +1,4 @@
-"""domain: the launcher pod.
-
-What a job's pod template says and its pods do not get.
-"""
+"""domain: the launcher pod, and the fields of the pod template that no pod gets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""domain: the ConfigMap from which Open MPI learns the workers and how to reach them.
-
-What the launcher pod may do: see the job's pods and run commands in its workers.
-"""
+"""domain: the ConfigMap that tells Open MPI the workers and how to reach them, and the launcher's
+Role."""
 
 from __future__ import annotations
 

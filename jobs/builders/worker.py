@@ -1,7 +1,4 @@
-"""domain: worker pods.
-
-What launcher and worker pods have in common.
-"""
+"""domain: worker pods, and what launcher and worker pods have in common."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is remembered of IPUJobs."""
+"""The record of IPUJobs."""

@@ -1,4 +1,4 @@
-"""io: writes what watches tell of IPUJobs into Postgres."""
+"""io: the recorder of IPUJobs in PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What an IPUJob is."""
+"""The IPUJob: its spec, validation, conditions, names and CRD."""

@@ -1,4 +1,4 @@
-"""glue: the IPUJob CustomResourceDefinition, of the tables of spec and status."""
+"""glue: the CustomResourceDefinition of IPUJobs, built from the tables of spec and status."""
 
 from __future__ import annotations
 

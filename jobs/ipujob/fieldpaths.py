@@ -1,7 +1,7 @@
-"""domain: the values of many paths in one manifest.
+"""domain: reads the values at many paths of one manifest.
 
-The operator judges every job by over a hundred fields at each pass. Most of them are not set, and
-neither is most of what leads to them: `FieldTree` follows only what is.
+The operator checks over a hundred fields of every job at each pass. Most of them, and most of their
+parents, are not set: `FieldTree` follows only what is set.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """domain: the one table of the fields of an IPUJob's spec.
 
-Everything else about a field follows from its row: the CRD, defaults, numbers, the checks of its
-value, what an edit may change, what is kept of an invalid spec, and `JobSpec.plain`. A new plain
-field is a row here and its effect.
+Everything about a field follows from its row: the CRD, defaults, numbers, checks of its value,
+which edits are allowed, what is kept of an invalid spec, and `JobSpec.plain`. A new plain field
+needs a row here and the code of its effect.
 """
 
 from __future__ import annotations

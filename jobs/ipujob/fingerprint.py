@@ -1,7 +1,7 @@
-"""domain: what the pods of an attempt were made of, and what of it a later edit changes.
+"""domain: what the pods of an attempt were made from, and which parts a later edit changes.
 
-Webhooks refuse such edits of a job that runs; while they are down, an edit arrives all the same.
-What runs keeps what it was made of until its next attempt, which a restart or a resume begins; so
+Webhooks refuse such edits of a running job, but while they are down an edit gets through. Running
+pods keep what they were made from until the next attempt, which a restart or a resume begins. So
 each pod carries a fingerprint of it.
 """
 

@@ -1,4 +1,4 @@
-"""domain: reading Kubernetes manifests, which are plain dictionaries here."""
+"""domain: helpers that read Kubernetes manifests (plain dictionaries)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""io: names, labels and annotation keys of everything that belongs to an IPUJob.
-
-Where the operator's objects live in the API.
-"""
+"""io: names, labels, annotation keys and API paths of everything that belongs to an IPUJob."""
 
 from __future__ import annotations
 

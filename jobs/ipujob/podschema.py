@@ -1,7 +1,7 @@
-"""glue: structural schemas from the `kubernetes` package's models.
+"""glue: structural schemas from the models of the `kubernetes` package.
 
-The fields of a pod template, as a file: making them anew takes the `kubernetes` package,
-half of a webhook's memory and start.
+The fields of a pod template are kept in a file: to generate them needs the `kubernetes` package,
+half of a webhook's memory and start-up time.
 """
 
 from __future__ import annotations

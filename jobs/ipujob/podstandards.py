@@ -1,8 +1,8 @@
-"""domain: the one table of what the Pod Security Standards restrict in an IPUJob, and of what a
-job reaches in its namespace besides: accounts, priorities, Secrets.
+"""domain: the one table of what the Pod Security Standards restrict in an IPUJob.
 
-Each `Control` names the fields it judges and the values that it allows. A field that is not set is
-`None`. Values are judged fail-closed: whatever a control does not list is refused.
+Also what a job can reach in its namespace: accounts, priorities, Secrets. Each `Control` names the
+fields that it checks and the values that it allows. An unset field is `None`. Checks fail closed: a
+value that a control does not list is refused.
 """
 
 from __future__ import annotations

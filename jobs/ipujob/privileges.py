@@ -1,7 +1,7 @@
-"""domain: what a job's pods may ask of their node and their namespace, by pod profile.
+"""domain: what a job's pods may request from their node and namespace, by pod profile.
 
-Webhooks and operator call the same `beyond`. What the operator adds by itself, hostNetwork and
-IPC_LOCK (`jobs.builders.worker`), is not judged: no user wrote it.
+Webhooks and operator call the same `beyond`. What the operator adds itself (hostNetwork and
+IPC_LOCK, see `jobs.builders.worker`) is not checked: no user wrote it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""domain: what an administrator decides about every job.
-
-How long the operator waits, and how often it tries, before it gives something up.
-"""
+"""domain: the administrator's rules for every job, and the operator's time limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""domain: the IPUJob's spec, both published shapes brought to one.
-
-How long the administrator lets interactive jobs last, and what a field that is left out means.
-"""
+"""domain: the spec of an IPUJob, normalized from both published forms, and the session limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: the fields of an IPUJob's status, with our own words for `kubectl explain`."""
+"""domain: the fields of an IPUJob's status, with descriptions for `kubectl explain`."""
 
 from __future__ import annotations
 

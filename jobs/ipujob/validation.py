@@ -1,8 +1,7 @@
-"""domain: the one list of rules that a valid IPUJob keeps.
+"""domain: the one list of rules for a valid IPUJob.
 
-The operator judges stored jobs by it before it acts, the webhook incoming ones.
-
-How deep a value of JSON is nested, found without nesting calls as deep.
+The operator checks stored jobs before it acts, the webhook checks incoming jobs. Also the depth of
+a JSON value, measured without recursion.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 #!/usr/bin/python3 -IS
 """glue: `ipuhub-launcher`: waits for the workers, delivers kubectl, opens the gate.
 
-It ends with 0 when the launcher's command may start, else with 1 and a sentence, which Kubernetes
-shows as the container's message. It runs under a tenth of a CPU before each job, so that it is one
-file which imports nothing but the few modules of the standard library that start fast: run it as
-`python3 -IS main.py`.
+It exits with 0 when the launcher's command may start; otherwise with 1 and a message, which
+Kubernetes shows as the container's message. It runs with a tenth of a CPU before each job. So it is
+one file that imports only the few standard modules that load fast: run it as `python3 -IS main.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Management commands: the composition roots of this app.
-
-The administrator's part of the rules of IPUJobs, the same for operator and webhooks.
-"""
+"""Management commands: the composition roots of this app, and the rules that operator and webhooks
+share."""
 
 from __future__ import annotations
 

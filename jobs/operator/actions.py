@@ -1,4 +1,4 @@
-"""domain: what a plan may ask for."""
+"""domain: the actions that a plan consists of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: the objects of a job beside its pods: what it lacks, and what somebody has changed."""
+"""domain: the objects of a job other than pods: which are missing, and which were changed."""
 
 from __future__ import annotations
 

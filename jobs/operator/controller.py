@@ -1,6 +1,6 @@
-"""io: the loop: take a key, observe, plan, execute, forget or try again.
+"""io: the reconcile loop: take a key, observe, plan, execute, forget or retry.
 
-The steps that no pass waits for.
+Also the steps that no pass waits for.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""domain: what a pass decides: an instance's end or restart, suspension, the job's end.
+"""domain: the decisions of a pass: an instance's end or restart, suspension, the job's end.
 
-A decision is written to the status alone, with its evidence; what follows from it is planned by
-the next pass from that status, so that a crash in between loses nothing.
-
-Whether an attempt that has ended is followed by another, and when.
-
-The end of a job that runs for too long.
-
-The end of an interactive session, and the warning before it.
+A decision is only written to the status, with its evidence. The next pass plans its consequences
+from that status, so a crash in between loses nothing. Decisions are: whether and when another
+attempt follows; the deadline of a job; the end of an interactive session and the warning before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""domain: the spec by which a job is brought up and judged now, which what runs may hold back."""
+"""domain: the spec that is in effect now: what is running can delay an edit."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""io: what a plan takes effect on.
+"""io: the writers through which a plan takes effect.
 
-Own writes must be seen before the next plan.
-
-A plan made from a cache that does not show the last write yet would do the same again, or undo it.
-
-Pods that the API server is asked about before a job takes IPUs for them.
+The next plan must see our own writes. A plan from a cache that lacks the last write would repeat
+it, or undo it. Also the pods that the API server is asked about before a job gets IPUs.
 """
 
 from __future__ import annotations

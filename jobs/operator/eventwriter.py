@@ -1,4 +1,4 @@
-"""io: Events beside the work: no pass waits until one is written."""
+"""io: writes Events in the background: no pass waits for them."""
 
 from __future__ import annotations
 

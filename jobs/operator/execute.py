@@ -1,9 +1,7 @@
-"""io: carrying out a plan; the only place that knows conflicts, retries and AlreadyExists.
+"""io: executes a plan; the only place that handles conflicts, retries and AlreadyExists.
 
-Which pods a job has, by the API server's own word.
-
-A watch may be late by a minute; what cannot be undone does not rest on the copy that it feeds.
-Every function raises ApiError.
+Also reads a job's pods from the API server itself. A watch can be late by a minute, and what cannot
+be undone must not rely on its copy. Every function raises ApiError.
 """
 
 from __future__ import annotations

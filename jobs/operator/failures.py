@@ -1,9 +1,4 @@
-"""io: what a failed action is told as in the job's status.
-
-What an API server's refusal of a write means for a job, as a reason and a sentence.
-
-What can go wrong while a job is brought to its wanted state.
-"""
+"""io: what a failed action means for a job, as a reason and a message in its status."""
 
 from __future__ import annotations
 

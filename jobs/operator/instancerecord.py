@@ -1,4 +1,4 @@
-"""domain: what the job's status remembers of one instance."""
+"""domain: the part of a job's status about one instance."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""domain: one instance of a job: its current attempt, its pods, how far it is and how it ended.
-
-Whether an attempt has ended, and how.
-"""
+"""domain: one instance of a job: its current attempt, its pods, its progress and how it ended."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""domain: a job's status where the installed CRD keeps only the published fields.
+"""domain: a job's status when the installed CRD keeps only the published fields.
 
-The CRD of Graphcore's own chart knows conditions, but none of the fields in which the operator
-keeps what it has decided of each instance: an API server drops them without a word. There they
-travel in one more condition (`CARRIER`), as JSON in its message, in the same write.
+The CRD of Graphcore's chart has conditions, but not the fields in which the operator stores its
+decisions about each instance: the API server drops them silently. With that CRD they are stored in
+one more condition (`CARRIER`), as JSON in its message, in the same write.
 """
 
 from __future__ import annotations

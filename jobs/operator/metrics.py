@@ -1,4 +1,4 @@
-"""io: the operator's metrics: counted as passes go, or read off its caches when somebody asks."""
+"""io: the operator's metrics: counted in passes, or read from its caches on each scrape."""
 
 from __future__ import annotations
 

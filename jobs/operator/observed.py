@@ -1,4 +1,4 @@
-"""domain: everything a plan is made from: one job, its children and its partitions."""
+"""domain: the input of a plan: one job, its children and its partitions."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""io: what a pass sees: one job, its children and its partitions, all from local copies.
+"""io: collects the input of a pass from local copies: one job, its children, its partitions.
 
-The operator's local copies of what it watches.
-
-What was said of each job's spec, so that not every pass judges it anew.
-
-In which order jobs ask for IPUs.
-
-The order is no promise: whoever fits gets IPUs, so that a small job may pass older, larger ones.
+Also the operator's caches of what it watches, the kept validation of each spec (not every pass
+validates again), and the order in which jobs request IPUs. The order is no guarantee: whatever fits
+gets IPUs, so a small job can overtake older, larger jobs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: the operator process: caches, the poll of partitions, the workers, its state of health."""
+"""io: the operator process: caches, the poll of partitions, workers and readiness."""
 
 from __future__ import annotations
 

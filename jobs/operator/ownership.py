@@ -1,12 +1,9 @@
-"""domain: which objects are a job's own.
+"""domain: which objects belong to a job.
 
-Anybody who may make a pod may give it a job's labels, in any namespace. What belongs to a job
-stands in its namespace, under a name that the job uses, and is controlled by the job, or by
-nothing: `kubectl delete --cascade=orphan` strips the owner of what the operator has made.
-
-What is in a job's objects, in short: enough to see that somebody has changed it.
-
-What the operator keeps of the objects it watches, so that many cost little memory.
+Anybody who can create a pod can give it a job's labels, in any namespace. An object belongs to a
+job if it is in the job's namespace, has a name that the job uses, and is controlled by the job or
+by nothing (`kubectl delete --cascade=orphan` removes the owner). Also digests of a job's objects,
+to detect edits, and the trimmed form in which the operator caches objects.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""domain: when to ask for partitions and when to give them back.
+"""domain: when to request partitions and when to release them.
 
-The pods by which a job is tried before it takes IPUs.
+Also the trial pods by which a job is checked before it gets IPUs.
 """
 
 from __future__ import annotations

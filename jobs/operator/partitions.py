@@ -1,4 +1,4 @@
-"""io: what the operator knows of all partitions: one poll for all jobs, and its own calls."""
+"""io: the operator's view of all partitions: one poll for all jobs, and its own calls."""
 
 from __future__ import annotations
 

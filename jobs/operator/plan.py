@@ -1,10 +1,10 @@
-"""domain: what to do next for one IPUJob.
+"""domain: the next actions for one IPUJob.
 
-`plan` is a straight list of questions, in this order: gone, being deleted, finished (clean-up,
-release; time to live), invalid, suspended, ended (deadline, exit, restart), and otherwise the
-way up: finalizer, partitions, ConfigMap and account, pods; the launcher's access beside. A pass
-that decides writes only the status; what follows from it is planned by the next pass from that
-status, so that a crash in between loses nothing.
+`plan` asks a straight list of questions, in this order: gone, being deleted, finished (clean-up,
+release; time to live), invalid, suspended, ended (deadline, exit, restart). Otherwise it brings the
+job up: finalizer, partitions, ConfigMap and account, pods, and the launcher's access. A pass that
+decides only writes the status. The next pass plans the consequences from that status, so a crash in
+between loses nothing.
 """
 
 from __future__ import annotations

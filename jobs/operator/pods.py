@@ -1,8 +1,6 @@
-"""domain: what the operator reads in a pod.
+"""domain: what the operator reads in a pod: phase, how its containers ended, the end of their logs.
 
-The end of a container's log, made safe to keep and to show.
-
-How a pod's containers ended, in words a person can act on.
+Log lines are made safe to store and to show; endings are messages that a person can act on.
 """
 
 from __future__ import annotations

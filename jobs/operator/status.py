@@ -1,4 +1,4 @@
-"""domain: the status of an IPUJob, and what of it is worth a write."""
+"""domain: the status of an IPUJob, and which changes are worth a write."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""io: what the API server keeps of a status, learnt from the CRD and from each answer.
-
-What the IPUJob CRD that is installed drops of what we write and read.
-"""
+"""io: which status fields the API server keeps, learned from the installed CRD and from its
+answers."""
 
 from __future__ import annotations
 

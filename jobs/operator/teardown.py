@@ -1,8 +1,6 @@
-"""domain: the ways down: a job that is gone, being deleted, finished or suspended.
+"""domain: tears down a job that is gone, being deleted, finished or suspended.
 
-What happens to the pods of a finished job.
-
-When a finished job is deleted.
+Also what happens to the pods of a finished job, and when a finished job is deleted.
 """
 
 from __future__ import annotations

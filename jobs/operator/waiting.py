@@ -1,12 +1,8 @@
 """domain: why a job is not running yet.
 
-Pods that were asked to end and do not, since nobody on their node hears it.
-
-Pods on a node that has stopped reporting, until Kubernetes takes them away.
-
-Attempts whose pods cannot start: they do not hold their partition for ever.
-
-Objects under a name the job needs that are not the job's, or will not go with it.
+The causes: pods that do not end because their node does not respond; pods on a node that stopped
+reporting; attempts whose pods cannot start (they give their partition back after a while); objects
+under a name that the job needs that belong to others, or that cannot be deleted.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The admission webhooks of IPUJobs: they need nothing but the request itself."""
+"""The admission webhooks of IPUJobs; they need only the request."""

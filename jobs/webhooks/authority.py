@@ -1,7 +1,7 @@
-"""io: the webhooks' own certificate authority, and the order in which it is renewed.
+"""io: the webhooks' own certificate authority, and the order of its renewal.
 
-A certificate is served only once everybody who checks it has been told of its authority. Until
-then the old one is served, which stays valid meanwhile.
+A certificate is served only after every client trusts its authority. Until then the old
+certificate, which is still valid, is served.
 """
 
 from __future__ import annotations

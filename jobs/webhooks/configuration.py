@@ -1,4 +1,4 @@
-"""domain: the objects that tell the API server to call the webhooks."""
+"""domain: the objects that make the API server call the webhooks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""io: the certificate that the webhooks make for themselves, in a Secret that all replicas read.
+"""io: the webhooks' self-made certificate, in a Secret that all replicas read.
 
-The leader makes and renews it, and says in the webhook configurations whom the API server is to
-trust. Every replica serves what the Secret holds.
+The leader creates and renews it, and writes the CA into the webhook configurations. Every replica
+serves the certificate in the Secret.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""domain: what the mutating webhook changes; applying it twice changes nothing more.
-
-Warnings: what is legal and probably not meant.
-"""
+"""domain: changes and warnings of the mutating webhook; applied twice they change nothing more."""
 
 from __future__ import annotations
 

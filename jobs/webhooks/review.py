@@ -1,4 +1,4 @@
-"""domain: AdmissionReview v1, read and answered."""
+"""domain: reads and answers AdmissionReview v1."""
 
 from __future__ import annotations
 

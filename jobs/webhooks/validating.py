@@ -1,5 +1,5 @@
-"""domain: what the validating webhook refuses: what breaks the rules of every IPUJob, and edits of
-what may not change while it runs."""
+"""domain: what the validating webhook refuses: invalid IPUJobs, and forbidden edits of a running
+job."""
 
 from __future__ import annotations
 

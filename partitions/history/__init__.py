@@ -1,1 +1,1 @@
-"""What is remembered of partitions and of capacity."""
+"""The record of partitions and of capacity."""

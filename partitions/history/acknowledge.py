@@ -1,4 +1,4 @@
-"""io: tells the proxy which released partitions are recorded, so that their tombstones may go."""
+"""io: tells the proxy which released partitions are recorded, so it can drop their tombstones."""
 
 from __future__ import annotations
 

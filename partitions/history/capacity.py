@@ -1,7 +1,4 @@
-"""io: asks the proxy for the IPUs of all V-IPU controllers, and has the changes written.
-
-How many IPUs the V-IPU controllers have and what of it is free, when it changes.
-"""
+"""io: polls the proxy for the IPUs of all V-IPU controllers, and writes changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""io: writes what the tracker tells of partitions, and the proxy of capacity, into Postgres.
-
-One ConfigMap of the tracker as the recorder of partition lifetimes reads it.
-"""
+"""io: records partitions from the tracker and capacity from the proxy in PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: what the prober records of partitions and of capacity, built from plain values."""
+"""io: the recorder of partitions and of capacity for the prober, built from plain values."""
 
 from __future__ import annotations
 

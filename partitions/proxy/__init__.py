@@ -1,1 +1,1 @@
-"""io: the V-IPU Proxy's HTTP side."""
+"""io: the V-IPU Proxy."""

@@ -1,4 +1,4 @@
-"""io: keeps the IPUs visible on the nodes, by the leader only, and takes them away again."""
+"""io: shows IPUs on the nodes and removes them again; only the leader writes."""
 
 from __future__ import annotations
 

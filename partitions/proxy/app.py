@@ -1,7 +1,4 @@
-"""io: the routes of the V-IPU Proxy.
-
-Who may ask the proxy about which job's partitions, as the API server says.
-"""
+"""io: the routes of the V-IPU Proxy, and who may use which, by the API server's access reviews."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""domain: the numbers of `/stats` and `/query`, in the very form that the first proxy printed.
+"""domain: the numbers of `/stats` and `/query`, in the exact form of the original proxy.
 
-`/v1/controllers`, for the dashboard and for people with curl.
+Also `/v1/controllers`, for the dashboard and for curl.
 """
 
 from __future__ import annotations

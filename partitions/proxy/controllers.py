@@ -1,4 +1,5 @@
-"""domain: the V-IPU controllers, what they say they hold, and which of them takes a partition."""
+"""domain: the V-IPU controllers, the partitions that they list, and which controller gets a new
+one."""
 
 from __future__ import annotations
 

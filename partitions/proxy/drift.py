@@ -1,9 +1,8 @@
-"""domain: where the tracker and the V-IPU controllers disagree.
+"""domain: differences between the tracker and the V-IPU controllers.
 
-Whether a partition under our id can be the one that was made for an entry.
-
-V-IPU keeps no mark of ours beside the id, and another cluster, or a person, may come to the same
-one. What its list tells of a partition is compared with what was asked for.
+Also whether a partition under the expected id can be the one that was made for an entry. V-IPU
+stores no owner, and another cluster or a person can use the same id. So the listed properties are
+compared with the requested ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""io: keeps each unfinished partition going, step after step, until nothing is left to do.
+"""io: drives each unfinished partition, step by step, until nothing is left to do.
 
-One lock per key; keys that nobody uses take no room.
+Also one lock per key; an unused key takes no memory.
 """
 
 from __future__ import annotations

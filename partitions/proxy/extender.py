@@ -1,6 +1,6 @@
-"""io: the pages that kube-scheduler asks where a job's pod may run, and where best.
+"""io: the extender pages of kube-scheduler: where a job's pod can run, and where best.
 
-Answered from what the proxy has in memory: neither the API server nor V-IPU is asked.
+Answered from the proxy's memory: neither the API server nor V-IPU is called.
 """
 
 from __future__ import annotations

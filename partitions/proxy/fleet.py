@@ -1,4 +1,4 @@
-"""io: the V-IPU controllers of now: who they are, who answers, what they hold."""
+"""io: the current V-IPU controllers: which are configured, which answer, what they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: `/v1/fleet`: where each IPU stands, which job holds it, and who waits for which block."""
+"""domain: `/v1/fleet`: the place of each IPU, the job that holds it, and the queue for blocks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""domain: the phases of a partition that a job holds, and what may follow what.
+"""domain: the phases of a partition, and which phase may follow which.
 
 reserving -> creating -> active -> releasing -> released. A new attempt goes back to reserving,
-where a partition that exists already is reset; error is left by a new attempt or a release.
-
-The id of a new partition; chosen once, at reserve, and never computed again.
+where an existing partition is reset. A new attempt or a release leaves error. Also the id of a new
+partition, chosen once when it is reserved.
 """
 
 from __future__ import annotations

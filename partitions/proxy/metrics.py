@@ -1,4 +1,4 @@
-"""io: the proxy's metrics: counted as it works, or read off its state when somebody asks."""
+"""io: the proxy's metrics: counted as it works, or read from its state on each scrape."""
 
 from __future__ import annotations
 

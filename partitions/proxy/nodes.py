@@ -1,4 +1,4 @@
-"""io: the nodes of the cluster as the proxy needs them: labels, addresses, and the IPUs shown."""
+"""io: the cluster's nodes as the proxy uses them: labels, addresses, and advertised IPUs."""
 
 from __future__ import annotations
 

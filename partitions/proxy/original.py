@@ -1,8 +1,8 @@
-"""domain: what the tracker of Graphcore's operator says about partitions that exist.
+"""domain: reads existing partitions from the tracker of Graphcore's operator.
 
-Its layout was never published. So its text is only searched for ids of partitions that a V-IPU
-controller lists; whose each is follows from the id, which that operator made of the job's name, its
-namespace and the instance (`p-<job>-<namespace>-<instance>`), and from the jobs that exist.
+Its layout was never published. So its text is only searched for the ids of partitions that a V-IPU
+controller lists. The owner follows from the id, which that operator made of the job's name,
+namespace and instance (`p-<job>-<namespace>-<instance>`), and from the existing jobs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: the V-IPU Proxy as a process: its parts, its background tasks, its orderly end."""
+"""io: the V-IPU Proxy process: its parts, background tasks and shutdown."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""io: who waits for a partition, as this process remembers it, and whom that holds back.
+"""io: the queue of requests that wait for a partition, in this process's memory.
 
-Whose turn it is when a large partition waits and small ones would take each free block.
+Also reservation: small partitions could take each free block before a large one fits. Once the
+oldest request has waited for a set time, newer requests are kept off ONE V-IPU controller: the one
+that needs the fewest IPUs of our own partitions freed. A newer request that delays nothing there
+still proceeds, and so does everything on the other controllers.
 
-Once the oldest of those who wait has waited for so long, newer requests are held back from ONE
-V-IPU controller: that on which the fewest IPUs of our own partitions are in its way. Whatever
-would not put more in its way goes on there, and everything on all others.
+The oldest request is served in the end: what must be freed on the chosen controller never grows,
+and another controller is chosen only if less must be freed there. So the number falls each time one
+of those partitions ends.
 
-It is served in the end: what is in its way on the chosen controller never grows, and another one
-is chosen only where less is in the way, so that the number falls each time one of those ends.
-
-How long partitions take to become ACTIVE, learned, so as to look when it is time.
+Also how long partitions take to become ACTIVE, measured, to poll at the right time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""io: what the tracker lacks, for a person who has it adopted or removed, one by one.
+"""io: partitions that the tracker lacks: a person decides for each to adopt or remove it.
 
-The sweep never touches a partition without an entry, since it may be a person's or another
-cluster's. Here a person says whose it is. Everything is looked at again after the answer: a
-partition that the proxy has made meanwhile is in the tracker by then and is left alone.
+The sweep never touches a partition without an entry, because it may belong to a person or to
+another cluster. Here a person decides. Everything is checked again after the answer: a partition
+that the proxy has made meanwhile is in the tracker by then and is left alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""io: request bodies and paths, judged field by field, each refusal with a sentence.
-
-Every refusal as problem+json with a sentence; nothing else leaves this process.
-"""
+"""io: parses request bodies and paths field by field, and answers errors as problem+json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: partitions for jobs: reserve, create, activate, reset and release, each call idempotent."""
+"""io: partitions for jobs: reserve, create, activate, reset, release; each call is idempotent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""io: one step of one partition towards what its entry says, on tracker and V-IPU controller.
+"""io: one step of a partition towards the state in its entry, in tracker and V-IPU controller.
 
-Each step reads the entry, does at most one thing to the controller, and writes what came of it.
-A crash after any of them leaves an entry from which the same steps go on.
+Each step reads the entry, sends at most one change to the controller, and records the result. After
+a crash the same steps continue from the entry.
 """
 
 from __future__ import annotations

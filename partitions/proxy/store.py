@@ -1,7 +1,4 @@
-"""io: the tracker's one writer: all waiting changes go out as one merge patch per ConfigMap.
-
-What the tracker's writer tells about itself; the proxy makes metrics of it.
-"""
+"""io: the tracker's only writer: all pending changes go out as one merge patch per ConfigMap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""io: the regular comparison of tracker and controllers, which finishes what a crash left."""
+"""io: the regular comparison of tracker and controllers, which finishes interrupted work."""
 
 from __future__ import annotations
 

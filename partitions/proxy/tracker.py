@@ -1,7 +1,7 @@
-"""domain: the tracker's entries as text, spread over ConfigMaps, changed by small patches.
+"""domain: tracker entries as text, spread over ConfigMaps, changed by small patches.
 
-One key is one holding of a partition: `<job UID>.<instance>.<serial>`. A job that releases and
-comes back gets another serial, so that the tombstone of the earlier holding stays untouched.
+A key is one holding of a partition: `<job UID>.<instance>.<serial>`. A job that releases and
+requests again gets another serial, so the tombstone of the earlier holding stays unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: asks a V-IPU controller through its gRPC user API; every call ends by its deadline."""
+"""io: the gRPC client of a V-IPU controller; every call has a deadline."""
 
 from __future__ import annotations
 

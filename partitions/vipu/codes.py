@@ -1,4 +1,4 @@
-"""io: our errors as gRPC status codes, and back."""
+"""io: maps our errors to gRPC status codes and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""domain: what can go wrong with a V-IPU controller, each with a sentence for a person."""
+"""domain: errors of a V-IPU controller, each with a message for people."""
 
 # The names are the words of the gRPC statuses; a suffix would repeat the base class.
 # ruff: noqa: N818

@@ -1,8 +1,8 @@
-"""domain: where IPUs stand whose controller does not say so, learned from its partitions.
+"""domain: guesses the place of IPUs whose controller does not report it, from its partitions.
 
-The published attributes of an IPU tell of its board, not of its cluster, allocation or place. The
-partitions that a controller lists say these of the IPUs that they hold. Of all others only their
-number is known: they are put where they most probably stand, and the controller has the last word.
+The published attributes of an IPU describe its board, not its cluster, allocation or place. The
+partitions that a controller lists report these for the IPUs that they hold. Of all other IPUs only
+the number is known: they get their most probable place, and the controller decides.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""io: TLS of the V-IPU API from files that may change: a CA, a certificate and its key.
+"""io: TLS of the V-IPU API from files that can change: CA, certificate and key.
 
-Mounted Secrets are renewed under a running process: who opens a connection reads what lies there.
+Mounted Secrets are renewed while a process runs, so each new connection reads the current files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""domain: the shape of a fleet: its IPUs, their IPU-Link domains, and who may use them.
+"""domain: the shape of a fleet: its IPUs, their IPU-Link domains and allocations, and free blocks.
 
-Where a partition of a given size goes: aligned buddy blocks inside an IPU-Link domain.
-
-A block of 2^k IPUs starts at a multiple of 2^k, lies in one domain and in one allocation. Every
-answer about capacity and every placement comes from `free_blocks`, so that they cannot disagree.
+A partition is an aligned buddy block: a block of 2^k IPUs starts at a multiple of 2^k and lies in
+one domain and in one allocation. Every answer about capacity and every placement comes from
+`free_blocks`, so they cannot disagree.
 """
 
 from __future__ import annotations

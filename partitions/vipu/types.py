@@ -1,4 +1,4 @@
-"""domain: what the V-IPU user API says, as plain values without gRPC."""
+"""domain: the values of the V-IPU user API, without gRPC."""
 
 from __future__ import annotations
 

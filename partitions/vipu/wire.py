@@ -1,4 +1,4 @@
-"""io: our values as messages of the V-IPU user API, and back; client and server share it."""
+"""io: converts between our values and messages of the V-IPU user API, for client and server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: utilization of IPUs in the API: any range, step by step, for each V-IPU controller."""
+"""glue: utilization of each V-IPU controller in the API, for any range, in steps."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""glue: PrimeHub Usage's own paths, for that product's console, which sends no token.
+"""glue: PrimeHub Usage's own paths, for PrimeHub's console, which sends no token.
 
-Its answers, but for: a month with usage whose report is not made yet is a 404 with a sentence
-(there: a bare header, or a 500; a month without usage is a bare header here, too), CSV is text/csv
-and a download, each line ends with a newline, and a text that a spreadsheet would run has an
-apostrophe before it.
-
-The metrics of the web process that are our own.
+The answers are PrimeHub Usage's, except: a month with usage but without a report is a 404 with a
+message (PrimeHub Usage sends an empty body or a 500); CSV has the type text/csv and is a download;
+each line ends with a newline; an apostrophe guards text that a spreadsheet would execute. A month
+without usage is an empty 404 here, too.
 """
 
 from __future__ import annotations

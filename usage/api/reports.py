@@ -1,7 +1,5 @@
-"""glue: month reports in the API, and their files at the addresses that PrimeHub's console asks.
-
-Runs of reports in the API: asked for, followed, and the file of a range.
-"""
+"""glue: month reports in the API: their files, at the addresses that PrimeHub's console uses, and
+the runs that make them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the shape of month reports and their runs in the API."""
+"""glue: serializers of month reports and their runs."""
 
 from __future__ import annotations
 

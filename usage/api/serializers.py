@@ -1,4 +1,4 @@
-"""glue: the shape of usage in the API."""
+"""glue: serializers of usage."""
 
 from __future__ import annotations
 

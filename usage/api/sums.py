@@ -1,8 +1,7 @@
-"""glue: usage of any range in the API: in one sum or in steps, by any dimensions.
+"""glue: usage of any range in the API, as one sum or in steps, by any dimensions.
 
-The parameters by which a range of time is asked for, described once for every path.
-
-The rows behind the sums in the API: pods, and what the record lacks.
+Also the rows behind the sums: pods, gaps and faults. The parameters of a range are declared once
+for every path.
 """
 
 from __future__ import annotations

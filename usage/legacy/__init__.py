@@ -1,1 +1,1 @@
-"""kubectl patches for what was made before usage was recorded."""
+"""kubectl commands that annotate pods made before usage was recorded, and PrimeHub's history."""

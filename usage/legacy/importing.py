@@ -1,7 +1,7 @@
-"""glue: copies the pods of a PrimeHub Usage database into ours, in batches.
+"""glue: copies the pods of a PrimeHub Usage database into IPUHub's, in batches.
 
-A pod that is recorded already stays as it is, so that an import may be repeated, and may run beside
-a prober.
+Pods that are already recorded stay unchanged, so you can repeat an import, and run it next to a
+prober.
 """
 
 from __future__ import annotations

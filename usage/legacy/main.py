@@ -1,4 +1,4 @@
-"""glue: `primehub-usage-legacy-pods-helper.py`, the name that operators of PrimeHub know."""
+"""glue: `primehub-usage-legacy-pods-helper.py`, the command that PrimeHub's operators know."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""io: what was made before usage was recorded, and the kubectl commands that annotate it.
+"""io: finds objects made before usage was recorded, and prints the kubectl commands that annotate
+them.
 
-The commands are PrimeHub Usage's own, to be read before they are run: a comment, the command, an
-empty line. Theirs fail on an object without annotations and always name the namespace `hub`; ours
-name the object's and merge where there is no map to add to. Whoever runs them, nothing is run here.
-
-Reads from a cluster what may have been made before usage was recorded.
+The commands are PrimeHub Usage's: a comment, the command, an empty line. You read them before you
+run them; nothing is run here. PrimeHub's commands fail on an object without annotations and always
+name the namespace `hub`. These name the object's namespace, and merge if there is no map to add to.
 """
 
 from __future__ import annotations

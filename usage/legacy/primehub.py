@@ -1,4 +1,5 @@
-"""domain: a row of PrimeHub Usage as a pod's lifetime of ours, and what of it cannot be taken."""
+"""domain: converts a row of PrimeHub Usage into a pod lifetime, and reports what cannot be
+converted."""
 
 from __future__ import annotations
 

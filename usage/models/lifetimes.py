@@ -1,9 +1,4 @@
-"""glue: pod lifetimes: what was allocated to whom, from when to when.
-
-What the monitor did last.
-
-What retention deleted, for ever on record.
-"""
+"""glue: tables of pod lifetimes, of the monitor's last round, and of purges."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""glue: month reports, their rows and files, and the runs that make them.
-
-Rates: what an hour of a resource costs, from when to when.
-"""
+"""glue: tables of month reports, their rows and files, of runs that make them, and of rates."""
 
 from __future__ import annotations
 

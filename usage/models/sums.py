@@ -1,7 +1,8 @@
-"""glue: lifetimes summed by day, hour and span of days, so that a page need not add up a month of
-them; what pods held of each accelerator, by its name, beside them: a price may be of one.
+"""glue: tables of sums: of lifetimes by day, hour and span of days, and of utilization by quarter
+hour.
 
-Utilization summed by quarter of an hour, so that a page need not go through a month's changes.
+With them a page does not add up a month of lifetimes or of capacity changes. Accelerators have sums
+by name, because a price can apply to one name.
 """
 
 from __future__ import annotations

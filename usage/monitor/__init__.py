@@ -1,1 +1,1 @@
-"""The monitor: it ends lifetimes of pods that went unseen."""
+"""The monitor: it ends lifetimes of pods whose end the prober missed."""

@@ -1,4 +1,5 @@
-"""io: asks the API server whether pods are still there, by UID. Silence is never an answer."""
+"""io: asks the API server, by UID, whether pods still exist. No answer never means that a pod is
+gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the monitor as a process, by the settings."""
+"""glue: builds the monitor process from the settings."""
 
 from __future__ import annotations
 

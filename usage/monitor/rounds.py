@@ -1,8 +1,8 @@
-"""io: ends the lifetimes of pods that are gone, where the prober did not see them go.
+"""io: ends the lifetimes of pods that are gone and whose end the prober missed.
 
-A round reads the running pods of which nothing was recorded for long, asks the API server about
-each by UID, and ends those that it says are gone, at their last sighting and flagged. Without a
-full answer nothing is ended. It adds no pod: what nobody recorded it does not know.
+A round reads the running pods without a recent record, asks the API server about each by UID, and
+ends those that are gone. The end is the last sighting, marked as estimated. Without a complete
+answer the round ends nothing. The monitor never adds pods.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""io: what the monitor reads and writes in Postgres. Blocking: for one thread at a time.
+"""io: the monitor's queries, which pods to ask the API server about, and what the answers mean.
 
-Which questions the monitor asks of the API server, and what the answers mean.
+The queries block: use one thread at a time.
 """
 
 from __future__ import annotations

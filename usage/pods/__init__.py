@@ -1,1 +1,1 @@
-"""Recording of pods: their shape, lifetimes and resources, the rows they make, the recorder."""
+"""Recording of pods: decoding, lifetimes, resources, rows and the recorder."""

@@ -1,8 +1,7 @@
-"""domain: whom a pod counts for, by its usage annotation; a claim, unless the operator made it.
+"""domain: who a pod's usage counts for, by its usage annotation, and which labels are recorded.
 
-That the operator did is itself only said here: `usage.pods.stamps` asks the record of the job.
-
-The pod labels that usage can be grouped by: which of them are kept.
+The annotation is a claim. Only `usage.pods.stamps` confirms that the operator wrote it, by the
+record of the job.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""domain: when a pod held what it asked for: from its scheduling to its last container's end.
+"""domain: when a pod held its resources: from its scheduling to the end of its last container.
 
-When a pod was last known to be there, as SQL over a row `known` of its lifetime.
-
-Three things are sightings: the last change that was written, the monitor's last look, and the
-position of the watch, since every change before it is written. The last one proves nothing for a
-pod outside the namespace that was watched, nor for one whose later change Postgres or the decoder
-refused: its end may be among what was refused.
+Also SQL for the last time when a pod was known to exist, over a row `known` of its lifetime. Three
+things are sightings: the last recorded change, the monitor's last check, and the position of the
+watch, because every change before it is recorded. The position proves nothing for a pod outside the
+watched namespace, or for a pod with a later change that PostgreSQL or the decoder refused: that
+change may be its end.
 """
 
 from __future__ import annotations

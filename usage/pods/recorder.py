@@ -1,4 +1,4 @@
-"""io: records the lifetimes of pods."""
+"""io: the recorder of pod lifetimes."""
 
 from __future__ import annotations
 

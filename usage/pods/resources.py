@@ -1,6 +1,6 @@
-"""domain: what a pod holds: its requests by the rules of the Kubernetes scheduler.
+"""domain: the size of a pod: its requests by the rules of the Kubernetes scheduler.
 
-The parts of a pod that metering reads, decoded straight from the API's JSON.
+Also the fields of a pod that metering reads, decoded from the API's JSON.
 """
 
 from __future__ import annotations

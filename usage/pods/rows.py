@@ -1,4 +1,4 @@
-"""domain: the row that a pod's state makes, and how a later one changes an earlier one."""
+"""domain: the row of a pod's state, and how a later row changes an earlier one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""io: believes the operator's stamps on pods of recorded jobs, then or later.
+"""io: confirms the operator's stamps on pods by the records of their jobs.
 
-A stamp is judged by the record of its job: the same UID, in the same namespace. Where there is none
-the pod counts as whoever made it says, without the stamp's IPUs; the stamp is kept in the row, and
-the transaction that writes the job's record gives the row what it says.
+A stamp counts if there is a record of a job with the same UID in the same namespace. Without a
+record the pod counts as its annotation claims, without the stamp's IPUs. The row keeps the stamp,
+and the transaction that writes the job's record applies it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What an hour of a resource costs, since when."""
+"""Prices of resources and what they make of usage."""

@@ -1,7 +1,7 @@
-"""io: what single pods and partitions cost, and what a job cost, with the SQL of reports.
+"""io: the cost of single pods, partitions and jobs, with the SQL of reports.
 
-A lifetime costs what its part of a range costs. One that has a price in two currencies has no
-cost: their money cannot be added up.
+A lifetime costs what its part of a range costs. A lifetime with prices in two currencies has no
+cost, because their amounts cannot be added up.
 """
 
 from __future__ import annotations

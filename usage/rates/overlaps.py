@@ -1,9 +1,9 @@
-"""domain: prices that would count the same hours twice.
+"""domain: finds prices that would count the same hours twice.
 
-Prices of an accelerator by name, and of an instance type, stand in for others. But the IPUs of a
-job's pods lie in its partition: IPU-hours of pods and of partitions are the same hours, and so are
-those of an instance type that the operator stamps (`ipu-4`), whose price is for all that its pods
-hold.
+A price of an accelerator by name or of an instance type replaces other prices. But the IPUs of a
+job's pods are those of its partition: IPU-hours of pods and of partitions are the same hours. So
+are the hours of an instance type that the operator stamps (`ipu-4`), whose price covers everything
+that its pods hold.
 """
 
 from __future__ import annotations

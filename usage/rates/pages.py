@@ -1,7 +1,4 @@
-"""glue: the page of rates: what an hour costs, since when, and who said so.
-
-Rates: setting a price and ending it.
-"""
+"""glue: the page of rates: shows prices, sets a price, ends a price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: what a rate would have made of last month, before it is saved."""
+"""glue: the cost of last month under a new rate, before the rate is saved."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""domain: what any range costs: its stretches with the prices of each, and exact money rounded.
+"""domain: the prices of any range, segment by segment, and exact amounts rounded once.
 
-A closed month costs what it was closed with, all else what the rates say now.
+A closed month costs what it was closed with; all other time costs what the current rates say.
 """
 
 from __future__ import annotations

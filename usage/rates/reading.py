@@ -1,4 +1,4 @@
-"""io: reads the prices of a range: rates, and what closed months were closed with."""
+"""io: reads the prices of a range: the rates, and those of closed months."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""domain: money as SQL: exact until it is rounded, once, half to even.
+"""domain: SQL of money: exact until rounded once (half to even), for reports and sums.
 
 Time is split where a price changes. `cost_seconds` is money x 3600: sums of resource x price x
-whole seconds, with no division that could not be exact; `rounded_money` divides and rounds.
-Names come in as parameters, prices as digits.
-
-What a segment's prices make of amounts held, as SQL: exact, for reports and for sums.
-
-Names come in as parameters (`accelerator_0`, ...), prices as digits.
+whole seconds, without a division that could be inexact; `rounded_money` divides and rounds. Names
+are passed as parameters (`accelerator_0`, ...), prices as digits.
 """
 
 from __future__ import annotations

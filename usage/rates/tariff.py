@@ -1,11 +1,9 @@
-"""domain: what an hour of a resource costs, and when: the prices that one report is made with.
+"""domain: the prices that a report is made with, and amounts of money as text.
 
 Prices are exact decimals per hour, in one currency. A pod whose instance type has a price costs
-that and nothing else; otherwise its cores, memory, accelerators (those with a price by name at
-that, the others at the one of `gpu`) and IPUs are added up. A partition costs its IPU-hours, from
-reserved to released. What has no price is free.
-
-An amount of money with its currency, as people read it.
+only that price. Otherwise its cores, memory, accelerators (at the price of their name, or else of
+`gpu`) and IPUs are added up. A partition costs its IPU-hours from reserved to released. A resource
+without a price is free.
 """
 
 from __future__ import annotations

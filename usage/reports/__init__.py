@@ -1,1 +1,1 @@
-"""Reports of months and ranges: made, kept, corrected, and handed out as files."""
+"""Reports of months and ranges: how they are made, stored, corrected and downloaded."""

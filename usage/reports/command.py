@@ -1,4 +1,4 @@
-"""glue: what `make_usage_reports` does, and how it says how far it is."""
+"""glue: the actions of `make_usage_reports` and its progress bar."""
 
 from __future__ import annotations
 

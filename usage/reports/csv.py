@@ -1,6 +1,6 @@
-"""io: CSV files streamed out of PostgreSQL by COPY, in constant memory.
+"""io: CSV files streamed out of PostgreSQL by COPY in constant memory, and their other forms.
 
-Other forms of a CSV file that is being streamed: for Excel, and as JSON lines.
+The other forms, for Excel and as JSON lines, are made while the file is streamed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""glue: the files of reports, each over a connection of its own.
-
-Whether anything at all was recorded in a range.
-"""
+"""glue: report files, each streamed over its own connection."""
 
 from __future__ import annotations
 

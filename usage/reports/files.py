@@ -1,4 +1,4 @@
-"""glue: a report's file as an answer, with what the report says about it in its headers."""
+"""glue: the HTTP response of a report's file, with facts about the report in its headers."""
 
 from __future__ import annotations
 

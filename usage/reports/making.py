@@ -1,6 +1,6 @@
-"""glue: making a month's report, in one transaction that puts it in the old one's place.
+"""glue: makes a month's report, in one transaction that replaces the previous version.
 
-Corrections: what was found after a month was closed, as differences of its summary.
+Also corrections: what was found after a month was closed, as differences to its summary.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""domain: what a report says: its rows, sums and files, as SQL.
+"""domain: the rows, sums and files of a report, as SQL.
 
-A report is a pure function of the lifetimes, the range, the zone, the tariff and `generated_at`:
-what begins or ends after that instant counts as not yet known, so that details which are read
-later from the rows agree with the summary that was stored. Sums are exact whole numbers until
-they are printed.
+A report is a pure function of the lifetimes, the range, the zone, the tariff and `generated_at`.
+What begins or ends after that instant counts as unknown, so that details read later from the rows
+agree with the stored summary. Sums are exact whole numbers until they are printed.
 """
 
 from __future__ import annotations

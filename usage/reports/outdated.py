@@ -1,4 +1,4 @@
-"""glue: whether a report or a range's file is older than rates and corrections that concern it."""
+"""glue: whether a report or a range's file is older than rates and corrections that affect it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the page of month reports: what there is, its files, runs on demand, and ranges."""
+"""glue: the page of month reports: list, files, runs on demand, and ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the report of any range: not stored as a month's is, made anew each time."""
+"""glue: the report of any range, computed for each request and not stored."""
 
 from __future__ import annotations
 

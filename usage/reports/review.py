@@ -1,4 +1,4 @@
-"""glue: what somebody looks at before a month is closed, since it never changes afterwards."""
+"""glue: what to check before a month is closed, because it never changes afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: a run makes the reports that are due; one at a time, and it says how far it is."""
+"""glue: runs that make due reports, one at a time, and report their progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: the addresses of month reports, which `usage/urls.py` and `usage/api/urls.py` take in."""
+"""glue: URLs of month reports, included by `usage/urls.py` and `usage/api/urls.py`."""
 
 from __future__ import annotations
 

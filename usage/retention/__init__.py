@@ -1,1 +1,1 @@
-"""How long rows are kept, and what is left to say of those that were purged."""
+"""How long rows are kept, and what pages say about purged rows."""

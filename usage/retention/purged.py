@@ -1,4 +1,4 @@
-"""glue: what retention deleted: no report of it can be made, and what is left says so."""
+"""glue: which time was purged: its reports are refused, and pages say so."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""glue: deletes what is older than the retention, in batches, and keeps the record of it.
-
-The retention that the settings ask for.
-"""
+"""glue: deletes rows older than the retention in batches, and records each purge."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""domain: how long rows are kept, and the SQL that deletes what is older, batch by batch.
+"""domain: how long rows are kept, and the SQL that deletes older rows in batches.
 
-Only what ended before the cutoff goes: whatever reaches into a later month stays whole.
+Only what ended before the cutoff is deleted: a row that reaches into a later month stays.
 """
 
 from __future__ import annotations

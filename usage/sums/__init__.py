@@ -1,1 +1,1 @@
-"""Sums of lifetimes by any dimensions: the SQL, and the rollups that keep it short."""
+"""Sums of lifetimes by any dimensions: the SQL, and the rollups that make it fast."""

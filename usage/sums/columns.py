@@ -1,9 +1,7 @@
-"""glue: the columns of usage in tables, files and API, declared once.
+"""glue: the columns of usage in tables, files and API, declared once, and cursors of lists of sums.
 
-Cursors of lists of sums: the last row shown, and up to when pods were counted.
-
-A list of sums goes on growing while pods run: all its pages count up to the instant of the first,
-so that no row changes its place between them.
+A list of sums grows while pods run. All its pages count up to the instant of the first page, so no
+row moves between them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""io: how sums are made anew: by one process at a time, in one transaction, of what went stale.
+"""io: recomputes stale sums: one process at a time, in one transaction.
 
-Triggers note the hours of every change (usage/migrations/_dirt.py) in the transaction that makes
-it, so a reader never takes a sum that lacks a committed change: that time is added up from the rows
-until it is summed anew. What is summed, of which times, says each `Rollup`: the sums of lifetimes
-(usage/sums/rollups.py) and those of utilization (usage/utilization/rollups.py).
+Triggers record the hours of every change (usage/migrations/_dirt.py) in the transaction of the
+change. So a reader never uses a sum that lacks a committed change: that time is added up from the
+rows until it is summed again. Each `Rollup` says what is summed: lifetimes (usage/sums/rollups.py)
+or utilization (usage/utilization/rollups.py).
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""domain: what is measured of usage, exact as whole numbers, printed in hours.
+"""domain: the measures of usage, exact as whole numbers and printed in hours, and its dimensions.
 
 Sums are resource x whole seconds. Hours have five decimals, as in the month's CSV; GiB = 2**30.
-Hours of pods and hours of partitions stand apart: the IPUs of a pod lie in a partition, so a sum
-of both would count them twice.
+Hours of pods and hours of partitions are separate measures: the IPUs of a pod are those of a
+partition, so a sum of both would count them twice.
 
-By what usage is grouped and filtered, declared once for page, API and SQL.
-
-A partition has no annotation: its component is `partition`, as in the files of month reports, its
-component name the job's, its instance type `ipu-<size>`, as on the job's pods. It lies on no node
-and has no labels: there its value is empty.
+Dimensions are declared once for page, API and SQL. A partition has no annotation. As in the files
+of month reports, its component is `partition`, its component name the job's name, its instance type
+`ipu-<size>`, as on the job's pods. It has no node and no labels: these values are empty.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""domain: which days of a window are taken from the day sums and which are added up from pods.
+"""domain: which days of a window come from daily totals, and which are added up from pods.
 
-A day sum is used where the whole day lies in the window, is over, and no lifetime of it has
-changed since; of the day that is not over likewise the sums of its hours. Where that holds for all
-days of a span, a third of a month, one sum of them is used. All else is added up from the
-lifetimes themselves: exact, but dearer.
+A daily total is used if the whole day lies in the window, is over, and no lifetime of the day has
+changed since. Of the current day, the totals of its hours are used by the same rule. If it holds
+for all days of a span (a third of a month), the total of the span is used. All other time is added
+up from the lifetimes: exact, but slower.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: stops what adds up many rows before it holds a worker, and a reader, for minutes."""
+"""io: stops a slow sum before it occupies a worker, and a reader, for minutes."""
 
 from __future__ import annotations
 

@@ -1,17 +1,14 @@
-"""domain: the SQL that cuts lifetimes into the pieces of a stretch, and sums of pieces.
-
-The tables of sums: the columns they are by, and which of them a question needs.
+"""domain: the SQL that cuts lifetimes into pieces of a stretch, the tables of sums, and their cost.
 
 A lifetime has one namespace, group, user, component and instance type, so sums of sums by fewer
-columns are exact, counts too. A month of 500 users with 8 instance types has 120,000 full sums,
-15,000 by user and 10,000 by kind; who asks by group reads the last.
+columns are exact, and so are counts. A month of 500 users with 8 instance types has 120,000 full
+sums, 15,000 by user and 10,000 by kind; a question by group reads the smallest table that has its
+columns.
 
-The SQL that puts money beside sums: exact whole numbers of COST_UNIT x 3600.
-
-Sums come by bucket, key and, where an instance type has a price, by that type. A bucket lies in
-one segment of the prices; few rows are left when they are multiplied. A closed month costs the sum
-of its report's rounded rows, with those of its corrections, wherever it is shown as a whole:
-unrounded sums of the same rows would be another total.
+Cost is added next to sums as exact whole numbers of COST_UNIT x 3600. Sums come by bucket, key and,
+if an instance type has a price, by that type. A bucket lies in one segment of the prices, so few
+rows are multiplied. A closed month that is shown as a whole costs the sum of the rounded rows of
+its report and corrections: unrounded sums of the same rows would give another total.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""glue: usage over any window: who held what, by any dimensions, in steps or in one sum."""
+"""glue: usage over any window by any dimensions, in steps or in one sum."""
 
 from __future__ import annotations
 

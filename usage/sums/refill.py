@@ -1,10 +1,8 @@
-"""io: the SQL that makes sums: of days and hours from lifetimes, of spans from days.
+"""io: the SQL that computes sums: of days and hours from lifetimes, of spans from days.
 
-Puts what a SELECT makes into a table, with the processors that an INSERT would leave idle.
-
-PostgreSQL runs the SELECT of an INSERT in one process, that of a COPY in several. So rows leave
-by COPY, wait in a file, since a connection does one thing, and come back by COPY: few and small
-beside what they are sums of.
+PostgreSQL runs the SELECT of an INSERT in one process, but that of a COPY in several. So rows leave
+by COPY, wait in a file (a connection does one thing at a time), and return by COPY. They are few
+compared with the rows that they sum up.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""io: keeps the sums by span of days, by day and by hour, and says which of them can be used.
+"""io: keeps sums by span of days, by day and by hour, and chooses which of them can be used.
 
-The engine that makes them, and who notes what went stale: usage/sums/engine.py.
+usage/sums/engine.py computes them and knows which are stale.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """domain: the SQL that adds up lifetimes, clipped as in usage/time/intervals.py.
 
-The SELECTs that add up a window in its parts: sums where they stand, else lifetimes.
-
-The SQL that puts sums of pods and of partitions side by side, in pages.
+Also the SELECTs that add up a window in its parts (sums where they are valid, else lifetimes) and
+the SQL that joins sums of pods and of partitions, page by page.
 """
 
 from __future__ import annotations

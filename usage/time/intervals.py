@@ -1,15 +1,15 @@
-"""domain: what of a lifetime falls into a range, in Python and as SQL.
+"""domain: the part of a lifetime that falls into a range, in Python and as SQL.
 
-A range is [first, until). Instants are cut to whole seconds before they are subtracted: pieces of
-a lifetime that is cut at whole seconds then add up to the whole exactly, and all sums are integers.
-A lifetime without an end lasts to `until`, so a caller passes at most the time of the report. One
-that ends before it begins (clocks differ) has no length, and counts where it begins.
+A range is [first, until). Instants are cut to whole seconds before they are subtracted. So the
+pieces of a lifetime that is cut at whole seconds add up to the whole exactly, and all sums are
+integers. A lifetime without an end lasts to `until`, so callers pass at most the time of the
+report. A lifetime that ends before it begins (clocks differ) has length zero, and counts where it
+begins.
 
-The SQL selects from the table of pods and the view of holdings (partitions/migrations) by name;
-parameters are those of `bounds`. It is built so that no history is scanned: what begins in the
-range comes from the index of beginnings (in that order), and what was carried into it is either
-short, and then began within the day before, or long, or open, for which there are small partial
-indexes.
+The SQL selects from the table of pods and the view of holdings (partitions/migrations) by name; its
+parameters are those of `bounds`. It never scans the whole history: lifetimes that begin in the
+range come from the index of beginnings, in that order. Lifetimes carried into the range are either
+short, and began within the day before, or long or open, for which there are small partial indexes.
 """
 
 from __future__ import annotations

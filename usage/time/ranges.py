@@ -1,11 +1,8 @@
-"""glue: which time is meant: instants, days of a zone, names such as lastmonth, and months.
+"""glue: parses which time is meant: instants, days of a zone, names such as lastmonth, and months.
 
-Closed months never change, in whatever zone they were closed. A month beside one begins where that
-ended, or ends where it begins, so that each second is billed in exactly one month, also after the
-report zone was changed.
-
-The zone in whose calendar usage has days and months; transactions whose statements all see the same
-rows.
+Closed months never change, in whatever zone they were closed. A month next to a closed month begins
+where that month ended, or ends where it begins, so each second is billed in exactly one month, even
+after the report zone changed. Also transactions whose statements all see the same rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""domain: ranges of time that usage is asked for, and the steps of a series."""
+"""domain: ranges of time, and the steps of a series."""
 
 from __future__ import annotations
 

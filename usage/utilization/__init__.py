@@ -1,1 +1,1 @@
-"""What became of the IPUs of each V-IPU controller."""
+"""How the IPUs of each V-IPU controller were used."""

@@ -1,9 +1,9 @@
-"""domain: what became of the IPUs of a V-IPU controller: exact sums over time that add up.
+"""domain: utilization of a V-IPU controller: exact sums over time that add up.
 
-capacity = reserved + idle + down + unknown, at every instant and so in every sum. What jobs hold
-is known exactly, by the tracker; all else only as often as the controller was asked. So where the
-two disagree for a moment the jobs' partitions count, and the rest shares what is left. Instants
-are cut to whole seconds, as in usage/time/intervals.py, so that sums are integers and pieces of a
+capacity = reserved + idle + down + unknown, at every instant and so in every sum. The tracker knows
+exactly what jobs hold; everything else is known only as often as the controller was asked. If the
+two disagree for a moment, the jobs' partitions count and the other states share the rest. Instants
+are cut to whole seconds, as in usage/time/intervals.py, so that sums are integers and parts of a
 range add up to the whole.
 """
 

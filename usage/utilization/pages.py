@@ -1,7 +1,4 @@
-"""glue: the page of utilization: what became of the IPUs of each V-IPU controller.
-
-Reads what is asked of utilization from a query string, alike for page, chart and API.
-"""
+"""glue: the page of utilization, and its query string, which chart and API share."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
-"""io: keeps the sums of utilization by quarter of an hour, and says which of them can be used.
+"""io: keeps sums of utilization by quarter hour, and chooses where a range uses them.
 
-The engine that makes them, and who notes what went stale: usage/sums/engine.py.
-
-Which quarters of an hour of a range are taken from sums, and which from the rows.
-
-A sum is used where no row of its time has changed since and what is known of the controllers
-reached as far then as now. What lies before `frozen` has lost rows: its sums stand.
+usage/sums/engine.py computes them and knows which are stale. A sum is used if no row of its time
+has changed since, and the controllers' state is known as far now as it was then. Rows before
+`frozen` were purged: their sums stay in use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""io: tells the timeline of V-IPU controllers from the rows themselves: exact, but dear.
-
-The SQL that reads what became of the IPUs of V-IPU controllers in a range.
-"""
+"""io: reads the timeline of V-IPU controllers from the rows: exact, but slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: what became of the IPUs of each V-IPU controller, in steps of any past range."""
+"""glue: utilization of each V-IPU controller, in steps of any past range."""
 
 from __future__ import annotations
 

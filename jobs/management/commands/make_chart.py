@@ -1,7 +1,7 @@
-"""glue: `manage.py make_chart`: what of the Helm chart follows from other files.
+"""glue: `manage.py make_chart`: generates the files of the Helm chart that follow from others.
 
 From `charts/ipuhub/parameters.yaml`: values.yaml, values.schema.json and README.md. From the code:
-what the API server asks the webhooks about (`files/webhooks.yaml`).
+the rules by which the API server calls the webhooks (`files/webhooks.yaml`).
 """
 
 from __future__ import annotations

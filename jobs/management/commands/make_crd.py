@@ -1,4 +1,5 @@
-"""glue: `manage.py make_crd`: the CustomResourceDefinition, and of it what the webhooks need."""
+"""glue: `manage.py make_crd`: generates the CustomResourceDefinition and the part that webhooks
+read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""glue: `manage.py make_webhook_configuration`, which prints what makes the API server ask."""
+"""glue: `manage.py make_webhook_configuration`: prints the objects that make the API server call
+us."""
 
 from __future__ import annotations
 

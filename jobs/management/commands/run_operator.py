@@ -1,4 +1,4 @@
-"""glue: `manage.py run_operator`, the IPU Operator."""
+"""glue: `manage.py run_operator`: runs the IPU Operator."""
 
 from __future__ import annotations
 

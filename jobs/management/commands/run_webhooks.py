@@ -1,4 +1,4 @@
-"""glue: `manage.py run_webhooks`, the admission webhooks of IPUJobs."""
+"""glue: `manage.py run_webhooks`: runs the admission webhooks of IPUJobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: `manage.py check_tracker`, tracker and V-IPU controllers compared for a person."""
+"""glue: `manage.py check_tracker`: compares the tracker with the V-IPU controllers."""
 
 from __future__ import annotations
 

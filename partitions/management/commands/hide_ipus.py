@@ -1,6 +1,7 @@
-"""glue: `manage.py hide_ipus`: takes off the nodes what `IPUHUB_IPU_VISIBILITY` showed on them.
+"""glue: `manage.py hide_ipus`: removes from nodes what `IPUHUB_IPU_VISIBILITY` added.
 
-For an uninstall, and after the setting was turned off: the proxy then has no right to any more.
+Run it before an uninstall, or after you turned the setting off: the proxy then no longer has the
+right to do it.
 """
 
 from __future__ import annotations

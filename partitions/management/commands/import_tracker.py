@@ -1,4 +1,4 @@
-"""glue: `manage.py import_tracker`: partitions that Graphcore's operator made become ours."""
+"""glue: `manage.py import_tracker`: adopts partitions that Graphcore's operator made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: `manage.py run_vipu_proxy`, the V-IPU Proxy."""
+"""glue: `manage.py run_vipu_proxy`: runs the V-IPU Proxy."""
 
 from __future__ import annotations
 

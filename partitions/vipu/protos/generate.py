@@ -1,7 +1,7 @@
-"""io: makes the gRPC modules beside the .proto files (`make proto`).
+"""io: generates the gRPC modules next to the .proto files (`make proto`).
 
-The generated files are committed: an installation needs no compiler, and a test makes them again
-and compares, so that they cannot fall behind the .proto files.
+The generated files are committed, because an installation needs no compiler. A test generates them
+again and compares.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""io: the one truth about which partitions exist; a change is stored before it counts."""
+"""io: the partitions that exist on the simulated controller; a change counts once it is stored."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """glue: the vipu-server command: options, signals, exit codes.
 
-The command line of vipu-server.
-
-One vipu-server: state file, controller and gRPC port, started and stopped as one.
+A vipu-server is a state file, a controller and a gRPC port, started and stopped together.
 """
 
 from __future__ import annotations

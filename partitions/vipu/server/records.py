@@ -1,7 +1,7 @@
-"""domain: what vipu-server remembers of a partition, and the state that follows from the time.
+"""domain: what vipu-server stores about a partition, and its state at any time.
 
-No timer drives a partition: an operation ends at a stored instant, so that a controller that was
-killed and started again tells the same state as one that ran on.
+No timer drives a partition: an operation ends at a stored instant. So a controller that was killed
+and restarted reports the same state as one that kept running.
 """
 
 from __future__ import annotations

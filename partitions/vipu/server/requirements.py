@@ -1,4 +1,4 @@
-"""domain: which partitions may be asked for, and what is decided where nothing is said."""
+"""domain: which partitions may be requested, and the defaults of a request."""
 
 from __future__ import annotations
 

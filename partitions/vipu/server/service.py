@@ -1,4 +1,4 @@
-"""io: the V-IPU user API over gRPC: messages in, the controller asked, messages or a status out."""
+"""io: the V-IPU user API over gRPC: translates messages to controller calls and back."""
 
 # gRPC calls the methods by the names of the interface.
 # ruff: noqa: N802

@@ -1,8 +1,9 @@
-"""io: the one file in which vipu-server keeps its partitions.
+"""io: the file in which vipu-server stores its partitions.
 
-Written whole, synced and renamed into place, the folder synced too, before any answer leaves: a
-controller killed at any instruction finds either the old or the new state. A file that cannot be
-understood is never overwritten; it may be all that tells who holds which IPUs.
+The file is written as a whole, synced and renamed into place, and its folder synced, before any
+answer is sent. A controller that is killed at any instruction finds either the old or the new
+state. A file that cannot be parsed is never overwritten: it may be the only record of who holds
+which IPUs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""glue: `manage.py import_primehub`: the history of PrimeHub Usage, from its database."""
+"""glue: `manage.py import_primehub`: imports the history of PrimeHub Usage from its database."""
 
 from __future__ import annotations
 

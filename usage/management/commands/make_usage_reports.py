@@ -1,4 +1,5 @@
-"""glue: `manage.py make_usage_reports`: due reports, one month's, or a range's file."""
+"""glue: `manage.py make_usage_reports`: makes due reports, one month's report, or the file of a
+range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: `manage.py patch_legacy_pods`: commands that annotate what was made before."""
+"""glue: `manage.py patch_legacy_pods`: prints commands that annotate existing objects."""
 
 from __future__ import annotations
 

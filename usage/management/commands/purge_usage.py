@@ -1,4 +1,4 @@
-"""glue: `manage.py purge_usage`: deletes what is older than the retention."""
+"""glue: `manage.py purge_usage`: deletes rows older than the retention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: `manage.py run_monitor`, which ends the lifetimes of pods whose end nobody saw."""
+"""glue: `manage.py run_monitor`: ends lifetimes of pods whose end the prober missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glue: `manage.py run_prober`, which records what happens in a cluster."""
+"""glue: `manage.py run_prober`: records pods, jobs and partitions of a cluster."""
 
 from __future__ import annotations
 
