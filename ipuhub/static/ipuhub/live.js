@@ -28,12 +28,39 @@
   });
   // Where the part was replaced, the focus goes back to the same link, and a new count is said once.
   let focused = null;
-  document.addEventListener("htmx:beforeSwap", () => {
+  // What a row says, without ages; rows are known by their first link.
+  const words = (row) => {
+    const copy = row.cloneNode(true);
+    copy.querySelectorAll("time").forEach((time) => time.remove());
+    return copy.textContent.replace(/\s+/g, " ");
+  };
+  const rows = () => new Map([...document.querySelectorAll("[data-live] tbody tr")].flatMap((row) => {
+    const link = row.querySelector("a[href]");
+    return link ? [[link.getAttribute("href"), row]] : [];
+  }));
+  let before = new Map(), shown = null;
+  const toast = (text) => {
+    const line = document.getElementById("toast");
+    if (!line) return;
+    line.textContent = text;
+    line.hidden = false;
+    clearTimeout(toast.timer);
+    toast.timer = setTimeout(() => { line.hidden = true; }, 6000);
+  };
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.target.id === "health") return;
+    before = new Map([...rows()].map(([key, row]) => [key, words(row)]));
+    shown = document.querySelector("[data-toast]")?.dataset.toast ?? null;
     const here = document.activeElement;
     focused = here && here.closest("[data-live]") ? here.getAttribute("href") : null;
   });
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.target.id === "health") return; // the header's line is no news of the page
+    // A filter brings other rows; only what came by itself is marked.
+    if (before.size && event.detail.requestConfig?.triggeringEvent?.type === "refresh")
+      for (const [key, row] of rows()) if (before.get(key) !== words(row)) row.classList.add("is-news");
+    const now = document.querySelector("[data-toast]")?.dataset.toast ?? null;
+    if (shown !== null && now !== null && now !== shown) toast(now);
     if (focused) {
       const again = [...document.querySelectorAll("[data-live] a")].find((a) => a.getAttribute("href") === focused);
       if (again) again.focus({ preventScroll: true });
