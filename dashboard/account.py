@@ -45,7 +45,7 @@ def _owner(request: HttpRequest) -> User:
 @never_cache
 def tokens(request: HttpRequest) -> HttpResponse:
     """Show one's tokens; a POST makes one and shows its text, this once."""
-    form = TokenForm(request.POST or None)
+    form = TokenForm(request.POST if request.method == "POST" else None)
     text = ""
     if form.is_valid():
         now = timezone.now()

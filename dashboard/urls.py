@@ -16,6 +16,7 @@ from dashboard.overview import overview
 from dashboard.partitions import partition_list
 from dashboard.search import search
 from dashboard.system import system
+from ipuhub.web.requests import signed_in
 from jobs.urls import urlpatterns as job_pages
 from partitions.urls import urlpatterns as partition_pages
 from usage.utilization.pages import utilization_chart, utilization_page
@@ -45,7 +46,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("system/", system, name="system"),
     path("account/tokens/", tokens, name="account-tokens"),
     path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),
-    path("account/password/", PasswordPage.as_view(), name="account-password"),
+    path("account/password/", signed_in(PasswordPage.as_view()), name="account-password"),
     path("metrics", metrics, name="metrics"),
 ]
 if settings.USAGE_ENABLED:

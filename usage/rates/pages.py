@@ -158,7 +158,8 @@ def rates(request: HttpRequest) -> HttpResponse:
     """
     require_accountant(request.user)
     now = timezone.now()
-    form, by = RateForm(request.POST or None), request.user.get_username()
+    form = RateForm(request.POST if request.method == "POST" else None)
+    by = request.user.get_username()
     shown: dict[str, Any] = {"form": form}
     if form.is_valid():
         try:

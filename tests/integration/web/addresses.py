@@ -1,0 +1,198 @@
+"""The table of addresses with an example of each, for the test that sends strangers to all.
+
+`EXAMPLES` has one entry per name of the URL table: arguments, queries or a form, and the statuses
+that each caller gets. The test fails for an address without an example.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from django.urls import URLResolver, get_resolver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+UID: Final = "uid-team-a-secret-plan"
+
+
+class Answers(NamedTuple):
+    """The status that each caller gets."""
+
+    nobody: int
+    stranger: int
+    other: int
+    owner: int
+    accountant: int
+    admin: int
+
+
+def _open(status: int = 200) -> Answers:
+    return Answers(*[status] * 6)
+
+
+def _page(*five: int) -> Answers:
+    return Answers(302, *five)  # to the sign-in page
+
+
+def _api(*five: int) -> Answers:
+    return Answers(401, *five)
+
+
+OF_ALL: Final = _page(200, 200, 200, 200, 200)
+OF_NAMESPACE: Final = _page(404, 404, 200, 404, 200)
+OF_ADMINS: Final = _page(403, 403, 403, 403, 200)
+OF_ACCOUNTANTS: Final = _page(403, 403, 403, 200, 200)
+API_OF_ALL: Final = _api(200, 200, 200, 200, 200)
+API_OF_NAMESPACE: Final = _api(404, 404, 200, 404, 200)
+API_OF_ADMINS: Final = _api(403, 403, 403, 403, 200)
+API_OF_ACCOUNTANTS: Final = _api(403, 403, 403, 200, 200)
+
+
+def accountants_get(status: int) -> Answers:
+    """A call that accountants may make, and that then answers this."""
+    return _api(403, 403, 403, status, status)
+
+
+@dataclass(frozen=True)
+class Example:
+    """How to call an address, and what comes."""
+
+    answers: Answers
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Of the URL; `{token}`, `{rate}` and `{run}` stand for the key of such a row."""
+    queries: tuple[str, ...] = ("",)
+    form: Mapping[str, str] | None = None
+    """What a POST sends; None: a GET."""
+    tells: frozenset[str] = frozenset({"owner", "admin"})
+    """Who may read the name of team-a's job in it, where the answer is 200."""
+    sends_token: bool = False
+    """Whether callers send a token outside of the API, too."""
+
+
+_FILES: Final = ("", "?format=csv", "?format=jsonl")
+_JOB: Final = {"uid": UID}
+_MONTH: Final = {"month": "2026-10"}
+_CSV: Final = {"form": "csv"}
+_ANY_NAMESPACE: Final = frozenset({"owner", "accountant", "admin"})
+_USAGE: Final = {"tells": _ANY_NAMESPACE}
+
+
+_PROBES: Final = {
+    "healthz": Example(_open()),
+    "readyz": Example(_open()),
+    "usage:primehub-health": Example(_open()),
+    "metrics": Example(API_OF_ADMINS, sends_token=True),
+}
+_SIGN_IN: Final = {
+    "login": Example(_open()),
+    "logout": Example(_open(302), form={}),
+    "oidc-start": Example(_open(404)),  # no provider is configured
+    "oidc-callback": Example(_open(404)),
+    "oidc-backchannel-logout": Example(_open(404), form={}),
+    "account-tokens": Example(OF_ALL),
+    "account-token-revoke": Example(_page(404, 404, 302, 404, 404), {"number": "{token}"}, form={}),
+    "account-password": Example(OF_ALL),
+}
+_JOBS: Final = {
+    "overview": Example(OF_ALL),
+    "jobs:list": Example(OF_ALL, queries=_FILES),
+    "jobs:detail": Example(OF_NAMESPACE, _JOB),
+    "jobs:pods": Example(OF_NAMESPACE, _JOB),
+    "jobs:events": Example(OF_NAMESPACE, _JOB),
+    "jobs:yaml": Example(OF_NAMESPACE, _JOB),
+    "jobs:usage": Example(OF_NAMESPACE, _JOB),
+    "search": Example(OF_ALL, queries=("?q=secret-p", "?q=team-a")),
+    "jobs-api:list": Example(API_OF_ALL, queries=("", "?namespace=")),
+    "jobs-api:detail": Example(API_OF_NAMESPACE, _JOB),
+    "job-pods": Example(API_OF_NAMESPACE, _JOB),
+    "job-waiting": Example(API_OF_NAMESPACE, _JOB),
+    "job-usage": Example(API_OF_NAMESPACE, _JOB),
+}
+_FLEET: Final = {
+    "fleet": Example(OF_ALL),
+    "system": Example(OF_ADMINS),
+    "health-dot": Example(OF_ADMINS),
+    "partitions:list": Example(OF_ALL, queries=_FILES),
+    "partitions:stats": Example(OF_ALL, queries=_FILES),
+    "partitions:query": Example(OF_ALL),
+    "partitions-api:partitions": Example(API_OF_ALL),
+    "partitions-api:stats": Example(API_OF_ALL),
+    "partitions-api:capacity": Example(API_OF_ADMINS),
+    "partitions-api:query": Example(_api(400, 400, 400, 400, 400), form={}),
+    "api-fleet": Example(API_OF_ALL),
+    "api-components": Example(API_OF_ADMINS),
+    "api-schema": Example(API_OF_ALL),
+    "utilization": Example(OF_ADMINS),
+    "utilization-chart": Example(OF_ADMINS),
+}
+_SUMS: Final = {
+    "usage:month": Example(
+        OF_ALL, queries=("", "?by=namespace&format=csv", "?format=json"), **_USAGE
+    ),
+    "usage:chart": Example(OF_ALL, **_USAGE),
+    "usage:lifetimes": Example(OF_ALL, queries=_FILES, **_USAGE),
+    "usage:faults": Example(OF_ACCOUNTANTS, **_USAGE),
+    "usage:gaps": Example(OF_ALL, queries=_FILES),
+    "usage-partitions": Example(API_OF_ALL, **_USAGE),
+    "usage-partitions-file": Example(API_OF_ALL, _CSV, **_USAGE),
+    "usage-api:summary": Example(API_OF_ALL, queries=("", "?by=component"), **_USAGE),
+    "usage-api:summary-file": Example(API_OF_ALL, _CSV, **_USAGE),
+    "usage-api:series": Example(API_OF_ALL, **_USAGE),
+    "usage-api:series-file": Example(API_OF_ALL, _CSV, **_USAGE),
+    "usage-api:capacity": Example(API_OF_ADMINS),
+    "usage-api:capacity-file": Example(API_OF_ADMINS, _CSV),
+    "usage-api:lifetimes": Example(API_OF_ALL, queries=_FILES, **_USAGE),
+    "usage-api:lifetimes-file": Example(API_OF_ALL, _CSV, **_USAGE),
+    "usage-api:faults": Example(API_OF_ACCOUNTANTS, **_USAGE),
+    "usage-api:faults-file": Example(API_OF_ACCOUNTANTS, _CSV, **_USAGE),
+    "usage-api:gaps": Example(API_OF_ALL),
+    "usage-api:gaps-file": Example(API_OF_ALL, _CSV),
+}
+_REPORTS: Final = {
+    "usage:reports": Example(OF_ACCOUNTANTS),
+    "usage:make-reports": Example(_page(403, 403, 403, 302, 302), form={"month": "x"}),
+    "usage:make-range": Example(_page(403, 403, 403, 400, 400), form={}),
+    "usage:review": Example(_page(403, 403, 403, 302, 302), _MONTH),
+    "usage:rates": Example(OF_ACCOUNTANTS),
+    "usage:end-rate": Example(_page(403, 403, 403, 400, 400), {"pk": "{rate}"}, form={}),
+    "usage:primehub-months": Example(API_OF_ACCOUNTANTS),
+    "usage:primehub-summary": Example(accountants_get(200), {"year": 2026, "number": 10}),
+    "usage:primehub-details": Example(accountants_get(200), {"year": 2026, "number": 10}),
+    "usage-api:reports": Example(API_OF_ACCOUNTANTS),
+    "usage-api:runs": Example(API_OF_ACCOUNTANTS),
+    "usage-api:run": Example(API_OF_ACCOUNTANTS, {"pk": "{run}"}),
+    "usage-api:run-file": Example(accountants_get(404), {"pk": "{run}"}),
+    "usage-api:review": Example(accountants_get(400), _MONTH),
+    "usage-api:rates": Example(API_OF_ACCOUNTANTS),
+    "usage-api:rate-preview": Example(accountants_get(400), form={}),
+    "usage-api:rate-end": Example(accountants_get(400), {"pk": "{rate}"}, form={}),
+    "usage-api:correction-file": Example(accountants_get(404), {"month": "2026-10", "number": 1}),
+    "usage-api:report-file": Example(
+        accountants_get(200), {"month": "2026-10", "kind": "summary", "form": "csv"}
+    ),
+}
+FORMS: Final = {  # addresses that answer a GET as well
+    "account-tokens": Example(_page(400, 400, 400, 400, 400), form={}),
+    "account-password": Example(_page(400, 400, 400, 400, 400), form={}),
+    "usage:rates": Example(_page(403, 403, 403, 400, 400), form={}),
+    "usage-api:rates": Example(accountants_get(400), form={}),
+    "usage-api:runs": Example(accountants_get(400), form={"month": "x"}),
+}
+EXAMPLES: Final[dict[str, Example]] = _PROBES | _SIGN_IN | _JOBS | _FLEET | _SUMS | _REPORTS
+
+
+def named_addresses() -> Iterator[tuple[str, str]]:
+    """Yield each name of the URL table, with its pattern."""
+    yield from _walk(get_resolver(), "", "")
+
+
+def _walk(resolver: URLResolver, names: str, patterns: str) -> Iterator[tuple[str, str]]:
+    for each in resolver.url_patterns:
+        pattern = patterns + str(each.pattern)
+        if isinstance(each, URLResolver):
+            space = f"{names}{each.namespace}:" if each.namespace else names
+            yield from _walk(each, space, pattern)
+        else:
+            yield f"{names}{each.name}", pattern

@@ -1,0 +1,112 @@
+"""Every address of the URL table, called by everybody: who gets in, and what a stranger reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from ipuhub.api.auth import make_token
+from ipuhub.models import NamespaceGrant
+from ipuhub.web.access import ACCOUNTANTS
+from tests.builders import jobhistory, rates
+from tests.builders.clients import browser, tool
+from tests.integration.web.addresses import EXAMPLES, FORMS, named_addresses
+from usage.models import ReportRun
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.http import HttpResponseBase
+
+    from tests.integration.web.addresses import Example
+
+pytestmark = pytest.mark.django_db
+_SECRET: Final = "secret-plan"
+_POLLED: Final = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def users() -> dict[str, User]:
+    """Who calls: a stranger, users of another and of the job's namespace, and two with roles."""
+    make = get_user_model().objects.create_user
+    names = ("stranger", "other", "owner", "accountant")
+    found = {name: make(name) for name in names} | {"admin": make("admin", is_staff=True)}
+    found["accountant"].groups.add(Group.objects.get_or_create(name=ACCOUNTANTS)[0])
+    NamespaceGrant.objects.create(user=found["other"], namespace="team-b")
+    NamespaceGrant.objects.create(user=found["owner"], namespace="team-a")
+    return found
+
+
+@pytest.fixture
+def keys(users: dict[str, User]) -> dict[str, int]:
+    """Team-a's job with all that is recorded of it, and the keys of other rows."""
+    job = jobhistory.job("secret-plan")
+    jobhistory.pod(job)
+    jobhistory.partition(job)
+    jobhistory.attempt(job)
+    now = timezone.now()
+    run = ReportRun.objects.create(requested_at=now, requested_by="carol")
+    token, _text = make_token(users["owner"], "mine", now)
+    return {"token": token.pk, "run": run.pk, "rate": rates.rate("ipu", "1").pk}
+
+
+def test_every_address_has_an_example() -> None:
+    assert {name for name, _pattern in named_addresses()} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("name", "example"),
+    [*EXAMPLES.items(), *FORMS.items()],
+    ids=[*EXAMPLES, *(f"{name} (form)" for name in FORMS)],
+)
+def test_every_caller_gets_what_he_may(
+    name: str, example: Example, users: dict[str, User], keys: dict[str, int]
+) -> None:
+    address = _address(name, example, keys)
+    by_token = address.startswith(("/api/", "/report/")) or example.sends_token
+    sign_in = tool if by_token else browser
+    for caller, want in example.answers._asdict().items():
+        client = Client() if caller == "nobody" else sign_in(users[caller])
+        if example.answers.nobody == 302 and example.form is None:  # a page may be polled, too
+            _call(client, address, example, 401 if caller == "nobody" else want, _POLLED)
+        for query in example.queries:
+            asked = f"{address}{query}"
+            text = _call(client, asked, example, want)
+            if want == 200 and caller not in example.tells:
+                assert _SECRET not in text, f"{caller} reads of team-a's job in {asked}"
+
+
+def _address(name: str, example: Example, keys: dict[str, int]) -> str:
+    given = {
+        key: keys[value.strip("{}")] if str(value).startswith("{") else value
+        for key, value in example.arguments.items()
+    }
+    return reverse(name, kwargs=given)
+
+
+def _call(
+    client: Client,
+    address: str,
+    example: Example,
+    want: int,
+    headers: dict[str, str] | None = None,
+) -> str:
+    if example.form is None:
+        answer = client.get(address, headers=headers)
+    elif address.startswith("/api/"):
+        answer = client.post(address, example.form, content_type="application/json")
+    else:
+        answer = client.post(address, example.form)
+    text = _text(answer)
+    assert answer.status_code == want, f"{address}: {text[:500]}"
+    return text
+
+
+def _text(answer: HttpResponseBase) -> str:
+    body = b"".join(answer) if answer.streaming else answer.content
+    return body.decode(errors="replace")
