@@ -44,7 +44,7 @@ COMPLETE_UNTIL_SQL = (
 
 
 def complete_until(begin: datetime, end: datetime) -> datetime | None:
-    """Return until when in [begin, end) the watch of pods had seen everything; None: never."""
+    """Return until when in [begin, end) the record of pods is complete; None: never."""
     with connection.cursor() as cursor:
         cursor.execute(COMPLETE_UNTIL_SQL, {"watch": POD_WATCH, "begin": begin, "end": end})
         found: datetime | None = cursor.fetchone()[0]
@@ -87,7 +87,7 @@ class Completeness:
 
 
 def month_completeness(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> Completeness:
-    """Return that of `month`, in one query."""
+    """Return the completeness of `month`, in one query."""
     parameters: dict[str, Any] = {
         "watch": POD_WATCH,
         "begin": window.begin,

@@ -52,7 +52,7 @@ SELECT uid, namespace, "group", "user", user_verified FROM jobs_owners WHERE uid
 
 @dataclass(frozen=True, slots=True)
 class TrackerPlace:
-    """Where the tracker is, and how often the proxy is asked for capacity."""
+    """Where the tracker is, and how often to poll the proxy for capacity."""
 
     namespace: str
     name: str
@@ -60,13 +60,13 @@ class TrackerPlace:
 
 
 def recorded_jobs(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str, JobOwner]:
-    """The recorded ones among these jobs, by UID."""
+    """Return the owners of those jobs that are recorded, by UID."""
     cursor.execute(_JOBS, [list(jobs)])
     return {uid: JobOwner(*whose) for uid, *whose in cursor.fetchall()}
 
 
 def owners_of(cursor: psycopg.Cursor[Any], jobs: Iterable[str]) -> dict[str, tuple[str, str, bool]]:
-    """Group, user and whether he is verified, of the recorded ones among these jobs, by UID."""
+    """Return group, user and whether the user is verified, of recorded jobs, by UID."""
     found = recorded_jobs(cursor, jobs).items()
     return {uid: (job.group, job.user, job.user_verified) for uid, job in found}
 
@@ -77,7 +77,7 @@ def prove_stamps(cursor: psycopg.Cursor[Any], jobs: Collection[str]) -> int:
 
 
 class JobsAndPartitions:
-    """The recorders of jobs and of partitions, and what runs beside them.
+    """The recorders of jobs and of partitions, and the tasks that run with them.
 
     Their apps are known by name only, from the setting RECORDERS. `database` are psycopg's
     arguments, `clock` gives aware UTC times.
@@ -135,7 +135,7 @@ def utc_now() -> datetime:
 def build_recorders(
     parts: JobsAndPartitions, chosen: ChosenNamespaces | None
 ) -> list[Recorder[Any]]:
-    """What the prober records, by the settings."""
+    """Return the recorders that the settings choose."""
     return [PodRecorder(pod_selection(chosen), recorded_jobs), parts.jobs, parts.partitions]
 
 
@@ -153,7 +153,7 @@ def build_chosen(client: KubeClient) -> ChosenNamespaces | None:
 
 
 def build_parts(client: KubeClient, proxy: Any) -> JobsAndPartitions:
-    """What it takes to record jobs, partitions and capacity, by the settings."""
+    """Return the recorders of jobs, partitions and capacity, by the settings."""
     place = TrackerPlace(settings.NAMESPACE, settings.TRACKER_CONFIGMAP)
     return JobsAndPartitions(client, proxy, database(), utc_now, place, author_trust())
 
@@ -262,9 +262,10 @@ async def keep_recording(
     health: Health,
     pause_seconds: float = _PAUSE_SECONDS,
 ) -> None:
-    """Run `record` whenever it may; after one that returned (why), stand for election again.
+    """Run `record` whenever this replica leads; after it returns (with a reason), stand for
+    election again.
 
-    The pause lets another replica go first, and lets two that ask for no Lease take turns.
+    The pause lets another replica go first, and two replicas without a Lease take turns.
     """
 
     why = ""

@@ -64,7 +64,8 @@ def given(query: QueryDict) -> dict[str, list[str]]:
 
 
 def one(params: Params, name: str) -> str:
-    """Return the only value of a parameter, empty without one. Raises BadFilter for several."""
+    """Return the only value of a parameter; empty if it is absent. Raises BadFilter for several
+    values."""
     values = params.get(name, ())
     if len(values) > 1:
         raise BadFilter([f"{name}: specify it only once."])
@@ -78,7 +79,8 @@ def read_question(
     zone: ZoneInfo,
     *also: str,
 ) -> Question:
-    """Return what `params` ask for; `also` names further parameters the caller reads itself.
+    """Return the question in `params`; `also` names further parameters that the caller reads
+    itself.
 
     Without `by` everything is one sum. Raises BadFilter and PermissionDenied.
     """
@@ -117,14 +119,14 @@ def read_total(params: Params) -> bool:
 
 
 def read_format(params: Params) -> str:
-    """Return the kind of file asked for, empty for none. Raises BadFilter."""
+    """Return the requested file format, or empty. Raises BadFilter."""
     return known_format(one(params, "format"))
 
 
 def read_output(params: Params, question: Question) -> Output:
-    """Return the measure asked for, IPU-hours of pods by default.
+    """Return the requested measure; the default is IPU-hours of pods.
 
-    Raises BadFilter, and PermissionDenied for the cost where it may not be known.
+    Raises BadFilter, and PermissionDenied for the cost if the user may not see it.
     """
     name = one(params, "measure") or "ipu_hours"
     if name == COST.name:
@@ -138,7 +140,8 @@ def read_output(params: Params, question: Question) -> Output:
 
 
 def read_month(params: Params, now: datetime, zone: ZoneInfo) -> Month:
-    """Return the month asked for, this one by default. Raises MonthError and BadFilter."""
+    """Return the requested month; the default is the current month. Raises MonthError and
+    BadFilter."""
     this = Month.of(now, zone)
     text = one(params, "month")
     month = Month.parse(text) if text else this
@@ -201,7 +204,7 @@ def _is_label(name: str) -> bool:
 def refuse_unknown(
     params: Params, known: Collection[str], also_known: Callable[[str], bool] | None = None
 ) -> None:
-    """Refuse parameters that nobody reads, and values too long to be meant. Raises BadFilter."""
+    """Raise BadFilter for unknown parameters and for values that are too long."""
     listed = ", ".join(sorted(known))
     sentences = [
         f"{name[:80]!r}: unknown parameter. Valid parameters: {listed}."

@@ -31,8 +31,11 @@ def visible_lifetimes(scope: Scope) -> QuerySet[PodLifetime]:
 def add_pod_costs(
     scope: Scope, asked: Mapping[str, datetime | None], rows: Sequence[PodLifetime], now: datetime
 ) -> None:
-    """Set `cost` of rows for whoever may know it: of their part of the range `asked` for by `from`
-    and `to`, of all their time without; what goes on counts up to `now`."""
+    """Set `cost` of rows if the user may see it.
+
+    It is the cost of their part of the range `asked` for by `from` and `to`; without a range, of
+    all their time. Running pods count up to `now`.
+    """
     if not sees_cost(scope):
         return
     first, until = asked.get("from") or EVER, min(asked.get("to") or now, now)
@@ -42,7 +45,7 @@ def add_pod_costs(
 
 
 def faults(scope: Scope) -> QuerySet[RecordFault]:
-    """Return what the recorders could not take; only who sees everything sees any."""
+    """Return faults of the recorders; only users who see everything see any."""
     return RecordFault.objects.all() if scope.sees_all else RecordFault.objects.none()
 
 

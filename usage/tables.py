@@ -42,9 +42,9 @@ def _end(pod: PodLifetime) -> str:
 
 
 def waited_seconds(pod: PodLifetime) -> int | None:
-    """How long a pod waited for a node, in whole seconds; None: it still waits.
+    """Return how long a pod waited for a node, in whole seconds; None: it still waits.
 
-    One that never got a node waited until it went; that is no allocation.
+    A pod that never got a node waited until it was deleted; that is no allocation.
     """
     until = pod.scheduled_at or pod.finished_at
     return max(0, int((until - pod.created_at).total_seconds())) if until else None
@@ -154,7 +154,7 @@ if TYPE_CHECKING:
 
 
 class HeldAfter(InstantFilter):
-    """Pods that held something after an instant: those of a sum from then on."""
+    """Pods that held something after an instant, for the link from a sum."""
 
     def filter(self, rows: QuerySet[PodLifetime], value: datetime | None) -> QuerySet[PodLifetime]:
         """Return the rows that pass."""

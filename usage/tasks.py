@@ -19,7 +19,7 @@ _LOG = structlog.get_logger(__name__)
 
 @shared_task(name="usage.make_reports")  # type: ignore[untyped-decorator]
 def make_reports(run_id: int) -> None:
-    """Do the run with this number, unless somebody did."""
+    """Run the run with this number, unless another worker did."""
     waiting = ReportRun.objects.filter(pk=run_id, state=ReportRun.State.QUEUED)
     # Claimed by a conditional update: a message that is delivered twice finds nothing to do.
     if not waiting.update(state=ReportRun.State.RUNNING, started_at=timezone.now()):
@@ -31,7 +31,7 @@ def make_reports(run_id: int) -> None:
 
 @shared_task(name="usage.make_daily_reports")  # type: ignore[untyped-decorator]
 def make_daily_reports() -> None:
-    """Make this and last month's reports, close older ones and correct closed ones."""
+    """Make the reports of this and last month, close older months and correct closed ones."""
     zone = settings.REPORT_ZONE
     delete_expired()
     do_run(request_run("daily", "", timezone.now(), zone), zone)
@@ -39,8 +39,7 @@ def make_daily_reports() -> None:
 
 @shared_task(name="usage.sum_days")  # type: ignore[untyped-decorator]
 def sum_days() -> None:
-    """Sum the days that are over or have changed, so that pages need not add up their pods, and
-    what became of IPUs meanwhile."""
+    """Compute daily totals and utilization of finished or changed days."""
     now = timezone.now()
     if days := refresh(now, settings.REPORT_ZONE):
         _LOG.info("days summed", days=days)
@@ -49,7 +48,7 @@ def sum_days() -> None:
 
 @shared_task(name="usage.purge")  # type: ignore[untyped-decorator]
 def purge_old_rows() -> None:
-    """Delete what is older than the retention; nothing by default."""
+    """Delete rows older than the retention; by default nothing."""
     now, zone = timezone.now(), settings.REPORT_ZONE
     try:
         state = purge(make_plan(now, zone, retention()), now, zone)

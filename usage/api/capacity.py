@@ -106,7 +106,7 @@ class UtilizationSerializer(serializers.Serializer[Any]):
 
 
 class CapacityView(APIView):
-    """What became of the IPUs of each V-IPU controller."""
+    """How the IPUs of each V-IPU controller were used."""
 
     permission_classes = (IsSignedIn, IsAdmin)
     content_negotiation_class = AnyAccept

@@ -39,15 +39,16 @@ _reads = Counter(OPEN_READS.name, OPEN_READS.help, OPEN_READS.labels)
 
 
 class OpenToNetworks(APIView):
-    """Lets those networks read that USAGE_OPEN_PRIMEHUB_PATHS lists; others as the view has it.
+    """Lets clients in the networks of USAGE_OPEN_PRIMEHUB_PATHS read without a token.
 
-    A token is heeded wherever it comes from: a wrong one is refused.
+    Other clients need the view's permissions. A token is always checked: a wrong token is refused,
+    also from those networks.
     """
 
     open_name = ""
 
     def check_permissions(self, request: Request) -> None:
-        """Raise NotAuthenticated or PermissionDenied for who may not read."""
+        """Raise NotAuthenticated or PermissionDenied if the caller may not read."""
         if not request.user.is_authenticated and self._is_open_to(request):
             return
         super().check_permissions(request)

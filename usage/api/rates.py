@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class RateList(ListAPIView[Rate]):
-    """All rates there ever were, newest first, with who set and who ended them."""
+    """All rates, newest first, with the users who set and ended them."""
 
     queryset = Rate.objects.all()
     serializer_class = RateSerializer
@@ -63,7 +63,7 @@ class RateList(ListAPIView[Rate]):
 
 
 class RatePreview(APIView):
-    """What a rate would have made of last month, before it is set; nothing is stored."""
+    """The cost of last month under a new rate; nothing is stored."""
 
     permission_classes = (IsAccountant,)
 

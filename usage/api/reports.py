@@ -145,7 +145,7 @@ class ReportList(ListAPIView[MonthReport]):
 
 
 class ReportReview(APIView):
-    """What to look at before a month is closed."""
+    """What to check before a month is closed."""
 
     permission_classes = (IsAccountant,)
 
@@ -233,7 +233,7 @@ class CorrectionFile(APIView):
 
 
 class RunList(ListAPIView[ReportRun]):
-    """Runs that make reports, newest first; POST asks for one."""
+    """Runs that make reports, newest first; POST starts a run."""
 
     queryset = ReportRun.objects.all()
     serializer_class = RunSerializer
@@ -270,7 +270,7 @@ class RunList(ListAPIView[ReportRun]):
 
 
 class RunDetail(RetrieveAPIView[ReportRun]):
-    """One run: how far it is, and what became of it."""
+    """A run: its progress and result."""
 
     queryset = ReportRun.objects.all()
     serializer_class = RunSerializer

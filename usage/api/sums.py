@@ -209,7 +209,8 @@ def _question(request: Request, *also: str) -> Question:
 
 
 def _later(question: Question, text: str) -> tuple[Question, Place | None]:
-    """Return the question of a further page, which counts up to when the first one did."""
+    """Return the question for a further page, which counts up to the same instant as the first
+    page."""
     if not text:
         return question, None
     window = question.window

@@ -53,14 +53,14 @@ FROM {_TABLE} ORDER BY uid, finished_time DESC NULLS LAST, updated_time DESC, id
 
 
 class ImportRefusedError(Exception):
-    """Nothing was imported; the message says why and what to do."""
+    """The import did nothing; the message says why and what to do."""
 
 
 @dataclass
 class Outcome:
-    """What an import did, or would do: pods by what became of them.
+    """The result of an import or of a dry run: numbers of pods by result.
 
-    `faults`: what was wrong with rows, by code. `began`: when the first imported pod did.
+    `faults`: faulty rows by code. `began`: when the first imported pod began.
     """
 
     zone: str = ""
@@ -76,10 +76,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to import: from the database at `url` (empty: the one of IPUHub itself).
+    """What to import, from the database at `url` (empty: IPUHub's own).
 
-    `zone`: the time zone in which that database stores times; empty: its server's. `purged_until`:
-    pods that ended before were purged. `write`: off for a dry run.
+    `zone`: the time zone of the times in that database; empty: its server's. `purged_until`: pods
+    that ended earlier were purged. `write`: off for a dry run.
     """
 
     origin: Origin
@@ -90,9 +90,9 @@ class Order:
 
 
 def import_usage(order: Order, tell: Callable[[int, int], None]) -> Outcome:
-    """Import, and tell the progress in pods. Raises ImportRefusedError.
+    """Import all pods and report progress. Raises ImportRefusedError.
 
-    Each batch is one transaction: what is imported stays when a later one fails.
+    Each batch is one transaction: imported batches stay if a later batch fails.
     """
     outcome = Outcome()
     with _open(order.url) as source:
@@ -113,7 +113,7 @@ def import_usage(order: Order, tell: Callable[[int, int], None]) -> Outcome:
 
 
 def newest_cluster() -> str:
-    """Return the UID of the cluster whose pods are recorded; empty: none was yet."""
+    """Return the UID of the cluster whose pods are recorded; empty if no pod is."""
     checkpoint = WatchCheckpoint.objects.filter(name=POD_WATCH).first()
     return checkpoint.cluster_uid if checkpoint else ""
 
@@ -133,7 +133,7 @@ def _open(url: str) -> psycopg.Connection[Any]:
 def _batches(
     source: psycopg.Connection[Any], order: Order, outcome: Outcome
 ) -> Iterator[list[SourceRow]]:
-    """Yield one row for each pod, as of one moment."""
+    """Yield batches of rows, one row per pod, from one snapshot."""
     outcome.zone = order.zone or _one(source, "SHOW timezone")[0]
     source.execute("SELECT timezone(%s, now())", [outcome.zone])  # refused here, also without rows
     outcome.rows, outcome.pods = _one(source, _COUNT)
@@ -150,7 +150,7 @@ def _one(source: psycopg.Connection[Any], sql: str) -> tuple[Any, ...]:
 
 
 def _take(rows: list[SourceRow], order: Order, outcome: Outcome) -> None:
-    """Import a batch of pods that are not recorded, and keep what is wrong with their rows."""
+    """Import the pods of a batch that are not recorded yet, and store faults of their rows."""
     with transaction.atomic():
         uids = [row.uid for row in rows]
         known = set(PodLifetime.objects.filter(uid__in=uids).values_list("uid", flat=True))

@@ -33,7 +33,7 @@ _RESTARTS: Final = ", it might restart pods if anything have changed"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a cluster has. With `everything`, objects that no known product made count, too."""
+    """The objects of a cluster. With `everything`, also objects that no known product made."""
 
     pods: Sequence[Manifest] = ()
     deployments: Sequence[Manifest] = ()
@@ -50,7 +50,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class LegacyPatch:
-    """One object without the annotation, and what it should say; `doubts`: what to look at."""
+    """An object without the annotation, and its annotation; `doubts`: what to check first."""
 
     title: str
     resource: str
@@ -111,7 +111,7 @@ class LegacyPatch:
 
 
 def legacy_patches(world: World) -> Iterator[LegacyPatch]:
-    """Yield what lacks the annotation: pods, IPUJobs with such pods, Deployments."""
+    """Yield a patch for each object without the annotation: pods, their IPUJobs, Deployments."""
     phjobs = {_key(each): each for each in world.phjobs}
     ipujobs = {_key(each): each for each in world.ipujobs}
     touched: set[tuple[str, str]] = set()
@@ -271,7 +271,7 @@ def _owner(manifest: Manifest) -> dict[str, Any]:
 
 
 def _one_line(text: str) -> str:
-    """A comment stays one, whatever stands in it."""
+    """Return text that stays one comment line, whatever it contains."""
     return "".join(each if each.isprintable() else " " for each in text)
 
 
@@ -288,9 +288,10 @@ def read_world(
     *,
     everything: bool,
 ) -> World:
-    """Return what `namespace` (None: the cluster) has; kinds that are not installed are noted.
+    """Read the objects in `namespace` (None: the whole cluster).
 
-    Raises ApiError where something that is there may not be read.
+    Kinds that are not installed are noted. Raises ApiError if the API server forbids reading an
+    installed kind.
     """
 
     def listed(resource: Resource) -> list[Any]:

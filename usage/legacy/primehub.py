@@ -21,10 +21,8 @@ GPU_RESOURCE: Final = "nvidia.com/gpu"
 
 
 class SourceRow(NamedTuple):
-    """A pod as `primehub_usages` has it; `copies`: how many rows of it there are.
-
-    `is_odd`: one of its times cannot be one of a pod.
-    """
+    """A pod in `primehub_usages`. `copies`: its number of rows. `is_odd`: a time is impossible for
+    a pod."""
 
     uid: str
     pod_name: str
@@ -45,7 +43,7 @@ class SourceRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What PrimeHub Usage does not store with each row."""
+    """Facts that PrimeHub Usage does not store in each row."""
 
     namespace: str
     now: datetime
@@ -55,14 +53,14 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Columns of a lifetime (None: the pod is left out), and what was wrong with the row."""
+    """Columns of a lifetime (None: the pod is skipped), and the faults of the row."""
 
     columns: dict[str, Any] | None
     faults: tuple[Fault, ...] = ()
 
 
 def taken(row: SourceRow, origin: Origin) -> Taken:
-    """Return what becomes of a row."""
+    """Return the lifetime and the faults of a row."""
     subject = Subject(row.uid, origin.namespace, row.pod_name)
     if not row.uid.strip() or row.is_odd or row.updated_at is None:
         what = "a time that no pod can have" if row.uid.strip() else "no UID"
@@ -104,7 +102,7 @@ def _claim(row: SourceRow) -> dict[str, Any]:
 
 
 def _amounts(row: SourceRow) -> tuple[dict[str, int], list[str]]:
-    """Return whole amounts, rounded up as Kubernetes does, and the names of those that are none."""
+    """Return whole amounts, rounded up as Kubernetes does, and the names of invalid amounts."""
     given = {
         "cpu_millicores": ("cpu", row.cpu, 1000),
         "memory_bytes": ("memory", row.memory, 1),

@@ -99,9 +99,9 @@ class PodLifetime(models.Model):
 class MonitorRound(models.Model):
     """The monitor's last round in each cluster.
 
-    `checked` pods were asked about, `present` of them are there, `closed` were ended. `left` are
-    gone but were left to somebody else: the prober, which is about to record their exact end, or
-    a later round. `problem` is why nothing could be judged; empty: nothing was in the way.
+    The monitor asked about `checked` pods: `present` of them exist, `closed` were ended. `left` are
+    gone, but the prober is about to record their exact end, or a later round will end them.
+    `problem` says why the round was incomplete; empty: it was complete.
     """
 
     cluster_uid = models.TextField(unique=True)
@@ -118,11 +118,11 @@ class MonitorRound(models.Model):
 
 
 class PurgeState(models.Model):
-    """One purge: what ended before `purged_before` (a day of `zone`) was deleted, and how much.
+    """A purge: what ended before `purged_before` (a day of `zone`) was deleted, and how much.
 
-    Lifetimes before the latest such day may be gone, so that no report of a range that begins
-    before it can be made any more, and sums by day before it are never made anew.
-    `finished_at` empty: it was interrupted; the next one deletes the rest.
+    Lifetimes before the latest such day may be gone. So no report of a range that begins before it
+    can be made, and daily totals before it are never recomputed. `finished_at` empty: the purge was
+    interrupted; the next purge deletes the rest.
     """
 
     purged_before = models.DateField()

@@ -136,7 +136,7 @@ class ReportRun(models.Model):
     """
 
     class State(models.TextChoices):
-        """Where a run stands."""
+        """The state of a run."""
 
         QUEUED = "queued", "waiting for a worker"
         RUNNING = "running", "running"
@@ -217,15 +217,15 @@ def _one_value() -> Func:
 
 
 class Rate(models.Model):
-    """The price of one hour of `resource` from `valid_from` until the day before `valid_until`.
+    """The price of an hour of `resource`, from `valid_from` until the day before `valid_until`.
 
-    `name` is an accelerator's or an instance type's and empty for other resources. Days are those
-    of the report zone. Two rates of the same thing never overlap; one that ends on the day it
-    begins never held. Rates are ended, never changed or deleted.
+    `name` is the name of an accelerator or an instance type, empty for other resources. Days are
+    days of the report zone. Two rates of the same resource never overlap; a rate that ends on the
+    day it begins was never in force. Rates are ended, never changed or deleted.
     """
 
     class Resource(models.TextChoices):
-        """What has a price."""
+        """Resources that can have a price."""
 
         CPU = "cpu", "CPU core-hour"
         MEMORY = "memory", "GiB-hour of memory"

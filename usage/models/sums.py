@@ -19,12 +19,11 @@ PARTITION_KEY = ("namespace", "group", "user", "size")
 
 
 class PodSums(models.Model):
-    """What some pods held in a time.
+    """The amounts that pods held in a period, as exact whole numbers: amount x seconds.
 
-    Exact whole numbers: amount x seconds, cut as in usage/time/intervals.py. `pods` were there in
-    that
-    time, `begun` of them began in it; `estimated_seconds` are those of pods with an estimated end,
-    `unverified_seconds` those of pods whose user nobody verified.
+    Times are cut as in usage/time/intervals.py. `pods` existed in that period, `begun` of them
+    began in it. `estimated_seconds` belong to pods with an estimated end, `unverified_seconds` to
+    pods with an unverified user.
     """
 
     namespace = models.TextField()
@@ -44,7 +43,7 @@ class PodSums(models.Model):
 
 
 class FullSums(PodSums):
-    """What the pods of one namespace, group, user, component and instance type held."""
+    """Sums of pods by namespace, group, user, component and instance type."""
 
     user = models.TextField()
     component = models.TextField()
@@ -55,7 +54,7 @@ class FullSums(PodSums):
 
 
 class UserSums(PodSums):
-    """What the pods of one namespace, group and user held: a few rows where `FullSums` has many."""
+    """Sums of pods by namespace, group and user: few rows where `FullSums` has many."""
 
     user = models.TextField()
 
@@ -64,7 +63,7 @@ class UserSums(PodSums):
 
 
 class KindSums(PodSums):
-    """What the pods of one namespace, group, component and instance type held, likewise."""
+    """Sums of pods by namespace, group, component and instance type, for the same reason."""
 
     component = models.TextField()
     instance_type = models.TextField()
@@ -74,10 +73,11 @@ class KindSums(PodSums):
 
 
 class Levels(models.Model):
-    """What pods that had begun held as an hour ended, those that end at that instant included.
+    """The amounts held by running pods at the end of an hour, including pods that end at that
+    instant.
 
-    With it a time after the hour needs no search for the pods that were carried into it: only
-    those that begin and end in it.
+    With them a period after the hour needs only the pods that begin or end in it, not those that
+    were carried into it.
     """
 
     going_pods = models.BigIntegerField()
@@ -93,7 +93,7 @@ class Levels(models.Model):
 
 
 class PartitionSums(models.Model):
-    """What partitions of one size held in a time, for one namespace, group and user.
+    """The amounts that partitions of one size held in a period, by namespace, group and user.
 
     `partitions` were held in it, `begun` of them were reserved in it.
     """
@@ -111,7 +111,7 @@ class PartitionSums(models.Model):
 
 
 class AcceleratorSums(models.Model):
-    """Accelerators of one name x seconds, a whole number, of the pods of some sum."""
+    """Accelerators of one name x seconds, as a whole number, for the pods of a sum."""
 
     namespace = models.TextField()
     group = models.TextField()
@@ -221,8 +221,8 @@ class RollupState(models.Model):
 class HourDirt(models.Model):
     """Hours whose rows changed after they were summed; `last_hour` empty: up to now.
 
-    Written by triggers, in the transaction of the change, whoever makes it. Rows are only added,
-    so a recorder never waits for a refresh.
+    Triggers write it in the transaction of the change, whoever makes it. Rows are only added, so a
+    recorder never waits for a refresh.
     """
 
     first_hour = models.DateTimeField()
@@ -240,10 +240,10 @@ class RollupDirt(HourDirt):
 
 
 class UtilizationQuarter(models.Model):
-    """What became of the IPUs of one controller in the quarter of an hour from `begin` on.
+    """How the IPUs of one controller were used in the quarter hour from `begin` on.
 
-    The sums of `Utilization` (usage/utilization/amounts.py); none where all of them are zero. A
-    quarter is the longest time of which the days of every zone and the hours of UTC consist.
+    The sums of `Utilization` (usage/utilization/amounts.py); no row if all are zero. A quarter hour
+    is the longest period that divides the days of every zone and the hours of UTC.
     """
 
     controller = models.TextField()
@@ -267,8 +267,10 @@ class UtilizationQuarter(models.Model):
 
 
 class UtilizationState(models.Model):
-    """What is summed: all quarters in [begin, until), as if nobody had asked the controllers after
-    `known_until` (empty: nobody ever did). At most one row."""
+    """Which quarter hours are summed: those in [begin, until). At most one row.
+
+    `known_until`: until when the controllers had been asked at that time (empty: never).
+    """
 
     begin = models.DateTimeField()
     until = models.DateTimeField()
@@ -279,4 +281,4 @@ class UtilizationState(models.Model):
 
 
 class UtilizationDirt(HourDirt):
-    """Of the sums of utilization: all of `RollupDirt`, and what changes nothing but these."""
+    """The dirt of utilization: all of `RollupDirt`, and changes that affect only utilization."""

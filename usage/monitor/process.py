@@ -28,7 +28,7 @@ def utc_now() -> datetime:
 
 
 async def monitor_once() -> Tally:
-    """Go one round."""
+    """Run one round."""
     async with (
         composition.cluster_client(NAME) as client,
         contextlib.aclosing(build_monitor(client)) as monitor,
@@ -37,7 +37,7 @@ async def monitor_once() -> Tally:
 
 
 async def run_monitor() -> None:
-    """Go round after round until SIGTERM or SIGINT. Raises what `composition.running` raises."""
+    """Run rounds until SIGTERM or SIGINT. Raises what `composition.running` raises."""
     async with (
         composition.running(NAME, MONITOR) as process,
         contextlib.aclosing(build_monitor(process.client)) as monitor,

@@ -76,7 +76,7 @@ class MonitorOptions:
 
 @dataclass(slots=True)
 class Tally:
-    """What a round did; `problem`: why something could not be judged."""
+    """The numbers of a round. `problem`: why the round was incomplete."""
 
     checked: int = 0
     present: int = 0
@@ -87,14 +87,14 @@ class Tally:
 
 
 def pause_seconds(failures: int, round_seconds: float) -> float:
-    """Return the pause after a round: `failures` of the last ones in a row were incomplete."""
+    """Return the pause after a round; `failures`: how many rounds in a row were incomplete."""
     if not failures:
         return round_seconds
     return exponential(failures - 1, base=_SOONEST_SECONDS, maximum=round_seconds)
 
 
 class Monitor:
-    """Rounds of one cluster. `problem` says what kept the last one from judging all it had to."""
+    """The rounds of one cluster. `problem`: why the last round was incomplete."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Monitor:
         self.problem = "no round yet"
 
     async def run(self, health: Health) -> None:
-        """Go round after round until cancelled; sooner after one in which something was away."""
+        """Run rounds until cancelled; sooner after an outage."""
         longest, failures = self._options.round_seconds, 0
         health.ask(BEAT, lambda: self.problem)
         while True:
@@ -119,7 +119,7 @@ class Monitor:
             await asyncio.sleep(pause_seconds(failures, longest))
 
     async def round(self) -> Tally:
-        """Look once. What fails is told in the tally, in `problem` and in the metrics."""
+        """Run one round. Failures are in the tally, in `problem` and in the metrics."""
         began, tally, cluster_uid = self._clock(), Tally(), ""
         try:
             cluster_uid = await self._census.cluster_uid()
@@ -211,7 +211,7 @@ class Monitor:
 
 
 async def _caught(work: Any) -> psycopg.Error | None:
-    """Run work beside others; what Postgres says stops none of them."""
+    """Run work concurrently; a PostgreSQL error of one part stops no other part."""
     try:
         await work
     except psycopg.Error as error:
@@ -220,7 +220,7 @@ async def _caught(work: Any) -> psycopg.Error | None:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """Run a transaction; who is cancelled still waits for its end, so that it never runs on."""
+    """Run a transaction in a thread; a cancelled caller still waits for its end."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)

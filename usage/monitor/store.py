@@ -38,7 +38,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of one namespace: about each suspect by name, or for a list of all pods."""
+    """A question about one namespace: about each suspect by name, or for a list of all pods."""
 
     namespace: str
     suspects: tuple[Suspect, ...]
@@ -51,10 +51,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the API server showed: the UIDs that are `present` of the pods of `question`.
+    """The API server's answer: the UIDs of the question's pods that are `present`.
 
-    They were there at `asked_at` at least. All others were gone at `at`, when all answers were
-    there, and at the latest at the server's version `revision`.
+    They existed at `asked_at` at least. All others were gone at `at`, when all answers had arrived,
+    and at the latest at the server's version `revision`.
     """
 
     question: Question
@@ -75,7 +75,7 @@ class Answer:
 
 
 def questions_for(suspects: Iterable[Suspect]) -> list[Question]:
-    """One question for each namespace that has suspects; no other namespace is asked about."""
+    """Return one question for each namespace with suspects."""
     ordered = sorted(suspects, key=lambda suspect: (suspect.namespace, suspect.name, suspect.uid))
     return [
         Question(namespace, tuple(members))
@@ -95,11 +95,11 @@ class WatchState:
 
 
 def is_probers(watch: WatchState, answer: Answer, cluster_uid: str, stale_seconds: float) -> bool:
-    """Whether the prober is about to record the ends of what is gone by `answer`.
+    """Return whether the prober is about to record the ends of pods that are gone by `answer`.
 
-    It is at work (its position is fresh), follows this namespace of this cluster, and has not yet
-    come to the version at which the pods were gone. A position beyond that version means that the
-    end was missed: nobody else will close the row.
+    That is so if it is at work (its position is fresh), follows this namespace of this cluster, and
+    has not reached the version at which the pods were gone. A position beyond that version means
+    that it missed the end: only the monitor can close the row.
     """
     if watch.position_at is None or watch.cluster_uid != cluster_uid:
         return False
@@ -152,9 +152,10 @@ ON CONFLICT (cluster_uid) DO UPDATE SET began_at = excluded.began_at,
 
 
 class MonitorStore:
-    """The monitor's own connection. Every method may raise psycopg.Error; the next connects anew.
+    """The monitor's own connection. Every method can raise psycopg.Error; the next call reconnects.
 
-    Rows are changed only as they were read: what a prober or another monitor wrote since stays.
+    A row is changed only if it is as it was read: what a prober or another monitor wrote since
+    stays.
     """
 
     def __init__(self, arguments: Mapping[str, Any], stale_seconds: float) -> None:
@@ -163,7 +164,7 @@ class MonitorStore:
         self._connection: psycopg.Connection[Any] | None = None
 
     def suspects(self, cluster_uid: str, before: datetime, limit: int) -> list[Suspect]:
-        """Running pods of the cluster of which nothing was heard since `before`, oldest first."""
+        """Return running pods of the cluster without a record since `before`, oldest first."""
         values = {"cluster_uid": cluster_uid, "before": before, "limit": limit}
         with self._transaction() as cursor:
             return [Suspect(*row) for row in cursor.execute(_SUSPECTS, values).fetchall()]
@@ -174,10 +175,11 @@ class MonitorStore:
             return _watch(cursor.execute(_WATCH).fetchone())
 
     def settle(self, answer: Answer, cluster_uid: str, epoch: int) -> tuple[int, int, int]:
-        """Note who is there, end who is gone; return how many are there, ended and left.
+        """Record which pods exist and end those that are gone; return how many exist, ended, were
+        left.
 
-        Nobody is ended where the prober is about to do so, or where another one took over since
-        its `epoch` was read: that one lists everything anew.
+        No pod is ended if the prober is about to do so, or if another prober took over since
+        `epoch` was read: it lists everything again.
         """
         with self._transaction() as cursor:
             watch = _watch(cursor.execute(_WATCH_HELD).fetchone())

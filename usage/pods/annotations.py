@@ -28,7 +28,7 @@ _LONGEST: Final = 253  # the longest name of an object
 
 
 class InvalidAnnotation(ValueError):  # noqa: N818  # it is the annotation that is invalid
-    """An annotation that says not what it should; the text says what is wrong."""
+    """The annotation is invalid; the message says why."""
 
 
 class _Stamp(msgspec.Struct, frozen=True, gc=False):
@@ -69,7 +69,7 @@ _STAMP: Final = msgspec.json.Decoder(_Stamp)
 
 
 def annotation_of(meta: PodMeta) -> str | None:
-    """The pod's usage annotation as it stands; ours goes before PrimeHub's."""
+    """Return the text of the pod's usage annotation; ours takes precedence over PrimeHub's."""
     annotations = meta.annotations
     if annotations:
         for key in ANNOTATIONS:
@@ -79,7 +79,7 @@ def annotation_of(meta: PodMeta) -> str | None:
 
 
 def claim_of(meta: PodMeta, text: str | None) -> Claim:
-    """Who a pod with the annotation `text` counts for. Raises InvalidAnnotation."""
+    """Return who a pod with the annotation `text` counts for. Raises InvalidAnnotation."""
     if text is None:
         return by_namespace(meta)
     stamp = _decode(text)
@@ -106,17 +106,17 @@ def claim_of(meta: PodMeta, text: str | None) -> Claim:
 
 
 def is_reserved(component: str) -> bool:
-    """Whether `component` is, or looks like, one of the product's own."""
+    """Return whether `component` is, or looks like, a component that only IPUHub may set."""
     return component.strip().casefold() in RESERVED
 
 
 def by_namespace(meta: PodMeta) -> Claim:
-    """The claim of a pod that says nothing usable: it counts for its namespace."""
+    """Return the claim of a pod without a usable annotation: it counts for its namespace."""
     return Claim(NAMESPACE, meta.namespace)
 
 
 def controlling_job(meta: PodMeta) -> str:
-    """UID of the IPUJob whose label the pod carries and that controls it; empty: none.
+    """Return the UID of the IPUJob that labels and controls the pod; empty if there is none.
 
     Only then can the annotation be the operator's stamp.
     """
@@ -155,7 +155,7 @@ PREFIX: Final = "label:"
 
 
 def kept_labels(labels: Mapping[str, str] | None, keys: Collection[str]) -> dict[str, str]:
-    """Return those of a pod's labels that are to be recorded."""
+    """Return the pod's labels that are recorded."""
     if not keys or not labels:
         return {}
     return {key: labels[key].replace("\0", "\ufffd") for key in keys if key in labels}

@@ -34,10 +34,10 @@ _CLOCKS_DIFFER: Final = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """When a pod ended. An `estimated` one is off by at most `uncertainty_seconds`.
+    """The end of a pod. An `estimated` end is off by at most `uncertainty_seconds`.
 
-    `skew_seconds`: the node's clock gave an end before the pod's beginning, or one that had not
-    come when it was heard; `at` is the nearest possible time, that many seconds away.
+    `skew_seconds`: by the node's clock the pod ended before it began, or in the future; `at` is the
+    nearest possible time, that many seconds away.
     """
 
     at: datetime
@@ -49,7 +49,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """What a pod's status says of its time. Never scheduled: no `scheduled_at`."""
+    """The times in a pod's status. A pod that was never scheduled has no `scheduled_at`."""
 
     scheduled_at: datetime | None
     started_at: datetime | None
@@ -61,7 +61,7 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    """What is heard `at` happened after `since`."""
+    """News received `at`, of a change that happened after `since`."""
 
     at: datetime
     since: datetime | None
@@ -73,9 +73,9 @@ _NO_STATUS: Final = PodStatus()
 def lifetime_of(
     pod: Pod, *, is_deleted: bool, at: datetime, since: datetime | None = None
 ) -> Lifetime:
-    """Read a pod's times; `is_deleted` with the last state of one that is gone, heard `at`.
+    """Return a pod's times; `is_deleted`: this is the last state of a deleted pod, received `at`.
 
-    `since`: what is heard happened after this; None: at any time before.
+    `since`: the change happened after this; None: at any time before `at`.
     """
     status = pod.status or _NO_STATUS
     scheduled_at = _scheduled_at(pod, status)

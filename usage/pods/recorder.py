@@ -123,11 +123,11 @@ _RESERVED_SAYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PodSelection:
-    """Which pods are recorded: of `namespaces` (none: all), annotated ones or all of them.
+    """Which pods are recorded: those in `namespaces` (empty: all), annotated pods or all pods.
 
-    `chosen` chooses the namespaces in place of `namespaces`, as their labels are now. `labels`: the
-    keys of the labels that are kept of pods. Without `has_ipu_requests` a request for IPUs by name
-    holds none: the nodes only show how many there are.
+    `chosen` chooses the namespaces instead, by their current labels. `labels`: the keys of pod
+    labels to record. Without `has_ipu_requests`, requests for IPUs by name count as none: nodes
+    then show IPUs only for information.
     """
 
     namespaces: frozenset[str] = frozenset()
@@ -145,7 +145,7 @@ class PodSelection:
 
 
 class PodRecorder:
-    """Records pods in `usage_podlifetime`; `recorded` says which jobs' stamps are believed."""
+    """Records pods in `usage_podlifetime`. `recorded` returns the jobs whose stamps are trusted."""
 
     name = "pods"
     manifest = Pod
@@ -171,7 +171,7 @@ class PodRecorder:
         at: datetime,
         since: datetime | None = None,
     ) -> PodRow | None:
-        """Make a row of a pod; of an unselected one only where its end may end a known row."""
+        """Return the row of a pod; of an unselected pod only if its end can end a known row."""
         meta, selected = manifest.metadata, self._selected
         if not meta.uid:
             raise ValueError("the pod has no uid")
@@ -195,7 +195,7 @@ class PodRecorder:
         return row
 
     def subject(self, row: PodRow) -> Subject:
-        """Who a row is."""
+        """Return the identity of a row."""
         return Subject(row.uid, row.namespace, row.pod_name)
 
     def write(
@@ -234,7 +234,7 @@ class PodRecorder:
         return cursor.rowcount
 
     async def committed(self, rows: Sequence[PodRow]) -> None:
-        """Nobody waits for pods."""
+        """Do nothing: nobody waits for pods."""
 
 
 def _claim(meta: PodMeta, text: str | None, faults: list[Fault]) -> Claim:

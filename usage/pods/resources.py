@@ -22,11 +22,11 @@ Amounts: TypeAlias = dict[str, str | int | float]
 
 
 class _Shape(msgspec.Struct, rename="camel", gc=False):
-    """Unknown fields are skipped; a missing one has its default."""
+    """A decoded object: unknown fields are skipped, a missing field has its default."""
 
 
 class OwnerReference(_Shape):
-    """Who an object belongs to."""
+    """The owner of an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -46,7 +46,7 @@ class PodMeta(ObjectMeta, rename="camel", gc=False):
 
 
 class Resources(_Shape):
-    """What a container, or a whole pod, asks for."""
+    """The requests and limits of a container or of a whole pod."""
 
     requests: Amounts | None = None
     limits: Amounts | None = None
@@ -85,14 +85,14 @@ class Terminated(_Shape):
 
 
 class ContainerState(_Shape):
-    """At most one of them; none means waiting."""
+    """The state of a container: at most one field is set; none means waiting."""
 
     running: Running | None = None
     terminated: Terminated | None = None
 
 
 class ContainerStatus(_Shape):
-    """What became of a container."""
+    """The status of a container."""
 
     state: ContainerState | None = None
 
@@ -106,7 +106,7 @@ class Condition(_Shape):
 
 
 class PodStatus(_Shape):
-    """What became of a pod."""
+    """The status of a pod."""
 
     phase: str = ""
     reason: str | None = None
@@ -153,7 +153,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a pod's spec says: what it holds, where, and which amounts are none."""
+    """The spec of a pod: its size, its node, and which amounts are invalid."""
 
     held: Held
     node: str
@@ -166,7 +166,7 @@ _SPEC: Final = msgspec.json.Decoder(PodSpec)
 # A pod's changes show the same spec again and again, within minutes; each one is some 2 KB.
 @lru_cache(maxsize=512)
 def wish_of(spec: bytes, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Wish:
-    """Read a pod's spec as it was sent. Raises ValueError where it is none."""
+    """Decode a pod's spec. Raises ValueError if it is invalid."""
     try:
         decoded = _SPEC.decode(spec)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -179,7 +179,8 @@ def wish_of(spec: bytes, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Wish
 def held_by(
     spec: PodSpec, problems: list[str], gpu_resources: Sequence[str] = GPU_RESOURCES
 ) -> Held:
-    """What a pod of `spec` holds. An amount that is none counts 0 and is told in `problems`."""
+    """Return the size of a pod of `spec`. An invalid amount counts as 0 and is listed in
+    `problems`."""
     totals = _Totals(spec, problems)
     accelerators: dict[str, int] = {}
     ipus = 0

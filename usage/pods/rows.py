@@ -32,11 +32,11 @@ class JobOwner(NamedTuple):
 
 
 class PodRow(msgspec.Struct, gc=False):
-    """A row of `PodLifetime`, field by column; `is_known_only`: only a row that is there changes.
+    """A row of `PodLifetime`, field by column. `is_known_only`: it only updates an existing row.
 
-    With the claim `operator` it is yet to be judged by the record of its job; `asked_micro_ipus` is
-    what the pod itself asks for. The first block is fixed by the first sight of a pod, but that a
-    claim may follow where there was none; the rest follows the pod until its exact end is known.
+    With the claim `operator` the record of its job still decides; `asked_micro_ipus` is the pod's
+    own request. The first block of fields is fixed by the first sighting, except that a claim can
+    follow later; the rest follows the pod until its exact end is known.
     """
 
     uid: str
@@ -108,7 +108,7 @@ COLUMNS: Final = PodRow.__struct_fields__[:-3]
 
 
 def row_of(meta: PodMeta, claim: Claim, wish: Wish, lifetime: Lifetime, at: datetime) -> PodRow:
-    """Put together what is known of a pod; `at` stands in for a missing time of creation."""
+    """Return the row of a pod; `at` replaces a missing creation time."""
     held, end = wish.held, lifetime.end
     return PodRow(
         meta.uid,
@@ -150,15 +150,18 @@ def row_of(meta: PodMeta, claim: Claim, wish: Wish, lifetime: Lifetime, at: date
 
 
 def believed(row: PodRow, owner: JobOwner) -> PodRow:
-    """The row of a pod that the operator stamped: whose it is, its job's record says."""
+    """Return the row of a pod with a confirmed stamp, owned as the record of its job says."""
     new = copy(row)
     new.group, new.user, new.user_verified = owner.group, owner.user, owner.user_verified
     return new
 
 
 def doubted(row: PodRow) -> PodRow:
-    """The row of a pod whose stamp nothing proves: a claim, of no job and with no IPUs but those
-    that the pod asks for; the stamp waits in it, and so does the operator's component."""
+    """Return the row of a pod with an unconfirmed stamp.
+
+    It counts as a claim, belongs to no job, and holds only the IPUs of its own request. The row
+    keeps the stamp and the operator's component for later.
+    """
     new = copy(row)
     if new.component == OPERATORS_COMPONENT:
         new.component, new.claimed_component = "", OPERATORS_COMPONENT
@@ -170,7 +173,7 @@ def doubted(row: PodRow) -> PodRow:
 
 
 def merged(rows: list[PodRow]) -> list[PodRow]:
-    """One row for each pod, as if `rows` had been written one after the other."""
+    """Return one row per pod, as if `rows` had been written one after the other."""
     known: dict[str, PodRow] = {}
     for row in rows:
         earlier = known.get(row.uid)
@@ -179,7 +182,7 @@ def merged(rows: list[PodRow]) -> list[PodRow]:
 
 
 def _later(known: PodRow, new: PodRow) -> PodRow:
-    """What `known` becomes by `new`: the rules of the SQL in `usage.pods.recorder`."""
+    """Return `known` changed by `new`, by the rules of the SQL in `usage.pods.recorder`."""
     if known.is_known_only and not new.is_known_only:
         return new
     return _followed(copy(known), new)
@@ -215,7 +218,7 @@ END: Final = (
 
 
 def takes_end(known: PodRow, new: PodRow) -> bool:
-    """Whether the state of `new` goes over a `known` one that has no exact end."""
+    """Return whether the state of `new` replaces that of `known`, which has no exact end."""
     if known.finished_at is None or known.end_source in GUESSED:
         return True
     return new.finished_at is not None and not new.estimated

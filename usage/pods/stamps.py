@@ -48,12 +48,12 @@ WHERE known.stamp IS NOT NULL AND known.stamp ->> 'job_uid' = job.uid
 
 
 def nobody(_cursor: Cursor[Any], _jobs: Collection[str]) -> Mapping[str, JobOwner]:
-    """For who records no jobs: no stamp is believed."""
+    """Return no jobs: without a record of jobs no stamp is confirmed."""
     return {}
 
 
 def judged(cursor: Cursor[Any], rows: Sequence[PodRow], recorded: RecordedJobs) -> Sequence[PodRow]:
-    """The rows with every stamp in them believed or kept waiting; none of `rows` is changed."""
+    """Return the rows with each stamp either confirmed or kept for later; `rows` is not changed."""
     jobs = {row.job_uid for row in rows if row.claim == OPERATOR}
     if not jobs:
         return rows

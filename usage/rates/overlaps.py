@@ -21,7 +21,7 @@ _LABELS: Final = {"ipu": "IPU-hours of pods", "partition-ipu": "IPU-hours of par
 
 
 def are_of_one_thing(price: Price, other: Price) -> bool:
-    """Whether both prices would be asked for the same hours."""
+    """Return whether both prices apply to the same hours."""
     pair = {price.resource, other.resource}
     if pair == {"ipu", "partition-ipu"}:
         return True
@@ -30,13 +30,13 @@ def are_of_one_thing(price: Price, other: Price) -> bool:
 
 
 def overlap(price: Price, others: Iterable[Price]) -> Price | None:
-    """Return the first of the prices that would count with `price` on a day, for one thing."""
+    """Return the first price that applies to the same hours as `price` on some day."""
     found = (each for each in others if are_of_one_thing(price, each) and _meet(price, each))
     return next(found, None)
 
 
 def sentence(other: Price) -> str:
-    """Say what is wrong with a price beside `other`, and what to do."""
+    """Return what is wrong with a price next to `other`, and what to do."""
     until = f" until before {other.valid_until}" if other.valid_until else ""
     return (
         f"{described(other)} have a price from {other.valid_from}{until}. A job's pods use the "
@@ -46,7 +46,7 @@ def sentence(other: Price) -> str:
 
 
 def described(price: Price) -> str:
-    """Return what has the price, in words."""
+    """Return what the price is for, in words."""
     return _LABELS.get(price.resource, f"Pods of the instance type {price.name}")
 
 

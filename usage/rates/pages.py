@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def set_rate(rate: Rate, by: str, now: datetime) -> Rate:
-    """Store a new rate, as set by `by`. Raises ValidationError, by field, for what cannot be."""
+    """Store a new rate set by `by`. Raises ValidationError by field."""
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:
@@ -47,8 +47,7 @@ def set_rate(rate: Rate, by: str, now: datetime) -> Rate:
 
 
 def check_rate(rate: Rate, by: str, now: datetime) -> Rate:
-    """Return `rate`, not stored yet, as it would be set by `by`. Raises ValidationError, by field,
-    for what cannot be."""
+    """Return `rate` as `by` would set it, without storing it. Raises ValidationError by field."""
     rate.created_by, rate.created_at = by, now
     rate.name = rate.name.strip()
     _check_name(rate)
@@ -88,8 +87,10 @@ def price_of(rate: Rate) -> Price:
 
 
 def doubled(rates: Iterable[Rate]) -> list[tuple[Rate, str]]:
-    """Return the rates that count beside another for the same hours, each with a sentence: older
-    releases let them be set."""
+    """Return the rates that count the same hours as another rate, each with a message.
+
+    Older releases allowed them.
+    """
     held = [each for each in rates if not each.valid_until or each.valid_until > each.valid_from]
     prices = [price_of(each) for each in held]
     found = ((each, overlap(price_of(each), prices)) for each in held)
@@ -97,9 +98,9 @@ def doubled(rates: Iterable[Rate]) -> list[tuple[Rate, str]]:
 
 
 def end_rate(rate: Rate, until: date, by: str, now: datetime) -> Rate:
-    """Let `rate` hold until the day before `until`. Raises ValidationError.
+    """End `rate` on the day before `until`. Raises ValidationError.
 
-    A closed month keeps what it was closed with, whatever day that is.
+    A closed month keeps the prices that it was closed with, whatever the day.
     """
     if until < rate.valid_from:
         raise ValidationError(
@@ -152,7 +153,7 @@ class EndForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def rates(request: HttpRequest) -> HttpResponse:
-    """Show all rates; a POST shows what one would have made of last month, and with `save` sets it.
+    """Show all rates; POST previews a rate on last month, and with `save` sets it.
 
     Raises PermissionDenied.
     """
@@ -178,8 +179,10 @@ def rates(request: HttpRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def end(request: HttpRequest, pk: int) -> HttpResponse:
-    """End a rate and go back to the page; a day that is refused stands there again, with the
-    reason. Raises PermissionDenied and Http404."""
+    """End a rate and return to the page; an invalid day is shown again, with the reason.
+
+    Raises PermissionDenied and Http404.
+    """
     require_accountant(request.user)
     rate = get_object_or_404(Rate, pk=pk)
     form = EndForm(request.POST)

@@ -61,9 +61,9 @@ class Preview:
 
 
 def preview(rate: Rate, now: datetime, zone: ZoneInfo) -> Preview:
-    """Return what `rate`, which need not be stored, would have made of last month.
+    """Return the cost of last month under `rate`, which need not be stored.
 
-    All of the month is taken at the prices that hold on the first day of the rate.
+    The whole month is counted at the prices of the rate's first day.
     """
     month = Month.of(now, zone).previous()
     empty = Preview(str(month), str(rate.valid_from))

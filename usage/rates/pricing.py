@@ -27,7 +27,7 @@ _MICRO_DECIMALS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class LineCost:
-    """What one lifetime cost: exact money x 3600 x COST_UNIT, rounded where it is printed."""
+    """The cost of one lifetime: exact money x 3600 x COST_UNIT, rounded when it is printed."""
 
     exact: int
     currency: str
@@ -49,7 +49,7 @@ class LineCost:
 
 
 def cost_record(cost: LineCost | None) -> dict[str, Any]:
-    """Return the fields of a cost in records; all None without one."""
+    """Return the cost fields of a record; all None if there is no cost."""
     return {
         "cost": cost.amount if cost else None,
         "cost_micros": cost.cost_micros if cost else None,
@@ -59,7 +59,7 @@ def cost_record(cost: LineCost | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A closed month [first, end) of a zone, and what it was closed with; `month`: its name."""
+    """A closed month [first, end) of a zone, and its prices; `month`: its name."""
 
     first: datetime
     end: datetime

@@ -24,7 +24,7 @@ DETAIL_DECIMALS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """One price per hour, from the first instant of a day until before that of another."""
+    """A price per hour, from the first instant of a day up to the first instant of another day."""
 
     resource: str
     name: str

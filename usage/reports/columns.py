@@ -17,7 +17,7 @@ Columns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One form of the two files."""
+    """A form of the two files."""
 
     name: str
     summary: Columns
@@ -32,7 +32,7 @@ class Profile:
 
     @property
     def has_total(self) -> bool:
-        """Whether its summaries end with a line of totals; PrimeHub's have none."""
+        """Return whether its summaries end with a line of totals; PrimeHub's do not."""
         return self.has_cost
 
 
@@ -204,8 +204,7 @@ _ADDED_UP: Final = NUMBERS - {"correction"}
 
 
 def total_of(columns: Columns) -> Columns:
-    """Return the line of totals, of lines whose cells are `cell_<name>`: the sums of what they
-    print."""
+    """Return the line of totals: the sums of the printed cells `cell_<name>`."""
     first, *others = (name for name, _ in columns)
     cells = [(first, f"'{TOTAL}'")]
     for name in others:

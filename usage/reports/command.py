@@ -75,7 +75,7 @@ class Progress:
 
 
 def carry_out(asked: Asked, now: datetime, zone: ZoneInfo, progress: Progress) -> None:
-    """Do what was asked. Raises MonthError, WindowError, ReportRefused, NoReportError, OSError."""
+    """Run the command. Raises MonthError, WindowError, ReportRefused, NoReportError, OSError."""
     if asked.begin or asked.end:
         _write_range(asked, now, zone, progress)
         return
@@ -119,7 +119,7 @@ def _say_review(month: Month, progress: Progress) -> None:
 
 
 def _who(asked: Asked) -> str:
-    """Return the name to record: the one given, else that of who runs the command."""
+    """Return the name to record: the given name, or else the user who runs the command."""
     if asked.by:
         return asked.by
     try:

@@ -91,9 +91,10 @@ def _expect(libpq: PGconn, result: Any, status: ExecStatus) -> None:
 
 
 class CsvStream:
-    """One file as an iterable of blocks, over a connection of its own; `form` may change them.
+    """A file as an iterable of blocks, over its own connection; `form` converts the blocks.
 
-    `close` ends connection and query at any time; the web server calls it when the client left.
+    `close` ends connection and query at any time; the web server calls it when the client
+    disconnects.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ def for_excel(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def without_total(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield a CSV file without its line of totals, where it ends with one."""
+    """Yield a CSV file without its line of totals, if it has one."""
     held = b""
     for block in blocks:
         held += block
@@ -153,7 +154,7 @@ def without_total(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def csv_form(*, excel: bool, total: bool) -> Callable[[Iterable[bytes]], Iterator[bytes]]:
-    """Return what changes a file into that form of it."""
+    """Return the function that converts a file into that form."""
 
     def changed(blocks: Iterable[bytes]) -> Iterator[bytes]:
         kept = blocks if total else without_total(blocks)
@@ -163,11 +164,10 @@ def csv_form(*, excel: bool, total: bool) -> Callable[[Iterable[bytes]], Iterato
 
 
 def json_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield each line as a JSON object: numbers digit for digit, Y and N as truth values.
+    """Yield each line as a JSON object: numbers digit for digit, Y and N as booleans.
 
-    The line of totals is none: who reads objects adds them up.
-
-    Names are as they were: without the apostrophe that keeps a spreadsheet from running them.
+    The line of totals is left out: programs add up the objects. Names are unchanged, without the
+    apostrophe that keeps a spreadsheet from executing them.
     """
     rows = csv.reader(_lines(blocks))
     names = next(rows, [])

@@ -62,7 +62,7 @@ class NoReportError(LookupError):
 class Wanted:
     """A file: `kind` is summary, details or correction (of that `number`).
 
-    `total`: with the line of totals, where there is one.
+    `total`: with the line of totals, if there is one.
     """
 
     month: Month
@@ -75,7 +75,7 @@ class Wanted:
 
     @property
     def is_as_stored(self) -> bool:
-        """Whether its bytes are those of the digest."""
+        """Return whether its bytes are those of the digest."""
         return self.form == "csv" and self.total and not self.excel
 
     @property
@@ -87,7 +87,7 @@ class Wanted:
 
     @property
     def file_name(self) -> str:
-        """What it is called on disk."""
+        """Return the file name for the client."""
         if self.profile == "primehub":
             name = f"PrimeHub_Usage_{self.kind.title()}_{self.month.year}_{self.month.number:02}"
         elif self.number:
@@ -99,11 +99,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """One file: its name, its blocks, and what its report says about it.
+    """A file: its name, its blocks, and facts from its report.
 
-    `is_fixed`: its bytes are the same until the report has another version; details that are made
-    from the rows have in them what is found late. `digest`: SHA-256 of the CSV file where that is
-    known before it is made; `lines`: of data, as the report counted them.
+    `is_fixed`: its bytes stay the same until the report has another version; details made from the
+    rows also contain what is found later. `digest`: SHA-256 of the CSV file if it is known
+    beforehand; `lines`: number of data lines, as the report counted them.
     """
 
     file_name: str
@@ -127,10 +127,10 @@ def open_download(month: Month, kind: str, profile_name: str = "default", **more
 
 
 def open_file(wanted: Wanted) -> Download:
-    """Begin a file. Raises NoReportError.
+    """Open a file. Raises NoReportError.
 
     Everything is read in one snapshot: a new version of the report changes nothing in it. A month
-    in which nothing was recorded has an empty file, whether its report was made or not.
+    without recorded usage has an empty file, whether or not its report was made.
     """
     own = own_connection()
     try:
@@ -158,7 +158,8 @@ def open_file(wanted: Wanted) -> Download:
 
 
 def own_connection() -> psycopg.Connection[Any]:
-    """Connect to Django's database anew, for a statement that may take as long as a download."""
+    """Open another connection to Django's database, for a statement that lasts as long as a
+    download."""
     parameters = dict(connection.get_connection_params())
     for name in ("cursor_factory", "context", "prepare_threshold"):
         parameters.pop(name, None)

@@ -28,7 +28,7 @@ _TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 
 
 def report_file(request: Any, wanted: Wanted) -> HttpResponseBase:
-    """Return a month's file, or 304. Raises Http404 where there is none, and says why."""
+    """Return a month's file, or 304. Raises Http404 with the reason if there is no file."""
     try:
         state_of(wanted.month, timezone.now(), settings.REPORT_ZONE)
         download = open_file(wanted)
@@ -52,9 +52,9 @@ def report_file(request: Any, wanted: Wanted) -> HttpResponseBase:
 
 
 def range_file(run: ReportRun, *, excel: bool, total: bool = True) -> HttpResponseBase:
-    """Return the file that a run made, `total`: with its line of totals.
+    """Return the file that a run made; `total`: with its line of totals.
 
-    Raises Http404 where there is none, and says why.
+    Raises Http404 with the reason if there is no file.
     """
     if not run.has_file:
         gone = "It has expired. Generate it again." if run.is_expired else run.get_state_display()

@@ -53,7 +53,7 @@ class ReportRefused(Exception):  # noqa: N818  # it is an answer, with a sentenc
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Why a report is made, and for whom; `close`: the month, which is over, is to be final."""
+    """Why a report is made, and for whom; `close`: close the month, which must be over."""
 
     cause: str = ""
     by: str = ""
@@ -71,7 +71,8 @@ def state_of(month: Month, now: datetime, zone: ZoneInfo) -> ReportState:
 
 
 def due_months(now: datetime, zone: ZoneInfo) -> list[Month]:
-    """Return what a run without a month makes: this and last month, older ones not yet closed.
+    """Return the months of a run without a month: this and last month, and older months not yet
+    closed.
 
     Months whose records were deleted before they had a report are left out.
     """
@@ -97,10 +98,11 @@ def closed_months() -> set[str]:
 def make_month(
     month: Month, now: datetime, zone: ZoneInfo, order: Order | None = None
 ) -> MonthReport:
-    """Make and store the report of `month` as known at `now`; readers see the old one till then.
+    """Make and store the report of `month` as known at `now`; readers see the old report until
+    then.
 
-    Raises ReportRefused for a month to come, for a closed one, which never changes, for one whose
-    records were deleted, and where `order` is to close one that is not over.
+    Raises ReportRefused for a future month, for a closed month (which never changes), for a month
+    whose records were deleted, and if `order` closes a month that is not over.
     """
     order = order or Order()
     now = now.replace(microsecond=0)
@@ -130,7 +132,7 @@ def _state_to_be(month: Month, now: datetime, zone: ZoneInfo, order: Order) -> R
 
 
 def month_range(month: Month, now: datetime, zone: ZoneInfo, tariff: Tariff | None = None) -> Range:
-    """Return what the report of `month` covers, with the prices of now or those given."""
+    """Return the range of the report of `month`, with the current prices or those given."""
     span = month_bounds(month, zone)
     label = str(month).replace("-", "")
     prices = tariff or prices_of(span.first, span.end, zone)
@@ -176,7 +178,8 @@ def insert_rows(report: MonthReport, select: str, parameters: dict[str, Any]) ->
 
 
 def finish_report(report: MonthReport, profiles: Iterable[Profile] = PROFILES.values()) -> None:
-    """Add what its rows say: counts, money, and the digests and lines of the summary's files."""
+    """Add the facts that follow from its rows: counts, money, digests and lines of the summary
+    files."""
     sums = report.rows.aggregate(Sum("lifetimes"), Sum("pods"), Sum("cost"))
     report.lifetimes = sums["lifetimes__sum"] or 0
     # Rows of which none has a cost add up to none; no rows at all cost nothing.
@@ -299,10 +302,11 @@ def _is_report_purged(closed: MonthReport) -> bool:
 
 
 def correct_month(month: Month, now: datetime, order: Order | None = None) -> MonthReport | None:
-    """Store what differs from the closed report of `month` and its corrections; None: nothing.
+    """Store the differences to the closed report of `month` and its corrections; None: no
+    difference.
 
-    The month is added up anew with the zone and the prices that it was closed with. Raises
-    ReportRefused where it is not closed, and where its records were deleted.
+    The month is added up again with the zone and prices that it was closed with. Raises
+    ReportRefused if it is not closed, or if its records were deleted.
     """
     now = now.replace(microsecond=0)
     with one_snapshot():

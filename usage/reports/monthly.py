@@ -34,11 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a report covers: [first, end), as far as it was known at `generated_at`.
+    """The range of a report: [first, end), as far as it was known at `generated_at`.
 
-    `label` stands in the first column: a month without its hyphen, or an interval. `segments`: its
-    stretches where not all of them have the prices of `tariff`, which then says only how money is
-    written.
+    `label` is the first column: a month without its hyphen, or an interval. `segments`: its
+    segments if they have different prices; then `tariff` only says how money is printed.
     """
 
     label: str
@@ -154,10 +153,10 @@ GROUP BY {_KEYS}, pod"""  # noqa: S608  # likewise
 
 
 def _product_sum(amount: str, seconds: str, covers: Range) -> str:
-    """Return SQL of the exact sum of amount x seconds, whatever anybody requested.
+    """Return SQL of the exact sum of amount x seconds, whatever amounts were requested.
 
-    What fits in 64 bits for all of the range is multiplied there, and added up in 128: a fifth of
-    the time of `numeric`, which the rest takes.
+    Amounts whose product fits in 64 bits for the whole range are multiplied in 64 bits and added up
+    in 128: a fifth of the time of `numeric`, which the rest needs.
     """
     most = (2**63 - 1) // max(1, ceil((covers.until - covers.first).total_seconds()) + 1)
     return (

@@ -26,9 +26,9 @@ _SECOND: Final = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """Why figures are not what would be told now: `reason` is rates or corrections.
+    """Why figures differ from what a new report would say; `reason`: rates or corrections.
 
-    `again`: they are once the file is made again. A closed month is not made again.
+    `again`: making the file again corrects them. A closed month is not made again.
     """
 
     reason: str
@@ -37,7 +37,7 @@ class Outdated:
 
 
 def outdated_reports(reports: Sequence[MonthReport]) -> dict[int, list[Outdated]]:
-    """Return, by primary key, what each of the reports is older than. Two queries."""
+    """Return, by primary key, why each report is outdated. Two queries."""
     if not reports:
         return {}
     rates = list(Rate.objects.order_by("resource", "name", "valid_from"))
@@ -80,7 +80,7 @@ def _holds(price: Price, first: date, last: date) -> bool:
 
 
 def outdated_runs(runs: Sequence[ReportRun]) -> dict[int, list[Outdated]]:
-    """Return likewise what the files of ranges are older than. Two queries, none without files."""
+    """Return the same for files of ranges. Two queries; none without files."""
     files = [each for each in runs if each.has_file and each.begin and each.end]
     if not files:
         return {}

@@ -36,7 +36,7 @@ _REFUSALS = (MonthError, WindowError, ReportRefused, BrokerAway)
 @require_safe
 @signed_in
 def reports(request: HttpRequest) -> HttpResponse:
-    """Show the reports, or just the list while somebody looks. Raises PermissionDenied."""
+    """Show the reports, or only the list for a poll. Raises PermissionDenied."""
     require_accountant(request.user)
     context = _content(request)
     tag = context["etag"]
@@ -63,7 +63,8 @@ def make_reports(request: HttpRequest) -> HttpResponse:
 @require_safe
 @signed_in
 def review(request: HttpRequest, month: str) -> HttpResponse:
-    """Show what somebody is about to close; back to the list where there is nothing to close.
+    """Show what to check before a month is closed; redirect to the list if there is nothing to
+    close.
 
     Raises PermissionDenied.
     """
@@ -79,8 +80,10 @@ def review(request: HttpRequest, month: str) -> HttpResponse:
 @require_POST
 @signed_in
 def make_range(request: HttpRequest) -> HttpResponse:
-    """Ask for the file of a range and go back to the page; what is refused stands in the form
-    again, with the reason. Raises PermissionDenied."""
+    """Start a run for the file of a range and return to the page; a refused form is shown again.
+
+    Raises PermissionDenied.
+    """
     require_accountant(request.user)
     asked = {name: str(value).strip() for name, value in request.POST.items()}
     now = timezone.now()

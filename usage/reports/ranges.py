@@ -42,7 +42,7 @@ KINDS: Final = ("summary", "details")
 
 @dataclass(frozen=True, slots=True)
 class RangeFile:
-    """One file to be made: what of it, in which profile, form csv or jsonl."""
+    """A file to make: its range, kind, profile, and the form csv or jsonl."""
 
     covers: Range
     kind: str
@@ -58,7 +58,7 @@ class RangeFile:
 
     @property
     def name(self) -> str:
-        """What it is called on disk."""
+        """Return the file name for the client."""
         days = f"{self.covers.first:%Y%m%dT%H%M%SZ}-{self.covers.end:%Y%m%dT%H%M%SZ}"
         owner = "PrimeHub_Usage" if self.profile == "primehub" else "ipuhub-usage"
         return f"{owner}-{self.kind}-{days}.{self.form}"
@@ -98,10 +98,11 @@ class RangeFile:
 def range_of(
     begin: datetime, end: datetime, now: datetime, zone: ZoneInfo, profile: str = "default"
 ) -> Range:
-    """Return what the report of [begin, end) covers, as far as it has passed.
+    """Return the range of the report of [begin, end), as far as it has passed.
 
-    Closed months in it cost what they were closed with. Raises ReportRefused for a range that is
-    reversed, to come, whose records were deleted, or whose money is of several currencies.
+    Closed months in it cost what they were closed with. Raises ReportRefused if the range is
+    reversed or in the future, if its records were deleted, or if its prices are in several
+    currencies.
     """
     try:
         window = Window.of(begin, end, now)
@@ -133,9 +134,9 @@ def _refuse_currencies(pricing: Pricing) -> None:
 def write_blocks(
     blocks: Iterable[bytes], target: Path, on_lines: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Write a file whole or not at all: under another name first, then in the old one's place.
+    """Write a file completely or not at all: under another name first, then renamed.
 
-    `on_lines` hears how many lines there are so far. Raises OSError.
+    `on_lines` is called with the number of lines so far. Raises OSError.
     """
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
@@ -158,7 +159,7 @@ def write_blocks(
 
 
 def store_range(run: ReportRun, file: RangeFile) -> None:
-    """Store the file in pieces with `run`, which says meanwhile how far it is."""
+    """Store the file in pieces with `run`, and report its progress."""
     run.lines = file.expected_lines()
     run.save(update_fields=["lines"])
     digest, held, written = hashlib.sha256(), bytearray(), 0

@@ -39,10 +39,10 @@ _MOST_GAPS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The newest report of a month, with what makes it doubtful.
+    """The newest report of a month, and what makes it doubtful.
 
-    `totals`: name, label and sum; `gaps`: the time in it in which the watch of pods saw nothing;
-    `estimated`: lifetimes with an estimated end; `unpriced`: the stretches without any price.
+    `totals`: name, label and sum; `gaps`: time in which the watch of pods saw nothing; `estimated`:
+    lifetimes with an estimated end; `unpriced`: stretches without any price.
     """
 
     report: MonthReport
@@ -62,7 +62,7 @@ class Review:
 
     @property
     def concerns(self) -> list[str]:
-        """A sentence for each thing to look at; none where all is well."""
+        """Return a message for each thing to check; none if all is well."""
         found = [each.message for each in self.outdated]
         if self.report.complete_until is None:
             found.append("The pods of this month were not recorded.")

@@ -108,7 +108,7 @@ def read_range(asked: Mapping[str, str], now: datetime, zone: ZoneInfo) -> Range
 def do_range(
     run: ReportRun, zone: ZoneInfo, clock: Callable[[], datetime] = timezone.now
 ) -> ReportRun:
-    """Make the file that `run` asks for, writing into it what happens; never raises."""
+    """Make the file that `run` is for and record its progress; never raises."""
     now = clock()
     delete_expired(now)
     run.state, run.started_at = ReportRun.State.RUNNING, now
@@ -133,9 +133,10 @@ def do_run(
     clock: Callable[[], datetime] = timezone.now,
     on_step: Callable[[ReportRun], None] = lambda _: None,
 ) -> list[MonthReport]:
-    """Make what `run` asks for, writing into it what happens; never raises for one bad month.
+    """Make the reports that `run` is for and record its progress; a month that fails stops no
+    other.
 
-    `on_step` hears of it before each month.
+    `on_step` is called before each month.
     """
     with _alone() as alone:
         if not alone:
@@ -219,14 +220,16 @@ def _alone() -> Iterator[bool]:
 
 
 class BrokerAway(Exception):  # noqa: N818  # it is an answer, with a sentence for people
-    """No worker can be asked now; the message says what to do."""
+    """No worker can be reached now; the message says what to do."""
 
 
 def ask_for_run(
     requested_by: str, now: datetime, month: str = "", *, close: bool = False
 ) -> ReportRun:
-    """Ask a worker for a run, or return the one for the same that is under way. Raises MonthError,
-    ReportRefused and BrokerAway."""
+    """Queue a run, or return the unfinished run for the same months or range.
+
+    Raises MonthError, ReportRefused and BrokerAway.
+    """
     with transaction.atomic(), connection.cursor() as cursor:
         # Who asks at the same time waits until this run is stored.
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ASKING])
@@ -244,8 +247,8 @@ def _under_way(now: datetime) -> Q:
 
 
 def _goes_on(run: ReportRun) -> bool:
-    """Whether there is a process that makes reports, should this run be at work: one that died
-    has left its run as it was, but no lock."""
+    """Return whether the process of this run is alive: a dead process leaves its run behind, but no
+    lock."""
     if run.state == ReportRun.State.QUEUED:
         return True
     with connection.cursor() as cursor:

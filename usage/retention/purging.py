@@ -51,8 +51,11 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to go: before which instant, of which kinds. `day`: lifetimes go before it, None:
-    they stay. `reasons`: sentences about what stays though it is old."""
+    """What to delete: which kinds of rows, and before which instant.
+
+    `day`: lifetimes before it are deleted; None: they stay. `reasons`: messages about old rows that
+    stay.
+    """
 
     day: dt.date | None = None
     steps: tuple[tuple[Kind, dt.datetime], ...] = ()
@@ -60,8 +63,10 @@ class Plan:
 
 
 def make_plan(now: dt.datetime, zone: ZoneInfo, keep: Retention) -> Plan:
-    """Return what `keep` lets go at `now`. Lifetimes go only month by month, in order, and only
-    where the month's report is closed."""
+    """Return what `keep` allows to delete at `now`.
+
+    Lifetimes are deleted month by month, in order, and only if the month's report is closed.
+    """
     steps: list[tuple[Kind, dt.datetime]] = []
     reasons: list[str] = []
     day, wanted = None, first_kept(now, zone, keep.lifetimes)
@@ -87,7 +92,7 @@ def make_plan(now: dt.datetime, zone: ZoneInfo, keep: Retention) -> Plan:
 
 
 def _kept_in_another(zone: ZoneInfo) -> str:
-    """Return of which zone the sums of purged days are where it is not `zone`, else nothing."""
+    """Return the zone of the sums of purged days if it is not `zone`, else nothing."""
     cover = read_coverage()
     if cover.frozen_before is None or cover.frozen_before <= _NEVER:
         return ""
@@ -111,10 +116,10 @@ def purge(
     tell: Callable[[int, int], None] = lambda *_: None,
     batch_rows: int = BATCH_ROWS,
 ) -> PurgeState | None:
-    """Delete it, each batch in a transaction of its own; return the record, None: nothing to do.
+    """Delete the rows of the plan, batch by batch in transactions; return the record, or None.
 
-    The days that lose their rows are summed first and then kept as they are. Another purge at
-    work is left to it.
+    The days that lose their rows are summed first; their sums then stay. If another purge is
+    running, this one does nothing.
     """
     counts = count(plan)
     whole = sum(counts.values())
@@ -193,7 +198,7 @@ def _allowed(wanted: Month, zone: ZoneInfo) -> Month:
 
 
 def _joined(spans: Iterable[_Span]) -> list[_Span]:
-    """Return what they cover together: those that meet or overlap as one."""
+    """Return the ranges with those merged that meet or overlap."""
     found: list[_Span] = []
     for first, end in sorted(spans):
         if found and first <= found[-1][1]:

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Rows of one table that may go: `old` is the condition, with %(before)s; `order` has an
-    index, so that a batch does not look at the whole table."""
+    """Rows of a table that can be deleted.
+
+    `old` is the condition, with %(before)s; `order` has an index, so that a batch does not scan the
+    table.
+    """
 
     name: str
     table: str
@@ -72,7 +75,7 @@ def count_sql(kind: Kind) -> str:
 
 
 def delete_sql(kind: Kind) -> str:
-    """Return the DELETE of at most %(rows)s rows; rows that somebody writes now wait."""
+    """Return the DELETE of at most %(rows)s rows; locked rows are left for later."""
     return (
         f"DELETE FROM {kind.table} WHERE id IN (SELECT id FROM {kind.table}"  # noqa: S608
         f" WHERE {kind.old} ORDER BY {kind.order} LIMIT %(rows)s FOR UPDATE SKIP LOCKED)"

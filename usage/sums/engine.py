@@ -31,12 +31,12 @@ LEFT JOIN (SELECT purged_before, zone FROM usage_purgestate
 
 
 class RefreshBusy(Exception):  # noqa: N818  # it is an answer, with a sentence for people
-    """Somebody else sums now."""
+    """Another process is computing the sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work(Generic[T]):
-    """What is to be summed: chunks with their sizes, how one is, and what is done after them."""
+    """The work of a refresh: chunks with their sizes, how to fill a chunk, and how to finish."""
 
     chunks: Sequence[tuple[T, int]]
     fill: Callable[[T], None]
@@ -45,8 +45,8 @@ class Work(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """Sums of one kind: the number of their lock, the table of their dirt, and what is said to
-    whoever comes while they are made."""
+    """Sums of one kind: the number of their lock, the table of their dirt, and the message while
+    busy."""
 
     lock: int
     dirt: str
@@ -55,9 +55,10 @@ class Rollup:
     def refresh(
         self, plan: Callable[[Any, Dirt], Work[T] | None], tell: Tell = lambda *_: None
     ) -> int:
-        """Sum what is new or changed, as `plan` has it for a cursor and the dirt; return how much.
+        """Sum what is new or changed, as `plan` returns it for a cursor and the dirt; return how
+        much.
 
-        Cheap when there is little. Where another refresh is at work this one leaves it to it.
+        Cheap if there is little to do. If another refresh is running, this one does nothing.
         """
         with transaction.atomic(), connection.cursor() as cursor:
             return self._make(cursor, plan, tell) if self._has_lock(cursor) else 0
@@ -65,9 +66,9 @@ class Rollup:
     def rebuild(
         self, forget: Callable[[Any], None], plan: Callable[[Any, Dirt], Work[T] | None], tell: Tell
     ) -> int:
-        """Sum everything anew, in one transaction, after `forget`; return how much.
+        """Sum everything again, in one transaction, after `forget`; return how much.
 
-        Readers see the old sums until it is done, writers do not wait. `tell` is called with how
+        Readers see the old sums until it commits, writers do not wait. `tell` is called with how
         much is done, of how much. Raises RefreshBusy.
         """
         with transaction.atomic(), connection.cursor() as cursor:

@@ -35,8 +35,11 @@ def hours(amount: int, unit: int = 1) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What some pods and partitions held, summed. `pods` and `partitions` count lifetimes; `cost`
-    is money x 3600 x COST_UNIT, None where nothing had a price while they were held."""
+    """Sums over some pods and partitions.
+
+    `pods` and `partitions` count lifetimes. `cost` is money x 3600 x COST_UNIT; None if nothing had
+    a price at the time.
+    """
 
     pods: int = 0
     seconds: int = 0
@@ -57,7 +60,7 @@ class Measures:
         return replace(Measures(*held), cost=sum(costs) if costs else None)
 
     def rank(self, name: str) -> int:
-        """Return the sum that rows are ordered by: no cost is as little as one of 0."""
+        """Return the sum by which rows are ordered: no cost counts as 0."""
         amount: int | None = getattr(self, name)
         return amount or 0
 
@@ -137,7 +140,7 @@ LABEL: Final = "label:"
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A name in URLs, a label, and where its value stands; `rolled`: the day sums have it."""
+    """A name in URLs, a label, and the column of its value; `rolled`: daily totals have it."""
 
     name: str
     label: str
@@ -160,7 +163,7 @@ DIMENSIONS: Final = {dimension.name: dimension for dimension in _ALL}
 
 
 class UnknownDimensionError(ValueError):
-    """Usage cannot be grouped so; the message names what there is."""
+    """Usage cannot be grouped like this; the message lists the dimensions."""
 
 
 def dimension(name: str, labels: Collection[str] = ()) -> Dimension:

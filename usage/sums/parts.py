@@ -51,11 +51,11 @@ class Coverage:
         return self if self.accelerated_from is not None else Coverage()
 
     def is_frozen(self, day: date) -> bool:
-        """Whether `day` has lost lifetimes, and can never be summed anew."""
+        """Return whether `day` has lost lifetimes, so that its sum can never be recomputed."""
         return self.frozen_before is not None and day < self.frozen_before
 
     def has(self, day: date, zone: ZoneInfo) -> bool:
-        """Whether the sum of `day` stands and is right."""
+        """Return whether the sum of `day` is valid."""
         if zone.key != self.zone or day >= self.until:
             return False
         if self.is_frozen(day):
@@ -63,7 +63,7 @@ class Coverage:
         return self._is_clean(day_begin(day, zone), day_begin(day + _DAY, zone))
 
     def has_hour(self, hour: datetime) -> bool:
-        """Whether the sum of the hour that begins then stands and is right."""
+        """Return whether the sum of the hour that begins then is valid."""
         if self.hours is None or not self.hours[0] <= hour < self.hours[1]:
             return False
         return self._is_clean(hour, hour + HOUR)
@@ -180,7 +180,7 @@ SPAN_DAYS: Final = (1, 11, 21)
 
 
 def span_of(day: date) -> tuple[date, date]:
-    """Return the first day of the span in which `day` lies, and that of the next."""
+    """Return the first day of the span of `day`, and the first day of the next span."""
     first = day.replace(day=max(each for each in SPAN_DAYS if each <= day.day))
     later = next((each for each in SPAN_DAYS if each > day.day), None)
     following = (first.replace(day=28) + 4 * _DAY).replace(day=1)
@@ -254,7 +254,7 @@ _SECOND: Final = timedelta(seconds=1)
 def gaps_between(
     taken: Iterable[tuple[datetime, datetime]], begin: datetime, until: datetime
 ) -> Iterable[tuple[datetime, datetime]]:
-    """Yield what of [begin, until) lies between ranges in it, which are in order and apart."""
+    """Yield the parts of [begin, until) between ranges in it, which are in order and do not touch."""
     for start, end in taken:
         if begin < start:
             yield begin, start

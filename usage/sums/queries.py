@@ -50,8 +50,10 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: whose usage, by what, of what (`equals`: any of these values of each), and
-    with which prices; None: whoever asks may not know them."""
+    """The question: whose usage, grouped by what, filtered by what, and at which prices.
+
+    `equals`: any of these values of each dimension. Prices are None if the user may not see them.
+    """
 
     scope: Scope
     window: Window
@@ -80,7 +82,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class SumRow:
-    """What was held in one step (0 in a summary) under one value of each dimension."""
+    """The sums of one step (0 in a summary) for one value of each dimension."""
 
     step: int
     key: tuple[str, ...]
@@ -105,7 +107,7 @@ class Sums:
 
 
 def month_to_date(scope: Scope, now: datetime, zone: ZoneInfo) -> Measures:
-    """Return what was held since the month of `zone` began."""
+    """Return the sums since the current month of `zone` began."""
     span = month_bounds(Month.of(now, zone), zone)
     window = Window.of(span.first, span.end, now)
     return read_sums(Question(scope, window, zone), [window.begin], "pods", 1).total
@@ -139,7 +141,7 @@ def read_sums(
 
 @one_snapshot(read_only=True)
 def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iterator[SumRow]:
-    """Yield all rows in order, however many. The query is run before the first is asked for."""
+    """Yield all rows in order, however many. The query runs before the first row is requested."""
     found = _sums_sql(question, begins)
     if found is None:
         return iter(())
@@ -166,8 +168,11 @@ def with_total(
 
 
 def _opened(query: _Query) -> tuple[Any, list[Any]]:
-    """Return a cursor and its first rows: it is kept by the server and fetched in chunks, so that
-    nobody holds all of them in memory; it outlives the transaction, which stays short."""
+    """Return a cursor and its first rows.
+
+    The server keeps it and sends chunks, so that nobody holds all rows in memory. It outlives the
+    transaction, which stays short.
+    """
     with patience(bounded=query.is_dear):
         # The first rows in the transaction: no timeout holds for what its end makes of a cursor.
         name = f"sums_{next(_NUMBERS)}"
@@ -181,7 +186,7 @@ def _opened(query: _Query) -> tuple[Any, list[Any]]:
 
 
 def _fetched(cursor: Any, first: list[Any]) -> Iterator[SumRow | None]:
-    """Yield None once, then the rows. Begun, it closes the cursor also where nobody reads on."""
+    """Yield None once, then the rows. Once started, it closes the cursor even if nobody reads on."""
     with cursor:
         yield None
         yield from map(_row, first)

@@ -75,7 +75,7 @@ def refresh(now: datetime, zone: ZoneInfo) -> int:
 
 
 def rebuild(now: datetime, zone: ZoneInfo, tell: Tell) -> int:
-    """Sum everything anew; return how many days. Raises RefreshBusy."""
+    """Sum everything again; return how many days. Raises RefreshBusy."""
 
     def forget(cursor: Any) -> None:
         cursor.execute("UPDATE usage_rollupstate SET zone = ''")

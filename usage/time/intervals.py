@@ -48,10 +48,8 @@ def whole_seconds(start: datetime, end: datetime) -> int:
 def clip(
     began: datetime | None, ended: datetime | None, first: datetime, until: datetime
 ) -> Piece | None:
-    """Return what of [began, ended) lies in [first, until); None: nothing does.
-
-    `running`: it goes on beyond `until`.
-    """
+    """Return the part of [began, ended) in [first, until), or None. `running`: it continues after
+    `until`."""
     if began is None or began >= until:
         return None
     if began < first and ended is not None and ended <= first:

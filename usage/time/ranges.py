@@ -38,10 +38,10 @@ _HOW: Final = (
 
 
 def read_instant(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime:
-    """Return the instant written as `2026-11-21T10:00:00Z` (RFC 3339) or as a day of `zone`.
+    """Return the instant of `2026-11-21T10:00:00Z` (RFC 3339) or of a day of `zone`.
 
-    A day means its begin, with `end` its end, so that a range of days includes the last one.
-    A time without an offset is one of `zone`. Raises WindowError.
+    A day means its begin; with `end` its end, so that a range of days includes the last day. A time
+    without an offset is in `zone`. Raises WindowError.
     """
     try:
         return _instant(text.replace(" ", "+"), zone, end)  # a `+` not escaped in the URL
@@ -60,9 +60,9 @@ def _instant(text: str, zone: ZoneInfo, end: bool) -> datetime:
 
 
 def read_window(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """Return begin and end of a window by name, by its length up to `now`, or by two instants.
+    """Return begin and end of a window: by name, by length up to `now`, or by two instants.
 
-    Those of months are the calendar's: see `named_month`. Raises WindowError.
+    Windows named after months are calendar months: see `named_month`. Raises WindowError.
     """
     if text in NAMED:
         return _named(text, now, zone)
@@ -78,7 +78,7 @@ def read_window(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, dat
 
 
 def named_month(text: str, now: datetime, zone: ZoneInfo) -> Month | None:
-    """Return the month that the name of a window means; None: it means no month."""
+    """Return the month that a window's name means; None if it means no month."""
     month = Month.of(now, zone)
     return {"month": month, "lastmonth": month.previous()}.get(text)
 
@@ -130,7 +130,7 @@ class MonthBounds:
 
 
 def month_bounds(month: Month, zone: ZoneInfo) -> MonthBounds:
-    """Return when `month` begins and ends: a closed one as it was closed. One query."""
+    """Return when `month` begins and ends; for a closed month as it was closed. One query."""
     beside = [str(month), str(month.next())]
     beside += [str(month.previous())] if month > _OLDEST else []
     rows = MonthReport.objects.filter(state=ReportState.CLOSED, month__in=beside)
@@ -172,9 +172,9 @@ def _span(first: datetime, end: datetime) -> str:
 
 @contextmanager
 def one_snapshot(*, read_only: bool = False) -> Iterator[None]:
-    """Run all statements in here, or of a function that it decorates, on one state of the rows.
+    """Run all statements of the block, or of the decorated function, on one snapshot of the rows.
 
-    Within another transaction, as tests have around them, they see what that sees.
+    Within another transaction (as in tests) they see what that transaction sees.
     """
     if connection.in_atomic_block:
         with transaction.atomic():

@@ -18,7 +18,7 @@ _NEWEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class WindowError(ValueError):
-    """The range or step is of no use; the message says what would be."""
+    """The range or step is invalid; the message says which are valid."""
 
 
 @dataclass(frozen=True, slots=True)

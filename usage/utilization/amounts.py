@@ -23,9 +23,9 @@ _Event = tuple[int, "int | State | _Silence"]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The IPUs of a controller as it told them at `at` (microseconds of the epoch).
+    """The IPUs of a controller as reported at `at` (microseconds of the epoch).
 
-    `down`: cordoned or faulty; `known` false: it did not answer and keeps its total.
+    `down`: cordoned or faulty. `known` false: it did not answer, and keeps its total.
     """
 
     at: int
@@ -92,12 +92,12 @@ class Utilization:
 
     @property
     def by_jobs(self) -> int:
-        """What jobs' partitions reserved."""
+        """Return what jobs' partitions reserved."""
         return self.reserved - self.by_others
 
     @property
     def busy(self) -> int:
-        """What jobs' partitions reserved while a pod of the job ran on them."""
+        """Return what jobs' partitions reserved while a pod of the job ran on them."""
         return self.by_jobs - self.held_idle
 
     def with_pods(self, busy: int, pod_micro: int) -> Utilization:
@@ -158,9 +158,9 @@ class _Now:
 
 
 def sweep(timeline: ControllerTimeline, bounds: Sequence[int]) -> list[Utilization]:
-    """Return one for each [bounds[i], bounds[i + 1]), in whole seconds of the epoch.
+    """Return the utilization of each [bounds[i], bounds[i + 1]), in whole seconds of the epoch.
 
-    Nothing is known of pods here: see `Utilization.with_pods`.
+    Pods are added by `Utilization.with_pods`.
     """
     sums = [[0] * 6 for _ in bounds[1:]]
     now, at, step = _Now(), bounds[0], 0
@@ -209,7 +209,7 @@ def _utilization(
 
 
 def _events(timeline: ControllerTimeline, begin: int) -> Iterator[_Event]:
-    """Yield what happens, in order; at one instant what jobs hold changes first."""
+    """Yield all changes in order; at the same instant, changes of what jobs hold come first."""
     held = sorted(
         [(holding.start, holding.size) for holding in timeline.holdings]
         + [(holding.stop, -holding.size) for holding in timeline.holdings]
