@@ -51,19 +51,19 @@ def visible_jobs(scope: Scope) -> QuerySet[JobRecord]:
 
 
 def listed_jobs(scope: Scope) -> QuerySet[JobRecord]:
-    """Return the same without what a list does not show."""
+    """Return the jobs without the columns that a list does not show."""
     return visible_jobs(scope).defer(*_LARGE)
 
 
 def jobs_with_uid(scope: Scope, uid: str) -> QuerySet[JobRecord]:
-    """The job with this UID, or none, whatever an address has for one."""
+    """Return the job with this UID, or none, even if the URL's value is no UID."""
     if "\0" in uid:  # no text in PostgreSQL has it
         return JobRecord.objects.none()
     return visible_jobs(scope).filter(uid=uid)
 
 
 def find_job(scope: Scope, uid: str) -> JobRecord | None:
-    """Return one job with its `past`, in one query; None where there is none `scope` covers."""
+    """Return a job with its `past` in one query; None if `scope` covers no such job."""
     seen = WatchCheckpoint.objects.filter(name=WATCH).values("position_at")[:1]
     told = {
         "told_attempts": _told(JobAttempt.objects.all()),
@@ -120,8 +120,11 @@ def _earlier_failures() -> Case:
 
 
 def _asking_before() -> Case:
-    """Return how many jobs of all namespaces ask for IPUs before a job, as `turn_of` orders them;
-    None for a job that asks for none."""
+    """Return how many jobs of all namespaces request IPUs before this job, in the order of
+    `turn_of`.
+
+    None if the job requests none.
+    """
     is_older = Q(created_at__lt=OuterRef("created_at")) | Q(
         created_at=OuterRef("created_at"), uid__lt=OuterRef("uid")
     )
@@ -166,19 +169,19 @@ STATES = (*(state.value for state in JobState), DELETED)
 
 
 class Remembered(Protocol):
-    """What of a job decides."""
+    """The facts of a recorded job that decide its state."""
 
     status: str
     deleted_at: datetime | None
 
 
 def state_of(job: Remembered) -> str:
-    """Return what the pages show: a job that was deleted while it ran does not run."""
+    """Return the state that pages show: a job that was deleted while it ran does not run."""
     return DELETED if _deleted_early(job) else job.status
 
 
 def message_of(job: Remembered, last: str) -> str:
-    """Return what to say of it where `last` was its last message: that of a deleted job is past."""
+    """Return the message to show if `last` was its last message: that of a deleted job is past."""
     if not _deleted_early(job):
         return last
     return f"{DELETED_EARLY} Last message: {last}" if last else DELETED_EARLY

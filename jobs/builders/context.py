@@ -45,7 +45,7 @@ class PodOptions:
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """One job, parsed, and where it stands. `group` is who its usage is accounted to."""
+    """One parsed job and its place. `group`: who its usage is accounted to."""
 
     key: JobKey
     job: Manifest
@@ -64,7 +64,7 @@ class PodPlace:
 
 
 def child_metadata(key: JobKey, name: str) -> Manifest:
-    """Metadata of an object that belongs to the job and goes with it."""
+    """Return metadata of an object that belongs to the job and is deleted with it."""
     return {
         "name": name,
         "namespace": key.namespace,
@@ -86,8 +86,11 @@ def owner_reference(key: JobKey) -> Manifest:
 
 
 def inherited_annotations(job: Manifest) -> dict[str, str]:
-    """The job's annotations that its pods get: not kubectl's bookkeeping, not IPUHub's own, and
-    none that the kubelet obeys: those are for the pod template, where they are judged."""
+    """Return the job's annotations that its pods get.
+
+    Left out are kubectl's bookkeeping, IPUHub's own annotations, and those that the kubelet obeys:
+    they belong in the pod template, where they are checked.
+    """
     return {
         key: value
         for key, value in annotations_of(job).items()
@@ -96,7 +99,7 @@ def inherited_annotations(job: Manifest) -> dict[str, str]:
 
 
 def usage_annotation(context: BuildContext, place: PodPlace, micro_ipus: int) -> dict[str, str]:
-    """The stamp by which usage is accounted; `micro_ipus` are millionths of an IPU."""
+    """Return the stamp by which usage is accounted; `micro_ipus` are millionths of an IPU."""
     stamp: dict[str, str | int] = {
         "component": "ipujob",
         "component_name": context.key.name,
@@ -112,7 +115,9 @@ def usage_annotation(context: BuildContext, place: PodPlace, micro_ipus: int) ->
 
 
 def micro_ipus_of(size: int, workers: int, position: int) -> int:
-    """One worker's share of a partition of `size` IPUs, in millionths; the lowest positions
-    carry the remainder, so that the shares add up exactly."""
+    """Return one worker's share of a partition of `size` IPUs, in millionths.
+
+    The workers with the lowest numbers get the remainder, so that the shares add up exactly.
+    """
     share, rest = divmod(size * MICRO_IPUS, workers)
     return share + (1 if position < rest else 0)

@@ -99,7 +99,7 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
 
 
 def _add_pull_secrets(spec: Manifest, names: tuple[str, ...]) -> None:
-    """The Secrets of the init container's image, after those of the template."""
+    """Add the pull Secrets of the init container's image after those of the template."""
     given = spec.get("imagePullSecrets") or []
     known = {secret.get("name") for secret in given}
     added = [{"name": name} for name in names if name not in known]
@@ -121,7 +121,8 @@ def _set_environment(context: BuildContext, place: PodPlace, main: Manifest) -> 
 
 
 def _interfaces(context: BuildContext) -> dict[str, str]:
-    """The networks of the site for a command that names none: parameters on its line win."""
+    """Return the site's network interfaces for a command that names none: options in the command
+    win."""
     chosen = context.options.mpi_interfaces
     kinds = ("btl", "oob") if chosen else ()
     return {f"OMPI_MCA_{kind}_tcp_if_include": chosen for kind in kinds}
@@ -200,7 +201,7 @@ _CONTAINERS = ("initContainers", "ephemeralContainers")
 
 
 def overrides(spec: JobSpec) -> str:
-    """What of the template is not used as written, in one sentence; empty: all is."""
+    """Return, in one sentence, which parts of the template are not used; empty: all are used."""
     found = [*_metadata(spec.template.get("metadata") or {}), *_of_pods(spec.template["spec"])]
     if spec.has_launcher:
         found += [*_of_workers(spec.template["spec"]), *_of_launcher(spec.template["spec"])]

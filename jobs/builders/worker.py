@@ -32,17 +32,23 @@ KUBECTL_VOLUME = "ipuhub-kubectl"
 
 
 def sleep_command() -> list[str]:
-    """A command that waits for 365 days, and ends with success at once on SIGTERM and within
-    seconds of being told by the file (see `mpi_volume`). A bare `sleep` as process 1 ignores the
-    signal and costs the pod's whole grace period."""
+    """Return a command that sleeps for 365 days.
+
+    It ends with success at once on SIGTERM, and within seconds when the file says so (see
+    `mpi_volume`). A bare `sleep` as process 1 ignores the signal, which takes the pod's whole grace
+    period.
+    """
     told = f"until [ -s {MPI_FOLDER}/{END_FILE} ]; do sleep 2; done; kill -TERM $$"
     return ["sh", "-c", f'trap "exit 0" TERM; ({told}) & sleep 365d & wait']
 
 
 def mpi_volume(config_map: str, items: list[Manifest], *, sleeps: bool) -> Manifest:
-    """The volume at `MPI_FOLDER`: files of the job's ConfigMap and, for a pod that sleeps, one
-    that shows its annotation `ipuhub.io/end`, which a kubelet keeps up to date: a pod cannot be
-    told anything else without rights to run commands in it, or to delete it."""
+    """Return the volume at `MPI_FOLDER`: files of the job's ConfigMap.
+
+    For a pod that sleeps it has one more file, which shows the pod's annotation `ipuhub.io/end`.
+    The kubelet keeps it up to date: without it, telling a pod anything needs the right to run
+    commands in it or to delete it.
+    """
     files: Manifest = {"configMap": {"name": config_map, "items": items}}
     if not sleeps:
         return {"name": MPI_VOLUME} | files
@@ -74,7 +80,7 @@ def pod_metadata(
 
 
 def pod_spec(context: BuildContext, place: PodPlace) -> Manifest:
-    """A copy of the template's spec with the operator's values where it says nothing."""
+    """Return a copy of the template's spec, with the operator's values for unset fields."""
     spec: Manifest = copy.deepcopy(context.spec.template["spec"])
     spec["restartPolicy"] = "Never"  # restarting is the operator's decision
     spec.setdefault("hostNetwork", context.options.host_network)
@@ -139,10 +145,10 @@ def _allow_ipus(container: Manifest) -> None:
 
 
 def build_worker(context: BuildContext, place: PodPlace, worker: int) -> Manifest:
-    """Worker pod number `worker` of the job.
+    """Return worker pod number `worker` of the job.
 
-    With a launcher its first container sleeps until the launcher starts processes in it;
-    without one it runs the template's own command.
+    In a job with a launcher its first container sleeps until the launcher starts processes in it;
+    in a job without a launcher it runs the template's own command.
     """
     job = context.spec
     spec = pod_spec(context, place)

@@ -177,9 +177,11 @@ def _job_values(row: JobRow, cluster_uid: str, at: datetime) -> dict[str, Any]:
 
 
 class JobRecorder:
-    """Records every IPUJob. `group_of` gives the group of a namespace; `authors` says which users
-    are verified (None: none is); `recorded` is called with the UIDs of jobs, in the transaction
-    that has written their records."""
+    """Records every IPUJob.
+
+    `group_of` returns the group of a namespace; `authors` says which users are verified (None: no
+    user); `recorded` is called with the UIDs of jobs, in the transaction that writes their records.
+    """
 
     name = "ipujobs"
     scope = Scope(IPUJOBS)
@@ -230,4 +232,4 @@ class JobRecorder:
         return close_vanished(cursor, absence)
 
     async def committed(self, rows: Sequence[JobRow]) -> None:
-        """Nobody waits for it."""
+        """Do nothing: nobody waits for jobs."""

@@ -37,7 +37,7 @@ _ENDED = frozenset(state.value for state in FINISHED)
 
 
 class Size(NamedTuple):
-    """What a job asks for, over all its instances."""
+    """The resources that a job requests, over all its instances."""
 
     ipus: int
     instances: int
@@ -46,8 +46,11 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of state at `at`. `is_inferred`: concluded from how the next state began, of use
-    only where nobody saw the change itself."""
+    """A change of state at `at`.
+
+    `is_inferred`: derived from the beginning of the next state, and used only if nobody saw the
+    change itself.
+    """
 
     at: datetime
     state: str
@@ -73,11 +76,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """One IPUJob as one event showed it; times are aware UTC.
+    """One IPUJob in the state of one event; times are aware UTC.
 
-    `group` is the label of its namespace or, where there is none, the namespace itself. Whether
-    `user` is verified the manifest does not tell.
-    `deleted_at` is set by the event that says that the job is gone.
+    `group` is the label of its namespace, or else the namespace itself. The manifest does not say
+    whether `user` is verified. The event that reports the deletion sets `deleted_at`.
     """
 
     uid: str
@@ -143,8 +145,10 @@ def row_of(job: Manifest, group: str, now: datetime, *, is_deleted: bool = False
 
 
 def size_of(spec: Manifest) -> Size:
-    """IPUs, instances and workers of a spec in either published shape; of what cannot be read, 0
-    IPUs. For a valid spec the same numbers as `jobs.ipujob.spec.parse_spec` gives."""
+    """Return IPUs, instances and workers of a spec in either published form; 0 for what is invalid.
+
+    For a valid spec the numbers are those of `jobs.ipujob.spec.parse_spec`.
+    """
     filled = with_defaults(spec)
     replicas = whole_number(filled.get("modelReplicas"))
     per_replica = whole_number(filled.get("ipusPerModelReplica"))
@@ -159,8 +163,8 @@ def size_of(spec: Manifest) -> Size:
 
 
 def cleaned(value: Any) -> Any:
-    """The same JSON with what Postgres cannot store as text (NUL, half a surrogate pair) shown as
-    U+FFFD."""
+    """Return the same JSON; what PostgreSQL cannot store as text (NUL, half a surrogate pair)
+    becomes U+FFFD."""
     if isinstance(value, str):
         return _clean_text(value)
     if isinstance(value, dict):
@@ -235,7 +239,7 @@ def _attempts(status: Manifest, created: datetime, current: Manifest) -> Iterato
 
 
 def _last_attempt(instance: int, last: Manifest, first: datetime, ended: datetime) -> Attempt:
-    """How the attempt before the current one ended; when it began is known from then."""
+    """Return how the previous attempt ended; the current attempt knows when it began."""
     code = _exit_code(last.get("exitCode"))
     attempt = _count(last.get("attempt"))
     outcome = JobState.COMPLETED if code == 0 else JobState.FAILED
@@ -274,7 +278,7 @@ def _text(value: object) -> str:
 
 
 def _log(ended: Manifest) -> str:
-    """Whoever may write a job's status must not fill the database with it."""
+    """Limit the log: whoever can write a job's status must not fill the database."""
     return clean_tail(_text(ended.get("log")))
 
 

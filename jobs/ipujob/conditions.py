@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class JobState(StrEnum):
-    """What the STATUS column says."""
+    """The values of the STATUS column."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -202,7 +202,7 @@ def plain_verdict(state: JobState, path: str) -> Verdict:
 
 
 def current_condition(status: Manifest) -> Manifest | None:
-    """The condition of the state that `status` says the job is in."""
+    """Return the condition of the job's state in `status`."""
     wanted = {str(state): str(kind) for state, kind in CONDITION_OF_STATE.items()}
     kind = wanted.get(str(status.get("launcherStatus")))
     for condition in status.get("conditions") or ():

@@ -21,9 +21,9 @@ _TYPES: dict[str, Schema] = {
 
 
 def build_crd() -> dict[str, Any]:
-    """The CustomResourceDefinition of IPUJobs.
+    """Return the CustomResourceDefinition of IPUJobs.
 
-    Its schema is never tighter than the published ones: a tightened schema would keep old stored
+    Its schema is never stricter than the published schemas: a stricter schema would keep stored
     objects from ever losing their finalizer. The rules are in `jobs.ipujob.validation`.
     """
     return {

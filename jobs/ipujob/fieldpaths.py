@@ -71,7 +71,7 @@ class FieldTree:
 
 
 class Fields:
-    """One manifest, read by paths such as `spec.containers[*].image`."""
+    """A manifest, read by paths such as `spec.containers[*].image`."""
 
     def __init__(self, manifest: Mapping[str, Any], tree: FieldTree) -> None:
         self._top: Values = [((), manifest)]
@@ -85,7 +85,7 @@ class Fields:
         return self._set.get(path, [])
 
     def at(self, path: str) -> Values:
-        """The values at `path` with their places: the indices that stand for each `[*]`.
+        """Return the values at `path` with their places: the index of each `[*]`.
 
         A field that is not set, or whose parent is no object, is None; a list that is not set has
         no entries.

@@ -20,8 +20,10 @@ _NUMBER = re.compile(r"\s*(-?[0-9]{1,19})\s*")
 
 
 def whole_number(value: object) -> int | None:
-    """Return the int-or-string `value` as an int, or None where it is neither a whole number of
-    64 bits nor one written as text ("4")."""
+    """Return the int-or-string `value` as an int.
+
+    Return None if it is neither a whole number of 64 bits nor such a number as text ("4").
+    """
     number = None
     if isinstance(value, int) and not isinstance(value, bool):
         number = value
@@ -73,7 +75,7 @@ class Field:
 
 
 class FieldTable:
-    """The rows by path, in the order of the CRD, and what others read off them."""
+    """The rows by path, in the order of the CRD, and lists that follow from them."""
 
     def __init__(self, rows: Iterable[Field]) -> None:
         self.rows = {row.path: row for row in rows}
@@ -96,7 +98,7 @@ class FieldTable:
         return tuple(r for path, r in self.rows.items() if path.rpartition(".")[0] == parent)
 
     def of_shape(self, shape: str) -> tuple[str, ...]:
-        """Return the fields that belong to one way of giving sizes."""
+        """Return the fields of one of the two forms of giving sizes."""
         return tuple(path for path, row in self.rows.items() if row.shape == shape)
 
     def default_of(self, row: Field) -> Any:

@@ -36,8 +36,11 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class PodFingerprint:
-    """`size` in IPUs and `workers` are of one instance; `launcher` and `template` are digests,
-    `launcher` is empty without one; `ttl` is an interactive job's."""
+    """A fingerprint: `size` in IPUs and `workers` of one instance, and digests.
+
+    `launcher` and `template` are digests; `launcher` is empty without a launcher. `ttl` is an
+    interactive job's.
+    """
 
     size: int
     workers: int
@@ -52,7 +55,7 @@ class PodFingerprint:
 
 
 def fingerprint_of(spec: JobSpec) -> PodFingerprint:
-    """What pods of `spec` are made of."""
+    """Return the fingerprint of pods made from `spec`."""
     launcher = ""
     if spec.launcher_command is not None:
         launcher = _digest([spec.launcher_command, spec.launcher_env])
@@ -68,7 +71,7 @@ def fingerprint_of(spec: JobSpec) -> PodFingerprint:
 
 @lru_cache(maxsize=4096)
 def read_fingerprint(text: str) -> PodFingerprint | None:
-    """Return the fingerprint of a pod; None: it has none, or not one of ours."""
+    """Return the fingerprint of a pod; None if it has none, or an unknown one."""
     try:
         found = json.loads(text)
         return PodFingerprint(
@@ -84,12 +87,13 @@ def read_fingerprint(text: str) -> PodFingerprint | None:
 
 
 def changes(old: PodFingerprint, new: PodFingerprint) -> list[str]:
-    """What differs, as people call it; an interactive job's ttl applies at once."""
+    """Return the spec of a running job: what its pods were made from, plus allowed edits."""
     return [words for field, words in _FIELDS.items() if getattr(old, field) != getattr(new, field)]
 
 
 def kept(written: JobSpec, old: PodFingerprint) -> JobSpec:
-    """`written`, where it may change while a job runs, over what its pods were made of."""
+    """Return the spec of a running job: what its pods were made from, with allowed edits applied.
+    """
     command: tuple[str, ...] | None = None
     ttl = None
     if old.launcher == INTERACTIVE:
@@ -110,9 +114,11 @@ def kept(written: JobSpec, old: PodFingerprint) -> JobSpec:
 def kept_of_invalid(
     written: Mapping[str, Any], old: PodFingerprint, instances: int, limits: SessionLimits
 ) -> JobSpec:
-    """By what a job is judged whose spec was changed to one that breaks a rule: what its pods were
-    made of, and those of its policies that are valid. A session that is to last for longer than
-    it may ends at the limit, or with the ttl it began with."""
+    """Return the spec for a running job whose spec became invalid.
+
+    It has what the pods were made from, and those policies that are valid. A session longer than
+    the limit ends at the limit, or with the ttl that it began with.
+    """
     policies = {name: written[name] for name in FIELDS.while_running if name in written}
     for problem in problems("kept", policies):
         policies.pop(problem.field.removeprefix("spec.").partition(".")[0], None)

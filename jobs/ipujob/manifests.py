@@ -10,7 +10,7 @@ Manifest = dict[str, Any]
 
 
 def metadata(manifest: Manifest) -> Manifest:
-    """The object's metadata, empty if it has none."""
+    """Return the object's metadata; empty if it has none."""
     found = manifest.get("metadata")
     return found if isinstance(found, dict) else {}
 
@@ -41,7 +41,7 @@ def annotations_of(manifest: Manifest) -> dict[str, str]:
 
 
 def is_being_deleted(manifest: Manifest) -> bool:
-    """Somebody asked for this object's deletion."""
+    """Return whether the deletion of this object was requested."""
     return bool(metadata(manifest).get("deletionTimestamp"))
 
 
@@ -51,7 +51,7 @@ def format_time(moment: datetime) -> str:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """An aware instant, or None for an absent or unreadable text."""
+    """Return an aware instant, or None if the text is absent or invalid."""
     if not text:
         return None
     try:

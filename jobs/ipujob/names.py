@@ -43,7 +43,7 @@ SHORT_HOST = "ipujob-worker-"  # no node's name, as worker-0 is: mpirun would ta
 
 @dataclass(frozen=True, slots=True)
 class JobKey:
-    """Who a job is: the UID tells two jobs of the same name apart."""
+    """The identity of a job: the UID distinguishes two jobs of the same name."""
 
     namespace: str
     name: str
@@ -66,7 +66,7 @@ def worker_name(job: str, worker: int) -> str:
 
 
 def is_worker_name(name: str, job: str) -> bool:
-    """Whether `name` is what some worker of the job is called."""
+    """Return whether `name` is the name of some worker of the job."""
     number = name.removeprefix(worker_name(job, 0)[:-1])
     return number.isdecimal() and number.isascii() and name == worker_name(job, int(number))
 
@@ -85,7 +85,7 @@ def needs_short_hosts(job: str, workers: int) -> bool:
 
 
 def host_names(job: str, workers: int) -> tuple[str, ...]:
-    """What the hostfile calls the workers, in order."""
+    """Return the workers' names in the hostfile, in order."""
     if needs_short_hosts(job, workers):
         return tuple(f"{SHORT_HOST}{n}" for n in range(workers))
     return tuple(worker_name(job, n) for n in range(workers))

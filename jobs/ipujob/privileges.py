@@ -55,9 +55,12 @@ _TREE: Final = FieldTree.of(
 
 @dataclass(frozen=True, slots=True)
 class Privileges:
-    """The administrator's choice: a profile for all namespaces without a label of their own, the
-    minor version of the standards, patterns of the Secrets that jobs may use. `host_network` says
-    whether the operator itself puts pods on their node's network."""
+    """The administrator's choice of pod profiles.
+
+    A profile for all namespaces without their own label, the minor version of the standards, and
+    patterns of the Secrets that jobs may use. `host_network`: whether the operator itself puts pods
+    on their node's network.
+    """
 
     profile: str = GRAPHCORE
     host_network: bool = True
@@ -65,8 +68,10 @@ class Privileges:
     secrets: tuple[str, ...] = ("ipujob-*",)
 
     def of_namespace(self, label: str | None) -> Privileges:
-        """What holds in a namespace with this value of LABEL_POD_PROFILE. A value that is no
-        profile is as good as none."""
+        """Return the choice for a namespace with this value of LABEL_POD_PROFILE.
+
+        A value that is no profile counts as no label.
+        """
         return replace(self, profile=label) if label in PROFILES else self
 
 
@@ -76,7 +81,7 @@ NOBODYS: Final = Privileges()
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A field that asks for more than the profile gives; `instead` says what to write."""
+    """A field that requests more than the profile allows; `instead` says what to write."""
 
     field: str
     value: object
@@ -85,7 +90,7 @@ class Excess:
 
 
 def beyond(spec: Mapping[str, Any], privileges: Privileges) -> Iterator[Excess]:
-    """What an IPUJob's `spec` asks for beyond the profile."""
+    """Return what an IPUJob's `spec` requests beyond the profile."""
     if privileges.profile not in _STANDARDS:
         return
     job = Fields({"spec": spec}, _TREE)
@@ -150,7 +155,7 @@ def _holds(control: Control, job: Fields, version: int) -> bool:
 
 
 def _is_excepted(path: str, value: object, privileges: Privileges) -> bool:
-    """What the profile graphcore gives on top of the baseline standard."""
+    """Return whether the profile graphcore allows this in addition to the baseline standard."""
     if privileges.profile != GRAPHCORE:
         return False
     if path == f"{POD}.hostNetwork":

@@ -29,8 +29,8 @@ USUAL: Final = Patience()
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How long sessions last, whose pods may have more than others, when to give up, and in which
-    namespaces jobs are ours (none: in all)."""
+    """The administrator's rules: session limits, privileges, when to give up, and the namespaces of
+    jobs (empty: all)."""
 
     limits: SessionLimits = UNLIMITED
     privileges: Privileges = NOBODYS

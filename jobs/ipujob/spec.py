@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Seconds of `interactive.ttl`: `default_seconds` where a job says nothing (0: it must say),
-    `maximum_seconds` at most (0: there is no limit)."""
+    """Limits of `interactive.ttl` in seconds.
+
+    `default_seconds` applies if a job sets no ttl (0: it must set one); `maximum_seconds` is the
+    longest (0: no limit).
+    """
 
     default_seconds: int = 0
     maximum_seconds: int = 0
@@ -52,8 +55,10 @@ def with_defaults(spec: Mapping[str, Any], limits: SessionLimits = UNLIMITED) ->
 
 
 def with_plain_numbers(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of `spec` with its numbers as ints, however they are written; what is no
-    number stays as it is."""
+    """Return a copy of `spec` with its numbers as ints, in whatever form they are written.
+
+    A value that is no number stays unchanged.
+    """
     plain = dict(spec)
     for path in FIELDS.numbers:
         outer, _, inner = path.partition(".")

@@ -11,7 +11,7 @@ Schema = dict[str, Any]
 
 
 def status_schema() -> Schema:
-    """Every field that the operator writes, the published ones first."""
+    """Return the schema of every field that the operator writes, published fields first."""
     return {
         "type": "object",
         "description": "How the job is doing; written by the IPU Operator only.",

@@ -51,7 +51,7 @@ _LONGEST_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One broken rule: the field's path and a sentence that says what to write instead."""
+    """A broken rule: the field's path, and a message that says what to write instead."""
 
     field: str
     message: str
@@ -72,8 +72,10 @@ def problems(
     namespace: str = "",
     privileges: Privileges | None = None,
 ) -> list[Problem]:
-    """Every broken rule of the IPUJob called `name`, the administrator's `limits` and `privileges`
-    (None: they are not asked about) among them; empty: it is valid."""
+    """Return every broken rule of the IPUJob called `name`; empty: it is valid.
+
+    The administrator's `limits` and `privileges` are checked, too, unless they are None.
+    """
     found = [*_name(name)]
     if not isinstance(spec, dict) or not spec:
         return [*found, Problem("spec", "is required: set workers.template and a partition size")]

@@ -39,7 +39,7 @@ class LauncherError(Exception):
 
 
 class NoAnswerError(Exception):
-    """The API server does not answer, or not with what was asked for; it is asked again."""
+    """The API server does not answer, or not as expected; the request is retried."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -47,10 +47,10 @@ class NoAnswerError(Exception):
 
 
 class Task:
-    """What the operator tells the init container by its environment.
+    """The operator's instructions to the init container, from its environment.
 
-    `wait_seconds` 0: waits without end. `kubectl` is the program to deliver to `folder`; empty:
-    there is none.
+    `wait_seconds` 0: it waits without limit. `kubectl` is the program to copy to `folder`; empty:
+    none.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -159,7 +159,8 @@ def _decoded(text: bytes) -> Any:
 
 
 def awaited(workers: Iterable[str], pods: Iterable[Manifest], attempt: int) -> str:
-    """What the launcher waits for, in a sentence; empty: all `workers` of `attempt` are Ready."""
+    """Return what the launcher waits for, in a sentence; empty: all `workers` of `attempt` are
+    Ready."""
     found = {
         pod["metadata"]["name"]: pod
         for pod in pods
@@ -202,8 +203,10 @@ def _trouble(pod: Manifest) -> str:
 
 
 def _instances(status: Mapping[str, Any]) -> list[Manifest]:
-    """What the status says of each instance; a CRD that does not know the field keeps it in a
-    condition (`jobs.operator.keptstatus`)."""
+    """Return the status of each instance.
+
+    If the CRD drops the field, it is in a condition (`jobs.operator.keptstatus`).
+    """
     found = status.get("instances")
     for condition in () if found else status.get("conditions") or ():
         if condition.get("type") == CARRIER:
@@ -257,7 +260,7 @@ def deliver_kubectl(task: Task) -> None:
 
 
 class Launcher:
-    """One run of the program; `say` is told its progress."""
+    """One run of the program; `say` is called with its progress."""
 
     def __init__(self, task: Task, api: Api, say: Callable[[str], None]) -> None:
         self._task, self._api, self._say = task, api, say

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to tell about the job. `is_warning`: somebody may have to act."""
+    """An Event about the job. `is_warning`: somebody may have to act."""
 
     reason: str
     message: str
@@ -22,7 +22,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class CreateChild:
-    """Create an object; one of ours that exists already is success."""
+    """Create an object; if it already exists and is ours, that is success."""
 
     kind: Kind
     manifest: Manifest
@@ -30,8 +30,10 @@ class CreateChild:
 
 @dataclass(frozen=True, slots=True)
 class TryPod:
-    """Ask the API server whether it would take this pod, without creating it. Pods of one `key`
-    get the same answer, whatever job they are of."""
+    """Ask the API server by a dry run whether it would accept this pod.
+
+    Pods of the same `key` get the same answer, whatever their job.
+    """
 
     key: str
     manifest: Manifest
@@ -39,7 +41,8 @@ class TryPod:
 
 @dataclass(frozen=True, slots=True)
 class DeleteChild:
-    """Delete exactly this object (by UID); one that is gone is success. `event` is told then."""
+    """Delete exactly this object (by UID); if it is gone, that is success. `event` is recorded
+    then."""
 
     kind: Kind
     namespace: str
@@ -50,9 +53,11 @@ class DeleteChild:
 
 @dataclass(frozen=True, slots=True)
 class EndPod:
-    """End a pod's containers and keep the object and its log. `deadline_seconds`: its
-    activeDeadlineSeconds, None to leave it. `told_at`: tells a sleeping pod to end by itself, which
-    the deadline only makes sure of; empty: there is nobody to tell."""
+    """End a pod's containers, but keep the object and its log.
+
+    `deadline_seconds`: its activeDeadlineSeconds; None: unchanged. `told_at`: tells a sleeping pod
+    to end by itself, and the deadline only makes sure of it; empty: the pod does not sleep.
+    """
 
     namespace: str
     name: str
@@ -90,7 +95,7 @@ class EnsurePartition:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePartition:
-    """Free one instance's partition. Only planned when no pod of it can use it any more."""
+    """Release one instance's partition; only planned if no pod can use it any more."""
 
     instance: int
 
@@ -115,10 +120,10 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Actions that may be carried out at the same time.
+    """Actions that can be carried out at the same time.
 
-    With `needs_previous` the step is skipped when an earlier one failed, as in the way up; the
-    steps of the way down are independent of each other.
+    With `needs_previous` the step is skipped if an earlier step failed, as when a job is brought
+    up; the steps of a teardown are independent of each other.
     """
 
     name: str
@@ -133,9 +138,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in order, and when to look again if nothing changes before (seconds).
+    """Steps in order, and when to plan again if nothing changes before (seconds).
 
-    `beside` are steps, in an order of their own, that nothing else waits for.
+    Nothing waits for the steps in `beside`, which have an order of their own.
     """
 
     steps: tuple[Step, ...] = ()
@@ -143,16 +148,16 @@ class Plan:
     beside: tuple[Step, ...] = ()
 
     def requeued(self, seconds: float | None) -> Plan:
-        """The same plan, looked at again after `seconds` at the latest; None: no sooner."""
+        """Return the plan with a next pass after at most `seconds`; None: no change."""
         waits = [wait for wait in (self.requeue_after, seconds) if wait is not None]
         return replace(self, requeue_after=min(waits) if waits else None)
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """All actions in order, those beside the others last."""
+        """Return all actions in order; those of `beside` come last."""
         return tuple(action for step in (*self.steps, *self.beside) for action in step.actions)
 
     @property
     def asking(self) -> frozenset[int]:
-        """The instances that a partition is asked for."""
+        """Return the instances that a partition is requested for."""
         return frozenset(a.instance for a in self.actions if isinstance(a, EnsurePartition))

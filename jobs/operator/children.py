@@ -62,7 +62,7 @@ def access_steps(
 def changed_children(
     observed: Observed, context: BuildContext, instances: tuple[Instance, ...]
 ) -> tuple[Child, ...]:
-    """Return what is not as the builders make it, as long as the job needs it."""
+    """Return the objects that differ from what the builders make, while the job needs them."""
     if not context.spec.has_launcher or not any(instance.is_active for instance in instances):
         return ()
     return tuple(
@@ -76,8 +76,10 @@ def changed_children(
 
 
 def restore_step(observed: Observed, changed: tuple[Child, ...], now: datetime) -> Step:
-    """Return the deletions of what has `changed` and may go now: the next pass makes it anew,
-    which needs no right to write it."""
+    """Return the deletions of `changed` objects that can go now.
+
+    The next pass creates them again, which needs no right to update them.
+    """
     due = (child for child in changed if _seconds_left(observed, child, now) <= 0)
     return Step("restore", tuple(_deletion(child) for child in due))
 
@@ -92,7 +94,7 @@ def _deletion(child: Child) -> DeleteChild:
 def restore_again_after(
     observed: Observed, changed: tuple[Child, ...], now: datetime
 ) -> float | None:
-    """Return the seconds until another may go; None: there is none."""
+    """Return the seconds until another object can be restored; None: there is none."""
     left = [_seconds_left(observed, child, now) for child in changed]
     return min((seconds for seconds in left if seconds > 0), default=None)
 

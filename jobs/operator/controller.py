@@ -39,10 +39,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Beside:
-    """Carries out what plans have `beside` their steps, job by job, and tries it again until it is
-    done or no plan has it any more.
+    """Carries out the `beside` steps of plans, job by job.
 
-    `faults` says what holds it up, and `enqueue` hears of the job whenever that changes.
+    It retries until the step is done or no plan has it any more. `faults` says what blocks it, and
+    `enqueue` is called with the job whenever that changes.
     """
 
     queue: WorkQueue[str]
@@ -54,7 +54,7 @@ class Beside:
     _under_way: set[str] = field(default_factory=set)
 
     def want(self, observed: Observed, steps: tuple[Step, ...]) -> None:
-        """Take in what the job's newest plan has beside its steps."""
+        """Take over the `beside` steps of the job's newest plan."""
         uid = observed.key.uid
         if not steps:
             self.drop(uid)
@@ -72,7 +72,7 @@ class Beside:
         self.queue.forget(uid)
 
     async def work(self) -> None:
-        """Carry out what is wanted until cancelled. Several of these run side by side."""
+        """Carry out steps until cancelled. Several of these run concurrently."""
         while True:
             uid = await self.queue.get()
             try:
@@ -84,7 +84,7 @@ class Beside:
                 self.queue.done(uid)
 
     async def carry_out(self, uid: str) -> None:
-        """One try at what is wanted of one job."""
+        """Try the steps of one job once."""
         if uid not in self._wanted:
             return
         observed, steps = self._wanted[uid]
@@ -113,9 +113,9 @@ HELD_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Controller:
-    """Brings jobs to their wanted state, one pass per key (a job's UID) at a time.
+    """Reconciles jobs, one pass per key (a job's UID) at a time.
 
-    `later` holds the keys of what is carried out beside the passes.
+    `later` holds the keys of steps carried out beside the passes.
     """
 
     queue: WorkQueue[str]
@@ -137,7 +137,7 @@ class Controller:
         self.queue.add(uid, priority=turn_of(self.effects.caches.job(uid)))
 
     def faults(self) -> Iterable[Fault]:
-        """What holds up jobs now, as their conditions tell it."""
+        """Return what blocks jobs now, as in their conditions."""
         return (*self._faults.all(), *self.beside.faults.all())
 
     def on_job(self, old: Manifest | None, new: Manifest | None) -> None:
@@ -156,7 +156,7 @@ class Controller:
                 self.enqueue(uid)
 
     def on_namespace(self, old: Manifest | None, new: Manifest | None) -> None:
-        """A namespace whose jobs are judged by another pod profile from now on: they may begin."""
+        """Enqueue the jobs of a namespace whose pod profile changed: they may now begin."""
         profiles = {
             labels_of(seen).get(LABEL_POD_PROFILE) for seen in (old, new) if seen is not None
         }
@@ -167,7 +167,7 @@ class Controller:
                 self.enqueue(uid_of(job))
 
     def enqueue_all(self) -> None:
-        """Look at every job once: cheap, since a pass on an unchanged world calls nobody."""
+        """Enqueue every job; cheap, because a pass without changes sends no request."""
         for job in self.effects.caches.jobs.all():
             self.enqueue(uid_of(job))
 

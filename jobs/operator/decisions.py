@@ -47,7 +47,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Another attempt after a pause. `is_counted`: it uses up one of backOffLimit."""
+    """Another attempt after a pause. `is_counted`: it counts against backOffLimit."""
 
     pause_seconds: float
     is_counted: bool
@@ -75,10 +75,10 @@ def is_series_over(policy: RestartPolicy, end: End, tally: Tally, most_losses: i
 def restart_after(
     policy: RestartPolicy, end: End, tally: Tally, most_losses: int = 0
 ) -> Restart | None:
-    """The restart that `end` leads to; None: it is the end.
+    """Return the restart that follows `end`; None: the job ends.
 
-    What was taken from a job does not count against backOffLimit, but may happen `most_losses`
-    times in a row (0: any number); under Never it ends the job all the same.
+    A lost pod or partition does not count against backOffLimit, but can happen at most
+    `most_losses` times in a row (0: any number); under Never it also ends the job.
     """
     before = tally.used + tally.losses
     pause = exponential(before, base=FIRST_PAUSE_SECONDS, maximum=LONGEST_PAUSE_SECONDS)
@@ -105,9 +105,10 @@ def _applies(policy: RestartPolicy, end: End) -> bool:
 
 
 def seconds_left(observed: Observed, spec: JobSpec, now: datetime) -> float | None:
-    """Seconds until `activeDeadlineSeconds` is over (0 or less: it is); None: there is no end.
+    """Return the seconds until `activeDeadlineSeconds` is over (0 or less: it is); None: no
+    deadline.
 
-    It counts from startTime, which begins anew when a suspended job is resumed.
+    It counts from startTime, which is set again when a suspended job is resumed.
     """
     started = parse_time(observed.status().get("startTime"))
     if spec.deadline_seconds is None or started is None or observed.state() is JobState.SUSPENDED:
@@ -130,7 +131,7 @@ LONGEST_SECONDS = 10**10  # three centuries: no clock can say when 64 bits of se
 
 
 def ends_at(instance: Instance, spec: JobSpec) -> datetime | None:
-    """When the session's time is over: `ttl` after the launcher began to run; None: not known."""
+    """Return when the session ends: `ttl` after the launcher began to run; None: unknown."""
     launcher = instance.launcher
     if spec.ttl_seconds is None or launcher is None or launcher.started_at is None:
         return None
@@ -146,7 +147,7 @@ def session_end(instance: Instance, spec: JobSpec, now: datetime) -> End | None:
 
 
 def warning(instance: Instance, spec: JobSpec, now: datetime) -> str:
-    """What to tell people in the session; empty: it is too early."""
+    """Return the warning for people in the session; empty: it is too early."""
     over = ends_at(instance, spec)
     if over is None or now < over - WARNED_BEFORE:
         return ""
@@ -169,7 +170,7 @@ PodName = tuple[str, int]
 def ended(
     observed: Observed, spec: JobSpec, instances: Iterable[Instance], now: datetime
 ) -> Records:
-    """The instances whose attempt has ended and of which the status does not say so yet."""
+    """Return the instances whose attempt has ended, but not yet in the status."""
     left = seconds_left(observed, spec, now)
     is_over = left is not None and left <= 0
     found: Records = {}
@@ -272,7 +273,7 @@ def renewed(instances: Iterable[Instance], effective: EffectiveSpec) -> Records:
 
 
 def suspended(instances: Iterable[Instance]) -> Records:
-    """All instances that have not ended, about to lose what they hold."""
+    """Return all instances that have not ended; they lose what they hold."""
     return {
         instance.index: instance.record.next_attempt(JobState.SUSPENDED)
         for instance in instances
@@ -283,7 +284,7 @@ def suspended(instances: Iterable[Instance]) -> Records:
 def verdict_of(
     observed: Observed, instances: tuple[Instance, ...], records: Records
 ) -> Verdict | None:
-    """The job's state once `records` are written; None: they do not change it."""
+    """Return the job's state once `records` are written; None: they do not change it."""
     path = observed.key.path
     after = [records.get(instance.index, instance.record) for instance in instances]
     if all(record.is_settled for record in after):

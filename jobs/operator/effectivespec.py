@@ -24,8 +24,11 @@ _HELD = frozenset({Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR})
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSpec:
-    """`spec` is what the job is judged by; `target` what new attempts of instances that have not
-    started are made of; `waiting` names the changes that wait for the next attempt."""
+    """The spec in effect.
+
+    `spec` applies to the job; new attempts of instances that have not started are made from
+    `target`; `waiting` names the changes that wait for the next attempt.
+    """
 
     spec: JobSpec
     target: JobSpec
@@ -54,7 +57,7 @@ class EffectiveSpec:
 
 
 def effective_spec(observed: Observed, written: JobSpec) -> EffectiveSpec:
-    """What runs, or has ended well or badly, decides; else what the spec says."""
+    """Return the spec in effect: that of what runs or has ended; otherwise the written spec."""
     fingerprints = _fingerprints(observed)
     fixed = next((fingerprint for record, fingerprint in fingerprints if _is_fixed(record)), None)
     if not fingerprints:
@@ -68,7 +71,7 @@ def effective_spec(observed: Observed, written: JobSpec) -> EffectiveSpec:
 
 
 def effective_spec_of_invalid(observed: Observed, written: Manifest) -> JobSpec | None:
-    """By what a job with an invalid spec is judged; None: it has no pods that tell."""
+    """Return the spec in effect of a job with an invalid spec; None if no pod shows one."""
     fingerprints = _fingerprints(observed)
     if not fingerprints:
         return None
@@ -78,7 +81,7 @@ def effective_spec_of_invalid(observed: Observed, written: Manifest) -> JobSpec 
 
 
 def strays_of(observed: Observed) -> list[PodView]:
-    """Pods of attempts that are over; a later attempt's belong to who knows of it."""
+    """Return pods of past attempts; pods of a later attempt belong to its operator."""
     attempts = {record.index: record.attempt for record in records_of(observed.status())}
     return [pod for pod in observed.pods if pod.attempt < attempts.get(pod.instance, 0)]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Recorder(Protocol):
-    """Tells about a job in Events; never raises."""
+    """Records Events about a job; never raises."""
 
     async def record(
         self,
@@ -73,7 +73,7 @@ class _Expectation:
 
 
 class Expectations:
-    """What the caches still have to show, by job UID. `monotonic` gives seconds."""
+    """The own writes that the caches do not show yet, by job UID. `monotonic` returns seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -157,8 +157,11 @@ _NO_DRY_RUN = "does not support dry run"  # a webhook with side effects: nobody 
 
 
 class Rehearsals:
-    """Asks by dry runs, which store nothing. What was taken a moment ago is not asked again: a
-    quota that is used up meanwhile refuses the pods themselves."""
+    """Tries pods by dry runs, which store nothing.
+
+    A pod that was accepted a moment ago is not tried again: if a quota is used up meanwhile, it
+    refuses the pods themselves.
+    """
 
     def __init__(self, client: KubeClient, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -166,7 +169,7 @@ class Rehearsals:
         self._taken: dict[str, float] = {}
 
     async def judge(self, action: TryPod) -> None:
-        """Raises the ApiError by which the server would refuse the pod."""
+        """Raise the ApiError by which the server would refuse the pod."""
         now = self._monotonic()
         if now - self._taken.get(action.key, float("-inf")) < REMEMBERED_SECONDS:
             return

@@ -23,8 +23,10 @@ LAST_SECONDS = 2.0
 
 
 class EventWriter:
-    """Writes Events through `recorder`, each job's in order, with a few writers
-    of its own. `dropped` counts those for which there was no more room or time."""
+    """Writes Events through `recorder` with a few writers, each job's Events in order.
+
+    `dropped` counts Events for which there was no room or time.
+    """
 
     def __init__(self, recorder: Recorder) -> None:
         self.dropped = 0
@@ -42,7 +44,7 @@ class EventWriter:
         reason: str,
         message: str,
     ) -> None:
-        """One Event, soon."""
+        """Queue an Event; it is written soon."""
         queue = self._queues[hash(uid_of(regarding)) % WRITERS]
         try:
             queue.put_nowait((regarding, type, reason, message))
@@ -52,7 +54,7 @@ class EventWriter:
             log.warning("event not written: too many wait", reason=reason, dropped=self.dropped)
 
     async def run(self) -> None:
-        """Write what is recorded, until cancelled; then what is left, as far as a moment allows."""
+        """Write queued Events until cancelled; then the rest, for at most a moment."""
         writers = [asyncio.create_task(self._write(queue)) for queue in self._queues]
         try:
             ended, _ = await asyncio.wait(writers, return_when=asyncio.FIRST_COMPLETED)

@@ -66,7 +66,7 @@ def _names_limit(said: str) -> bool:
 
 
 def sentence(reason: Reason, what: str, words: str) -> str:
-    """`what` the operator wanted to do, the server's words, and what helps."""
+    """Return a message: `what` the operator tried, the server's words, and what helps."""
     remedy = _REMEDIES.get(reason)
     said = f"{what}: {words[:LONGEST_WORDS].strip().rstrip('.')}"
     return f"{said} ({remedy})" if remedy else said
@@ -77,7 +77,7 @@ class JobsError(Exception):
 
 
 class PermanentError(JobsError):
-    """Stays wrong until somebody changes something."""
+    """An error that stays until somebody changes something."""
 
 
 class NameConflictError(PermanentError):
@@ -89,7 +89,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class RefusalLog:
-    """Says what does not pass by itself in the program's log: once, however often it is tried."""
+    """Logs refusals that do not pass by themselves: each once, however often it is retried."""
 
     _said: dict[str, str] = field(default_factory=dict)
 
@@ -108,25 +108,25 @@ class RefusalLog:
 
 @dataclass(slots=True)
 class FaultLog:
-    """What holds up jobs now, by UID.
+    """The faults that block jobs now, by UID.
 
-    A fault that may be over by itself is told from its second time on: a token controller that is
-    a second late is no news.
+    A fault that may pass by itself is reported from its second time on: a token controller that is
+    a second late is not worth a report.
     """
 
     _faults: dict[str, Fault] = field(default_factory=dict)
     _stumbled: set[str] = field(default_factory=set)
 
     def get(self, uid: str) -> Fault | None:
-        """What holds up one job."""
+        """Return what blocks one job."""
         return self._faults.get(uid)
 
     def all(self) -> Iterable[Fault]:
-        """What holds up any job."""
+        """Return what blocks any job."""
         return self._faults.values()
 
     def remember(self, uid: str, fault: Fault | None) -> bool:
-        """Take in how the last try went; returns whether that changes what is told."""
+        """Record the result of the last try; return whether the reported fault changes."""
         before = self._faults.get(uid)
         if fault is None:
             self._faults.pop(uid, None)
@@ -139,8 +139,10 @@ class FaultLog:
 
 
 def fault_of(action: Action, error: BaseException) -> Fault | None:
-    """What the job's status says about a failure; None: nothing a user could do about, or the
-    status could not be written either."""
+    """Return what the job's status says about a failure.
+
+    None: the user can do nothing about it, or the status could not be written either.
+    """
     if isinstance(action, EnsurePartition | ReleasePartition):
         retryable = bool(getattr(error, "retryable", False))
         reason = Reason.PROXY_UNAVAILABLE if retryable else Reason.PARTITION_REFUSED

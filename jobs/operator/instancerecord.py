@@ -80,7 +80,8 @@ class InstanceRecord:
         counted: bool = False,
         losses: int = 0,
     ) -> InstanceRecord:
-        """The instance is to be started anew; what it has keeps its old attempt and goes."""
+        """Return the record of a new attempt; what the old attempt holds keeps its number and is
+        removed."""
         return InstanceRecord(
             index=self.index,
             attempt=self.attempt + 1,
@@ -92,7 +93,7 @@ class InstanceRecord:
         )
 
     def after(self, end: End, now: datetime) -> InstanceRecord:
-        """With `end` as what ended the attempt before, at `now`."""
+        """Return the record with `end` as the end of the previous attempt, at `now`."""
         last: Manifest = {
             "attempt": self.attempt - 1,
             "at": format_time(now),
@@ -106,7 +107,7 @@ class InstanceRecord:
         return replace(self, last_exit=last)
 
     def to_entry(self) -> Manifest:
-        """As it stands in the status."""
+        """Return the entry for the status."""
         entry: Manifest = {"index": self.index, "attempt": self.attempt, "state": self.state}
         if self.restarts:
             entry["restarts"] = self.restarts
@@ -130,7 +131,7 @@ class InstanceRecord:
 
 
 def record_of(status: Mapping[str, Any], index: int) -> InstanceRecord:
-    """What `status` says of an instance; a new record where it says nothing."""
+    """Return the record of an instance in `status`; a new record if there is none."""
     for entry in _entries(status):
         if entry.get("index") == index:
             return _from_entry(entry)
@@ -171,8 +172,11 @@ def end_reason(record: InstanceRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How an attempt ended. `exit_code` is None where no container's code decided it; `log` holds
-    the last lines of the container that failed."""
+    """The end of an attempt.
+
+    `exit_code` is None if no container's exit code decided it; `log` has the last lines of the
+    failed container.
+    """
 
     succeeded: bool
     reason: Reason

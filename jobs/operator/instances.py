@@ -40,7 +40,7 @@ class Instance:
 
     @property
     def attempt(self) -> int:
-        """Which attempt is the current one, from 0."""
+        """Return the number of the current attempt, from 0."""
         return self.record.attempt
 
     @property
@@ -149,10 +149,10 @@ def _is_resting(record: InstanceRecord, partition: Partition | None, now: dateti
 
 
 def end_of(instance: Instance) -> End | None:
-    """The end of the instance's current attempt; None: it goes on.
+    """Return the end of the instance's current attempt; None: it continues.
 
-    A launcher that succeeded settles it. Otherwise a partition in ERROR or a pod that was taken
-    away explains a failure better than the exit code that followed from it.
+    A launcher that succeeded decides. Otherwise a partition in ERROR or a lost pod explains a
+    failure better than the exit code that it caused.
     """
     launcher = instance.launcher
     if launcher is not None and launcher.phase == "Succeeded":

@@ -96,9 +96,11 @@ def keeps_own(answer: Manifest, written: Manifest) -> bool:
 def recovered(
     status: Manifest, pods: Iterable[PodView], partitions: Mapping[int, Partition]
 ) -> Manifest:
-    """The status of a job whose record was lost (another CRD was installed under it), as far as
-    its pods, its partitions and the count of restarts tell: a new beginning at attempt 0 would
-    wait for ever for the pods of a later one, or run the job again without end."""
+    """Return the status of a job whose record was lost because another CRD was installed.
+
+    It is restored from its pods, its partitions and the count of restarts. Starting again at
+    attempt 0 would wait forever for pods of a later attempt, or run the job again and again.
+    """
     if not status or "instances" in status:
         return status
     attempts = {index: partition.attempt for index, partition in partitions.items()}

@@ -151,7 +151,7 @@ def count_action(action: Action, seconds: float, error: BaseException | None) ->
 
 
 def count_decision(job: Manifest, patch: PatchStatus, now: datetime) -> None:
-    """Count what a written status says; `job` is what it was before."""
+    """Count the decision in a written status; `job` is the job before it."""
     for event in patch.events:
         EVENTS.labels(known_reason(event.reason)).inc()
     before = job.get("status") or {}
@@ -173,12 +173,12 @@ def action_name(action: Action) -> str:
 
 
 def known_reason(written: object) -> str:
-    """A reason as a label: what stands in a status may come from anybody who may write it."""
+    """Return a reason as a label: a status can be written by others, so its text is checked."""
     return str(written) if str(written) in _REASONS else OTHER
 
 
 def restart_reasons(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What ended the attempts that a written status starts anew."""
+    """Return why attempts ended that a written status restarts."""
     attempts = {e.get("index"): e.get("attempt") or 0 for e in before.get("instances") or ()}
     return [
         known_reason(entry["lastExit"].get("reason"))
@@ -198,7 +198,7 @@ def is_first_start(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def fill_queue(queue: WorkQueue[str]) -> None:
-    """Say what the queue holds."""
+    """Set the metrics of the queue."""
     depth = {"due": len(queue), "active": queue.active, "delayed": queue.delayed}
     depth["failing"] = queue.failing
     QUEUE_DEPTH.set_all({(state,): count for state, count in depth.items()})
@@ -221,7 +221,7 @@ def fill_jobs(jobs: Iterable[Manifest]) -> None:
 
 
 def fill_refused(faults: Iterable[Fault]) -> None:
-    """Say what holds jobs up."""
+    """Set the metrics of what blocks jobs."""
     refused = Counts({(str(reason),): 0 for reason in OUTAGES})
     refused.update((str(fault.reason),) for fault in faults)
     REFUSED.set_all(refused)
@@ -235,7 +235,7 @@ def _pending_reason(status: Mapping[str, Any]) -> str:
 
 
 def fill_waiting(facts: PartitionFacts, caches: Caches, now: datetime) -> None:
-    """Say who waits for IPUs, and how old what we know is."""
+    """Set the metrics of jobs that wait for IPUs, and the age of that information."""
     waiting: Counts[tuple[str, ...]] = Counts()
     oldest = now
     for uid in facts.uids():

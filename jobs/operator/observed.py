@@ -38,9 +38,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """An object other than a pod, as found under a name that the job needs. `job_uid`: the job it
-    belongs to; empty: something else's. `contents`: a digest of what is in it, made at `made_at`;
-    None: nobody knows."""
+    """An object other than a pod, found under a name that the job needs.
+
+    `job_uid`: the job it belongs to; empty: something else's. `contents`: a digest of its contents,
+    made at `made_at`; None: unknown.
+    """
 
     kind: Kind
     namespace: str
@@ -103,7 +105,7 @@ class Observed:
         return (self.job or {}).get("status") or {}
 
     def state(self) -> JobState | None:
-        """The stored STATUS; None before the first."""
+        """Return the stored STATUS; None before the first."""
         return STATES.get(self.status().get("launcherStatus", ""))
 
     def is_finished(self) -> bool:

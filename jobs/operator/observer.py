@@ -109,7 +109,7 @@ def by_uid(manifest: Manifest) -> list[str]:
 
 
 def by_job(manifest: Manifest) -> list[str]:
-    """Index of what belongs to a job."""
+    """Index of objects by the job that they belong to."""
     uid = labels_of(manifest).get(LABEL_JOB_UID)
     return [uid] if uid else []
 
@@ -160,7 +160,7 @@ _MOST_NAMED = 3
 
 
 class Observer:
-    """Makes an `Observed` of the caches; asks nobody."""
+    """Builds an `Observed` from the caches, without a request."""
 
     def __init__(
         self,
@@ -182,7 +182,8 @@ class Observer:
         return sum(self._ignored.values())
 
     def observe(self, uid: str, fault: Fault | None = None) -> Observed | None:
-        """The job of this UID; None: nothing is left of it, or it is another operator's."""
+        """Return the job of this UID; None if nothing is left of it, or if another operator owns
+        it."""
         job = self._caches.job(uid)
         if job is None:
             self._judgements.forget(uid)
@@ -234,7 +235,8 @@ class Observer:
         return claimed_key(min(left, key=is_being_deleted)) if left else None
 
     def _orphans(self, uid: str) -> list[Manifest]:
-        """What the garbage collector will not take away: nothing controls it any more."""
+        """Return objects that the garbage collector will not remove, because they have no owner any
+        more."""
         return [
             manifest
             for kind, cache in self._caches.children.items()
@@ -297,8 +299,10 @@ BY_AGE: Final = JobState.PENDING
 
 
 def turn_of(job: Manifest | None) -> float:
-    """A number by which those who wait are asked for, least first: their creation in seconds since
-    1970, and 0 for a job that has run already and for one that has gone."""
+    """Return the number that orders jobs that wait for IPUs, lowest first.
+
+    It is the job's creation in seconds since 1970; 0 for a job that has run before or is gone.
+    """
     if job is None:
         return 0.0
     state = (job.get("status") or {}).get("launcherStatus", BY_AGE)

@@ -85,7 +85,7 @@ class OperatorOptions:
 
 
 def fill_metrics(controller: Controller, now: datetime) -> None:
-    """Bring the metrics up to date that are read off a controller and what it knows."""
+    """Update the metrics that are read from a controller and its caches."""
     caches, facts = controller.effects.caches, controller.effects.facts
     observer = controller.observer
     metrics.fill_queue(controller.queue)

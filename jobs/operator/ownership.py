@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 
 def controller_of(manifest: Manifest) -> str:
-    """The UID of what controls an object, in full or as `jobs.operator.ownership` keeps it; empty:
-    nothing does."""
+    """Return the UID of an object's controller; empty: none.
+
+    The object is complete, or trimmed by `jobs.operator.ownership`.
+    """
     meta = metadata(manifest)
     kept = meta.get("controller")
     if kept is not None:
@@ -53,7 +55,7 @@ def is_object_of(manifest: Manifest, key: JobKey) -> bool:
 
 
 def is_pod_of(pod: Manifest, key: JobKey) -> bool:
-    """Whether a pod is one that the operator has made for the job."""
+    """Return whether the operator made this pod for the job."""
     name = name_of(pod)
     if name != launcher_name(key.name) and (
         labels_of(pod).get(LABEL_ROLE) == ROLE_LAUNCHER or not is_worker_name(name, key.name)
@@ -63,7 +65,7 @@ def is_pod_of(pod: Manifest, key: JobKey) -> bool:
 
 
 def claimed_key(manifest: Manifest) -> JobKey:
-    """Whose an object says it is: of a job in its own namespace."""
+    """Return the job, in the object's namespace, that the object claims to belong to."""
     labels = labels_of(manifest)
     name, uid = labels.get(LABEL_JOB_NAME, ""), labels.get(LABEL_JOB_UID, "")
     return JobKey(namespace_of(manifest), name, uid)
@@ -73,7 +75,7 @@ _FIELDS = ("data", "binaryData", "rules", "roleRef", "subjects")
 
 
 def contents_of(manifest: Manifest) -> str:
-    """A digest of the fields that the operator fills; empty: there are none."""
+    """Return a digest of the fields that the operator fills; empty if there are none."""
     filled = {name: manifest[name] for name in _FIELDS if manifest.get(name)}
     if not filled:
         return ""
@@ -90,7 +92,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def trim_job(job: Manifest) -> Manifest:
-    """All but what `kubectl apply` has put there for itself, a second copy of the spec."""
+    """Return the job without the annotation of `kubectl apply`, a second copy of the spec."""
     annotations = job["metadata"].get("annotations") or {}
     if _LAST_APPLIED in annotations:
         rest = {name: text for name, text in annotations.items() if name != _LAST_APPLIED}
@@ -100,7 +102,7 @@ def trim_job(job: Manifest) -> Manifest:
 
 
 def trim_child(manifest: Manifest) -> Manifest:
-    """Who it is and whose, since when, and what is in it, as a digest."""
+    """Return its identity, owner and creation time, and a digest of its contents."""
     kept = _identity(manifest) | _of(manifest["metadata"], ("creationTimestamp",))
     return {
         "metadata": kept,
@@ -109,7 +111,7 @@ def trim_child(manifest: Manifest) -> Manifest:
 
 
 def trim_pod(pod: Manifest) -> Manifest:
-    """What `jobs.operator.pods` reads."""
+    """Return the fields that `jobs.operator.pods` reads."""
     kept: Manifest = {"metadata": _identity(pod)}
     annotations = _of(pod["metadata"].get("annotations") or {}, _ANNOTATIONS)
     if annotations:
@@ -144,7 +146,7 @@ def _identity(manifest: Manifest) -> Manifest:
 
 
 def _shared(value: Any) -> Any:
-    """The same, its texts kept once: jobs of one kind say the same in many words."""
+    """Return an equal object whose texts are shared in memory: similar jobs repeat most of them."""
     if isinstance(value, str):
         return intern(value)
     if isinstance(value, dict):

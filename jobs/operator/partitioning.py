@@ -88,7 +88,7 @@ def _may_wait(instance: Instance) -> bool:
 
 
 def ask_again_after(instances: Iterable[Instance], now: datetime) -> float | None:
-    """Seconds until a partition that is under way is to be asked for again."""
+    """Return the seconds until an unfinished partition is requested again."""
     return _next_call(
         (
             instance.partition
@@ -101,7 +101,7 @@ def ask_again_after(instances: Iterable[Instance], now: datetime) -> float | Non
 
 
 def release_again_after(observed: Observed, now: datetime) -> float | None:
-    """Seconds until the release of a partition is to be asked for again."""
+    """Return the seconds until the release of a partition is requested again."""
     return _next_call(observed.partitions.values(), {Phase.RELEASING}, now)
 
 
@@ -116,8 +116,10 @@ def _next_call(partitions: Iterable[Partition], phases: set[Phase], now: datetim
 
 
 def idle(instances: Iterable[Instance], now: datetime, hold_seconds: float) -> tuple[int, ...]:
-    """The instances that hold a partition of an attempt that is over, in a pause that goes on for
-    more than `hold_seconds`: others can have these IPUs."""
+    """Return the instances that hold a partition of a past attempt during a long pause.
+
+    If the pause lasts longer than `hold_seconds`, others can have these IPUs.
+    """
     return tuple(
         instance.index
         for instance in instances
@@ -162,7 +164,7 @@ def _is_under_way(observed: Observed, instance: int, now: datetime) -> bool:
 
 
 def is_released(observed: Observed, instance: int) -> bool:
-    """The proxy has said that the partition is gone."""
+    """Return whether the proxy has confirmed that the partition is gone."""
     partition = observed.partitions.get(instance)
     return partition is not None and partition.phase == Phase.RELEASED
 
@@ -186,9 +188,11 @@ _STAND_IN = Partition(
 def try_step(
     context: BuildContext, instances: tuple[Instance, ...], asks: tuple[EnsurePartition, ...]
 ) -> Step:
-    """Has the API server judge a worker and the launcher of the first instance that is about to
-    ask for a partition anew: what a quota, a limit or an admission plugin refuses must not hold
-    IPUs. Whoever waits for IPUs has been tried before."""
+    """Return a step that tries a worker and the launcher of the next instance by dry runs.
+
+    What a quota, a limit or an admission plugin refuses must not hold IPUs. Jobs that already wait
+    for IPUs have been tried before.
+    """
     asking = {ask.instance for ask in asks}
     fresh = [i for i in instances if i.index in asking and _is_fresh(i)]
     if not fresh:

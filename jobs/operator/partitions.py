@@ -68,7 +68,7 @@ class PartitionFacts:
         self._woken_at: datetime | None = None
 
     def of(self, uid: str) -> Mapping[int, Partition]:
-        """The partitions of one job, by instance."""
+        """Return the partitions of one job, by instance."""
         return {i: entry.partition for i, entry in self._entries.get(uid, {}).items()}
 
     def owner(self, uid: str) -> tuple[str, str] | None:

@@ -132,7 +132,8 @@ def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
 def _plan_giving_up(
     observed: Observed, instances: tuple[Instance, ...], now: datetime
 ) -> Plan | None:
-    """Attempts that hold a partition and cannot start have their time; None: none is over it."""
+    """Plan the end of attempts that held a partition for too long without a start; None: there are
+    none."""
     standing = _standing_verdict(observed, instances, now)
     patience = observed.patience.start_seconds
     records = waiting.given_up(instances, standing, now, patience)
@@ -154,7 +155,7 @@ def _plan_suspension(observed: Observed, instances: tuple[Instance, ...], now: d
 
 
 def _plan_invalid(observed: Observed, spec: Manifest, message: str, now: datetime) -> Plan:
-    """Nothing is made by an invalid spec. What runs by an earlier one runs on and is judged."""
+    """An invalid spec makes nothing. Pods of an earlier spec keep running, and their end counts."""
     if spec.get("suspend") is True and observed.state() is JobState.SUSPENDED:
         return plan_suspended(observed, now)
     parsed = effective_spec_of_invalid(observed, spec)
@@ -210,7 +211,7 @@ def _written(
 def _standing_verdict(
     observed: Observed, instances: tuple[Instance, ...], now: datetime
 ) -> Verdict:
-    """What the job does as long as nothing has ended."""
+    """Return the state of a job in which nothing has ended."""
     if observed.state() is JobState.RUNNING or any(i.has_started for i in instances):
         for reason, message in waiting.unheard_causes(instances):
             return Verdict(JobState.RUNNING, reason, message)
@@ -310,8 +311,10 @@ def _finalizer_step(observed: Observed) -> Step:
 
 
 def _unwanted_pods(instances: tuple[Instance, ...]) -> Iterator[PodView]:
-    """Pods of another attempt, and lost ones of an attempt that has not started: they are made
-    again once they are gone."""
+    """Return pods of another attempt, and lost pods of an attempt that has not started.
+
+    They are created again once they are gone.
+    """
     for instance in instances:
         yield from instance.outdated
         if not instance.has_started:

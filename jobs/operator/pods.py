@@ -40,7 +40,7 @@ def clean_tail(text: str, longest: int = LONGEST_TAIL) -> str:
 
 
 def longest_tail(instances: int) -> int:
-    """Bytes of log that each of a job's instances may keep of an attempt, of which it keeps two."""
+    """Return how many bytes of log each instance may keep of an attempt (it keeps two attempts)."""
     return min(LONGEST_TAIL, ALL_TAILS // max(2 * instances, 1))
 
 
@@ -61,9 +61,9 @@ LONGEST_WHY = 600
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a pod failed: a reason, a sentence, and the last lines of the failing container's log.
+    """Why a pod failed: a reason, a message, and the last lines of the failed container's log.
 
-    `exit_code` is None where no container's code says so.
+    `exit_code` is None if no container has one.
     """
 
     reason: Reason
@@ -110,7 +110,7 @@ def terminated_of(spec: Manifest, status: Manifest) -> list[tuple[str, Manifest]
 
 
 def exit_words(code: int) -> str:
-    """The code and, where it tells of one, the signal: `137 (SIGKILL)`."""
+    """Return the exit code with its signal, if there is one: `137 (SIGKILL)`."""
     try:
         return f"{code} ({signal.Signals(code - KILLED_BY_SIGNAL).name})"
     except ValueError:
@@ -161,8 +161,11 @@ END_SECONDS = 1  # activeDeadlineSeconds by which the operator ends a pod and ke
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What keeps a pod from starting. `detail` is in somebody else's words, which change from
-    moment to moment: the first that are known are told."""
+    """What keeps a pod from starting.
+
+    `detail` is the text of another component, which changes from moment to moment: the first known
+    text is shown.
+    """
 
     reason: Reason
     message: str
@@ -223,7 +226,7 @@ class PodView:
 
 
 def from_manifest(pod: Manifest) -> PodView:
-    """The view of one pod with the operator's labels."""
+    """Return the view of a pod with the operator's labels."""
     labels = labels_of(pod)
     spec: Manifest = pod.get("spec") or {}
     status: Manifest = pod.get("status") or {}
@@ -281,8 +284,10 @@ def _is_unheard(conditions: dict[Any, Manifest]) -> bool:
 
 
 def _main_started(spec: Manifest, status: Manifest) -> str | None:
-    """When the main container (the first) began to run, empty if that is not known; None: it has
-    not run yet."""
+    """Return when the main (first) container began to run.
+
+    Empty: it ran, but the time is unknown; None: it has not run yet.
+    """
     containers = spec.get("containers") or ()
     main = containers[0].get("name") if containers else None
     for container in status.get("containerStatuses") or ():
@@ -297,7 +302,7 @@ def _main_started(spec: Manifest, status: Manifest) -> str | None:
 
 
 def _exit_code(spec: Manifest, status: Manifest) -> int | None:
-    """The first non-zero code, init containers first; 0 if all are; None: nothing says so."""
+    """Return the first non-zero exit code, init containers first; 0 if all are 0; None: unknown."""
     codes = [terminated.get("exitCode") for _, terminated in terminated_of(spec, status)]
     known = [code for code in codes if isinstance(code, int)]
     return next((code for code in known if code), 0 if known else None)

@@ -49,10 +49,9 @@ def next_status(
     records: Mapping[int, InstanceRecord],
     now: datetime,
 ) -> Manifest:
-    """The whole status that `verdict` and the observed pods and partitions make.
+    """Return the whole status for `verdict` and the observed pods and partitions.
 
-    `records` are what has been decided of instances. `lastReconcileTime` is left to
-    `status_patch`.
+    `records` are the decisions about instances. `status_patch` sets `lastReconcileTime`.
     """
     stored = observed.status()
     written = format_time(now)
@@ -117,9 +116,9 @@ def live_fields(observed: Observed) -> Manifest:
 def status_patch(
     observed: Observed, status: Manifest, now: datetime, events: tuple[Event, ...] = ()
 ) -> PatchStatus | None:
-    """The write that turns the stored status into `status`; None: they are equal.
+    """Return the write that turns the stored status into `status`; None: they are equal.
 
-    `events` are told beside those of the transitions.
+    `events` are recorded in addition to those of transitions.
     """
     stored = observed.status()
     changes = _difference(stored, status)
@@ -276,7 +275,8 @@ def _running(instances: tuple[Instance, ...], records: Mapping[int, InstanceReco
 def _instance_entries(
     stored: Manifest, instances: tuple[Instance, ...], records: Mapping[int, InstanceRecord]
 ) -> list[Manifest]:
-    """All instances that are or ever were wanted: one that comes back must know its attempt."""
+    """Return entries of all instances that ever existed: an instance that returns needs its
+    attempt."""
     known = {record.index: record for record in records_of(stored)}
     known |= {instance.index: _record_now(instance) for instance in instances}
     known |= records

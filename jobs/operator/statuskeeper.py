@@ -39,7 +39,7 @@ _NEEDED = (*DECIDED, *(f"conditions.{name}" for name in ("type", "status", "reas
 
 
 class Keeping(Enum):
-    """What becomes of a status that the operator writes."""
+    """How the API server keeps the status that the operator writes."""
 
     ALL = "all"  # every field is kept
     CONDITIONS = "conditions"  # only the published fields: the rest travels in a condition
@@ -88,7 +88,7 @@ def _schema(crd: Manifest) -> Mapping[str, Any]:
 
 
 def _has(schema: Mapping[str, Any], path: str) -> bool:
-    """Whether an API server keeps what stands under `path`; lists are looked into."""
+    """Return whether an API server keeps the value under `path`, also inside lists."""
     for name in path.split("."):
         here = schema.get("items") if isinstance(schema.get("items"), dict) else schema
         if not isinstance(here, dict) or here.get(PRESERVE):
@@ -134,11 +134,11 @@ class StatusKeeper:
 
     @property
     def note(self) -> str:
-        """What the CRD drops though jobs run; empty: nothing, or no job is touched."""
+        """Return what the CRD drops although jobs run; empty: nothing, or no job is affected."""
         return "" if self.problem else self._verdict.sentence
 
     async def look(self, client: KubeClient) -> bool:
-        """Look at the CRD; whether something has changed. One that cannot be read says nothing."""
+        """Read the CRD; return whether something changed. An unreadable CRD changes nothing."""
         try:
             crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, CRD_NAME)
         except ApiError:

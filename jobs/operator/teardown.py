@@ -43,10 +43,10 @@ PATIENCE = timedelta(seconds=20)
 def clean_up(
     pods: Iterable[PodView], policy: str, now: datetime
 ) -> tuple[DeleteChild | EndPod, ...]:
-    """Actions on the pods of a job that will not run again.
+    """Return actions on the pods of a job that will not run again.
 
-    None keeps all pods, Workers keeps the launcher, All keeps none. A kept pod that still runs
-    is ended: a sleeping worker would hold CPU, memory and the partition for a year.
+    None keeps all pods, Workers keeps the launcher, All keeps none. A kept pod that still runs is
+    ended: a sleeping worker would hold CPU, memory and the partition for a year.
     """
     actions: list[DeleteChild | EndPod] = []
     for pod in pods:
@@ -77,7 +77,8 @@ def end_pod(pod: PodView, now: datetime) -> EndPod:
 
 
 def seconds_left(observed: Observed, now: datetime) -> float | None:
-    """Seconds until `ttlSecondsAfterFinished` is over (0 or less: it is); None: it stays."""
+    """Return the seconds until `ttlSecondsAfterFinished` is over (0 or less: it is); None: the job
+    stays."""
     spec = (observed.job or {}).get("spec") or {}
     seconds: int | None = FIELDS.value(spec, "ttlSecondsAfterFinished")
     ended = parse_time(observed.status().get("completionTime"))
@@ -155,8 +156,10 @@ def plan_suspended(observed: Observed, now: datetime) -> Plan:
 
 
 def surplus_steps(observed: Observed, wanted: int, now: datetime) -> tuple[Step, ...]:
-    """Ends what instances hold that are not wanted any more, the highest first. That they are over
-    has been decided before: nothing of a later attempt is among it."""
+    """Return steps that end what surplus instances hold, the highest number first.
+
+    Their end was decided before, so nothing of a later attempt is among it.
+    """
     surplus = [pod for pod in observed.pods if pod.instance >= wanted]
     surplus.sort(key=lambda pod: -pod.instance)
     free = [
@@ -168,8 +171,10 @@ def surplus_steps(observed: Observed, wanted: int, now: datetime) -> tuple[Step,
 
 
 def _is_past(observed: Observed, thing: PodView | Partition) -> bool:
-    """Whether a pod or partition belongs to an attempt that is over. What belongs to a later one
-    than our copy of the job knows of is somebody's who knows more: the copy is late."""
+    """Return whether a pod or partition belongs to a past attempt.
+
+    If it belongs to a later attempt than our copy of the job knows, the copy is stale.
+    """
     return thing.attempt < record_of(observed.status(), thing.instance).attempt
 
 
@@ -233,7 +238,7 @@ def _free(observed: Observed, indexes: tuple[int, ...], now: datetime) -> Plan:
 
 
 def _explained(observed: Observed, work: Plan, now: datetime) -> Plan:
-    """Says in the status what a deletion waits for, once it takes longer than a moment."""
+    """Write in the status what a deletion waits for, once it takes longer than a moment."""
     asked = parse_time(metadata(observed.job or {}).get("deletionTimestamp"))
     elapsed = (now - asked).total_seconds() if asked else 0.0
     if elapsed < EXPLAIN_DELETION_SECONDS:
@@ -254,7 +259,7 @@ def _explained(observed: Observed, work: Plan, now: datetime) -> Plan:
 
 
 def _awaited(observed: Observed) -> str:
-    """What a deletion waits for."""
+    """Return what a deletion waits for."""
     said = observed.fault.message if observed.fault else ""
     left = [f"{p.name} on {p.node}" if p.node else p.name for p in observed.pods]
     if left:

@@ -31,14 +31,15 @@ PATIENCE = timedelta(seconds=60)  # past the pod's own grace period
 
 
 def stuck_causes(instances: Iterable[Instance], now: datetime) -> Iterator[tuple[str, str]]:
-    """What a job waits for: its partition is never reset under a pod that may still run."""
+    """Return the pods that a job waits for: its partition is never reset under a pod that may still
+    run."""
     for pod in _ending(instances):
         if pod.gone_by is not None and now - pod.gone_by >= PATIENCE:
             yield Reason.PODS_STUCK, _sentence(pod)
 
 
 def stuck_seconds_left(instances: Iterable[Instance], now: datetime) -> float | None:
-    """Seconds until a pod that is ending counts as stuck; None: none is ending."""
+    """Return the seconds until an ending pod counts as stuck; None: no pod is ending."""
     waits = [
         (pod.gone_by + PATIENCE - now).total_seconds()
         for pod in _ending(instances)
@@ -67,7 +68,7 @@ MOST_NAMED = 3
 
 
 def unheard_causes(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
-    """What may stand still, told at once: the pods are taken away minutes later."""
+    """Return pods on silent nodes, at once: Kubernetes removes them minutes later."""
     pods = [pod for instance in instances for pod in _unheard(instance)]
     if not pods:
         return
@@ -117,7 +118,8 @@ def given_up(
 def blocked_seconds_left(
     instances: Iterable[Instance], now: datetime, hold_seconds: float
 ) -> float | None:
-    """Seconds until the first is given up; None: none is blocked, or there is no end to it."""
+    """Return the seconds until the first attempt is given up; None: none is blocked, or no limit is
+    set."""
     waits = [
         (instance.blocked_since - now).total_seconds() + hold_seconds
         for instance in instances
@@ -127,7 +129,7 @@ def blocked_seconds_left(
 
 
 def blocked_causes(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
-    """What is said during the pause."""
+    """Return the cause shown during the pause."""
     for instance in instances:
         if instance.is_blocked_out:
             yield Reason.START_BLOCKED, str((instance.record.last_exit or {}).get("message"))
@@ -138,10 +140,9 @@ ENDS = frozenset({Reason.RESTARTING.value, *(reason.value for reason in LOST)})
 
 
 def waiting_verdict(observed: Observed, instances: tuple[Instance, ...], now: datetime) -> Verdict:
-    """Pending, with the first cause that a person can do something about.
+    """Return Pending with the first cause that a person can do something about.
 
-    A job that is being started again stays Restarting, and says why it ended as long as nothing
-    stands in its way.
+    A restarting job stays Restarting and shows why it ended, as long as nothing blocks it.
     """
     state = _waiting_state(observed)
     told = (
@@ -229,7 +230,7 @@ def verdict(observed: Observed, now: datetime) -> Verdict | None:
 
 
 def orphans(observed: Observed) -> tuple[DeleteChild, ...]:
-    """Our children without an owner (`--cascade=orphan` strips it): nobody else deletes them."""
+    """Return our children without an owner (`--cascade=orphan` removes it): only we delete them."""
     return tuple(
         DeleteChild(child.kind, child.namespace, child.name, child.uid)
         for child in observed.children.values()

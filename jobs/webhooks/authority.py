@@ -41,10 +41,10 @@ _CA_USAGE: Final = x509.KeyUsage(
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What the Secret holds, PEM; what is empty is not there.
+    """The contents of the Secret in PEM; an empty field is absent.
 
-    `trusted` are the certificates of authorities, the one that signs first: its key is
-    `authority_key`. `certificate` and `key` are what is served.
+    `trusted` are the certificates of authorities, the signing authority first: its key is
+    `authority_key`. `certificate` and `key` are served.
     """
 
     trusted: bytes = b""
@@ -54,9 +54,9 @@ class Keys:
 
 
 def with_authority(keys: Keys, now: datetime) -> Keys:
-    """Return `keys` with an authority that is good for a while; `keys` itself where it has one.
+    """Return `keys` with an authority that is valid for a while; `keys` itself if it has one.
 
-    An older authority stays trusted until it expires: its certificate is still served.
+    An older authority stays trusted until it expires, because its certificate is still served.
     """
     known = _certificates(keys.trusted)
     if known and _is_good(known[0], now) and _matches(known[0], keys.authority_key):
@@ -68,8 +68,10 @@ def with_authority(keys: Keys, now: datetime) -> Keys:
 
 
 def with_certificate(keys: Keys, names: Sequence[str], now: datetime) -> Keys:
-    """Return `keys` with a certificate of the authority for `names` (DNS names and addresses);
-    `keys` itself where there is one that is good for a while."""
+    """Return `keys` with a certificate of the authority for `names` (DNS names and addresses).
+
+    Return `keys` itself if its certificate is valid for a while.
+    """
     authority = _certificates(keys.trusted)[0]
     if is_served_well(keys, names, now):
         return keys
@@ -117,7 +119,7 @@ def is_valid(keys: Keys, now: datetime) -> bool:
 
 
 def ends_at(pem: bytes) -> datetime:
-    """When a certificate ends. Raises ValueError for what is none."""
+    """Return when a certificate expires. Raise ValueError if it is no certificate."""
     return x509.load_pem_x509_certificate(pem).not_valid_after_utc
 
 
@@ -130,7 +132,7 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
 
 
 def _certificates(pem: bytes) -> list[x509.Certificate]:
-    """The certificates in `pem`; none where it is empty or not PEM."""
+    """Return the certificates in `pem`; none if it is empty or not PEM."""
     try:
         return x509.load_pem_x509_certificates(pem) if pem else []
     except ValueError:

@@ -89,13 +89,13 @@ class KeptCertificate:
             CERTIFICATE_END.set(self._end.timestamp())
 
     async def follow(self) -> None:
-        """Serve what the Secret holds, for ever."""
+        """Serve the certificate in the Secret, forever."""
         while True:
             await self.refresh()
             await asyncio.sleep(self._options.read_seconds)
 
     async def refresh(self) -> None:
-        """Read the Secret once, and serve its certificate if it is a new one."""
+        """Read the Secret once, and serve its certificate if it is new."""
         try:
             _, keys = await self._read()
         except ApiError as error:

@@ -63,7 +63,7 @@ def _defaults(review: Review, limits: SessionLimits) -> Operations:
 
 
 def _difference(path: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Operations:
-    """Additions only: a default never replaces what was written."""
+    """Return additions only: a default never replaces a written value."""
     found: Operations = []
     for key, value in new.items():
         here = f"{path}/{key}"

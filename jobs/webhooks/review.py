@@ -22,8 +22,10 @@ INTERNAL = 500
 
 
 class BadReviewError(ValueError):
-    """The request is no AdmissionReview; the message says what is wrong with it, `uid` which one
-    it is as far as that can be read."""
+    """The request is no AdmissionReview; the message says why.
+
+    `uid`: the UID of the request, if it could be read.
+    """
 
     def __init__(self, message: str, uid: str = "") -> None:
         super().__init__(message)
@@ -32,8 +34,10 @@ class BadReviewError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What the API server asks. `old` is empty on CREATE, `manifest` on DELETE, `name` where the
-    API server is to make one up."""
+    """The API server's request.
+
+    `old` is empty on CREATE, `manifest` on DELETE, `name` if the API server generates it.
+    """
 
     uid: str
     operation: str
@@ -98,7 +102,7 @@ def allowed(uid: str, *, warnings: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def patched(uid: str, operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The answer that changes the object by RFC 6902 `operations`; none: it stays as it is."""
+    """Return the answer that changes the object by RFC 6902 `operations`; none: unchanged."""
     response: dict[str, Any] = {"uid": uid, "allowed": True}
     if operations:
         text = json.dumps(list(operations), separators=(",", ":"))
@@ -129,10 +133,10 @@ def refused(
 
 
 def failed(review: Review) -> dict[str, Any]:
-    """The answer where the webhook itself failed: a refusal that says so.
+    """Return the answer when the webhook itself failed: a refusal that says so.
 
-    An error of HTTP instead would be told as a webhook that is away, and with failurePolicy Ignore
-    the object would be stored unjudged.
+    An HTTP error would look like a webhook that is away, and with failurePolicy Ignore the object
+    would be stored without a check.
     """
     message = (
         "the webhook failed on this object, and nothing was stored. This is a bug in IPUHub; the "
@@ -143,8 +147,10 @@ def failed(review: Review) -> dict[str, Any]:
 
 
 def unreadable(message: str, uid: str = "") -> dict[str, Any]:
-    """The answer to what is no AdmissionReview. Without the request's `uid` an API server takes it
-    for a failure of the webhook."""
+    """Return the answer to a request that is no AdmissionReview.
+
+    Without the request's `uid` the API server treats it as a failure of the webhook.
+    """
     status = {"code": 400, "reason": "BadRequest", "message": message}
     return _answer({"uid": uid, "allowed": False, "status": status})
 

@@ -78,7 +78,7 @@ _BODY_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class WebhookRules:
-    """What the answers depend on besides the request."""
+    """What the answers depend on, apart from the request."""
 
     privileges: Privileges = field(default_factory=Privileges)
     template_schema: Mapping[str, Any] = field(default_factory=dict)
@@ -190,8 +190,8 @@ def expired(end: datetime, now: datetime) -> str:
 class Certificate:
     """A server certificate that follows its files without a restart.
 
-    `problem` says why a changed pair is not in use (the last good one stays), or that the one in
-    use has expired; empty: all is well.
+    `problem` says why a changed pair is not in use (the last good pair stays), or that the current
+    pair has expired; empty: all is well.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Certificate:
         CERTIFICATE_END.set(self.ends_at().timestamp())
 
     def refresh(self) -> bool:
-        """Take up changed files; says whether new ones are in use now."""
+        """Load changed files; return whether new ones are in use now."""
         try:
             if self._stamps() == self._seen:
                 self._judge_end()
@@ -262,7 +262,7 @@ _OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 def count_review(
     webhook: str, operation: str, response: Mapping[str, Any], template_schema: Mapping[str, Any]
 ) -> None:
-    """Count an answer; whoever sends nonsense makes no new labels."""
+    """Count an answer; invalid requests create no new labels."""
     known = operation if operation in _OPERATIONS else OTHER
     REVIEWS.labels(webhook, known, outcome_of(response)).inc()
     for name in denied_fields(response):
@@ -270,7 +270,7 @@ def count_review(
 
 
 def outcome_of(response: Mapping[str, Any]) -> str:
-    """What a response comes to."""
+    """Return the outcome of a response, for the metric."""
     if not response["allowed"]:
         if response["status"]["code"] == INTERNAL:
             return "crashed"

@@ -28,10 +28,10 @@ _ACTIVE = frozenset({JobState.RUNNING.value, JobState.RESTARTING.value})
 def judge(
     review: Review, privileges: Privileges, limits: SessionLimits = UNLIMITED
 ) -> list[Problem]:
-    """Everything that is wrong with the reviewed change; empty: it may happen.
+    """Return everything that is wrong with the reviewed change; empty: it is allowed.
 
-    What is being deleted, and a change that leaves the spec alone, always may: an object that
-    breaks a newer rule must not be kept from losing its finalizer.
+    An object that is being deleted, and a change that leaves the spec unchanged, are always
+    allowed: an object that breaks a newer rule must still be able to lose its finalizer.
     """
     if review.resource == "ipujobs" and review.subresource == "scale":
         return list(_scale(review))

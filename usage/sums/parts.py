@@ -254,7 +254,7 @@ _SECOND: Final = timedelta(seconds=1)
 def gaps_between(
     taken: Iterable[tuple[datetime, datetime]], begin: datetime, until: datetime
 ) -> Iterable[tuple[datetime, datetime]]:
-    """Yield the parts of [begin, until) between ranges in it, which are in order and do not touch."""
+    """Yield the parts of [begin, until) between ranges in it, which are in order and apart."""
     for start, end in taken:
         if begin < start:
             yield begin, start

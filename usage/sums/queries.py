@@ -186,7 +186,7 @@ def _opened(query: _Query) -> tuple[Any, list[Any]]:
 
 
 def _fetched(cursor: Any, first: list[Any]) -> Iterator[SumRow | None]:
-    """Yield None once, then the rows. Once started, it closes the cursor even if nobody reads on."""
+    """Yield None once, then the rows. Once started, it closes the cursor even if reading stops."""
     with cursor:
         yield None
         yield from map(_row, first)

@@ -51,7 +51,7 @@ async def run_operator() -> None:
 
 
 class OperatorTerms:
-    """A new operator for each term of leadership: what an earlier one has cached is old."""
+    """A new operator for each term of leadership, because caches of an earlier term are stale."""
 
     def __init__(self, make: Callable[[], Operator], health: Health) -> None:
         self.present = make()

@@ -103,7 +103,7 @@ def keeper_options() -> KeeperOptions:
 
 
 def open_certificate() -> Certificate:
-    """The certificate of the settings; raises CommandError when there is none."""
+    """Return the certificate of the settings; raise CommandError if there is none."""
     files = (settings.WEBHOOK_CERTIFICATE_PATH, settings.WEBHOOK_KEY_PATH)
     if not all(files):
         raise CommandError(
