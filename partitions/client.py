@@ -56,9 +56,9 @@ class ProxyClient:
             await session.close()
 
     async def list(self) -> Sequence[Partition]:
-        """All partitions and tombstones; those of one holder in the order of their making.
+        """Return all partitions and tombstones; those of one holder in order of creation.
 
-        While nothing changes it is the very same object, and costs the proxy next to nothing.
+        While nothing changes it is the same object, and costs the proxy next to nothing.
         """
         headers = {"If-None-Match": self._etag} if self._etag else {}
         status, found, etag = await self._send("GET", "/v1/partitions", headers=headers)
@@ -76,7 +76,7 @@ class ProxyClient:
         return _record(found)
 
     async def reset(self, uid: str, instance: int, attempt: int) -> Partition:
-        """See to a clean partition for another attempt; ProxyRefused 404 when there is none."""
+        """Prepare a clean partition for another attempt; ProxyRefused 404 if there is none."""
         _, found, _ = await self._send(
             "POST", _path(uid, instance) + "/reset", {"attempt": attempt}
         )
@@ -100,7 +100,7 @@ class ProxyClient:
         return found
 
     async def fleet(self) -> Mapping[str, Any]:
-        """Each IPU, who holds it and who waits for what, as `/v1/fleet` gives it."""
+        """Return `/v1/fleet`: each IPU, its holder, and the queue."""
         _, found, _ = await self._send("GET", "/v1/fleet")
         if not isinstance(found, dict) or not isinstance(found.get("controllers"), list):
             raise ProxyUnavailable("the response to /v1/fleet has an unknown format")
@@ -114,7 +114,7 @@ class ProxyClient:
         return found
 
     async def query(self, size: int) -> Mapping[str, Any]:
-        """How many partitions of `size` fit now, as `/query` says it; needs no token."""
+        """Return how many partitions of `size` fit now (`/query`); needs no token."""
         found = await self._ask_openly("POST", "/query", {"size": size})
         if not isinstance(found, dict) or "numOfPartitions" not in found:
             raise ProxyUnavailable("the response to /query has an unknown format")

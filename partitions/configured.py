@@ -66,7 +66,7 @@ def configured(host: str, port: int) -> ProxyOptions:
 
 
 def installation() -> str:
-    """The name under which this installation marks nodes: that of its tracker."""
+    """Return the name by which this installation marks nodes: that of its tracker."""
     return f"{settings.NAMESPACE}/{settings.TRACKER_CONFIGMAP}"
 
 

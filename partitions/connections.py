@@ -71,9 +71,9 @@ Stats = Reading[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How many partitions of `size` fit now; `message` says why none can, or nothing.
+    """How many partitions of `size` fit now; `message` says why none does.
 
-    `available` is false only when no V-IPU controller answered.
+    `available` is false only if no V-IPU controller answered.
     """
 
     size: int
@@ -83,7 +83,7 @@ class Fit:
 
 
 class FleetReader:
-    """Asks the proxy; keeps its last statistics, with their age, while it is away."""
+    """Reads from the proxy; keeps the last statistics, with their age, while it is away."""
 
     def __init__(self, connect: Callable[[], Sources], *, fresh_seconds: float = 1.0) -> None:
         self._connect = connect
@@ -124,5 +124,5 @@ async def _attempt_stats(asked: Callable[[], Any], last: Stats, now: datetime) -
 
 @lru_cache(maxsize=1)
 def fleet_reader() -> FleetReader:
-    """Return the process's one reader."""
+    """Return the shared reader of this process."""
     return FleetReader(sources)

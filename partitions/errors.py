@@ -13,11 +13,11 @@ class PartitionsError(Exception):
 
 
 class StaleAttempt(PartitionsError):
-    """A call for an attempt that a later one has overtaken."""
+    """A call for an attempt after a later attempt has begun."""
 
 
 class Contradiction(PartitionsError):
-    """The call says something about a partition that the tracker knows to be otherwise."""
+    """The call contradicts what the tracker knows about the partition."""
 
 
 class UnknownPartition(PartitionsError):
@@ -25,11 +25,11 @@ class UnknownPartition(PartitionsError):
 
 
 class IllegalTransition(PartitionsError):
-    """A phase cannot follow the present one."""
+    """The phase cannot follow the current phase."""
 
 
 class UnreadableEntry(PartitionsError):
-    """A value of the tracker is no entry; it is left as it stands."""
+    """A value of the tracker is not a valid entry; it is left unchanged."""
 
 
 class EntryTooLarge(PartitionsError):
@@ -41,7 +41,7 @@ class InvalidControllers(PartitionsError):
 
 
 class InvalidQuestion(PartitionsError):
-    """kube-scheduler asks what cannot be understood; the sentence names the faulty field."""
+    """A request of kube-scheduler is invalid; the message names the field."""
 
 
 class TrackerUnavailable(PartitionsError):
@@ -57,7 +57,7 @@ class ReplicaEnds(PartitionsError):
 
 
 class NotLeading(PartitionsError):
-    """Another replica may lead by now, so this one asks nothing of V-IPU; nothing has happened."""
+    """Another replica may lead now, so this one sends nothing to V-IPU; nothing has happened."""
 
     retryable = True
 

@@ -87,13 +87,12 @@ def read_fingerprint(text: str) -> PodFingerprint | None:
 
 
 def changes(old: PodFingerprint, new: PodFingerprint) -> list[str]:
-    """Return the spec of a running job: what its pods were made from, plus allowed edits."""
+    """Return the names of the differences; an interactive job's ttl applies at once."""
     return [words for field, words in _FIELDS.items() if getattr(old, field) != getattr(new, field)]
 
 
 def kept(written: JobSpec, old: PodFingerprint) -> JobSpec:
-    """Return the spec of a running job: what its pods were made from, with allowed edits applied.
-    """
+    """Return the spec of a running job: what its pods were made from, with the allowed edits."""
     command: tuple[str, ...] | None = None
     ttl = None
     if old.launcher == INTERACTIVE:

@@ -25,7 +25,7 @@ MOST_AT_ONCE: Final = 1_000
 
 
 class Proxy(Protocol):
-    """What is needed of the V-IPU Proxy's client."""
+    """The part of the V-IPU Proxy's client that is used here."""
 
     async def acknowledge(self, names: Sequence[str]) -> None:
         """Say that these records are stored."""
@@ -77,7 +77,7 @@ class Acknowledger:
             await self._rest()
 
     async def once(self) -> int:
-        """Acknowledge all that is due; return how many. Raises what keeps it from that."""
+        """Acknowledge everything that is due; return how many. Raises what prevents it."""
         scope = self._scope
         found = await self._client.list(
             CONFIG_MAPS, scope.namespace, label_selector=scope.label_selector

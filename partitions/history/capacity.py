@@ -85,7 +85,7 @@ log = structlog.get_logger(__name__)
 
 
 class Proxy(Protocol):
-    """What is needed of the V-IPU Proxy's client."""
+    """The part of the V-IPU Proxy's client that is used here."""
 
     async def controllers(self) -> Mapping[str, Any]:
         """The V-IPU controllers: `items`."""
@@ -93,9 +93,9 @@ class Proxy(Protocol):
 
 
 class CapacityPoll:
-    """Has `write` called with what differs from the last rows, every `poll_seconds`.
+    """Polls the proxy every `poll_seconds`, and calls `write` with changes since the last rows.
 
-    A proxy or a Postgres that is away leaves the rows as they are: nothing is known meanwhile.
+    While the proxy or PostgreSQL is away the rows stay unchanged: nothing is known meanwhile.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class CapacityPoll:
             await asyncio.sleep(self._poll_seconds)
 
     async def once(self) -> int:
-        """Ask once; return how many changes were written. Raises what keeps it from that."""
+        """Poll once; return how many changes were written. Raises what prevents it."""
         answer = await self._proxy.controllers()
         at = self._clock()
         return await self._write(lambda known: capacity_changes(answer, known), at)

@@ -38,7 +38,7 @@ class UnreadableText:
 
 @dataclass(frozen=True, slots=True)
 class ShardRow:
-    """What one ConfigMap shows: entries, and what cannot be read. A deleted one shows nothing."""
+    """The contents of one ConfigMap: entries, and unreadable keys. A deleted ConfigMap has none."""
 
     uid: str
     namespace: str
@@ -53,7 +53,7 @@ class ShardRow:
 
 
 def shard_of(config_map: Mapping[str, Any], *, is_deleted: bool = False) -> ShardRow:
-    """Read a ConfigMap; never raises for what stands in it."""
+    """Decode a ConfigMap; never raises, whatever it contains."""
     meta = config_map.get("metadata") or {}
     uid, namespace, name = (str(meta.get(part, "")) for part in ("uid", "namespace", "name"))
     if is_deleted:
@@ -79,7 +79,7 @@ def _storable(entry: TrackerEntry) -> TrackerEntry:
 
 
 def tombstones(entries: tuple[TrackerEntry, ...]) -> list[str]:
-    """Keys of the released holdings that wait for a recorder's word."""
+    """Return the keys of released holdings that wait for an acknowledgement."""
     return [entry.key for entry in entries if entry.phase is Phase.RELEASED and not entry.recorded]
 
 
@@ -87,8 +87,10 @@ VANISHED = "Vanished"
 
 
 class Owner(NamedTuple):
-    """For whom a job holds its partitions; an empty user is not known, one that is not verified
-    is only claimed."""
+    """Who a job holds its partitions for.
+
+    An empty user is unknown; an unverified user is only claimed.
+    """
 
     group: str
     user: str
@@ -226,7 +228,7 @@ def store_capacity(
     changes_since: Callable[[Mapping[str, Capacity]], Sequence[Capacity]],
     now: datetime,
 ) -> int:
-    """Write what `changes_since` makes of the last rows by controller; how many rows."""
+    """Write the changes that `changes_since` finds against the last rows; return how many rows."""
     cursor.execute(_CAPACITY_LOCK)
     cursor.execute(_LAST_CAPACITY)
     known = {found[0]: Capacity(*found) for found in cursor.fetchall()}
@@ -334,7 +336,7 @@ class PartitionRecorder:
         store_shards(cursor, rows, owners, cluster_uid=cluster_uid, since=since, now=at)
 
     def unrecorded(self, cursor: Cursor[Any], rows: Sequence[ShardRow]) -> int:  # noqa: ARG002
-        """Return all of them: maps outlive what they show, so the same maps prove nothing."""
+        """Return all entries: a ConfigMap outlives its content, so equal ones prove nothing."""
         return len(rows)
 
     def vanish(self, cursor: Cursor[Any], absence: Absence) -> int:

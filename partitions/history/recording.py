@@ -32,7 +32,7 @@ _SILENCE_SECONDS = 60.0
 
 
 class TrackerPlace(Protocol):
-    """Where the tracker is, and how often the proxy is asked for capacity."""
+    """Where the tracker is, and how often to poll the proxy for capacity."""
 
     @property
     def namespace(self) -> str:

@@ -39,9 +39,9 @@ class VisibilityOptions:
 
 
 class Advertiser:
-    """Compares the nodes that the proxy follows with what they are to show.
+    """Compares what the nodes show with what they should show.
 
-    `say` is told each pass what is wrong, for a person; nothing: all is shown.
+    `say` is called in each pass with what is wrong, for people; empty: all is shown.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Advertiser:
             self._say("")
 
     async def once(self) -> None:
-        """Compare, and write what differs."""
+        """Compare once, and write the differences."""
         # Nothing is known to be wrong; the readiness page and the log say so already.
         if self._nodes.problem or self._fleet.list_problem:
             return

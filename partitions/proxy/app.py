@@ -41,7 +41,7 @@ _DONE: Final = frozenset({Phase.ACTIVE.value, Phase.ERROR.value})
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the routes answer from."""
+    """The parts of the proxy that the routes answer from."""
 
     store: TrackerStore
     fleet: Fleet
@@ -237,13 +237,13 @@ AUDIENCE: Final = "ipuhub-proxy"
 
 
 class Access:
-    """The one authorisation function of `/v1`. Raises ApiError where `reviews` cannot ask."""
+    """The authorization of `/v1`. Raises ApiError if `reviews` cannot reach the API server."""
 
     def __init__(self, reviews: Reviewer) -> None:
         self._reviews = reviews
 
     async def user(self, request: web.Request) -> User:
-        """Who asks; raises Problem 401."""
+        """Return the caller; raises Problem 401."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         challenge = {"WWW-Authenticate": "Bearer"}
         if scheme.lower() != "bearer" or not token.strip():

@@ -40,7 +40,7 @@ class PlacementRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionSettings:
-    """What new partitions of a controller are made with; empty and zero leave it to V-IPU."""
+    """The settings of a controller's new partitions; empty or zero leaves the choice to V-IPU."""
 
     cluster_id: str = ""
     allocation_id: str = ""
@@ -51,7 +51,7 @@ class PartitionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ControllerSpec:
-    """One V-IPU controller: where it answers, and the label of the nodes that reach its IPUs."""
+    """A V-IPU controller: its address, and the label of the nodes that reach its IPUs."""
 
     address: str
     label: str
@@ -86,7 +86,7 @@ class ControllerView:
 
     @property
     def used(self) -> set[IpuId]:
-        """The IPUs of all its partitions, whoever made them."""
+        """Return the IPUs of all its partitions, whoever made them."""
         return {ipu for partition in self.partitions for ipu in partition.ipus}
 
     @property
@@ -103,7 +103,7 @@ class ControllerView:
 
     @property
     def faulty(self) -> int:
-        """How many of them are in partitions that are in ERROR: held, and of use to nobody."""
+        """Return how many IPUs are in partitions in ERROR: held, and unusable."""
         if self.topology is None:
             return 0
         broken = (
@@ -127,15 +127,15 @@ class ControllerView:
 
     @property
     def largest_block(self) -> int:
-        """How many IPUs the largest partition can have when nobody else holds one."""
+        """Return how many IPUs the largest partition could have on an empty controller."""
         return 0 if self.topology is None else largest_block(self._reach(self.topology))
 
     def can_ever_take(self, size: int) -> bool:
-        """Whether a partition of `size` would fit if nobody held any."""
+        """Return whether a partition of `size` would fit on an empty controller."""
         return self.largest_block >= size
 
     def smallest_fitting_block(self, size: int) -> int:
-        """Size of the smallest free block that takes a partition of `size`; 0: none does."""
+        """Return the size of the smallest free block for a partition of `size`; 0: none."""
         if self.topology is None:
             return 0
         blocks = free_blocks(self._reach(self.topology), self.used)
@@ -183,7 +183,7 @@ def order_candidates(
 
 
 def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:
-    """Why `order_candidates` gave nothing, in the words of someone who waits for IPUs."""
+    """Return why `order_candidates` found nothing, for someone who waits for IPUs."""
     free = sum(view.free for view in views if view.has_node)
     if not views:
         sentence = "no V-IPU controller is configured; add one as host:port:label=value"
@@ -201,9 +201,9 @@ def explain_shortage(views: Sequence[ControllerView], size: int) -> Shortage:
 
 
 def never_fits(views: Sequence[ControllerView], size: int) -> str:
-    """One sentence why no job ever gets a partition of `size`; "" when one may.
+    """Return why no job ever gets a partition of `size`, in one sentence; "" if one may.
 
-    A controller that does not answer may have it.
+    A controller that does not answer may have room.
     """
     if problem := size_problem(size):
         return problem
@@ -219,7 +219,8 @@ def never_fits(views: Sequence[ControllerView], size: int) -> str:
 
 
 def stale(views: Sequence[ControllerView]) -> str:
-    """One sentence about the controllers of which only older numbers are known; "" without any."""
+    """Return a sentence about controllers of which only older numbers are known; "" if there are
+    none."""
     return "; ".join(
         f"as of {view.age_seconds:.0f} s ago, since a V-IPU controller does not answer: "
         f"{view.problem}"
@@ -229,7 +230,7 @@ def stale(views: Sequence[ControllerView]) -> str:
 
 
 def unlabelled(views: Sequence[ControllerView]) -> str:
-    """One sentence about the controllers whose IPUs no job can get; "" when there are none."""
+    """Return a sentence about controllers whose IPUs no job can get; "" if there are none."""
     found = [view for view in views if not view.has_node]
     if not found:
         return ""

@@ -31,9 +31,9 @@ def asked_of(settings: PartitionSettings) -> str:
 
 
 def strangeness(entry: TrackerEntry, found: VipuPartition) -> str:
-    """Why `found`, which has the entry's id, is not the entry's partition; empty: it can be.
+    """Return why `found`, which has the entry's id, is not the entry's partition; empty: it can be.
 
-    What was not asked for, what the entry does not tell and what V-IPU does not say is no reason.
+    Properties that were not requested, or that the entry or V-IPU does not know, are not compared.
     """
     if found.size != entry.size:
         return f"{found.id} has {found.size} IPUs, not {entry.size}: it is not this job's"
@@ -101,7 +101,7 @@ class Stranger:
 
 
 def compare(entries: Iterable[TrackerEntry], views: Iterable[ControllerView]) -> Drift:
-    """Compare entries with what controllers list; silent controllers prove nothing.
+    """Compare entries with the controllers' lists; a silent controller proves nothing.
 
     The views must be younger than the entries, or a partition made in between looks lost.
     """

@@ -28,7 +28,7 @@ K = TypeVar("K", bound="Hashable")
 
 
 class KeyedLocks(Generic[K]):
-    """Work on one key follows each other; work on different keys goes on side by side."""
+    """Locks by key: work on one key is sequential, work on different keys is concurrent."""
 
     def __init__(self) -> None:
         self._locks: dict[K, tuple[asyncio.Lock, int]] = {}
@@ -38,7 +38,7 @@ class KeyedLocks(Generic[K]):
 
     @asynccontextmanager
     async def hold(self, key: K) -> AsyncIterator[None]:
-        """Hold the key's lock; those who wait get it in the order in which they came."""
+        """Hold the key's lock; waiters get it in their order of arrival."""
         lock, users = self._locks.get(key, (asyncio.Lock(), 0))
         self._locks[key] = (lock, users + 1)
         try:
@@ -78,9 +78,9 @@ class _Drive:
 
 
 class Driver:
-    """One task per holder (job UID and instance) that has something unfinished.
+    """One task per holder (job UID and instance) with unfinished work.
 
-    Whoever changes a holder's entry does it under `locks.hold(holder)` and then calls `drive`.
+    Code that changes a holder's entry does so under `locks.hold(holder)`, and then calls `drive`.
     """
 
     def __init__(self, store: TrackerStore, steps: Steps, pace: Pace) -> None:
@@ -105,7 +105,7 @@ class Driver:
             drive.wake.set()
 
     def drive(self, holder: Holder, memory: Memory | None = None) -> asyncio.Task[Partition | None]:
-        """Start or wake the holder's drive; it returns the answer of an attempt without room.
+        """Start or wake the holder's task; return the answer of an attempt that found no room.
 
         `memory` comes from the caller that has just reserved.
         """

@@ -33,7 +33,7 @@ DEADLINE_SECONDS: Final = 1.5
 
 
 class Extender:
-    """Answers kube-scheduler. `find_node` is asked for the nodes of which it sends names only."""
+    """Answers kube-scheduler. `find_node` returns the nodes that it names without sending them."""
 
     def __init__(
         self,
@@ -92,7 +92,8 @@ class Extender:
         return replace(candidate, labels=node.labels, addresses=node.addresses)
 
     def _place(self, question: Question) -> Place | None:
-        """Where the IPUs of the pod's job are; None: it is no job's pod, or holds none."""
+        """Return where the IPUs of the pod's job are; None: the pod is no job's, or the job holds
+        none."""
         holder = question.holder
         entry = self._store.tracker.newest(holder) if holder is not None else None
         if entry is None or entry.phase is Phase.RELEASED or not entry.label:

@@ -29,10 +29,10 @@ _BACKOFF = Backoff(first_seconds=0.25, max_seconds=4.0)
 
 
 class VipuApi(Protocol):
-    """What the proxy asks of one V-IPU controller; every method raises VipuError."""
+    """The part of a V-IPU controller's API that the proxy uses; every method raises VipuError."""
 
     async def list_partitions(self) -> list[VipuPartition]:
-        """All partitions, whoever made them."""
+        """Return all partitions, whoever made them."""
         ...
 
     async def list_ipu_attributes(self) -> Topology:
@@ -157,7 +157,7 @@ class Fleet:
 
     @property
     def list_problem(self) -> str:
-        """Why the list as it stands cannot be used; the last good one stays in force."""
+        """Return why the current list cannot be used; the last valid list stays in force."""
         return self._list_problem
 
     @property
@@ -169,7 +169,7 @@ class Fleet:
         return "; ".join(problems) if all(problems) else ""
 
     def spec_of(self, address: str) -> ControllerSpec | None:
-        """The controller of that address; None when it is not on the list (any more)."""
+        """Return the controller of that address; None if it is not in the list."""
         return next((spec for spec in self._specs if spec.address == address), None)
 
     def api(self, address: str) -> VipuApi:
@@ -177,7 +177,7 @@ class Fleet:
         return self._member(address).api
 
     def reload(self) -> None:
-        """Take in the list if it has changed; an invalid one is said and otherwise ignored."""
+        """Load the list if it has changed; an invalid list is logged and ignored."""
         try:
             text = self._read_list()
             if text == self._text:
@@ -198,11 +198,12 @@ class Fleet:
         self._specs = specs
 
     async def views(self) -> list[ControllerView]:
-        """What every controller of the list says now, asked all at once."""
+        """Return the current state of every controller in the list, all queried at once."""
         return list(await asyncio.gather(*(self.view(spec) for spec in self._specs)))
 
     async def view(self, spec: ControllerSpec) -> ControllerView:
-        """What one controller says now; one that did not answer lately is not waited for."""
+        """Return the current state of one controller; one that did not answer lately is not waited
+        for."""
         has_node = self._has_node(spec.label)
         member = self._member(spec.address)
         if member.problem and self._clock() < member.retry_at:
@@ -220,7 +221,7 @@ class Fleet:
         return view
 
     async def last_known_views(self) -> list[ControllerView]:
-        """As `views`, with what silent controllers said last, while that is not too old."""
+        """Return `views`, with the last state of silent controllers while it is not too old."""
         return [self._last_known(view) for view in await self.views()]
 
     def _last_known(self, view: ControllerView) -> ControllerView:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(StrEnum):
-    """What a request for a partition comes to."""
+    """What to do about a request for a partition."""
 
     RESERVE = "reserve"
     KEEP = "keep"
@@ -33,7 +33,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A job's instance asks for `size` IPUs; zero GCDs or replicas: the controller's default."""
+    """A request of a job's instance for `size` IPUs; zero GCDs or replicas: the controller's
+    default."""
 
     uid: str
     namespace: str
@@ -308,7 +309,7 @@ class Shortage:
 
 
 def partition_of(entry: TrackerEntry) -> Partition:
-    """Return what a tracked partition is for those who ask."""
+    """Return a tracked partition in the form for clients."""
     label, _, value = entry.label.partition("=")
     return Partition(
         uid=entry.uid,

@@ -136,7 +136,7 @@ NODE_WRITES = PROXY.counter(
 
 
 def count_change(before: TrackerEntry | None, after: TrackerEntry | None) -> None:
-    """Count that an entry of the tracker is another one now."""
+    """Count a change of a tracker entry."""
     if after is None:
         return
     if after.active_at and not (before and before.active_at):
@@ -147,7 +147,7 @@ def count_change(before: TrackerEntry | None, after: TrackerEntry | None) -> Non
 
 
 def fill_drift(drift: Drift) -> None:
-    """Say what the last sweep found."""
+    """Set the metrics of the last sweep's findings."""
     kinds = ("unfinished", "lost", "faulty", "replaced", "late", "untracked")
     DRIFT.set_all({(kind,): len(getattr(drift, kind)) for kind in kinds})
 
@@ -171,7 +171,7 @@ def fill_fleet(views: Collection[ControllerView]) -> None:
 
 
 def fill_tracker(tracker: Tracker | None) -> None:
-    """Say what the tracker holds; None: it is not read yet, or this replica stands by."""
+    """Set the metrics of the tracker; None: it is not read yet, or this replica stands by."""
     if tracker is None:
         PARTITIONS.clear()
         SHARD_BYTES.clear()

@@ -33,9 +33,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What kube-scheduler asks: a pod and its candidates.
+    """A request of kube-scheduler: a pod and its candidate nodes.
 
-    `nodes`: they came whole, and go back whole, since the scheduler does not cache for us.
+    `nodes`: complete nodes were sent, and are returned complete, because the scheduler does not use
+    its cache for us.
     """
 
     labels: Mapping[str, str]
@@ -45,7 +46,7 @@ class Question:
 
     @property
     def holder(self) -> tuple[str, int] | None:
-        """The job UID and instance of the pod; None: it is not a job's."""
+        """Return the job UID and instance of the pod; None: it is no job's pod."""
         uid, instance = self.labels.get(LABEL_JOB_UID), self.labels.get(LABEL_INSTANCE, "0")
         is_number = instance.isascii() and instance.isdecimal() and len(instance) <= _MOST_DIGITS
         return (uid, int(instance)) if uid and is_number else None
@@ -70,7 +71,7 @@ class Place:
 
 
 def read_question(found: Mapping[str, Any]) -> Question:
-    """Read `ExtenderArgs`; raises InvalidQuestion with what is wrong."""
+    """Decode `ExtenderArgs`; raises InvalidQuestion with the reason."""
     pod = _object(found.get("Pod"), "Pod")
     metadata = _object(pod.get("metadata"), "Pod.metadata")
     spec = _object(pod.get("spec") or {}, "Pod.spec")

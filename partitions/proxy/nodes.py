@@ -22,7 +22,7 @@ _KEPT: Final = ("name", "uid", "resourceVersion", "labels")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: its labels, and the names and addresses under which others reach it."""
+    """A node: its labels, names and addresses."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class NodeLabels:
 
 
 def node_of(manifest: Manifest) -> Node:
-    """Return what is read of a node that the API server, or kube-scheduler, shows."""
+    """Return the used fields of a node, from the API server or from kube-scheduler."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
     addresses = (one.get("address") for one in status.get("addresses") or ())
     return Node(
@@ -68,7 +68,7 @@ def node_of(manifest: Manifest) -> Node:
 
 
 def shown_node(manifest: Manifest) -> ShownNode:
-    """Return what a node shows of IPUs."""
+    """Return the IPUs that a node shows."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
     conditions = status.get("conditions") or ()
     is_ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)

@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What exists: partitions without an entry, entries that hold one, and jobs."""
+    """What exists: partitions without an entry, entries that hold a partition, and jobs."""
 
     strangers: tuple[Stranger, ...]
     entries: tuple[TrackerEntry, ...]
@@ -59,7 +59,7 @@ def is_ours(key: str, text: str) -> bool:
 
 
 def findings(data: Mapping[str, str], known: Known) -> Iterator[Finding]:
-    """Yield what each key asks for; one that names several partitions has several."""
+    """Yield a finding for each key; a key that names several partitions has several."""
     for key, text in sorted(data.items()):
         if not is_ours(key, text):
             yield from _of_key(key, text, known)
@@ -98,7 +98,7 @@ def _judged(key: str, stranger: Stranger, same: list[Stranger], known: Known) ->
 
 
 def _claims(partition: str, jobs: Iterable[Manifest]) -> Iterator[tuple[Claim, int]]:
-    """Yield each job of which an instance would have this id, with the size that it asks for."""
+    """Yield each job that could have an instance with this id, with the size that it requests."""
     for job in jobs:
         meta, spec = job["metadata"], job.get("spec") or {}
         before = f"p-{meta['name']}-{meta['namespace']}-"

@@ -35,7 +35,7 @@ _COMING = frozenset({Phase.RESERVING, Phase.CREATING})
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """Who waits for `size` IPUs since `since` (aware UTC), and asked last at `asked_at`."""
+    """A request for `size` IPUs that waits since `since` (aware UTC), last sent at `asked_at`."""
 
     holder: Holder
     size: int
@@ -56,7 +56,7 @@ class Room:
     refused_from: int = 0
 
     def in_the_way(self, size: int) -> int | None:
-        """How many IPUs of ours must come free for `size`, at least; None: it never fits."""
+        """Return how many of our IPUs must be freed for `size`, at least; None: it never fits."""
         found = self.best_block(size)
         return None if found is None else found[0]
 
@@ -68,7 +68,7 @@ class Room:
         return None if is_refused else found
 
     def with_another(self, size: int) -> Room | None:
-        """The room once a partition of `size` is made; None: there is no place for it now."""
+        """Return the room once a partition of `size` is made; None: it does not fit now."""
         ipus = place(self.topology, self.ours | self.others, size)
         if ipus is None:
             return None
@@ -144,15 +144,17 @@ class QueueOptions:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What the controllers said, and those of them that have room, in the order to try them."""
+    """The controllers' answers, and the controllers with room, in the order to try them."""
 
     views: Sequence[ControllerView]
     candidates: Sequence[ControllerView]
 
 
 class WaitingQueue:
-    """Who was told to wait, and since when. Another process that leads begins with none: what
-    waits asks again, and has its time from then on."""
+    """The requests that were told to wait, and since when.
+
+    A new leader begins with an empty queue: waiting jobs ask again, and their time starts then.
+    """
 
     def __init__(self, options: QueueOptions) -> None:
         self._options = options
@@ -170,17 +172,18 @@ class WaitingQueue:
         self._expire(now)
 
     def forget(self, holder: Holder) -> None:
-        """Somebody waits no more."""
+        """Remove a request from the queue."""
         self._waiters.pop(holder, None)
         self._held_back.discard(holder)
 
     def held_back(self, now: datetime) -> int:
-        """How many there are who would fit but for somebody older."""
+        """Return how many requests would fit, but are held back for an older request."""
         self._expire(now)
         return len(self._held_back)
 
     def in_turn(self, now: datetime) -> list[tuple[Waiter, bool]]:
-        """Who waits, oldest first, each with whether he would fit but for somebody older."""
+        """Return the waiting requests, oldest first, each with whether only an older request holds
+        it back."""
         self._expire(now)
         return [
             (waiter, waiter.holder in self._held_back) for waiter in in_turn(self._waiters.values())
@@ -189,7 +192,7 @@ class WaitingQueue:
     def open_to(
         self, holder: Holder, size: int, offer: Offer, draft: Draft, now: datetime
     ) -> tuple[Sequence[ControllerView], Shortage | None]:
-        """The candidates that may take this request; where there is none, why not."""
+        """Return the candidates that may serve this request; if there are none, why."""
         self._held_back.discard(holder)
         if not self._options.reserve_after_seconds:
             return offer.candidates, None

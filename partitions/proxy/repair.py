@@ -34,7 +34,7 @@ IPUJOBS: Final = Resource("graphcore.ai", "v1alpha1", "ipujobs", "IPUJob")
 
 
 async def read_claims(client: KubeClient) -> dict[tuple[str, str], Claim]:
-    """Return what jobs' status says, by controller and partition id. Raises ApiError."""
+    """Return the partitions that jobs' statuses claim, by controller and id. Raises ApiError."""
     try:
         jobs = (await client.list(IPUJOBS)).items
     except NotFound:
@@ -48,7 +48,7 @@ def strangers(
     claims: Mapping[tuple[str, str], Claim],
     entries: Iterable[TrackerEntry],
 ) -> list[Stranger]:
-    """Return what no entry has; a claim counts while its holder has no other partition."""
+    """Return partitions without an entry; a claim counts if its holder has no other partition."""
     holders = {entry.holder for entry in entries if entry.phase is not Phase.RELEASED}
     listed = {(v.spec.address, p.id): (v.spec.label, p.size) for v in views for p in v.partitions}
     found = []

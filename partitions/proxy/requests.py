@@ -61,7 +61,7 @@ def problem_response(problem: Problem) -> web.Response:
 
 @web.middleware
 async def answer_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn what handlers raise into problem+json."""
+    """Answer the exceptions of handlers as problem+json."""
     try:
         return await handler(request)
     except web.HTTPException as error:
@@ -140,7 +140,7 @@ async def read_object(request: web.Request) -> dict[str, Any]:
 
 
 async def read_query_size(request: web.Request) -> int:
-    """The size that `/query` asks about: any whole number from 1; raises Problem 400."""
+    """Return the size in a `/query`: any whole number from 1; raises Problem 400."""
     example = 'for example {"size":2}'
     found = await read_object(request)
     if "size" not in found:
@@ -164,7 +164,10 @@ def read_holder(request: web.Request) -> tuple[str, int]:
 
 
 async def read_request(request: web.Request) -> Request:
-    """The partition that a PUT asks for; raises Problem 400, or 422 for an impossible size."""
+    """Return the partition that a PUT requests.
+
+    Raises Problem 400, or 422 for an impossible size.
+    """
     uid, instance = read_holder(request)
     found = await read_object(request)
     size = _integer(found, "size", minimum=1)
@@ -188,7 +191,7 @@ async def read_attempt(request: web.Request) -> int:
 
 
 async def read_names(request: web.Request) -> frozenset[str]:
-    """What a recorder acknowledges: job UIDs or record keys; raises Problem 400."""
+    """Return what a recorder acknowledges: job UIDs or record keys; raises Problem 400."""
     names = (await read_object(request)).get("uids")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Problem(400, "uids must be a list of job UIDs or record keys")

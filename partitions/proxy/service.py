@@ -80,11 +80,11 @@ class PartitionService:
         self._is_ending = False
 
     def records(self) -> list[Partition]:
-        """All partitions and tombstones; those of one holder in the order of their making."""
+        """Return all partitions and tombstones; those of one holder in order of creation."""
         return [partition_of(entry) for entry in self._store.tracker.ordered()]
 
     def in_turn(self) -> list[tuple[Waiter, bool]]:
-        """Who waits for IPUs, in the order of service; see `WaitingQueue.in_turn`."""
+        """Return the waiting requests in order of service; see `WaitingQueue.in_turn`."""
         return self.waiting.in_turn(self._now())
 
     def find(self, uid: str, instance: int) -> Partition:
@@ -115,7 +115,7 @@ class PartitionService:
         return await self._answer(request.holder, memory)
 
     async def reset(self, uid: str, instance: int, attempt: int) -> Partition:
-        """Make the partition clean for `attempt`; raises UnknownPartition when there is none."""
+        """Prepare a clean partition for `attempt`; raises UnknownPartition if there is none."""
         holder = (uid, instance)
 
         def change(draft: Draft) -> None:
@@ -132,7 +132,7 @@ class PartitionService:
             return await self._answer(holder)
 
     async def release(self, uid: str, instance: int) -> Partition:
-        """Remove the partition; raises UnknownPartition when there never was one."""
+        """Remove the partition; raises UnknownPartition if there never was one."""
         holder = (uid, instance)
 
         def change(draft: Draft) -> None:
@@ -148,9 +148,10 @@ class PartitionService:
             return await self._answer(holder)
 
     async def acknowledge(self, names: frozenset[str]) -> int:
-        """A recorder has stored these: record keys, or UIDs for all tombstones of a job.
+        """Drop tombstones that a recorder has stored: record keys, or UIDs for all tombstones of a
+        job.
 
-        Returns how many tombstones that were. What is not released yet is not acknowledged.
+        Return how many tombstones that were. An unreleased partition is not acknowledged.
         """
 
         def change(draft: Draft) -> int:
@@ -172,8 +173,10 @@ class PartitionService:
             await self._wait(holder)
 
     async def finish(self, seconds: float) -> int:
-        """Take no more calls, and let every partition end the phase in which it is, for at most so
-        many seconds. Returns how many had to be left in the middle of one."""
+        """Accept no more calls, and let every partition finish its phase within so many seconds.
+
+        Return how many did not finish.
+        """
         self._is_ending = True
         self._driver.finish()
         loop = asyncio.get_running_loop()
@@ -183,7 +186,7 @@ class PartitionService:
         return len(self._driver.tasks)
 
     async def close(self) -> None:
-        """Stop where we are; the tracker says how to go on."""
+        """Stop at once; the next leader continues from the tracker."""
         await self._driver.close()
 
     @contextmanager
