@@ -18,7 +18,6 @@ import structlog
 from aiohttp import web
 
 from ipuhub.process.health import log_bad_requests_in_one_line
-from ipuhub.webserver.connections import CountedServer
 from ipuhub.webserver.exchange import Head, answer, environ_of
 from ipuhub.webserver.outflow import Budget, Outflow
 
@@ -26,11 +25,59 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from wsgiref.types import WSGIApplication
 
+FOR_PROBES: Final = 16
+"""Connections beyond the limit: they are read, and if all others are busy only probes are answered.
+"""
 _LOG = structlog.get_logger(__name__)
 _BODY_IN_MEMORY_BYTES: Final = 64 * 1024
 _TIMEOUT_OPTION: Final = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
 _FULL: Final = "The server has reached its connection limit. Try again in a few seconds.\n"
 _PLAIN: Final = {"Server": "ipuhub", "Cache-Control": "no-store"}
+
+
+class CountedServer(web.Server):
+    """aiohttp server with at most `most` connections with a request, plus a few for probes.
+
+    A new connection replaces the connection that has been idle longest. So idle connections never
+    block others, file descriptors never run out, and probes can always connect.
+    """
+
+    def __init__(self, most: int, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._most = most
+        self._silent: dict[asyncio.BaseProtocol, asyncio.BaseTransport] = {}  # longest silent first
+        self._asking: dict[asyncio.BaseProtocol, asyncio.BaseTransport] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the limit of connections with a request is exceeded."""
+        return len(self._asking) > self._most
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Count a connection; if there are too many, close the one that has been idle longest."""
+        super().connection_made(handler, transport)
+        self._silent[handler] = transport
+        if len(self._silent) + len(self._asking) > self._most + FOR_PROBES:
+            ended = self._silent.pop(next(iter(self._silent)))
+            if isinstance(ended, asyncio.Transport):
+                ended.abort()
+
+    def connection_lost(
+        self, handler: web.RequestHandler, exc: BaseException | None = None
+    ) -> None:
+        super().connection_lost(handler, exc)
+        self._silent.pop(handler, None)
+        self._asking.pop(handler, None)
+
+    def asks(self, handler: asyncio.BaseProtocol) -> None:
+        """Mark a connection as having a request."""
+        if (transport := self._silent.pop(handler, None)) is not None:
+            self._asking[handler] = transport
+
+    def asked(self, handler: asyncio.BaseProtocol) -> None:
+        """Mark the request of a connection as answered."""
+        if (transport := self._asking.pop(handler, None)) is not None:
+            self._silent[handler] = transport
 
 
 @dataclass(frozen=True, slots=True)

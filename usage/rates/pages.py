@@ -17,9 +17,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 from ipuhub.web.access import require_accountant
 from ipuhub.web.requests import signed_in
 from usage.models import Rate
-from usage.rates.overlaps import overlap, sentence
 from usage.rates.preview import preview
-from usage.rates.tariff import Price
+from usage.rates.tariff import Price, overlap, sentence
 from usage.time.windows import local_day
 
 if TYPE_CHECKING:

@@ -4,10 +4,16 @@ Prices are exact decimals per hour, in one currency. A pod whose instance type h
 only that price. Otherwise its cores, memory, accelerators (at the price of their name, or else of
 `gpu`) and IPUs are added up. A partition costs its IPU-hours from reserved to released. A resource
 without a price is free.
+
+Prices that would count the same hours twice overlap. A price of an accelerator by name or of an
+instance type replaces other prices. But the IPUs of a job's pods are those of its partition:
+IPU-hours of pods and of partitions are the same hours. So are the hours of an instance type that
+the operator stamps (`ipu-4`), whose price covers everything that its pods hold.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal
@@ -15,11 +21,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from zoneinfo import ZoneInfo
 
 DETAIL_DECIMALS: Final = 5
 """Decimals of money in a line of the details, which explain; the summary is what is asked for."""
+_OF_JOBS: Final = re.compile(r"ipu-\d+")
+_LABELS: Final = {"ipu": "IPU-hours of pods", "partition-ipu": "IPU-hours of partitions"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +153,39 @@ def money_of(amount: Decimal | None, tariff: Mapping[str, Any]) -> Money | None:
         return None
     unit = Decimal(1).scaleb(-int(tariff["decimals"]))
     return Money(amount.quantize(unit, context=_EXACT), tariff["currency"])
+
+
+def are_of_one_thing(price: Price, other: Price) -> bool:
+    """Return whether both prices apply to the same hours."""
+    pair = {price.resource, other.resource}
+    if pair == {"ipu", "partition-ipu"}:
+        return True
+    named = price if price.resource == "instance" else other
+    return pair == {"instance", "partition-ipu"} and bool(_OF_JOBS.fullmatch(named.name))
+
+
+def overlap(price: Price, others: Iterable[Price]) -> Price | None:
+    """Return the first price that applies to the same hours as `price` on some day."""
+    found = (each for each in others if are_of_one_thing(price, each) and _meet(price, each))
+    return next(found, None)
+
+
+def sentence(other: Price) -> str:
+    """Return what is wrong with a price next to `other`, and what to do."""
+    until = f" until before {other.valid_until}" if other.valid_until else ""
+    return (
+        f"{described(other)} have a price from {other.valid_from}{until}. A job's pods use the "
+        "IPUs of its partition, so these IPUs would be charged twice. End that rate first, or "
+        "choose other days."
+    )
+
+
+def described(price: Price) -> str:
+    """Return what the price is for, in words."""
+    return _LABELS.get(price.resource, f"Pods of the instance type {price.name}")
+
+
+def _meet(price: Price, other: Price) -> bool:
+    begin = max(price.valid_from, other.valid_from)
+    ends = [each.valid_until for each in (price, other) if each.valid_until is not None]
+    return all(begin < end for end in ends)
