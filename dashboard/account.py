@@ -15,6 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from ipuhub.api.auth import curl_line, make_token
+from ipuhub.api.scopes import READ, SCOPES, write_scopes
 from ipuhub.models import ApiToken
 from ipuhub.web.requests import signed_in
 
@@ -32,6 +33,11 @@ class TokenForm(forms.Form):
         choices=[("30", "30 days"), ("90", "90 days"), ("365", "one year"), ("0", "no expiry")],
         coerce=int,
         initial="90",
+    )
+    scopes = forms.MultipleChoiceField(
+        choices=list(SCOPES.items()),
+        initial=[READ],
+        error_messages={"required": "Choose what the token may do."},
     )
 
 
@@ -51,7 +57,13 @@ def tokens(request: HttpRequest) -> HttpResponse:
         now = timezone.now()
         days = form.cleaned_data["days"]
         end = now + dt.timedelta(days=days) if days else None
-        _token, text = make_token(_owner(request), form.cleaned_data["name"], now, end)
+        _token, text = make_token(
+            _owner(request),
+            form.cleaned_data["name"],
+            now,
+            end,
+            write_scopes(form.cleaned_data["scopes"]),
+        )
         form = TokenForm()
     mine = ApiToken.objects.filter(user=_owner(request)).order_by("-created_at", "-id")
     context = {"form": form, "text": text, "tokens": mine, "now": timezone.now()}

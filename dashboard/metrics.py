@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from django_prometheus.exports import ExportToDjangoView
 
 from ipuhub.api.auth import PREFIX, find_token
+from ipuhub.api.scopes import READ, read_scopes
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.errors import ConfigError
 from ipuhub.process.metricspage import Guard, Refused, may_not, not_asked, not_valid
@@ -57,6 +58,8 @@ def _check_api_token(text: str) -> None:
         raise not_valid()
     if not token.user.is_staff:
         raise may_not(token.user.get_username())
+    if READ not in read_scopes(token.scopes):
+        raise may_not(f"a token without the scope {READ}")
 
 
 def _review(guard: Guard, token: str) -> None:

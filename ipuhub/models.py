@@ -15,6 +15,8 @@ from django.db.models import F, Func, Q, Value
 from django.db.models.functions import Greatest
 from django.db.models.lookups import GreaterThan
 
+from ipuhub.api.scopes import DEFAULT
+
 
 class WatchCheckpoint(models.Model):
     """How far one watch of one cluster has been committed.
@@ -108,7 +110,10 @@ class NamespaceGrant(models.Model):
 
 
 class ApiToken(models.Model):
-    """A token for the API with the permissions of its owner; only its SHA-256 is stored."""
+    """A token for the API with the permissions of its owner; only its SHA-256 is stored.
+
+    `scopes` (words of `ipuhub.api.scopes`) cut these permissions down.
+    """
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
@@ -118,6 +123,7 @@ class ApiToken(models.Model):
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
+    scopes = models.TextField(default=DEFAULT, db_default=DEFAULT)
 
     def __str__(self) -> str:
         return f"{self.name} of {self.user}"

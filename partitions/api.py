@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ipuhub.api.auth import IsAdmin, IsSignedIn
+from ipuhub.api.scopes import READ
 from ipuhub.web.access import scope_of
 from ipuhub.web.readings import say
 from partitions.connections import PROXY_AWAY, fleet_reader
@@ -117,6 +118,7 @@ class ProxyAway(APIException):
     """The V-IPU Proxy cannot answer now."""
 
     status_code = 503
+    default_code = "proxy-unavailable"
 
 
 @extend_schema_view(get=extend_schema(summary="Partitions, newest reservation first"))
@@ -172,6 +174,7 @@ class Query(APIView):
     """How many partitions of a size fit now."""
 
     permission_classes = (IsSignedIn,)
+    token_scope = READ  # it changes nothing
 
     @extend_schema(
         operation_id="query",

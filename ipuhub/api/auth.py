@@ -16,9 +16,10 @@ from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import AuthenticationFailed
-from rest_framework.permissions import BasePermission
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 
+from ipuhub.api.scopes import DEFAULT, READ, REPORTS, WRITE, read_scopes
 from ipuhub.models import ApiToken
 from ipuhub.web.access import ACCOUNTANTS_ONLY, is_accountant, scope_of
 
@@ -33,12 +34,21 @@ _USED_EVERY = dt.timedelta(minutes=1)
 
 
 def make_token(
-    user: User, name: str, now: dt.datetime, expires_at: dt.datetime | None = None
+    user: User,
+    name: str,
+    now: dt.datetime,
+    expires_at: dt.datetime | None = None,
+    scopes: str = DEFAULT,
 ) -> tuple[ApiToken, str]:
     """Store a new token of `user`; return it with its text, which is not stored."""
     text = PREFIX + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
-        user=user, name=name, digest=_digest(text), created_at=now, expires_at=expires_at
+        user=user,
+        name=name,
+        digest=_digest(text),
+        created_at=now,
+        expires_at=expires_at,
+        scopes=scopes,
     )
     return token, text
 
@@ -75,6 +85,44 @@ def bearer_token(request: HttpRequest | Request) -> str | None:
     return text.strip() if scheme.lower() == "bearer" else None
 
 
+class MissingScope(PermissionDenied):
+    """The user may, but the token may not."""
+
+    default_code = "missing-scope"
+
+    def __init__(self, scope: str, held: str) -> None:
+        super().__init__(
+            f"This token does not have the scope {scope!r} (it has: {held or 'none'}). Create a "
+            "token with this scope under Account, API tokens."
+        )
+        self.scope = scope
+
+
+def require_scope(token: ApiToken, scope: str) -> None:
+    """Raise MissingScope if the token does not have this scope (empty: none is needed)."""
+    if scope and scope not in read_scopes(token.scopes):
+        raise MissingScope(scope, token.scopes)
+
+
+def scope_for(view: APIView, method: str) -> str:
+    """Return the scope that a token needs for this method of a view.
+
+    A view may say it with `token_scope`. Otherwise what only accountants may see needs `reports`,
+    and each method that changes something `write`: a new view is never open by omission.
+    """
+    declared: str | None = getattr(view, "token_scope", None)
+    if declared is not None:
+        return declared
+    if IsAccountant in view.permission_classes:
+        return REPORTS
+    return READ if method in SAFE_METHODS else WRITE
+
+
+def _needed_scope(request: Request) -> str:
+    view = (request.parser_context or {}).get("view")
+    return scope_for(view, str(request.method)) if view is not None else READ
+
+
 class BearerAuthentication(BaseAuthentication):
     """Authenticate a request as the owner of its API token."""
 
@@ -87,6 +135,7 @@ class BearerAuthentication(BaseAuthentication):
         token = find_token(text, timezone.now())
         if token is None:
             raise AuthenticationFailed(_WRONG)
+        require_scope(token, _needed_scope(request))
         return token.user, token
 
     def authenticate_header(self, _request: Request) -> str:

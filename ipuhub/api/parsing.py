@@ -32,6 +32,7 @@ class TooLarge(APIException):
     """The body exceeds MOST_BYTES."""
 
     status_code = 413
+    default_code = "body-too-large"
     default_detail = f"The body is too large: at most {MOST_BYTES // 1024} KiB."
 
 

@@ -11,6 +11,9 @@ from django.http import Http404, JsonResponse
 from rest_framework import exceptions
 from rest_framework.views import exception_handler
 
+from ipuhub.api.auth import MissingScope
+from ipuhub.api.kinds import KINDS, PREFIX, kind_of_code, kind_of_status
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,22 +30,24 @@ _SENTENCES = {
 }
 
 
-def problem(status: int, detail: str = "", **extra: Any) -> dict[str, Any]:
-    """Return the problem document; `detail` defaults to the sentence of the status."""
+def problem(status: int, detail: str = "", kind: str = "", **extra: Any) -> dict[str, Any]:
+    """Return the problem document; `detail` and `kind` default to those of the status."""
     known = HTTPStatus(status)
     sentence = detail or _SENTENCES.get(known, known.description or known.phrase)
+    name = kind or kind_of_status(status)
     return {
-        "type": "about:blank",
-        "title": known.phrase,
+        "type": f"{PREFIX}{name}",
+        "title": KINDS[name].title,
         "status": status,
         "detail": sentence,
         **extra,
     }
 
 
-def problem_answer(status: int, detail: str = "", **extra: Any) -> JsonResponse:
+def problem_answer(status: int, detail: str = "", kind: str = "") -> JsonResponse:
     """Return a problem as a plain Django response, for errors outside the API's views."""
-    return JsonResponse(problem(status, detail, **extra), status=status, content_type=CONTENT_TYPE)
+    body = problem(status, detail, kind)
+    return JsonResponse(body, status=status, content_type=CONTENT_TYPE)
 
 
 def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response | None:
@@ -61,7 +66,12 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response |
         sentence = _SIGN_IN
     elif isinstance(error, exceptions.APIException):
         sentence = str(error.detail)
-    answer.data = problem(answer.status_code, sentence, **extra)
+    if isinstance(error, MissingScope):
+        extra["scope"] = error.scope
+        answer["WWW-Authenticate"] = (
+            f'Bearer realm="ipuhub", error="insufficient_scope", scope="{error.scope}"'
+        )
+    answer.data = problem(answer.status_code, sentence, _kind_of(error), **extra)
     answer.content_type = CONTENT_TYPE
     return answer
 
@@ -82,6 +92,12 @@ def by_field(errors: Any, field: str = "") -> dict[str, list[str]]:
         for key, sentences in by_field(each, name).items():
             found.setdefault(key, []).extend(sentences)
     return found
+
+
+def _kind_of(error: Exception) -> str:
+    if isinstance(error, exceptions.APIException):
+        return kind_of_code(str(error.default_code))
+    return ""  # Django's 403 and 404
 
 
 def _own_sentence(error: Exception) -> str:

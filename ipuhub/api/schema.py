@@ -15,6 +15,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.renderers import OpenApiYamlRenderer
 from rest_framework import serializers
 
+from ipuhub.api.auth import scope_for
 from ipuhub.api.files import FORM, describe_file, describe_json
 from ipuhub.api.parsing import AnyAccept
 from ipuhub.api.problems import CONTENT_TYPE
@@ -44,7 +45,10 @@ _BY_FIELD = serializers.DictField(
 class ProblemSerializer(serializers.Serializer[Any]):
     """Why a request was rejected (RFC 9457); `errors`: messages by field if the body is invalid."""
 
-    type = serializers.CharField()
+    type = serializers.CharField(
+        help_text="URI of the kind of error, `urn:ipuhub:problem:...`; see the reference page "
+        "Problem types."
+    )
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField(help_text="A sentence.")
@@ -52,6 +56,12 @@ class ProblemSerializer(serializers.Serializer[Any]):
     def get_fields(self) -> dict[str, Any]:
         """Return the fields, including `errors`, whose name DRF uses for a property."""
         return super().get_fields() | {"errors": copy.deepcopy(_BY_FIELD)}
+
+
+def _describe_scope(operation: dict[str, Any], scope: str) -> None:
+    if scope:
+        said = operation.get("description", "")
+        operation["description"] = f"{said} Scope of the token: `{scope}`.".strip()
 
 
 class Described(AutoSchema):
@@ -64,6 +74,7 @@ class Described(AutoSchema):
             return None
         for each in operation.get("parameters", ()):
             each.setdefault("description", _KEYS.get(each["name"], ""))
+        _describe_scope(operation, scope_for(self.view, self.method))
         if hasattr(self.view, "formats"):
             if self.path.endswith(FORM):
                 describe_file(operation)

@@ -35,6 +35,7 @@ _TOO_LONG: Final = (
     "PostgreSQL did not finish this query within IPUHUB_WEB_QUERY_SECONDS. Request less data, or "
     "try again later."
 )
+_OUTDATED = "This form is out of date. Reload the page and send it again."
 _ADMINS_ONLY = "This page shows all namespaces and is visible to administrators only."
 
 
@@ -55,7 +56,9 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
     is_canceled = _state_of(error) == _CANCELED
     status = 503 if is_canceled or _is_database_away(error) else 500
     if _is_program(request):
-        return problem_answer(status, _TOO_LONG if is_canceled else "")
+        if is_canceled:
+            return problem_answer(status, _TOO_LONG, "query-too-long")
+        return problem_answer(status)
     if wants_fragment(request):  # an open page keeps what it shows
         return HttpResponse(status=status)
     if is_canceled:
@@ -79,7 +82,7 @@ def _state_of(error: BaseException | None) -> str:
 def not_as_asked(request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
     """Return a 400 page that lists invalid parameters and links to the page without them."""
     if _is_program(request):
-        return problem_answer(400, " ".join(sentences))
+        return problem_answer(400, " ".join(sentences), "invalid-value")
     context = {"problems": sentences, "again": request.path}
     return render(request, "400.html", context, status=400)
 
@@ -98,23 +101,25 @@ def malformed(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 
 
 def busy(
-    request: HttpRequest, sentence: str, title: str = "Too many downloads now"
+    request: HttpRequest,
+    sentence: str,
+    title: str = "Too many downloads now",
 ) -> HttpResponseBase:
     """Return the 503 page of an overloaded server."""
     if _is_program(request):
-        return problem_answer(503, sentence)
+        return problem_answer(503, sentence, "server-busy")
     return render(request, "busy.html", {"sentence": sentence, "title": title}, status=503)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponseBase:
     """Return the page for a form with a missing or outdated CSRF token."""
     del reason
-    return _refuse(request, 403, "This form is out of date. Reload the page and send it again.")
+    return _refuse(request, 403, _OUTDATED, "outdated-form")
 
 
-def _refuse(request: HttpRequest, status: int, sentence: str) -> HttpResponseBase:
+def _refuse(request: HttpRequest, status: int, sentence: str, kind: str = "") -> HttpResponseBase:
     if _is_program(request):
-        return problem_answer(status, sentence)
+        return problem_answer(status, sentence, kind)
     if wants_fragment(request):
         return render(request, "_problem.html", {"sentence": sentence}, status=status)
     if not hasattr(request, "user"):  # refused before anybody could be signed in

@@ -20,7 +20,7 @@ def browser(user: User) -> Client:
     return client
 
 
-def tool(user: User) -> Client:
+def tool(user: User, scopes: str = "read write reports") -> Client:
     """A program that sends an API token of `user`."""
-    _token, text = make_token(user, "test", timezone.now())
+    _token, text = make_token(user, "test", timezone.now(), scopes=scopes)
     return Client(headers={"Authorization": f"Bearer {text}"})

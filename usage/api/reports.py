@@ -316,6 +316,7 @@ class Unavailable(APIException):
     """Something that this needs is away."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    default_code = "queue-unavailable"
 
 
 def _ask(asked: Mapping[str, Any], by: str) -> ReportRun:

@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from ipuhub.api.auth import curl_line, make_token
+from ipuhub.api.scopes import DEFAULT, SCOPES, parse_scopes
 from ipuhub.management.demofolder import DatabaseCommand
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ class Command(DatabaseCommand):
             "--name", default="command line", help="purpose of the token; default: %(default)s"
         )
         parser.add_argument(
+            "--scopes",
+            default=DEFAULT,
+            help=f"what the token may do, words of: {', '.join(SCOPES)}; default: %(default)s",
+        )
+        parser.add_argument(
             "--days",
             type=int,
             default=90,
@@ -44,10 +50,17 @@ class Command(DatabaseCommand):
         if not 0 <= days <= 36500:
             raise CommandError(f"--days must be between 0 (never expires) and 36500, not {days}")
         end = now + dt.timedelta(days=days) if days else None
-        text = make_token(user, options["name"], now, end)[1]
+        text = make_token(user, options["name"], now, end, _scopes(options["scopes"]))[1]
         self.stdout.write(text)
         # Not to stdout: scripts take the token from there.
         self.stderr.write(f"Try it: {curl_line(text, self.dashboard or own_address())}")
+
+
+def _scopes(text: str) -> str:
+    try:
+        return parse_scopes(text)
+    except ValueError as error:
+        raise CommandError(f"--scopes {error}") from error
 
 
 def own_address() -> str:

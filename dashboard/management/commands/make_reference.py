@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from dashboard.reference import metrics_page, reasons_page, settings_page
+from dashboard.reference import metrics_page, problems_page, reasons_page, settings_page
+from ipuhub.api.kinds import KINDS, PREFIX
 from ipuhub.api.schema import openapi_text
 from ipuhub.oidc.views import LOGOUTS, SIGN_INS
 from ipuhub.process import process
@@ -50,6 +51,7 @@ class Command(BaseCommand):
         pages = {
             "settings.md": settings_page(settings.ENV.declared.values()),
             "openapi.yaml": openapi_text(),
+            "problems.md": problems_page(KINDS, PREFIX),
             "metrics.md": metrics_page(METRICS),
             "reasons.md": reasons_page(((str(r), text) for r, text in SENTENCES.items()), ADVICE),
         }

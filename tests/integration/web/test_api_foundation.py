@@ -25,22 +25,22 @@ def staff(admin: User) -> Client:
 
 
 @pytest.mark.parametrize(
-    ("method", "address", "status"),
+    ("method", "address", "status", "kind"),
     [
-        ("get", "/api/v1/nothing-here", 404),
-        ("get", "/api/v1/jobs/no-such-uid", 404),
-        ("post", "/api/v1/jobs", 405),
-        ("get", "/api/v1/jobs?since=soon", 400),
-        ("get", "/api/v1/jobs?status=Flying", 400),
-        ("get", "/api/v1/jobs?stauts=Failed", 400),
-        ("get", "/api/v1/jobs?cursor=rubbish", 400),
-        ("get", "/api/v1/jobs?page_size=0", 400),
-        ("get", "/api/v1/jobs?page_size=1001", 400),
-        ("get", "/api/v1/jobs?page_size=%C2%B2", 400),
+        ("get", "/api/v1/nothing-here", 404, "not-found"),
+        ("get", "/api/v1/jobs/no-such-uid", 404, "not-found"),
+        ("post", "/api/v1/jobs", 405, "method-not-allowed"),
+        ("get", "/api/v1/jobs?since=soon", 400, "invalid-value"),
+        ("get", "/api/v1/jobs?status=Flying", 400, "invalid-value"),
+        ("get", "/api/v1/jobs?stauts=Failed", 400, "invalid-value"),
+        ("get", "/api/v1/jobs?cursor=rubbish", 400, "invalid-value"),
+        ("get", "/api/v1/jobs?page_size=0", 400, "invalid-value"),
+        ("get", "/api/v1/jobs?page_size=1001", 400, "invalid-value"),
+        ("get", "/api/v1/jobs?page_size=%C2%B2", 400, "invalid-value"),
     ],
 )
 def test_every_error_is_a_problem_with_a_sentence(
-    staff: Client, method: str, address: str, status: int
+    staff: Client, method: str, address: str, status: int, kind: str
 ) -> None:
     answer = getattr(staff, method)(address)
     problem = answer.json()
@@ -48,7 +48,7 @@ def test_every_error_is_a_problem_with_a_sentence(
     assert (answer.status_code, problem["status"], problem["type"]) == (
         status,
         status,
-        "about:blank",
+        f"urn:ipuhub:problem:{kind}",
     )
     assert problem["title"]
     assert len(problem["detail"]) > 15

@@ -12,16 +12,18 @@ from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
+from rest_framework.views import APIView
 
-from ipuhub.api.auth import make_token
+from ipuhub.api.auth import make_token, scope_for
 from ipuhub.models import ApiToken, NamespaceGrant
 from ipuhub.web.access import scope_of
-from tests.builders.clients import browser
+from tests.builders.clients import browser, tool
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 PAGE = "/account/tokens/"
+FORM = {"name": "night-job", "days": "30", "scopes": "read"}
 
 
 def call_api(text: str) -> int:
@@ -29,14 +31,14 @@ def call_api(text: str) -> int:
 
 
 def make_by_page(user: User, **data: str) -> str:
-    answer = browser(user).post(PAGE, {"name": "night-job", "days": "30", **data})
+    answer = browser(user).post(PAGE, {**FORM, **data})
     found = re.search(r'value="(ipuhub_[^"]+)"', answer.content.decode())
     assert found
     return found[1]
 
 
 def test_a_token_is_shown_once_and_works(alice: User) -> None:
-    answer = browser(alice).post(PAGE, {"name": "night-job", "days": "30"})
+    answer = browser(alice).post(PAGE, FORM)
     shown = html.unescape(answer.content.decode())
     found = re.search(r'curl -H "Authorization: Bearer (\S+)" (\S+)</code>', shown)
     assert found
@@ -78,17 +80,60 @@ def test_the_last_use_is_kept(alice: User) -> None:
     assert ApiToken.objects.get().last_used_at is not None
 
 
-@pytest.mark.parametrize("data", [{"name": " "}, {"days": "99999"}, {"days": "x"}])
+@pytest.mark.parametrize(
+    "data", [{"name": " "}, {"days": "99999"}, {"days": "x"}, {"scopes": "all"}, {"scopes": ""}]
+)
 def test_a_form_of_no_use_makes_no_token(alice: User, data: dict[str, str]) -> None:
-    answer = browser(alice).post(PAGE, {"name": "night-job", "days": "30", **data})
+    answer = browser(alice).post(PAGE, {**FORM, **data})
     assert answer.status_code == 400
     assert not ApiToken.objects.exists()
+
+
+def test_a_token_is_refused_what_it_has_no_scope_for(admin: User) -> None:
+    calls = {
+        "read": tool(admin, "write reports").get("/api/v1/jobs"),
+        "reports": tool(admin, "read write").get("/api/v1/usage/rates"),
+    }
+    for scope, answer in calls.items():
+        problem = answer.json()
+        assert answer.status_code == 403
+        assert problem["type"] == "urn:ipuhub:problem:missing-scope"
+        assert problem["scope"] == scope
+        assert f"does not have the scope '{scope}'" in problem["detail"]
+        assert f'error="insufficient_scope", scope="{scope}"' in answer["WWW-Authenticate"]
+    assert tool(admin, "reports").get("/metrics").status_code == 403
+    assert tool(admin, "read").post("/api/v1/query", {"size": 0}).status_code != 403
+    assert tool(admin, "reports").get("/api/v1/usage/rates").status_code == 200
+    assert browser(admin).get("/api/v1/usage/rates").status_code == 200
+
+
+def test_a_scope_gives_no_right_that_the_user_lacks(alice: User) -> None:
+    problem = tool(alice).get("/api/v1/usage/rates").json()
+    assert problem["type"] == "urn:ipuhub:problem:forbidden"
+
+
+def test_a_view_that_changes_something_needs_write_unless_it_says_otherwise() -> None:
+    assert scope_for(APIView(), "POST") == "write"
+    assert scope_for(APIView(), "GET") == "read"
+
+
+def test_a_token_of_an_earlier_release_keeps_what_it_could_do(alice: User) -> None:
+    make_token(alice, "old", timezone.now())
+    assert ApiToken.objects.get().scopes == "read reports"
+
+
+def test_the_page_offers_and_shows_scopes(alice: User) -> None:
+    make_by_page(alice, scopes="reports")
+    assert ApiToken.objects.get().scopes == "reports"
+    page = browser(alice).get(PAGE).content.decode()
+    assert "<code>reports</code></td>" in page
+    assert page.count('type="checkbox" name="scopes"') == 3
 
 
 def test_the_forms_need_their_csrf_token(alice: User) -> None:
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(alice)
-    answer = strict.post(PAGE, {"name": "night-job", "days": "30"})
+    answer = strict.post(PAGE, FORM)
     assert answer.status_code == 403
     assert "Reload the page" in answer.content.decode()
     assert not ApiToken.objects.exists()
@@ -126,6 +171,7 @@ def test_a_token_of_the_command_ends_unless_it_is_told_not_to(
     [
         (["make_api_token", "nobody"], "user not found: 'nobody'"),
         (["make_api_token", "alice", "--days", "-1"], "--days must be"),
+        (["make_api_token", "alice", "--scopes", "all"], "--scopes must be one or more of read"),
         (["grant_namespace", "nobody", "team-a"], "user not found: 'nobody'"),
         (["make_user", "alice"], "user 'alice' already exists"),
         (["make_user", "two words"], "Enter a valid username"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
+from rest_framework.exceptions import APIException
 
-from ipuhub.api.problems import by_field
+from ipuhub.api.kinds import KINDS, kind_of_code, kind_of_status
+from ipuhub.api.problems import by_field, problem
 from tests.builders.documents import openapi
 
 
@@ -25,6 +28,21 @@ from tests.builders.documents import openapi
 )
 def test_errors_are_sentences_by_field(raised: Any, want: dict[str, list[str]]) -> None:
     assert by_field(raised) == want
+
+
+def _all_below(kind: type[Exception]) -> set[type[Exception]]:
+    below = set(kind.__subclasses__())
+    return below.union(*(_all_below(each) for each in below))
+
+
+def test_every_error_of_the_api_has_a_kind_of_its_status() -> None:
+    views = import_module("dashboard.apiurls")
+    assert views
+    for error in _all_below(APIException):
+        assert KINDS[kind_of_code(error.default_code)].status == error.status_code, error
+    for status in (400, 401, 403, 404, 405, 406, 413, 415, 429, 500, 503):
+        assert KINDS[kind_of_status(status)].status == status
+    assert problem(418)["type"] == "urn:ipuhub:problem:invalid-request"
 
 
 def test_the_document_names_things_as_generators_of_clients_need_it() -> None:

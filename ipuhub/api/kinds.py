@@ -1,0 +1,98 @@
+"""domain: the kinds of errors of the API, each with a URI that never changes and a remedy.
+
+`docs/reference/problems.md` is generated from this table.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+PREFIX: Final = "urn:ipuhub:problem:"
+"""A name, not an address: it is the same on every installation."""
+
+
+class Kind(NamedTuple):
+    """One kind of error: its HTTP status, its title, and what the caller can do."""
+
+    status: int
+    title: str
+    remedy: str
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "invalid-request": Kind(400, "Invalid request", "Correct what `detail` names."),
+    "invalid-value": Kind(
+        400,
+        "Invalid parameter or field",
+        "Correct the parameter or field that `detail` names; `errors` has the messages by field.",
+    ),
+    "malformed-body": Kind(400, "Malformed body", "Send a JSON object in UTF-8."),
+    "not-signed-in": Kind(401, "Not signed in", "Send `Authorization: Bearer <token>`."),
+    "invalid-token": Kind(
+        401, "Invalid token", "The token is wrong, revoked or expired: create another one."
+    ),
+    "forbidden": Kind(403, "No access", "Ask an administrator for the namespace or the role."),
+    "missing-scope": Kind(
+        403, "Scope missing", "Create a token that has the scope in `scope`, and send that one."
+    ),
+    "outdated-form": Kind(403, "Form out of date", "Reload the page and send the form again."),
+    "not-found": Kind(
+        404, "Not found", "Check the address. Objects of other namespaces are not found either."
+    ),
+    "method-not-allowed": Kind(405, "Method not allowed", "Use a method of the header `Allow`."),
+    "not-acceptable": Kind(
+        406, "Not acceptable", "Send an `Accept` that allows a media type of the operation."
+    ),
+    "conflict": Kind(409, "Conflict", "Read the object again, then repeat the call."),
+    "body-too-large": Kind(413, "Body too large", "Send a smaller body."),
+    "unsupported-media-type": Kind(
+        415, "Unsupported media type", "Send `Content-Type: application/json`."
+    ),
+    "too-many-requests": Kind(
+        429, "Too many requests", "Wait the seconds of `Retry-After`; see the `RateLimit` headers."
+    ),
+    "internal-error": Kind(
+        500, "Internal error", "An administrator finds the error in the log of the dashboard."
+    ),
+    "database-unavailable": Kind(
+        503, "PostgreSQL unavailable", "Try again later. Administrators check PostgreSQL."
+    ),
+    "query-too-long": Kind(
+        503, "Query took too long", "Request less data: a shorter range or a filter."
+    ),
+    "server-busy": Kind(503, "Server busy", "Wait the seconds of `Retry-After`."),
+    "proxy-unavailable": Kind(
+        503, "V-IPU Proxy unavailable", "Try again later. Administrators check the page System."
+    ),
+    "queue-unavailable": Kind(
+        503, "Task queue unavailable", "Try again later. Administrators check the worker."
+    ),
+}
+_OF_FRAMEWORK: Final = {
+    "invalid": "invalid-value",
+    "parse_error": "malformed-body",
+    "not_authenticated": "not-signed-in",
+    "authentication_failed": "invalid-token",
+    "permission_denied": "forbidden",
+    "not_found": "not-found",
+    "method_not_allowed": "method-not-allowed",
+    "not_acceptable": "not-acceptable",
+    "unsupported_media_type": "unsupported-media-type",
+    "throttled": "too-many-requests",
+    "error": "internal-error",
+}
+"""What Django REST Framework calls its errors (`default_code`)."""
+_OF_STATUS: Final = {kind.status: name for name, kind in reversed(KINDS.items())}
+"""The first kind of each status."""
+
+
+def kind_of_code(code: str) -> str:
+    """Return the kind of an exception with this `default_code`. Raise KeyError if it has none."""
+    name = _OF_FRAMEWORK.get(code, code)
+    KINDS[name]
+    return name
+
+
+def kind_of_status(status: int) -> str:
+    """Return the kind of an error of which only the status is known."""
+    return _OF_STATUS.get(status, "invalid-request" if status < 500 else "internal-error")

@@ -1,0 +1,41 @@
+"""domain: the scopes of API tokens, which cut down the rights of the token's user.
+
+A token stores them as words of one text, like the `scope` of OAuth 2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+READ, WRITE, REPORTS = "read", "write", "reports"
+SCOPES: Final = {
+    READ: "read jobs, partitions, the fleet and usage",
+    WRITE: "change jobs",
+    REPORTS: "read and generate month reports, close months, read and set rates",
+}
+DEFAULT: Final = f"{READ} {REPORTS}"
+"""What a token could do before there were scopes."""
+
+
+def read_scopes(text: str) -> frozenset[str]:
+    """Return the known scopes of a stored text."""
+    return frozenset(text.split()) & SCOPES.keys()
+
+
+def write_scopes(names: Collection[str]) -> str:
+    """Return the text that is stored, in the order of the table."""
+    return " ".join(name for name in SCOPES if name in names)
+
+
+def parse_scopes(text: str) -> str:
+    """Return the text that is stored for what a person wrote, with spaces or commas between.
+
+    Raise ValueError with a sentence if a word is no scope, or if there is none.
+    """
+    asked = set(text.replace(",", " ").split())
+    if not asked or asked - SCOPES.keys():
+        raise ValueError(f"must be one or more of {', '.join(SCOPES)}, not {text!r}")
+    return write_scopes(asked)
