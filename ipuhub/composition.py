@@ -80,14 +80,14 @@ def proxy_client(client: KubeClient) -> Any:
 
 
 def proxy_token(client: KubeClient) -> Callable[[], Awaitable[str]]:
-    """Return the given token, else one requested for the own service account and kept fresh."""
+    """Return the given token, or else one that is requested for the own account and renewed."""
     if settings.SERVICE_ACCOUNT and not settings.PROXY_TOKEN:
         return TokenSource(client, settings.SERVICE_ACCOUNT, PROXY_AUDIENCE)
     return FixedToken(settings.PROXY_TOKEN)
 
 
 def leadership_options(lease: str) -> LeadershipOptions | None:
-    """Return the settings about leader election; None: it is off. Raises ConfigError for bad
+    """Return the settings of leader election; None: it is off. Raises ConfigError for invalid
     times."""
     if not settings.LEADER_ELECTION:
         return None

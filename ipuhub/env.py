@@ -27,7 +27,7 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One setting, as the reference page shows it."""
+    """A setting, as the reference page shows it."""
 
     name: str
     kind: str

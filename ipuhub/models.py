@@ -149,7 +149,7 @@ class TaskMessage(models.Model):
 
 
 class Heartbeat(models.Model):
-    """When a process last said that it is at work; see `ipuhub.workerhealth`."""
+    """When a process last reported that it works; see `ipuhub.workerhealth`."""
 
     name = models.TextField(primary_key=True)
     at = models.DateTimeField()

@@ -27,7 +27,7 @@ class Month:
     number: int
 
     def __post_init__(self) -> None:
-        """Raise MonthError for what no calendar has."""
+        """Raise MonthError if no calendar has this month."""
         if self.year not in _YEARS or self.number not in range(1, 13):
             raise MonthError(
                 f"{self.year}-{self.number} is not a month. Use YYYY-MM, for example 2026-11."

@@ -14,7 +14,7 @@ ASK_AGAIN: Final = timedelta(seconds=5)  # between two calls for one that is not
 
 
 class Phase(StrEnum):
-    """Where a partition stands; `waiting` is an answer only and never stored."""
+    """The phase of a partition; `waiting` is only an answer and is never stored."""
 
     WAITING = "waiting"
     RESERVING = "reserving"
@@ -26,7 +26,7 @@ class Phase(StrEnum):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to do until somebody asks for something."""
+        """Return whether nothing is left to do until the next request."""
         return self in _SETTLED
 
 
@@ -92,7 +92,7 @@ class Partition:
         return self.phase == Phase.ERROR and self.reason == Reason.PARTITION_LOST
 
     def was_asked(self, now: datetime) -> bool:
-        """Return whether the operator has asked for it a moment ago."""
+        """Return whether the operator requested it a moment ago."""
         return self.asked_at is not None and now - self.asked_at < ASK_AGAIN
 
 

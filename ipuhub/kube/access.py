@@ -31,10 +31,10 @@ class User:
 
 
 class Reviewer:
-    """Asks the API server about tokens and permissions; remembers answers for about 10 s.
+    """Asks the API server about tokens and permissions, and caches answers for about 10 s.
 
     A token must be valid for `audience`; empty: for the API server itself. API failures raise
-    ApiError, so that callers refuse (fail closed) and can tell "may not" from "do not know".
+    ApiError, so that callers never take an outage for a refusal.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Reviewer:
         namespace: str = "",
         name: str = "",
     ) -> bool:
-        """Whether `user` may do it; no namespace asks for all of them at once."""
+        """Return whether `user` may do it; without a namespace: in all namespaces at once."""
         attributes = {
             "verb": verb,
             "group": group,

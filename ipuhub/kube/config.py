@@ -69,7 +69,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Kubeconfig:
-    """What one or several files say together."""
+    """The merged contents of one or several files."""
 
     paths: str
     current_context: str = ""

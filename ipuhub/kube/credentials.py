@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What one moment's requests carry: a header value, or a certificate and key (PEM), or none."""
+    """The credentials of a request: a header value, or a certificate and key (PEM), or none."""
 
     authorization: str = ""
     certificate: bytes = b""
@@ -41,7 +41,7 @@ class CredentialSource(Protocol):
 
 
 class StaticCredentials:
-    """Credentials that never change: a token or password in a kubeconfig, or none at all."""
+    """Credentials that never change: a token or password of a kubeconfig, or none."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -101,7 +101,8 @@ class FileCredentials:
 
 
 def _file_mark(path: str) -> object:
-    """Tell one content of a file from the next, through the symlinks of mounted volumes too."""
+    """Return a value that changes with the file's content, also behind the symlinks of mounted
+    volumes."""
     try:
         state = Path(path).stat()
     except OSError:
@@ -266,12 +267,12 @@ class ClusterConfig:
         return self._header()
 
     def fresh_headers(self) -> Mapping[str, str] | None:
-        """What `headers` would return at once; None when it would have to read or run something."""
+        """Return what `headers` would return at once; None if it had to read or run something."""
         known = self._credentials is not None and self._source.is_fresh()
         return self._header() if known else None
 
     def invalidate(self, refused: Mapping[str, str]) -> None:
-        """The server refused these headers: get new ones, unless somebody did meanwhile."""
+        """Renew these headers, because the server refused them, unless that happened already."""
         if self._header() == refused:
             self._source.invalidate()
 

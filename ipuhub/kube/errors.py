@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ConfigError(Exception):
-    """No usable cluster configuration or credentials; the text says what to do."""
+    """No usable cluster configuration or credentials; the message says what to do."""
 
 
 class ApiError(Exception):
@@ -76,7 +76,7 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429: the server sheds load; `retry_after` says for how long, where known."""
+    """429: the server limits its load; `retry_after` says for how long, if known."""
 
     retryable = True
 

@@ -162,7 +162,7 @@ def _identity(regarding: Manifest) -> str:
 
 
 def _cut(message: str) -> str:
-    """Cut a message to what the API takes, at a character's border."""
+    """Cut a message to the API's limit, between characters."""
     raw = message.encode()
     if len(raw) <= _MESSAGE_BYTES:
         return message
@@ -174,7 +174,7 @@ def _timestamp(moment: datetime) -> str:
 
 
 def _remember(entries: dict[K, V], key: K, value: V) -> None:
-    """Put an entry last; the one that was not touched for longest goes when there are too many."""
+    """Put an entry last; if there are too many, drop the least recently used."""
     entries.pop(key, None)
     if len(entries) >= _REMEMBERED:
         del entries[next(iter(entries))]

@@ -150,7 +150,7 @@ class Informer:
 
     @property
     def problem(self) -> str:
-        """One sentence on what keeps the copy from being current, or nothing."""
+        """Return why the copy is not current, in one sentence; empty: it is."""
         return self._problem or (self._watch.problem if self._watch else "")
 
     def stale_seconds(self, now: float) -> float:
@@ -161,7 +161,7 @@ class Informer:
         return float("inf") if self._heard_at is None else max(now - self._heard_at, 0.0)
 
     def get(self, namespace: str, name: str) -> Manifest | None:
-        """Return one object or None; the namespace of cluster-wide ones is the empty string."""
+        """Return an object or None; the namespace of cluster-wide objects is the empty string."""
         return self._store.get((namespace, name))
 
     def by_index(self, index: str, value: str) -> list[Manifest]:

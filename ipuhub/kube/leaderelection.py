@@ -76,7 +76,8 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def clock_seconds() -> float:
-    """The time by which a Lease is held: it never goes back, nor stops with process or machine."""
+    """Return the time by which a Lease is held: it never goes back, and never stops with the
+    machine."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -90,8 +91,8 @@ class LeaseHeld(Exception):  # noqa: N818  # what is so, not a fault
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """Seconds: how long a silent leader keeps the Lease, how long a leader tries to renew before
-    it stops, and the time between two tries. Each is shorter than the one before it."""
+    """Times in seconds: how long a silent leader keeps the Lease, how long a leader tries to renew
+    before it stops, and the pause between two tries. Each is shorter than the one before."""
 
     duration_seconds: float = 15.0
     renew_deadline_seconds: float = 10.0
@@ -134,13 +135,17 @@ class LeaderElection:
 
     @property
     def is_leading(self) -> bool:
-        """Whether this replica may work now, by the clock: a process that stood still may run on
-        before its renewal does, long after another replica has begun."""
+        """Return whether this replica may work now, by the clock.
+
+        A process that was suspended can continue before its renewal does, long after another
+        replica has begun.
+        """
         return self._holds and self._age_seconds() < self._timing.renew_deadline_seconds
 
     @property
     def left_seconds(self) -> float:
-        """For how long no other replica can lead, whatever happens to this one; 0: one may now."""
+        """Return for how long no other replica can lead, whatever happens to this one; 0: one may
+        now."""
         return self._timing.duration_seconds - self._age_seconds() if self.is_leading else 0.0
 
     def _age_seconds(self) -> float:
@@ -212,14 +217,14 @@ class LeaderElection:
                 return
 
     async def _changed(self, changed: asyncio.Event) -> None:
-        """Wait for word of a change, or as long as it is sound to wait without."""
+        """Wait for news of a change, or for as long as it is safe to wait without."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience_seconds()):
                 await changed.wait()
         changed.clear()  # before looking: what changes meanwhile is looked at again
 
     def _patience_seconds(self) -> float:
-        """How long to wait for word of the Lease before looking at it without."""
+        """Return how long to wait for news of the Lease before reading it anyway."""
         retry = self._timing.retry_seconds
         left = self._seen.until - clock_seconds()
         return min(left, retry) if left > 0 else retry

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class ChosenNamespaces:
-    """Which namespaces `selector` chooses now, and which of them nobody has been told of yet.
+    """The namespaces that `selector` chooses now, and those not yet reported.
 
-    What was chosen stays known while the API server is away; `problem` says why it is not current.
+    The choice stays known while the API server is away; `problem` says why it is not current.
     """
 
     def __init__(self, client: KubeClient, selector: str, pace: Pace | None = None) -> None:
@@ -34,7 +34,7 @@ class ChosenNamespaces:
 
     @property
     def problem(self) -> str:
-        """One sentence on what keeps the choice from being current; empty: nothing."""
+        """Return why the choice is not current, in one sentence; empty: it is."""
         problem = self._informer.problem
         return problem and f"the namespaces with {self.selector} are not known: {problem}"
 
@@ -54,7 +54,7 @@ class ChosenNamespaces:
         self._news.set()
 
     async def arrivals(self) -> list[str]:
-        """Wait for namespaces that were not told yet; each is told once, until `told_in_vain`."""
+        """Wait for new namespaces; each is returned once, until `told_in_vain`."""
         await self._news.wait()
         self._news.clear()
         names, self._untold = sorted(self._untold), set()
@@ -79,7 +79,7 @@ LABEL: Final = "ipuhub.io/group"
 
 
 class NamespaceGroups:
-    """Follows the namespaces. One that is not known yet, or is gone, is its own group."""
+    """Follows the groups of namespaces. An unknown or deleted namespace is its own group."""
 
     def __init__(self, client: KubeClient) -> None:
         self._informer = Informer(client, NAMESPACES, transform=_only_labels)

@@ -59,7 +59,7 @@ class TokenSource:
         self._lock = asyncio.Lock()
 
     async def __call__(self) -> str:
-        """Return a valid token. Raises ApiError when there is none and none can be had."""
+        """Return a valid token. Raises ApiError if there is none and none can be requested."""
         if self._now() >= self._renew_at:
             async with self._lock:
                 if self._now() >= self._renew_at:

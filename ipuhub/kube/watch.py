@@ -41,7 +41,7 @@ async def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a watch or cache covers; no namespace means all of them."""
+    """What a watch or cache covers; without a namespace: all namespaces."""
 
     resource: Resource
     namespace: str | None = None
@@ -182,7 +182,7 @@ class Watch:
 def _decode_all(
     lines: list[bytes], decode: Callable[[bytes], E]
 ) -> tuple[list[E], ApiError | None]:
-    """Decode up to the first line that carries an error; what came before it counts."""
+    """Decode up to the first line with an error; the lines before it count."""
     events: list[E] = []
     try:
         for line in lines:

@@ -114,7 +114,7 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """`key` went well: its next failure waits the shortest time again."""
+        """Reset the retry delay of `key` after a success."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:

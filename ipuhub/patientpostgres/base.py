@@ -26,7 +26,7 @@ class _Driver:
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """`SILENCE_SECONDS` of the settings: how long PostgreSQL may say nothing; None: for ever."""
+    """`SILENCE_SECONDS` in the settings: how long PostgreSQL may be silent; None: forever."""
 
     Database = _Driver()
 

@@ -25,7 +25,7 @@ class PatientConnection(psycopg.Connection[Any]):
     silence_seconds: float | None = None
 
     def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
-        """Return what the server answers, in time."""
+        """Return the server's answer, within the limit."""
         limit = self.silence_seconds if timeout is None else timeout
         try:
             return super().wait(gen, interval, limit)
@@ -37,7 +37,7 @@ class PatientConnection(psycopg.Connection[Any]):
 
     @contextmanager
     def at_most(self, seconds: float) -> Iterator[None]:
-        """Wait no longer than this for what is done in here."""
+        """Limit each wait in the block to this."""
         before = self.silence_seconds
         self.silence_seconds = seconds if before is None else min(before, seconds)
         try:

@@ -50,8 +50,10 @@ LIMITS: Final = Limits()
 
 
 class _OneLine(logging.Filter):
-    """Makes one line of what is no HTTP, or not the whole of it: it is the sender's fault, and who
-    sends decides how much of the log is his."""
+    """Logs an invalid or incomplete HTTP request in one line.
+
+    It is the sender's fault, and senders must not decide how much of the log they fill.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -70,14 +72,16 @@ _FILTER = _OneLine()
 
 
 def is_departure(request: web.Request, error: Exception) -> bool:
-    """Whether a request came to nothing only since its client has gone away, in the middle of what
-    it sent or was sent: that is no failure of ours, and nobody hears an answer."""
+    """Return whether a request failed only because its client disconnected.
+
+    That is no failure of ours, and nobody reads an answer.
+    """
     has_left = request.transport is None or request.transport.is_closing()
     return has_left and isinstance(error, ConnectionError)
 
 
 def log_bad_requests_in_one_line() -> None:
-    """Have every server of this process log what is no HTTP in one line, without a traceback."""
+    """Make every server of this process log invalid HTTP in one line, without a traceback."""
     server_logger.addFilter(_FILTER)  # once, however often it is added
 
 
@@ -142,7 +146,7 @@ def _bodies_within(limits: Limits) -> Middleware:
 
 
 def _size_of(request: web.Request, limits: Limits) -> int:
-    """How much memory the body may take: what is longer than allowed is refused anyway."""
+    """Return how much memory the body can take: a larger body than allowed is refused anyway."""
     most = request.client_max_size or limits.bodies_bytes // 8
     return min(most if request.content_length is None else request.content_length, most)
 
@@ -194,27 +198,30 @@ class Health:
         self._beats: dict[str, _Beat] = {}
 
     def set(self, name: str, ok: bool, detail: str = "") -> None:
-        """State a readiness check; `detail` says what is wrong, for a person."""
+        """Set a readiness check; `detail` says what is wrong, for people."""
         self._ready[name] = (ok, detail)
 
     def note(self, name: str, sentence: str) -> None:
-        """Show what a person should know though the process does its work; empty: nothing."""
+        """Show a message for people although the process works; empty: none."""
         self._notes[name] = sentence
 
     def ask(self, name: str, problem: Callable[[], str]) -> None:
-        """Add a readiness check that is asked each time; it returns what is wrong, or nothing."""
+        """Add a readiness check that is evaluated for each request; it returns what is wrong, or
+        nothing."""
         self._asked[name] = problem
 
     def beat(self, name: str, max_age_seconds: float = 300.0) -> None:
-        """Say that loop `name` moves; the first beat promises one at least this often."""
+        """Report that loop `name` works; the first call promises a call at least this often."""
         known = self._beats.get(name)
         allowed = known.max_age_seconds if known else max_age_seconds
         self._beats[name] = _Beat(self._clock(), allowed)
 
     @contextmanager
     def term(self) -> Iterator[None]:
-        """Forget at the end what was stated, asked for or promised within: a replica that no
-        longer leads is not to be restarted because its loops have ended."""
+        """Forget at the end of the block what was set, added or promised in it.
+
+        A replica that no longer leads must not be restarted because its loops have ended.
+        """
         kept: tuple[dict[str, Any], ...] = (self._ready, self._asked, self._notes, self._beats)
         known = [set(checks) for checks in kept]
         try:
@@ -225,20 +232,20 @@ class Health:
                     del checks[name]
 
     def checks(self) -> dict[str, str]:
-        """What is wrong with each check, or nothing; a loop that beats is `alive <name>`."""
+        """Return what is wrong with each check, or nothing; a loop that beats is `alive <name>`."""
         beats = {f"alive {name}": why for name, why in self._silent().items()}
         return self._readiness() | beats
 
     def not_ready(self) -> list[str]:
-        """One line per failing readiness check."""
+        """Return a line for each failing readiness check."""
         return [f"{name}: {detail}" for name, detail in self._readiness().items() if detail]
 
     def notes(self) -> list[str]:
-        """One line per note."""
+        """Return a line for each note."""
         return [f"{name}: {sentence}" for name, sentence in self._notes.items() if sentence]
 
     def not_alive(self) -> list[str]:
-        """One line per loop that has not moved for too long."""
+        """Return a line for each loop that has been silent for too long."""
         return [f"{name}: {detail}" for name, detail in self._silent().items() if detail]
 
     def _readiness(self) -> dict[str, str]:

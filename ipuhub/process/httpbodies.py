@@ -21,7 +21,7 @@ class BodyError(Exception):
 
 
 class BodyTooLargeError(BodyError):
-    """It exceeds the limit for one body."""
+    """The body exceeds the limit for one body."""
 
 
 class BodyTooSlowError(BodyError):

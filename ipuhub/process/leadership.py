@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeadershipOptions:
-    """The Lease that is asked for, and under which name."""
+    """The Lease to hold, and the name to hold it under."""
 
     namespace: str
     lease: str

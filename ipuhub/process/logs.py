@@ -65,8 +65,7 @@ def configure(level: str, log_format: str) -> None:
 
 
 class _FaultOfTheClient(logging.Filter):
-    """Makes one line of what a client did wrong: nobody here has anything to mend, and who sends
-    decides how much of the log is his."""
+    """Logs a client's error in one line: nobody here can fix it, and it must not fill the log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if getattr(record, "status_code", 400) < 500 and record.exc_info:

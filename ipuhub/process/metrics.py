@@ -148,7 +148,7 @@ class Meters:
 
 
 class Page:
-    """What `/metrics` of one process shows."""
+    """The metrics on `/metrics` of one process."""
 
     def __init__(self, *meters: Meters) -> None:
         self._meters = list(meters)

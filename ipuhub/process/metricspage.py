@@ -26,7 +26,7 @@ _HOW: Final = (
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not an error
-    """Who may not read metrics: `str()` is a sentence, `status` and `headers` those of HTTP."""
+    """The caller may not read metrics: `str()` is a message, `status` and `headers` are HTTP's."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
@@ -35,12 +35,12 @@ class Refused(Exception):  # noqa: N818  # an answer, not an error
 
 
 def not_valid() -> Refused:
-    """The answer to a token that belongs to nobody."""
+    """Return the answer to an invalid token."""
     return Refused(401, f"This token is not valid. {_HOW}", _CHALLENGE)
 
 
 def may_not(who: str) -> Refused:
-    """The answer to somebody who is known and has not got the right."""
+    """Return the answer to a known caller without the right."""
     return Refused(403, f"{who} may not get the URL {PATH}. {_HOW}")
 
 
@@ -62,7 +62,7 @@ class Guard:
         self._reviewer = reviewer
 
     async def check(self, authorization: str) -> None:
-        """Raise Refused for who may not read. Unknown is refused, too."""
+        """Raise Refused if the caller may not read metrics, or if that cannot be determined."""
         given = self.unjudged(authorization)
         if given:
             await self.review(given)
@@ -78,7 +78,7 @@ class Guard:
         return given
 
     async def review(self, token: str) -> None:
-        """Raise Refused unless the API server says that the token's owner may read."""
+        """Raise Refused unless the API server allows the token's owner to read."""
         try:
             reviewer = self._reviewer()
             user = await reviewer.authenticate(token) if reviewer else None

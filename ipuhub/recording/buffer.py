@@ -33,7 +33,7 @@ class Batch(Generic[Row]):
     answered_at: datetime | None = None
 
     def append(self, more: Batch[Row]) -> None:
-        """Take up what came next."""
+        """Add what came next."""
         self.rows += more.rows
         self.faults += more.faults
         self.events += more.events
@@ -66,7 +66,7 @@ class Buffer(Generic[Row]):
             self._full.set()
 
     def close(self) -> None:
-        """Nothing more comes: the writer gets what is left at once."""
+        """End the input: the writer gets the rest at once."""
         self._is_closed = True
         self._added.set()
         self._full.set()

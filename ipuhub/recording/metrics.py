@@ -93,14 +93,14 @@ def count_faults(watch: str, faults: Iterable[Fault]) -> None:
 
 
 def tell_position(watch: str, position_at: datetime | None) -> None:
-    """Tell how far `watch` is committed; None: nothing is."""
+    """Set how far `watch` is committed; None: nothing is."""
     if position_at is not None:
         _POSITIONS[watch] = position_at.timestamp()
         POSITION.labels(watch).set(_POSITIONS[watch])
 
 
 def tell_gaps(watch: str, gaps: Gaps) -> None:
-    """Tell how many gaps are stored, and when the newest one ended."""
+    """Set how many gaps are stored, and when the newest ended."""
     GAPS.labels(watch).set(gaps.stored)
     if gaps.newest is not None:
         NEWEST_GAP.labels(watch).set(gaps.newest.timestamp())

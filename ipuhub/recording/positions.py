@@ -36,7 +36,7 @@ _TICK_SECONDS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the server said: all that happened before `asked_at` is in `version`."""
+    """The server's answer: everything that happened before `asked_at` is in `version`."""
 
     asked_at: datetime
     version: str
@@ -87,7 +87,7 @@ class PositionClock:
         return self._mark.version
 
     def asking(self) -> None:
-        """The reader is done with what it had, and waits for more from now on."""
+        """Note that the reader has read everything and waits for more."""
         self._asked_at = self._clock()
         if self._asked_at - self._drained_at > _PROMPT:
             self._be_held_up(self._asked_at)
@@ -126,7 +126,7 @@ class PositionClock:
         self._tick_later()
 
     def _be_held_up(self, now: datetime) -> None:
-        """What is read next may be as old as the last time that nothing held the reader up."""
+        """Note a delay: what is read next can be as old as the last time without a delay."""
         self._is_behind, self._drained_at = True, now
         self._question()
 
@@ -142,7 +142,7 @@ class PositionClock:
             self._question()
 
     def _question(self) -> None:
-        """Ask beside the reading, one question at a time, and not without a pause."""
+        """Ask the server in the background: one request at a time, with a pause between two."""
         now, last = self._clock(), self._questioned_at
         if self._questioning is None and (last is None or now - last >= _PROMPT):
             self._questioned_at = now

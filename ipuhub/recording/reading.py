@@ -66,7 +66,7 @@ class Page(NamedTuple):
 
 
 class Decoder:
-    """Decodes to `manifest`, `dict` or a Struct. What does not fit becomes a fault, no error."""
+    """Decodes to `manifest`, `dict` or a Struct. An object that does not fit becomes a fault."""
 
     def __init__(self, manifest: type[Any]) -> None:
         self._is_dict = manifest is dict
@@ -111,7 +111,7 @@ _PLAIN = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
 def subject_of(manifest: Any) -> Subject:
-    """Who a decoded object is."""
+    """Return the identity of a decoded object."""
     if isinstance(manifest, dict):
         return _subject_of_dict(manifest)
     meta = manifest.metadata
@@ -145,7 +145,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reader(Generic[Row]):
-    """Asks a recorder for the row of each change; what it cannot read becomes a fault."""
+    """Asks a recorder for the row of each change; an unreadable object becomes a fault."""
 
     def __init__(self, recorder: Recorder[Row]) -> None:
         self._recorder = recorder

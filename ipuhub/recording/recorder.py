@@ -40,7 +40,7 @@ class Absence:
 
 
 class Recorder(Protocol[Row]):
-    """One kind of record. `write` and `vanish` run inside the transaction of the checkpoint."""
+    """A kind of record. `write` and `vanish` run inside the transaction of the checkpoint."""
 
     name: str
     """Name of the checkpoint, of the metrics and of the readiness check."""
@@ -70,7 +70,7 @@ class Recorder(Protocol[Row]):
         """
 
     def subject(self, row: Row) -> Subject:
-        """Who a row is, for the fault of one that Postgres refuses."""
+        """Return the identity of a row, for the fault of a row that PostgreSQL refuses."""
 
     def write(
         self, cursor: Cursor[Any], rows: Sequence[Row], cluster_uid: str, at: datetime
