@@ -8,7 +8,7 @@ import orjson
 import structlog
 from aiohttp import web
 
-from devcluster.handlers import auth, documents, pods, read, write
+from devcluster.handlers import auth, documents, logs, pods, read, write
 from devcluster.paths import parse_path
 from devcluster.requests import ApiRequest, check_accept
 from devcluster.security.authorization import impersonate
@@ -41,7 +41,7 @@ _ON_SUBRESOURCE: Final[dict[str, dict[str, Handler]]] = {
         "PUT": write.replace_scale,
         "PATCH": write.patch_scale,
     },
-    "log": {"GET": pods.read_log},
+    "log": {"GET": logs.read_log},
     "binding": {"POST": pods.bind},
     "exec": {"GET": pods.stream, "POST": pods.stream},
     "attach": {"GET": pods.stream, "POST": pods.stream},

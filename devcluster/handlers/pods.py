@@ -1,9 +1,5 @@
-"""io: what pods have below them: binding and log.
-
-The log of a container that nobody runs: an annotation, or a line per state.
-
-Exec and attach by WebSocket, and the logs of processes, passed on to the pod's node.
-"""
+"""io: what pods have below them: binding, and exec and attach by WebSocket, which the pod's node
+answers. Logs: `logs.py`."""
 
 from __future__ import annotations
 
@@ -15,19 +11,16 @@ import orjson
 from aiohttp import WSMsgType, web
 
 from devcluster.handlers.read import answer
-from devcluster.requests import read_number, read_typed, write_options
+from devcluster.requests import read_typed, write_options
 from devcluster.schemas.kinds import BY_RESOURCE
 from devcluster.status import StatusError, bad_request, conflict
 from devcluster.storage.metadata import format_time
 from devcluster.storage.objects import Target
-from devcluster.storage.watchers import WatchRequest
 
 if TYPE_CHECKING:
     from devcluster.context import Api
     from devcluster.nodelink import NodeAddress
     from devcluster.requests import ApiRequest
-
-LOG_ANNOTATION: Final = "sim/log"
 
 
 def choose_container(pod: dict[str, Any], container: str) -> str:
@@ -50,55 +43,6 @@ def choose_container(pod: dict[str, Any], container: str) -> str:
     return container
 
 
-def check_started(pod: dict[str, Any], container: str) -> None:
-    """Refuse the log of a container that never ran. StatusError 400."""
-    state = _state(pod, container)
-    if "waiting" in state or not state:
-        reason = state.get("waiting", {}).get("reason", "ContainerCreating")
-        name = pod["metadata"]["name"]
-        raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
-
-
-def container_log(pod: dict[str, Any], container: str) -> str:
-    """Return the log of a container of `pod` (empty: the only one). StatusError 400.
-
-    The annotation `sim/log` is the log of the pod's first container; `sim/log.<name>` that of
-    the container of that name.
-    """
-    container = choose_container(pod, container)
-    check_started(pod, container)
-    annotations = pod["metadata"].get("annotations") or {}
-    given = annotations.get(f"{LOG_ANNOTATION}.{container}")
-    if given is None and container == pod["spec"]["containers"][0]["name"]:
-        given = annotations.get(LOG_ANNOTATION)
-    if given is not None:
-        return given if given.endswith("\n") or not given else f"{given}\n"
-    return _generated(container, _state(pod, container))
-
-
-def is_over(pod: dict[str, Any], container: str) -> bool:
-    """Whether the container (empty: the first) has ended for good."""
-    container = container or pod["spec"]["containers"][0]["name"]
-    return "terminated" in _state(pod, container)
-
-
-def _state(pod: dict[str, Any], container: str) -> dict[str, Any]:
-    status = pod.get("status") or {}
-    known = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-    states = [entry.get("state") or {} for entry in known if entry["name"] == container]
-    return states[0] if states else {}
-
-
-def _generated(container: str, state: dict[str, Any]) -> str:
-    ended = state.get("terminated")
-    started = (ended or state["running"]).get("startedAt", "")
-    lines = [f"{started} {container}: started"]
-    if ended is not None:
-        code, moment = ended.get("exitCode", 0), ended.get("finishedAt", "")
-        lines.append(f"{moment} {container}: ended with exit code {code}")
-    return "".join(f"{line}\n" for line in lines)
-
-
 PROTOCOL: Final = "v5.channel.k8s.io"
 PODS: Final = BY_RESOURCE[("", "v1", "pods")]
 _NO_PROCESSES: Final = (
@@ -109,7 +53,6 @@ _OLD_PROTOCOL: Final = (
     f"the embedded API carries streams by WebSocket ({PROTOCOL}) only: use kubectl 1.31 or newer "
     "(1.29 and 1.30: set KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true)"
 )
-_LOG_OPTIONS: Final = {"container", "follow", "previous", "tailLines", "limitBytes", "pretty"}
 
 
 async def stream(api: Api, request: ApiRequest) -> web.StreamResponse:
@@ -135,34 +78,8 @@ async def stream(api: Api, request: ApiRequest) -> web.StreamResponse:
     except (OSError, aiohttp.ClientError) as error:
         if socket.prepared:
             raise
-        raise _unreachable(error) from error
+        raise unreachable(error) from error
     return socket
-
-
-async def pass_log(
-    api: Api, request: ApiRequest, address: NodeAddress, container: str
-) -> web.StreamResponse:
-    """Pass on the log that the pod's node keeps. StatusError 400, 500."""
-    query, path = request.query, request.path
-    unknown = sorted(set(query) - _LOG_OPTIONS)
-    if unknown:
-        raise bad_request(f"logs of processes cannot be cut by {', '.join(unknown)}")
-    where = f"/containerLogs/{path.namespace}/{path.name}/{container}"
-    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-    try:
-        async with api.nodes.get(address, where, query) as answer:
-            if answer.status != 200:
-                raise bad_request(await answer.text())
-            response.enable_chunked_encoding()
-            await response.prepare(request.http)
-            async for data in answer.content.iter_any():
-                await response.write(data)
-    except (OSError, aiohttp.ClientError) as error:
-        if response.prepared:
-            raise
-        raise _unreachable(error) from error
-    await response.write_eof()
-    return response
 
 
 async def _join(client: web.WebSocketResponse, node: aiohttp.ClientWebSocketResponse) -> None:
@@ -202,7 +119,8 @@ async def _explained(api: Api, address: NodeAddress, path: str) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {text}")
 
 
-def _unreachable(error: Exception) -> StatusError:
+def unreachable(error: Exception) -> StatusError:
+    """Return the error of an API server that does not reach a node."""
     why = f"error dialing backend: {error}"
     return StatusError(500, "InternalError", f"Internal error occurred: {why}")
 
@@ -240,50 +158,3 @@ async def bind(api: Api, request: ApiRequest) -> web.StreamResponse:
     target = Target(PODS, request.path.namespace, name, "binding")
     api.objects.update(target, assign, options)
     return answer(orjson.dumps({**_CREATED, "code": 201}), request.http, code=201)
-
-
-async def read_log(api: Api, request: ApiRequest) -> web.StreamResponse:
-    """GET of a container's log; with follow=true as it grows, until the container ends."""
-    namespace, name, query = request.path.namespace, request.path.name, request.query
-    item = api.objects.get(PODS, namespace, name)
-    container = query.get("container", "")
-    node = api.nodes.address_of(item.body)
-    if node is not None:
-        container = choose_container(item.body, container)
-        if query.get("previous") != "true":
-            check_started(item.body, container)
-        return await pass_log(api, request, node, container)
-    text = container_log(item.body, container)
-    tail = read_number(query, "tailLines")
-    if tail is not None:
-        text = "".join(text.splitlines(keepends=True)[-tail:] if tail else [])
-    limit = read_number(query, "limitBytes")
-    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-    response.enable_chunked_encoding()
-    await response.prepare(request.http)
-    await response.write(text.encode()[:limit])
-    if query.get("follow") == "true" and not is_over(item.body, container):
-        await _follow(api, request, response, container_log(item.body, container))
-    await response.write_eof()
-    return response
-
-
-async def _follow(api: Api, request: ApiRequest, response: web.StreamResponse, seen: str) -> None:
-    container, name = request.query.get("container", ""), request.path.name
-    watch = WatchRequest(
-        kind=PODS,
-        namespace=request.path.namespace,
-        revision=api.store.revision,
-        matches=lambda body: bool(body["metadata"]["name"] == name),
-        render=lambda item: item.data,
-        bookmarks=False,
-        seconds=24 * 3600.0,
-    )
-    async for lines in api.watchers.stream(watch):
-        for line in lines.splitlines():
-            pod = orjson.loads(line)["object"]
-            text = container_log(pod, container)
-            await response.write(text.removeprefix(seen).encode())
-            seen = text
-            if is_over(pod, container) or pod["metadata"].get("deletionTimestamp"):
-                return

@@ -12,7 +12,8 @@ No container is ever run. Annotations of a pod (times in seconds):
   sim/ready-seconds        from running until Ready (else the readiness probe's initial delay)
   sim/stop-seconds         from SIGTERM until the end (0)
   sim/stop-exit-code       exit code then (143); 137 where the grace period ends first
-  sim/log                  what `kubectl logs` returns
+  sim/log                  what `kubectl logs` returns (else generated lines)
+  sim/log-lines            how many generated lines come before the others (0)
   sim/image-pull-error     "true": the image cannot be pulled
 
 Each can be given for one container as `sim/<key>.<container name>`. Nodes have sim/down and
@@ -30,9 +31,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from devcluster.kubelet.options import Durations
+    from devcluster.standinlog import StandInLog
 
 PREFIX: Final = "sim/"
 LABEL_JOB_UID: Final = "graphcore.ai/ipujob-uid"
@@ -45,7 +47,6 @@ _TRAPPED_SLEEP: Final = re.compile(r"\bsleep (\d+)([smhd]?) & wait\b")
 _UNIT_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _TRAP: Final = re.compile(r"""\btrap\s+(["'])\s*exit 0\s*\1\s+(?:SIG)?TERM\b""")
 _END: Final = "ipuhub.io/end"  # the operator tells sleeping pods by it that they may end
-_LOG_TAIL: Final = 2048  # bytes of the log that FallbackToLogsOnError copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +133,15 @@ class Behaviour:
             return Stop(None, number)
         return Stop(self.seconds("stop-seconds", 0.0, name), number)
 
-    def termination_message(self, container: dict[str, Any], code: int) -> str:
+    def termination_message(
+        self, container: dict[str, Any], code: int, log: Callable[[], StandInLog]
+    ) -> str:
         """What the container leaves behind; after a failure the log's end, if it asks for that."""
-        name = container["name"]
-        message = self.text("termination-message", name)
+        message = self.text("termination-message", container["name"])
         if message is not None:
             return message
         fallback = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
-        return (self.text("log", name) or "")[-_LOG_TAIL:] if code and fallback else ""
+        return log().message() if code and fallback else ""
 
 
 def _command(container: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from devcluster.kubelet import containers
 from devcluster.kubelet.behaviour import LAUNCHER_INIT
 from devcluster.kubelet.options import from_text
+from devcluster.standinlog import Run, StandInLog
 from ipuhub.backoff import exponential
 
 if TYPE_CHECKING:
@@ -76,7 +77,13 @@ def end(
     """End the running container with `code`, as its annotations describe that end."""
     life.marks[_run(status) + "/end"] = at
     reason = life.behaviour.text("termination-reason", container["name"]) if code else ""
-    message = life.behaviour.termination_message(container, code)
+    began = started_at(life, status)
+
+    def log() -> StandInLog:
+        pod = {"metadata": life.metadata, "spec": life.spec}
+        return StandInLog(pod, container["name"], Run(began, at, code), at)
+
+    message = life.behaviour.termination_message(container, code, log)
     containers.finish(status, code, at, reason=reason or "", message=message)
 
 

@@ -12,6 +12,7 @@ import asyncio
 import signal
 import ssl
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,11 +20,13 @@ import orjson
 from aiohttp import WSMsgType, web
 
 from devcluster.kubelet.nodes import LOOPBACK
+from devcluster.processes.logclock import LogOptions, Stamps
 from devcluster.security.certificates import self_signed
+from devcluster.status import StatusError
 from ipuhub.process.health import build_runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from devcluster.processes.runtime import Container, ProcessRuntime
     from devcluster.processes.spawned import Spawned
@@ -175,7 +178,11 @@ class Endpoint:
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         pod, status = self._status(request)
-        previous = request.query.get("previous") == "true"
+        try:
+            options = LogOptions.of(dict(request.query), datetime.now(UTC))
+        except StatusError as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        previous = options.previous
         run = status["restartCount"] - (1 if previous else 0)
         name = request.match_info["container"]
         if self._runtime is None or run < 0:
@@ -188,7 +195,7 @@ class Endpoint:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        await _write_log(response, path, request.query, container)
+        await _write_log(response, path, options, container)
         await response.write_eof()
         return response
 
@@ -238,10 +245,7 @@ async def _open(request: web.Request, process: Any, *, owns: bool) -> web.Stream
 
 
 async def _write_log(
-    response: web.StreamResponse,
-    path: Path,
-    query: Mapping[str, str],
-    container: Container | None,
+    response: web.StreamResponse, path: Path, options: LogOptions, container: Container | None
 ) -> None:
     """Write what is there and, to follow, what comes until the container ends."""
     fresh: asyncio.Queue[bytes] = asyncio.Queue()
@@ -250,21 +254,22 @@ async def _write_log(
         fresh.put_nowait(data)
 
     spawned = container.spawned if container is not None else None
-    follows = query.get("follow") == "true" and spawned is not None
+    follows = options.follow and spawned is not None
     data = path.read_bytes() if path.exists() else b""  # nothing comes between this
     if spawned is not None and follows:
         spawned.sinks.append(sink)  # and this
-    if "tailLines" in query:
-        lines, count = data.splitlines(keepends=True), int(query["tailLines"])
-        data = b"".join(lines[-count:]) if count else b""
-    await response.write(data[: int(query["limitBytes"])] if "limitBytes" in query else data)
+    stamps = Stamps(path, options)
+    lines = stamps.chosen(data)
+    if options.tail is not None:
+        lines = lines[-options.tail :] if options.tail else []
+    await response.write(b"".join(lines)[: options.limit])
     if spawned is None or not follows:
         return
     try:
         while not (spawned.ended.is_set() and fresh.empty()):
             try:
                 async with asyncio.timeout(0.2):
-                    await response.write(await fresh.get())
+                    await response.write(stamps.now(await fresh.get()))
             except TimeoutError:
                 continue
     finally:

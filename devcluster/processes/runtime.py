@@ -15,6 +15,7 @@ import structlog
 
 from devcluster.kubelet.life import End
 from devcluster.processes import spawned as sandbox
+from devcluster.processes.logclock import LogClock
 from devcluster.processes.podfiles import PodFiles, build_env, expand, host_name
 from devcluster.processes.spawned import spawn
 
@@ -131,7 +132,8 @@ class ProcessRuntime:
             container.end = End(_CANNOT_START, self._world.now(), str(error))
             self._on_end(pod)
             return
-        container.spawned.read(lambda _number, data: _keep(file, data), ends_group=True)
+        clock = LogClock(path, self._world.now)
+        container.spawned.read(lambda _number, data: _keep(file, clock, data), ends_group=True)
         container.waiter = asyncio.create_task(self._wait(pod, container, file))
 
     def signal(self, identity: str, number: int) -> None:
@@ -227,6 +229,7 @@ def _command_of(spec: Mapping[str, Any]) -> list[str]:
     return [*(spec.get("command") or ()), *(spec.get("args") or ())] if spec.get("command") else []
 
 
-def _keep(file: BinaryIO, data: bytes) -> None:
+def _keep(file: BinaryIO, clock: LogClock, data: bytes) -> None:
     if not file.closed:
+        clock.note(file.tell())
         file.write(data)

@@ -191,6 +191,13 @@ async def test_the_log_is_the_annotation_or_a_line_per_state(http):
     )
     await http.patch(f"{PODS}/a", {"metadata": {"annotations": {"sim/log": "one\ntwo"}}})
     assert (await http.get(f"{PODS}/a/log?tailLines=1")).body == b"two\n"
+    stamped = (await http.get(f"{PODS}/a/log?timestamps=true")).body
+    assert stamped == b"2026-01-01T00:00:00.000000000Z one\n2026-01-01T00:00:00.000001000Z two\n"
+    assert (await http.get(f"{PODS}/a/log?sinceTime=2026-01-01T00:00:01Z")).body == b""
+    previous = await http.get(f"{PODS}/a/log?previous=true")
+    assert previous.status == 400
+    assert 'previous terminated container "main" in pod "a" not found' in previous.body["message"]
+    assert (await http.get(f"{PODS}/a/log?sinceTime=x")).status == 400
 
 
 async def test_background_deletion_takes_the_dependents_afterwards(http):

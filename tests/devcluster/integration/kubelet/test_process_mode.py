@@ -119,6 +119,11 @@ async def test_logs_follow_to_the_end(kubectl: Kubectl) -> None:
     await kubectl("exec", "p", "--", "touch", "go")
     assert await asyncio.wait_for(following, 90) == "one\ntwo\n"
     assert await kubectl("logs", "p", "--tail=1") == "two\n"
+    stamped = (await kubectl("logs", "p", "--timestamps")).splitlines()
+    assert [line.partition(" ")[2] for line in stamped] == ["one", "two"]
+    since = stamped[1].partition(" ")[0]
+    assert (await kubectl("logs", "p", f"--since-time={since}")).endswith("two\n")
+    assert await kubectl("logs", "p", "--since-time=2999-01-01T00:00:00Z") == ""
 
 
 async def test_attach_feeds_a_container_that_reads(kubectl: Kubectl) -> None:
