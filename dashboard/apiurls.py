@@ -11,6 +11,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from dashboard.fleet import FleetView
 from dashboard.health import Components
 from dashboard.job.api import JobPods, JobUsageSoFar, JobWaiting
+from dashboard.job.logsapi import JobLogs
 from dashboard.partitions import AllPartitions, PartitionUsage
 from ipuhub.api.files import with_files
 from partitions.api import urlpatterns as partition_api
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("jobs.api")),
     path("jobs/<str:uid>/pods", JobPods.as_view(), name="job-pods"),
+    path("jobs/<str:uid>/logs", JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:uid>/waiting", JobWaiting.as_view(), name="job-waiting"),
     path(
         "",

@@ -10,6 +10,7 @@ from django.urls import include, path
 from dashboard.account import PasswordPage, revoke_token, tokens
 from dashboard.fleet import fleet_page
 from dashboard.health import health_dot
+from dashboard.job.logs import logs_page
 from dashboard.job.page import events_page, job_page, pods_page, usage_page, yaml_page
 from dashboard.metrics import metrics
 from dashboard.overview import overview
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 tabs_of_a_job = [
     path("<str:uid>/", job_page, name="detail"),
+    path("<str:uid>/logs/", logs_page, name="logs"),
     path("<str:uid>/pods/", pods_page, name="pods"),
     path("<str:uid>/events/", events_page, name="events"),
     path("<str:uid>/yaml/", yaml_page, name="yaml"),

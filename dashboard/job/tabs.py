@@ -44,10 +44,12 @@ class Tab:
     label: str
     url_name: str
     of_usage: bool = False
+    of_logs: bool = False
 
 
 TABS: Final = (
     Tab("Overview", "detail"),
+    Tab("Logs", "logs", of_logs=True),
     Tab("Pods and attempts", "pods"),
     Tab("Events", "events"),
     Tab("Usage and cost", "usage", of_usage=True),
@@ -109,6 +111,12 @@ def answer_tab(
     return tagged(render(view.request, template, values), tag)
 
 
+def answer_still(view: JobView, tab: str, body: str, context: dict[str, Any]) -> HttpResponseBase:
+    """Answer with a page that is not swapped while it is open."""
+    values = _head(view, tab) | {"body": body, "is_still": True} | context
+    return render(view.request, "jobs/job.html", values)
+
+
 def _head(view: JobView, tab: str) -> dict[str, Any]:
     job = view.job
     return {
@@ -122,7 +130,8 @@ def _head(view: JobView, tab: str) -> dict[str, Any]:
         "job_tabs": [
             (each.label, reverse(f"jobs:{each.url_name}", args=[job.uid]), each.url_name == tab)
             for each in TABS
-            if settings.USAGE_ENABLED or not each.of_usage
+            if (settings.USAGE_ENABLED or not each.of_usage)
+            and (settings.JOB_LOGS or not each.of_logs)
         ],
         "commands": _commands(job),
         "now": view.now,

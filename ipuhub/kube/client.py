@@ -215,6 +215,17 @@ class KubeClient:
         self.calls["watch", resource.plural] += 1
         return self._transport.stream(path, params, silence_seconds)
 
+    def read_stream(
+        self,
+        call: tuple[str, str],
+        path: str,
+        params: Mapping[str, str],
+        silence_seconds: float,
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open an answer of any length, such as a log; counted in `calls` as `call`."""
+        self.calls[call] += 1
+        return self._transport.stream(path, params, silence_seconds)
+
     async def _list_pages(
         self,
         resource: Resource,

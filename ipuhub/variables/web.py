@@ -139,6 +139,12 @@ WEB_DOWNLOAD_SECONDS = ENV.integer(
     doc="Longest time of a download. A longer download is aborted, so that it cannot block "
     "others forever.",
 )
+JOB_LOGS = ENV.switch(
+    "IPUHUB_JOB_LOGS",
+    True,
+    doc="Whether the dashboard and the API show logs of a job's pods to users who see the job. The "
+    "web process needs `get` on `pods` and `pods/log`.",
+)
 HTTPS = ENV.switch(
     "IPUHUB_HTTPS",
     True,

@@ -99,6 +99,7 @@ _JOBS: Final = {
     "overview": Example(OF_ALL),
     "jobs:list": Example(OF_ALL, queries=_FILES),
     "jobs:detail": Example(OF_NAMESPACE, _JOB),
+    "jobs:logs": Example(OF_NAMESPACE, _JOB, queries=("", "?lines=1000&q=x&previous=on")),
     "jobs:pods": Example(OF_NAMESPACE, _JOB),
     "jobs:events": Example(OF_NAMESPACE, _JOB),
     "jobs:yaml": Example(OF_NAMESPACE, _JOB),
@@ -107,6 +108,7 @@ _JOBS: Final = {
     "jobs-api:list": Example(API_OF_ALL, queries=("", "?namespace=")),
     "jobs-api:detail": Example(API_OF_NAMESPACE, _JOB),
     "job-pods": Example(API_OF_NAMESPACE, _JOB),
+    "job-logs": Example(_api(404, 404, 503, 404, 503), _JOB),  # no cluster here
     "job-waiting": Example(API_OF_NAMESPACE, _JOB),
     "job-usage": Example(API_OF_NAMESPACE, _JOB),
 }

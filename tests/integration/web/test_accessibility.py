@@ -30,6 +30,7 @@ PAGES = (
     "/fleet/",
     "/jobs/",
     "/jobs/{job}/",
+    "/jobs/{job}/logs/",
     "/jobs/{job}/pods/",
     "/jobs/{job}/events/",
     "/jobs/{job}/usage/",

@@ -250,7 +250,7 @@ def test_every_tab_is_304_until_the_job_changes(staff: Client, ended: JobRecord,
     assert staff.get(address, headers=known).status_code == 200
 
 
-@pytest.mark.parametrize("tab", ["", "pods/", "events/", "usage/", "yaml/"])
+@pytest.mark.parametrize("tab", ["", "logs/", "pods/", "events/", "usage/", "yaml/"])
 def test_a_tab_of_a_foreign_job_is_as_unknown_as_none(
     charlie: User, ended: JobRecord, tab: str
 ) -> None:

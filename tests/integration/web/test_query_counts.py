@@ -27,6 +27,7 @@ BASELINE = {
     "/jobs/?namespace=team-a&status=Completed": 6,
     "/jobs/?format=csv": 4,
     "/jobs/uid-team-a-job-0007/": 6,
+    "/jobs/uid-team-a-job-0007/logs/": 6,
     "/account/tokens/": 3,
     "/api/v1/jobs": 3,
     "/api/v1/jobs/uid-team-a-job-0007": 3,

@@ -1,0 +1,213 @@
+"""io: reads logs of a job's pods from the cluster, in bounded time and size, or says why not.
+
+A read holds a thread of the web process: at most half of them read at the same time.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from django.conf import settings
+
+from dashboard.job.loglines import Line, newest, read_lines
+from ipuhub.kube.errors import (
+    ApiError,
+    ConfigError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    Unreachable,
+)
+from ipuhub.kube.podlogs import BlockingLog, read_pod
+from ipuhub.web.readings import NO_CONFIG, say
+from partitions.connections import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ipuhub.kube.podlogs import LogRequest, PodRef
+
+READ_SECONDS: Final = 5.0
+SHOWN_BYTES: Final = 2 * 2**20  # of what is read
+_BUSY: Final = "Too many logs are being read now. Try again in a few seconds."
+_MAY_NOT: Final = (
+    "The dashboard may not read logs in this cluster: its ServiceAccount needs `get` on `pods` and "
+    "`pods/log`"
+)
+
+
+class LogProblem(Exception):  # noqa: N818  # an answer, not an error
+    """Why there is no log: a sentence for everybody, its detail for administrators, the status of
+    an answer that says so. `is_gone`: the pod is."""
+
+    def __init__(
+        self, status: int, problem: str, detail: str = "", *, is_gone: bool = False
+    ) -> None:
+        super().__init__(problem)
+        self.status, self.problem, self.detail, self.is_gone = status, problem, detail, is_gone
+
+    def said(self, *, in_full: bool) -> str:
+        """The sentence, with its detail only `in_full`."""
+        return say(self.problem.removesuffix("."), self.detail, in_full=in_full)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerNow:
+    """A container as its pod's status shows it. `state`: running, waiting or ended; `is_final`: it
+    writes nothing any more."""
+
+    name: str
+    is_init: bool
+    state: str
+    reason: str
+    restarts: int
+    has_begun: bool
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The newest lines; `is_cut`: the page has no room for all that were asked for."""
+
+    lines: list[Line]
+    is_cut: bool
+
+
+def containers_now(pod: PodRef) -> list[ContainerNow]:
+    """Return the pod's containers, main ones first. Raise LogProblem."""
+    with _explained(""):
+        manifest = sources().kube.run(read_pod, sources().kube.client, pod)
+    return containers_of(manifest)
+
+
+def containers_of(pod: Mapping[str, Any]) -> list[ContainerNow]:
+    """Return the containers of a pod by its status, main ones first."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    is_over = status.get("phase") in {"Succeeded", "Failed"}
+    policy = spec.get("restartPolicy") or "Always"
+    found = []
+    for key, told, is_init in (
+        ("containers", "containerStatuses", False),
+        ("initContainers", "initContainerStatuses", True),
+    ):
+        known = {one.get("name"): one for one in status.get(told) or ()}
+        for container in spec.get(key) or ():
+            one = known.get(container["name"]) or {}
+            found.append(_container(container["name"], one, policy, is_init, is_over))
+    return found
+
+
+def _container(
+    name: str, status: Mapping[str, Any], policy: str, is_init: bool, is_over: bool
+) -> ContainerNow:
+    state, last = status.get("state") or {}, status.get("lastState") or {}
+    ended = state.get("terminated")
+    again = policy == "Always" or (policy == "OnFailure" and bool((ended or {}).get("exitCode")))
+    is_final = is_over or (ended is not None and (not again or (is_init and not ended["exitCode"])))
+    word = "running" if "running" in state else "ended" if ended is not None else "waiting"
+    told: Mapping[str, Any] = next(iter(state.values()), {})
+    reason = str(told.get("reason") or "")
+    return ContainerNow(
+        name=name,
+        is_init=is_init,
+        state=word,
+        reason=reason or ("ContainerCreating" if word == "waiting" else ""),
+        restarts=int(status.get("restartCount") or 0),
+        has_begun=word != "waiting" or bool(last.get("terminated")),
+        is_final=is_final,
+    )
+
+
+def read_tail(wanted: LogRequest, most: int) -> Tail:
+    """Return the last `most` lines of what is asked for. Raise LogProblem."""
+    with _explained(wanted.container), _slot():
+        log = BlockingLog(sources().kube, wanted, READ_SECONDS)
+        lines, is_cut = newest(read_lines(log), most, SHOWN_BYTES)
+    return Tail(lines, is_cut)
+
+
+def stream_lines(wanted: LogRequest) -> LogLines:
+    """Open the log now, to read it later. Raise LogProblem."""
+    with _explained(wanted.container):
+        return LogLines(BlockingLog(sources().kube, wanted, settings.WEB_DOWNLOAD_SECONDS))
+
+
+class LogLines:
+    """The lines of an open log, a piece at a time; what breaks it off is its last line.
+
+    Close it, or read it to its end.
+    """
+
+    def __init__(self, log: BlockingLog) -> None:
+        self._log = log
+
+    def __iter__(self) -> Iterator[Line]:
+        try:
+            yield from read_lines(self._log)
+        except ApiError as error:
+            yield Line("", f"[The log is incomplete: {error.message}]")
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
+
+
+@contextmanager
+def _slot() -> Iterator[None]:
+    slots = _slots(settings.WEB_THREADS)
+    if not slots.acquire(blocking=False):
+        raise LogProblem(503, _BUSY)
+    try:
+        yield
+    finally:
+        slots.release()
+
+
+@lru_cache(maxsize=1)
+def _slots(threads: int) -> threading.BoundedSemaphore:
+    return threading.BoundedSemaphore(max(1, threads // 2))
+
+
+@contextmanager
+def _explained(container: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        raise LogProblem(503, NO_CONFIG, str(error)) from error
+    except ApiError as error:
+        raise explain(error, container) from error
+
+
+_WHY: Final[tuple[tuple[type[ApiError], str], ...]] = (
+    (Unreachable, "The Kubernetes API does not answer"),
+    (Forbidden, _MAY_NOT),
+    (ServerError, "The pod's node does not send the log"),
+)
+
+
+def explain(error: ApiError, container: str) -> LogProblem:
+    """Return the sentence that says why a log cannot be read."""
+    if isinstance(error, NotFound):
+        return LogProblem(404, "The pod is gone from the cluster.", is_gone=True)
+    if isinstance(error, Invalid):
+        return _refused(error, container)
+    for kind, sentence in _WHY:
+        if isinstance(error, kind):
+            return LogProblem(503, sentence, error.message)
+    return LogProblem(503, "The Kubernetes API refused to send the log", error.message)
+
+
+def _refused(error: Invalid, container: str) -> LogProblem:
+    """The kubelet's own words say what a container has not done yet."""
+    who = f"Container {container}"
+    if "previous terminated container" in error.message:
+        return LogProblem(409, f"{who} was not restarted, so there is no previous log.")
+    if "waiting to start" in error.message:
+        reason = error.message.rpartition(": ")[2]
+        return LogProblem(409, f"{who} has not started yet: {reason}.")
+    return LogProblem(409, f"There is no log of container {container}", error.message)
