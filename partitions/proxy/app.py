@@ -112,16 +112,17 @@ class Routes:
     async def stats(self, _: web.Request) -> web.Response:
         """`GET /stats`: used and free IPUs; 503 while the tracker or every controller is away.
 
-        For a while the last numbers of a silent controller count; `Age` says how old they are.
+        For a while the last numbers of a silent controller count, and those of the last second of
+        one that answers; `Age` says how old they are.
         """
-        entries, views = await self._read_fleet()
-        return _with_age(_json(capacity.stats(entries, views)), views)
+        entries, views, age = await self._read_fleet()
+        return _with_age(_json(capacity.stats(entries, views)), age)
 
     async def query(self, request: web.Request) -> web.Response:
         """`POST /query`: how many partitions of a size fit now."""
         size = await requests.read_query_size(request)
-        views = await self._parts.fleet.last_known_views()
-        return _with_age(_json(capacity.query(views, size)), views)
+        views, age = await self._parts.fleet.recent_views()
+        return _with_age(_json(capacity.query(views, size)), age)
 
     async def health(self, _: web.Request) -> web.Response:
         """`GET /health`: the process answers; `/readyz` says whether it can do its work."""
@@ -154,17 +155,18 @@ class Routes:
         503 and `Age` as of `/stats`.
         """
         await self._require(request, "list")
-        entries, views = await self._read_fleet()
+        entries, views, age = await self._read_fleet()
         waiting = self._parts.service.in_turn()
-        return _with_age(_json(fleet_to_json(views, entries, waiting)), views)
+        return _with_age(_json(fleet_to_json(views, entries, waiting)), age)
 
-    async def _read_fleet(self) -> tuple[list[TrackerEntry], list[ControllerView]]:
-        """The tracker and what the controllers say; raises Problem 503 where none does."""
+    async def _read_fleet(self) -> tuple[list[TrackerEntry], list[ControllerView], float]:
+        """The tracker, what the controllers say, and how many seconds ago they did; raises Problem
+        503 where none does."""
         entries = list(self._parts.store.tracker.entries.values())
-        views = await self._parts.fleet.last_known_views()
+        views, age = await self._parts.fleet.recent_views()
         if views and not any(view.is_reachable for view in views):
             raise unavailable("; ".join(view.problem for view in views))
-        return entries, views
+        return entries, views, age
 
     async def acknowledge(self, request: web.Request) -> web.Response:
         """`POST /v1/recorded`: a recorder has stored these tombstones."""
@@ -219,11 +221,11 @@ def _record(record: Partition, *, done: frozenset[str]) -> web.Response:
     return _json(partition_to_json(record), status=200 if record.phase in done else 202)
 
 
-def _with_age(answer: web.Response, views: Iterable[ControllerView]) -> web.Response:
-    """The answer with the age of the oldest numbers in it, unless all are of now."""
-    oldest = max((view.age_seconds for view in views), default=0.0)
-    if oldest:
-        answer.headers["Age"] = f"{oldest:.0f}"
+def _with_age(answer: web.Response, age_seconds: float) -> web.Response:
+    """The answer with the age of the oldest numbers in it, in whole seconds, unless all are of
+    now."""
+    if age_seconds:
+        answer.headers["Age"] = f"{age_seconds:.0f}"
     return answer
 
 

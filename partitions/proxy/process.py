@@ -24,12 +24,13 @@ from partitions.proxy.advertising import Advertiser
 from partitions.proxy.app import AUDIENCE, Access, Parts, build_app
 from partitions.proxy.controllers import PartitionSettings, parse_controllers
 from partitions.proxy.extender import Extender, allow_node_lists
-from partitions.proxy.fleet import Fleet, FleetOptions, only_while_leading
+from partitions.proxy.fleet import Fleet, FleetOptions
 from partitions.proxy.metrics import PROXY
 from partitions.proxy.nodes import NodeLabels
 from partitions.proxy.service import PartitionService, ServiceOptions
 from partitions.proxy.store import StoreOptions, TrackerStore
 from partitions.proxy.sweep import Sweep, SweepOptions
+from partitions.proxy.vipuapi import only_while_leading
 from partitions.vipu.client import VipuClient
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from ipuhub.kube.credentials import ClusterConfig
     from ipuhub.process.leadership import LeadershipOptions
     from partitions.proxy.advertising import VisibilityOptions
-    from partitions.proxy.fleet import VipuApi
+    from partitions.proxy.vipuapi import VipuApi
     from partitions.vipu.tlsfiles import ClientTls
 
 log = structlog.get_logger(__name__)

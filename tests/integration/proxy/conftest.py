@@ -23,13 +23,14 @@ from ipuhub.process.health import Health, build_runner
 from partitions.proxy.app import Access, Parts, build_app
 from partitions.proxy.controllers import PlacementRule
 from partitions.proxy.driver import Pace
-from partitions.proxy.fleet import Fleet, FleetOptions, only_while_leading
+from partitions.proxy.fleet import Fleet, FleetOptions
 from partitions.proxy.lifecycle import Request
 from partitions.proxy.queue import QueueOptions
 from partitions.proxy.service import PartitionService, ServiceOptions
 from partitions.proxy.store import StoreOptions, TrackerStore
 from partitions.proxy.sweep import Sweep, SweepOptions
 from partitions.proxy.tracker import decode_entry
+from partitions.proxy.vipuapi import only_while_leading
 from tests.fakes.configmaps import FakeConfigMaps
 from tests.fakes.freeport import free_port
 from tests.fakes.proxylab import SYSTEM, Lab, prepare, some_cluster

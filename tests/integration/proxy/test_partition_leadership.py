@@ -9,7 +9,7 @@ import pytest
 
 from ipuhub.partition import Phase
 from partitions.errors import NotLeading
-from partitions.proxy.fleet import only_while_leading
+from partitions.proxy.vipuapi import only_while_leading
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.types import CreateRequest
 from tests.fakes.vipu import FakeVipu
@@ -19,7 +19,7 @@ from tests.integration.proxy.conftest import request
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from partitions.proxy.fleet import VipuApi
+    from partitions.proxy.vipuapi import VipuApi
     from tests.integration.proxy.conftest import Service, World
 
     Call = Callable[[VipuApi], Awaitable[object]]

@@ -229,7 +229,7 @@ async def test_a_fault_inside_is_500_without_its_details(site: Site) -> None:
     async def broken() -> None:
         raise RuntimeError("secret detail")
 
-    site.proxy.fleet.views = broken  # type: ignore[assignment,method-assign]
+    site.proxy.fleet.recent_views = broken  # type: ignore[assignment,method-assign]
     status, text = await site.get("/stats")
     assert status == 500
     assert "secret" not in text

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from partitions.vipu.errors import Unavailable
+from partitions.vipu.types import CreateRequest
 from tests.integration.proxy.conftest import World, request
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ async def test_two_clusters_of_one_controller_are_counted_apart(site: Site) -> N
         assert answer == {"available": True, "numOfPartitions": 0, "message": ""}
     assert (await site.put(size=1))[0] == 202
     del site.world.vipu.partitions["two"]
+    site.world.seconds += 1  # a stranger's change is seen within a second
     assert json.loads((await query(site, '{"size":16}'))[1])["numOfPartitions"] == 1
     assert json.loads((await site.put(size=16))[1])["phase"] == "active"
 
@@ -279,3 +281,47 @@ async def test_query_needs_no_exact_content_type_parameters(site: Site) -> None:
 def test_the_world_of_these_tests_is_the_demos() -> None:
     assert World().vipu.machines == 8
     assert request().size == 4
+
+
+async def test_a_controller_is_asked_once_a_second_for_all_who_read_its_numbers(site: Site) -> None:
+    fleet = site.proxy.fleet
+    await fleet.recent_views()
+    asked = fleet.calls
+    for _ in range(3):
+        assert (await site.get("/stats"))[0] == 200
+        assert (await query(site, '{"size":1}'))[0] == 200
+    assert fleet.calls == asked
+    site.world.vipu.by_hand("strange", 4)
+    site.world.seconds += 0.9
+    async with site.http.get(f"{site.url}/stats") as answer:
+        assert (await answer.json())["total"]["available"] == 32
+        assert answer.headers["Age"] == "1"
+    site.world.seconds += 0.1
+    async with site.http.get(f"{site.url}/stats") as answer:
+        assert (await answer.json())["total"]["available"] == 28
+        assert "Age" not in answer.headers
+
+
+async def test_what_the_proxy_changes_is_in_the_next_answer(site: Site) -> None:
+    for size, free in ((4, 28), (8, 20)):
+        await site.get("/stats")
+        assert (await site.put(f"job-{size}", size=size))[0] in {200, 202}
+        numbers = json.loads((await site.get("/stats"))[1])["total"]
+        assert numbers == {"used": 32 - free, "available": free}
+
+
+async def test_a_list_that_was_under_way_during_a_change_is_not_kept(site: Site) -> None:
+    """It may have been read before the change."""
+    fleet, vipu = site.proxy.fleet, site.world.vipu
+    listing = vipu.list_partitions
+
+    async def slowly() -> Any:
+        found = await listing()
+        vipu.list_partitions = listing  # type: ignore[method-assign]
+        await fleet.api("v1:8090").create_partition(CreateRequest("late", 4))
+        return found
+
+    vipu.list_partitions = slowly  # type: ignore[method-assign]
+    await fleet.recent_views()
+    views, _ = await fleet.recent_views()
+    assert [partition.id for partition in views[0].partitions] == ["late"]

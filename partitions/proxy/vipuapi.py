@@ -1,0 +1,101 @@
+"""io: what the proxy asks of a V-IPU controller: only while it leads, with its changes counted."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from ipuhub.process.leadership import fenced
+from partitions.errors import NotLeading
+from partitions.vipu.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from partitions.vipu.topology import Topology
+    from partitions.vipu.types import CreateRequest, VipuPartition, VipuStatus
+
+
+class VipuApi(Protocol):
+    """The part of a V-IPU controller's API that the proxy uses; every method raises VipuError."""
+
+    async def list_partitions(self) -> list[VipuPartition]:
+        """Return all partitions, whoever made them."""
+        ...
+
+    async def list_ipu_attributes(self) -> Topology:
+        """The fleet."""
+        ...
+
+    async def create_partition(self, request: CreateRequest) -> str:
+        """Ask for a partition; after Unavailable it may exist."""
+        ...
+
+    async def partition_status(self, partition_id: str) -> VipuStatus:
+        """The state of a partition."""
+        ...
+
+    async def reset_partition(self, partition_id: str) -> None:
+        """Bring a partition back to its first state."""
+        ...
+
+    async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:
+        """Free a partition's IPUs, with `force` whatever fails on the way."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+_QUESTIONS = ("list_partitions", "list_ipu_attributes", "partition_status", "close")
+
+
+def only_while_leading(api: VipuApi, left_seconds: Callable[[], float]) -> VipuApi:
+    """Return a V-IPU controller for a replica that surely leads for `left_seconds` more.
+
+    The tracker refuses writes from an old copy; V-IPU takes orders from anybody. A replica that
+    stood still would change a partition of the same id that is another job's or attempt's by now.
+    """
+    return fenced(api, _QUESTIONS, left_seconds, NotLeading, Unavailable)
+
+
+class ChangeCounter:
+    """Counts what is changed on a controller: before each order, since a list may be under way, and
+    after it."""
+
+    def __init__(self, api: VipuApi) -> None:
+        self._api = api
+        self.changes = 0
+
+    async def list_partitions(self) -> list[VipuPartition]:
+        return await self._api.list_partitions()
+
+    async def list_ipu_attributes(self) -> Topology:
+        return await self._api.list_ipu_attributes()
+
+    async def create_partition(self, request: CreateRequest) -> str:
+        with self._noted():
+            return await self._api.create_partition(request)
+
+    async def partition_status(self, partition_id: str) -> VipuStatus:
+        return await self._api.partition_status(partition_id)
+
+    async def reset_partition(self, partition_id: str) -> None:
+        with self._noted():
+            await self._api.reset_partition(partition_id)
+
+    async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:
+        with self._noted():
+            await self._api.remove_partition(partition_id, force=force)
+
+    async def close(self) -> None:
+        await self._api.close()
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        self.changes += 1
+        try:
+            yield
+        finally:
+            self.changes += 1
