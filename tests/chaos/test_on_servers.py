@@ -82,12 +82,12 @@ LOSSES_WITH_PROXY = (
 PLURALS = {"ipujobs", "pods"}
 # On the embedded API, where all tests wait for these, fewer of all; `.ci/run` has a real one.
 SEEDS = 8 if LONG else 2 if GIVEN else 1
-LOST_EVENTS = 8 if LONG else 3 if GIVEN else 2  # of a life
+LOST_EVENTS = 8 if LONG else 3 if GIVEN else 1  # of a life
 DEATHS = (1, 2) if LONG or GIVEN else (1.5,)  # thirds of a life's writes
 # Of the writes after which somebody dies: every one, or every so many.
-STRIDE = 1 if LONG else 4 if GIVEN else 12
-PROXY_STRIDE = 1 if LONG else 6 if GIVEN else 16  # such a run takes twice the time
-OWN_STRIDE = 1 if LONG else 2 if GIVEN else 4  # the proxy's own
+STRIDE = 1 if LONG else 4 if GIVEN else 20
+PROXY_STRIDE = 1 if LONG else 6 if GIVEN else 24  # such a run takes twice the time
+OWN_STRIDE = 1 if LONG else 2 if GIVEN else 6  # the proxy's own
 STORIES = [NAMES[name] for name in (EVERY_LIFE if LONG else LIVES)]
 
 
