@@ -7,15 +7,19 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.e2e.running_demo import EXAMPLES, start_demo, stop_demo
 from tests.fakes.waiting import wait_until
 
+if TYPE_CHECKING:
+    import argparse
 
-def run(rounds: int) -> None:
+
+def run(options: argparse.Namespace) -> None:
     """Print first start, second start, apply -> pods created -> Running, and summed PSS."""
     first, second, burnt, created, running, recording, memory = [], [], [], [], [], [], {}
-    for _ in range(rounds):
+    for _ in range(options.rounds):
         with tempfile.TemporaryDirectory() as folder:
             directory = Path(folder) / "state"
             began = time.monotonic()

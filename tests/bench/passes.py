@@ -11,13 +11,15 @@ from jobs.operator.plan import plan
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 
 if TYPE_CHECKING:
+    import argparse
+
     from jobs.operator.observed import Observed
 
 _WORKERS = 16
 _ROUNDS = 2000
 
 
-def run() -> None:
+def run(_: argparse.Namespace) -> None:
     """Print microseconds of CPU for one plan(), median of many."""
     job = ipujob().workers(_WORKERS)
     fresh = observed(job.build(), partitions=(partition(),))
