@@ -112,7 +112,7 @@ class StandInLog:
             more = f" and {count - 4} more" if count > 4 else ""
             return [
                 _SIMULATED,
-                f"mpirun: {count} hosts: {hosts}{more}",
+                f"mpirun: ranks on {hosts}{more}",
                 "compiling the graph: 100 %",
             ]
         if self._kind == "worker":

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.realnodes.rendering import ROOT, VIPU, render
+from tests.realnodes.rendering import ROOT, VIPU, named, render
 
 GOLDEN = ROOT / "tests/golden/chart-rights.yaml"
 EVERYTHING = (
@@ -42,6 +42,16 @@ def test_the_rights_are_those_that_were_reviewed() -> None:
     if os.environ.get("IPUHUB_GOLDEN") == "write":
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_without_logs_the_dashboard_may_read_no_pod() -> None:
+    off = "web.logs.enabled=false"
+    documents = render(*EVERYTHING, off)
+    assert [one for one in documents if one["metadata"]["name"].endswith("-web-logs")] == []
+    web = named(documents, "Deployment")["gc-ipu-operator-web"]
+    (container,) = web["spec"]["template"]["spec"]["containers"]
+    given = {one["name"]: one.get("value") for one in container["env"]}
+    assert given["IPUHUB_JOB_LOGS"] == "off"
 
 
 def test_no_right_is_a_wildcard_or_grants_more_than_it_has() -> None:
