@@ -22,14 +22,25 @@ _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(_IMPORTED)
 
 
-def forked(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> ForkServerProcess:
-    """Start a script or (`-m`) module of ours with its arguments, as `subprocess.Popen` does."""
-    process = _SERVER.Process(target=_run, args=(list(command), str(cwd), dict(environment)))
+def forked(
+    command: Sequence[str], cwd: Path, environment: Mapping[str, str], log: Path | None = None
+) -> ForkServerProcess:
+    """Start a script or (`-m`) module of ours with its arguments, as `subprocess.Popen` does.
+
+    What it prints is appended to `log`.
+    """
+    into = "" if log is None else str(log)
+    arguments = (list(command), str(cwd), dict(environment), into)
+    process = _SERVER.Process(target=_run, args=arguments)
     process.start()
     return process
 
 
-def _run(command: list[str], cwd: str, environment: dict[str, str]) -> None:
+def _run(command: list[str], cwd: str, environment: dict[str, str], log: str) -> None:
+    if log:
+        with open(log, "ab", buffering=0) as file:  # noqa: PTH123
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)

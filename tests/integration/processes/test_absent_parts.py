@@ -6,7 +6,6 @@ Real processes, without a supervisor that would start them again.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,10 +16,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fakes.forked import forked
 from tests.fakes.freeport import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from multiprocessing.context import ForkServerProcess
 
 pytestmark = pytest.mark.embedded_only
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,22 +36,21 @@ class Parts:
         self.api, self.vipu, self.proxy, self.health = ports
         self.directory = directory
         self.kubeconfig = directory / "kubeconfig"
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.running: dict[str, ForkServerProcess] = {}
         self.environment: dict[str, str] = {}
 
     def command(self, name: str) -> list[str]:
-        manage = [sys.executable, str(ROOT / "manage.py")]
+        manage = ["manage.py"]
         if name == "api":
             where = ["--dir", str(self.directory / "api"), "--port", str(self.api)]
             return [*manage, "run_devcluster", *where, "--kubeconfig", str(self.kubeconfig)]
         if name == "vipu":
-            server = [sys.executable, "-m", "partitions.vipu.server.main"]
+            server = ["-m", "partitions.vipu.server.main"]
             storage = ["--storage", str(self.directory / "vipu.json")]
             return [*server, "--port", str(self.vipu), *storage]
         return [*manage, {"proxy": "run_vipu_proxy", "operator": "run_operator"}[name]]
 
     def start(self, name: str) -> None:
-        log = (self.directory / f"{name}.log").open("ab")
         environment = {
             **os.environ,
             "KUBECONFIG": str(self.kubeconfig),
@@ -66,21 +66,19 @@ class Parts:
             "IPUHUB_LEASE_RETRY_SECONDS": "0.2",
             **self.environment,
         }
-        self.running[name] = subprocess.Popen(
-            self.command(name), env=environment, stdout=log, stderr=log
-        )
-        log.close()
+        log = self.directory / f"{name}.log"
+        self.running[name] = forked(self.command(name), ROOT, environment, log)
 
     def kill(self, name: str) -> None:
         process = self.running.pop(name)
         process.kill()
-        process.wait(90)
+        process.join(90)
 
     def stop(self) -> None:
         for process in self.running.values():
-            process.send_signal(signal.SIGTERM)
+            process.terminate()
         for process in self.running.values():
-            process.wait(90)
+            process.join(90)
 
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text()
@@ -158,7 +156,7 @@ def test_operator_and_proxy_wait_for_what_is_absent_and_go_on_when_it_is_back(
     server = "leader election:" if election == "on" else "API server:"
     parts.until(parts.says(parts.proxy, server, "V-IPU"), "the proxy says what it lacks")
     assert set(parts.running) == {"operator", "proxy"}
-    assert all(process.poll() is None for process in parts.running.values())
+    assert all(process.is_alive() for process in parts.running.values())
 
     parts.start("api")
     parts.start("vipu")
@@ -187,7 +185,7 @@ def test_operator_and_proxy_wait_for_what_is_absent_and_go_on_when_it_is_back(
     parts.until(lambda: parts.readyz(parts.proxy) == "ok", "the proxy continues")
     for name in ("operator", "proxy"):
         assert "Traceback" not in parts.log(name)
-        assert parts.running[name].poll() is None
+        assert parts.running[name].is_alive()
         assert count_warnings(parts.log(name), "standing by again") == (election == "on")
 
 
