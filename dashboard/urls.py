@@ -8,6 +8,7 @@ from django.conf import settings
 from django.urls import include, path
 
 from dashboard.account import PasswordPage, revoke_token, tokens
+from dashboard.apireference import Index, api_reference
 from dashboard.fleet import fleet_page
 from dashboard.health import health_dot
 from dashboard.job.logs import logs_page
@@ -41,6 +42,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
         "partitions/",
         include(([path("", partition_list, name="list"), *partition_pages], "partitions")),
     ),
+    path("api/", api_reference, name="api-reference"),
+    path("api/v1/", Index.as_view(), name="api-index"),
     path("api/v1/", include("dashboard.apiurls")),
     path("search/", search, name="search"),
     path("fleet/", fleet_page, name="fleet"),

@@ -32,6 +32,7 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["ipuhub.api.auth.IsSignedIn"],
+    "DEFAULT_THROTTLE_CLASSES": ["ipuhub.api.limits.PerCaller"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["ipuhub.api.parsing.JsonBody"],
     "DEFAULT_FILTER_BACKENDS": ["ipuhub.api.parsing.PageFilterBackend"],
@@ -108,6 +109,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "ipuhub.web.hashing.RefuseTooManyHashes",
     "ipuhub.web.probes.CountRequests",
+    "ipuhub.api.limits.RateLimitHeaders",
 ]
 TEMPLATES = [
     {

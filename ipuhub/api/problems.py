@@ -64,6 +64,8 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response |
         sentence, extra = _sentences(answer.data), {"errors": by_field(answer.data)}
     elif isinstance(error, exceptions.NotAuthenticated):
         sentence = _SIGN_IN
+    elif isinstance(error, exceptions.Throttled):
+        sentence = f"Too many requests in one minute. Try again in {answer['Retry-After']} s."
     elif isinstance(error, exceptions.APIException):
         sentence = str(error.detail)
     if isinstance(error, MissingScope):

@@ -30,6 +30,7 @@ _ALWAYS = {
     HTTPStatus.BAD_REQUEST: "A parameter or the body is invalid.",
     HTTPStatus.UNAUTHORIZED: "The token is missing or invalid.",
     HTTPStatus.FORBIDDEN: "The user does not have access.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests in one minute; see `Retry-After`.",
     HTTPStatus.SERVICE_UNAVAILABLE: "A required service is unavailable. Try again later.",
 }
 _KEYS = {"uid": "UID of the job.", "id": "Number of the row, from the list."}

@@ -105,6 +105,13 @@ WEB_QUEUE_SECONDS = ENV.integer(
     minimum=1,
     doc="How long a request waits for a free thread before it is rejected (503, Retry-After).",
 )
+API_REQUESTS_PER_MINUTE = ENV.integer(
+    "IPUHUB_API_REQUESTS_PER_MINUTE",
+    0,
+    minimum=0,
+    doc="API requests per minute of one token, or of one user without a token; further requests "
+    "are rejected (429, Retry-After). Each web process counts for itself. 0: no limit.",
+)
 WEB_QUERY_SECONDS = ENV.integer(
     "IPUHUB_WEB_QUERY_SECONDS",
     30,

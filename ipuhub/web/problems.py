@@ -129,9 +129,8 @@ def _refuse(request: HttpRequest, status: int, sentence: str, kind: str = "") ->
 
 def _is_program(request: HttpRequest) -> bool:
     accept = request.headers.get("Accept", "")
-    return request.path.startswith("/api/") or accept.startswith(
-        ("application/json", "application/problem+json")
-    )
+    is_api = request.path.startswith("/api/") and request.path != "/api/"  # that one is a page
+    return is_api or accept.startswith(("application/json", "application/problem+json"))
 
 
 class RefuseUndecodableQueries:

@@ -67,6 +67,8 @@ class Example:
     """What a POST sends; None: a GET."""
     tells: frozenset[str] = frozenset({"owner", "admin"})
     """Who may read the name of team-a's job in it, where the answer is 200."""
+    is_page: bool = False
+    """Whether it is a page although it is below /api/."""
     sends_token: bool = False
     """Whether callers send a token outside of the API, too."""
 
@@ -126,6 +128,8 @@ _FLEET: Final = {
     "api-fleet": Example(API_OF_ALL),
     "api-components": Example(API_OF_ADMINS),
     "api-schema": Example(API_OF_ALL),
+    "api-index": Example(API_OF_ALL),
+    "api-reference": Example(OF_ALL, is_page=True),
     "utilization": Example(OF_ADMINS),
     "utilization-chart": Example(OF_ADMINS),
 }

@@ -1,0 +1,78 @@
+"""The API's rate limit, its index and its page of reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ipuhub.api import limits
+from ipuhub.api.limits import Counts
+from tests.builders.clients import browser, tool
+from tests.builders.documents import openapi
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from pytest_django.fixtures import SettingsWrapper
+
+
+def test_a_window_begins_with_its_first_request_and_ends_a_minute_later() -> None:
+    counts = Counts()
+    assert [counts.take("a", 2, now).left for now in (0.0, 10.0)] == [1, 0]
+    refused = counts.take("a", 2, 30.5)
+    assert (refused.is_exceeded, refused.left, refused.seconds) == (True, 0, 30)
+    assert not counts.take("b", 2, 30.5).is_exceeded
+    assert counts.take("a", 2, 60.0) == (2, 1, 60, False)
+
+
+def test_callers_of_past_windows_are_forgotten() -> None:
+    counts = Counts()
+    for number in range(5000):
+        counts.take(f"token {number}", 1, number / 10)
+    assert len(counts._windows) < 2000
+
+
+@pytest.fixture
+def _two_a_minute(settings: SettingsWrapper, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.API_REQUESTS_PER_MINUTE = 2
+    monkeypatch.setattr(limits, "COUNTS", Counts())
+
+
+@pytest.mark.usefixtures("_two_a_minute")
+def test_a_token_beyond_its_limit_is_told_when_to_come_back(alice: User) -> None:
+    first, second = tool(alice), tool(alice)
+    answers = [first.get("/api/v1/jobs") for _ in range(3)]
+    assert [each.status_code for each in answers] == [200, 200, 429]
+    assert answers[0]["RateLimit-Policy"] == '"minute";q=2;w=60'
+    assert answers[0]["RateLimit"].startswith('"minute";r=1;t=')
+    refused = answers[2]
+    assert 0 < int(refused["Retry-After"]) <= 60
+    assert refused["RateLimit"].startswith('"minute";r=0;t=')
+    assert refused.json()["type"] == "urn:ipuhub:problem:too-many-requests"
+    assert f"Try again in {refused['Retry-After']} s." in refused.json()["detail"]
+    assert second.get("/api/v1/jobs").status_code == 200  # a token of its own
+    assert browser(alice).get("/api/v1/jobs").status_code == 200
+
+
+def test_without_a_limit_there_are_no_headers(alice: User) -> None:
+    assert "RateLimit" not in tool(alice).get("/api/v1/jobs").headers
+
+
+def test_the_index_links_to_addresses_that_answer(admin: User) -> None:
+    client = tool(admin, "reports")
+    index = client.get("/api/v1/").json()
+    assert {"jobs", "fleet", "usage/summary", "usage/reports", "schema/"} <= set(index["links"])
+    reader = tool(admin)
+    for address in (index["links"]["jobs"], index["links"]["usage/rates"]):
+        assert reader.get(address).status_code == 200
+
+
+def test_the_page_shows_every_operation_and_needs_no_other_host(alice: User) -> None:
+    answer = browser(alice).get("/api/")
+    page = answer.content.decode()
+    for path, methods in openapi()["paths"].items():
+        assert path in page
+        for each in methods.values():
+            assert f'id="{each["operationId"]}"' in page
+    assert "urn:ipuhub:problem:missing-scope" in page
+    assert "https://" not in page.replace("https://www.w3.org", "")
