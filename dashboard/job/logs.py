@@ -252,7 +252,8 @@ def _what_came(request: HttpRequest, pod: PodLifetime, asked: Asked) -> HttpResp
     mark, text, state = asked.mark, "", "running"
     try:
         container = _choose(containers_now(ref_of(pod)), asked.container)
-        wanted = LogRequest(ref_of(pod), container.name, since=instant_of(mark))
+        # Bounded by lines, too: what came while a browser slept may be more than can be read.
+        wanted = LogRequest(ref_of(pod), container.name, tail_lines=_MORE, since=instant_of(mark))
         tail = read_tail(wanted, _MORE)
         came, is_known = after(tail.lines, mark)
         text, _ = _rendered(came, asked.words)

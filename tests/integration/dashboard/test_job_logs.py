@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.contrib.auth import get_user_model
 
+from dashboard.job.logs import ref_of
 from devcluster.kubelet.options import StandInOptions
 from devcluster.kubelet.standin import StandInNodes
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
+from ipuhub.kube.podlogs import LogRequest
 from ipuhub.kube.resources import PODS
 from partitions.connections import sources
 from tests.builders import jobhistory
@@ -166,6 +168,24 @@ def test_following_shows_each_line_once_and_ends_with_the_container(
         mark, state = answer["X-Log-Mark"], answer["X-Log-State"]
         assert state == ("running" if number < 4 else "ended")
     assert seen == written
+
+
+def test_who_follows_late_gets_the_newest_lines_and_is_told_of_a_gap(
+    user: Client, pods: LogPods, job: JobRecord
+) -> None:
+    pod = pods.add(log="first")
+    pods.say(pod, running())
+    mark = re.findall('data-mark="([^"]*)"', page(user, job))[0]
+    written = ["first", *(f"new {number}" for number in range(2500))]
+    pods.note(pod, "\n".join(written))
+    answer = user.get(f"/jobs/{job.uid}/logs/", {"pod": pod.uid, "after": mark})
+    text = answer.content.decode()
+    assert "Older lines were skipped" in text
+    assert shown(text) == written[-2000:]
+    again = user.get(f"/jobs/{job.uid}/logs/", {"pod": pod.uid, "after": answer["X-Log-Mark"]})
+    assert again.content == b""
+    sent = LogRequest(ref_of(pod), "main", tail_lines=2000, since=BEGAN).params()
+    assert (sent["tailLines"], sent["sinceTime"]) == ("2000", "2026-11-20T09:00:00Z")
 
 
 def test_a_container_that_has_written_nothing_yet_can_be_followed(
