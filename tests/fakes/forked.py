@@ -29,9 +29,11 @@ def forked(
 
     What it prints is appended to `log`.
     """
+    if log is not None:
+        log.touch()  # to be read from now on
     into = "" if log is None else str(log)
     arguments = (list(command), str(cwd), dict(environment), into)
-    process = _SERVER.Process(target=_run, args=arguments)
+    process = _SERVER.Process(target=_run, args=arguments, daemon=True)
     process.start()
     return process
 

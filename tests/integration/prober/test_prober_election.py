@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -16,12 +15,13 @@ from devcluster.server import DevCluster
 from ipuhub.kube.client import KubeClient
 from ipuhub.kube.config import load_config
 from ipuhub.kube.resources import LEASES, NAMESPACES, PODS
+from tests.fakes.forked import forked
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
+    from multiprocessing.context import ForkServerProcess
 
 USAGE = '{"component":"job","component_name":"train","group":"g","instance_type":"i","user":"ada"}'
 
@@ -41,7 +41,7 @@ async def start(
     log: Path,
     *arguments: str,
     **more: str,
-) -> Any:
+) -> ForkServerProcess:
     user = f"{tables['user']}:{tables['password']}"
     environment = os.environ | {
         "DATABASE_URL": f"postgresql://{user}@{tables['host']}:{tables['port']}/{tables['dbname']}",
@@ -54,11 +54,7 @@ async def start(
         "IPUHUB_LEASE_RETRY_SECONDS": "0.2",
         **more,
     }
-    command = [sys.executable, "manage.py", "run_prober", *arguments]
-    with log.open("wb") as output:
-        return await asyncio.create_subprocess_exec(
-            *command, env=environment, stdout=output, stderr=output
-        )
+    return forked(["manage.py", "run_prober", *arguments], Path.cwd(), environment, log)
 
 
 async def make_pod(client: KubeClient, name: str) -> None:
@@ -77,10 +73,15 @@ def recorded(tables: dict[str, Any]) -> list[str]:
         return connection.execute(query).fetchall()
 
 
-async def end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 90) == 0
+async def ended(process: ForkServerProcess) -> int | None:
+    """Return the exit code; None after 90 s."""
+    await asyncio.to_thread(process.join, 90)
+    return process.exitcode
+
+
+async def end(process: ForkServerProcess) -> None:
+    process.terminate()
+    assert await ended(process) == 0
 
 
 async def test_the_standby_records_once_the_first_is_killed(
@@ -96,16 +97,15 @@ async def test_the_standby_records_once_the_first_is_killed(
         try:
             await eventually(lambda: "standing by" in logs["b"].read_text())
             first.kill()
-            await first.wait()
+            await ended(first)
             await make_pod(client, "two")
             await eventually(lambda: recorded(tables) == ["one", "two"])
             lease = await client.get(LEASES, "ipuhub-prober", "default")
             assert lease["spec"]["holderIdentity"] == "b"
         finally:
-            if first.returncode is None:
-                first.kill()
-            second.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(second.wait(), 90) == 0
+            first.kill()
+            second.terminate()
+            assert await ended(second) == 0
         lease = await client.get(LEASES, "ipuhub-prober", "default")
         assert lease["spec"]["holderIdentity"] == ""
 
@@ -119,7 +119,7 @@ async def test_one_list_is_refused_while_a_prober_is_at_work_which_goes_on(
             await make_pod(client, "one")
             await eventually(lambda: recorded(tables) == ["one"])
             once = await start(cluster, tables, "b", tmp_path / "b.log", "--once")
-            assert await asyncio.wait_for(once.wait(), 90) == 1
+            assert await ended(once) == 1
             said = (tmp_path / "b.log").read_text()
             assert "a holds the Lease default/ipuhub-prober" in said
             assert "Traceback" not in said
@@ -176,7 +176,7 @@ async def test_a_prober_of_another_namespace_ends_nothing_of_one_that_records(
             said = "the prober of Lease default/ipuhub-prober records into this database"
             await eventually(lambda: said in log.read_text())
             once = await start(cluster, tables, "c", tmp_path / "c.log", "--once", **other)
-            assert await asyncio.wait_for(once.wait(), 90) == 1
+            assert await ended(once) == 1
             await make_pod(client, "two")
             await eventually(lambda: recorded(tables) == ["one", "two"])
             assert open_pods(tables) == ["one", "two"]
