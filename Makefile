@@ -70,8 +70,9 @@ lint: $(TOOLS)
 	$(BIN)/python manage.py make_builtin_schemas --check
 	$(BIN)/python manage.py make_reference --check
 
+# Not --quiet: that hides warnings from --strict, too.
 site: $(STAMP)            ## the documentation as a site, in build/site; every link and anchor must lead somewhere
-	$(BIN)/uv tool run -q --from mkdocs==1.6.1 --with mkdocs-material==9.7.0 mkdocs build --quiet
+	$(BIN)/uv tool run -q --from mkdocs==1.6.1 --with mkdocs-material==9.7.0 mkdocs build
 
 api-lint: $(NODE_TOOLS)   ## redocly and spectral over the OpenAPI document; brings its own Node.js
 	cd tests/apilint && $(IN_NODE) npx --no-install redocly lint ../../docs/reference/openapi.yaml

@@ -135,10 +135,10 @@ def _waiting(job: Job, place: Place) -> Diagnosis:
 
 def _waiting_facts(job: Job, place: Place) -> Iterator[Fact]:
     line = place.line
-    if line is not None and line.position:
-        yield Fact("Position in the queue", f"{line.position} of {place.queue}")
-    else:
+    if line is None:
         yield Fact("Older waiting jobs", str(place.before))
+    elif line.position:
+        yield Fact("Position in the queue", f"{line.position} of {place.queue}")
     free = "unknown" if place.free is None else str(place.free)
     yield Fact("Free IPUs", free, place.free_as_of)
     if line is None:
