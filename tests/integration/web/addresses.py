@@ -96,6 +96,7 @@ _SIGN_IN: Final = {
     "account-tokens": Example(OF_ALL),
     "account-token-revoke": Example(_page(404, 404, 302, 404, 404), {"number": "{token}"}, form={}),
     "account-password": Example(OF_ALL),
+    "account-users": Example(OF_ADMINS),
 }
 _JOBS: Final = {
     "overview": Example(OF_ALL),

@@ -49,6 +49,7 @@ PAGES = (
     "/search/?q=train",
     "/account/tokens/",
     "/account/password/",
+    "/account/users/",
     "/api/",
 )
 
