@@ -40,11 +40,25 @@ _ERRORS: Mapping[StatusCode, type[VipuError]] = {
 }
 # The words of other V-IPU controllers when no block is free; they need not come with a code.
 _CAPACITY_WORDS = "failed to acquire"
+# gRPC sends a sentence as a header, 8 kB for all of them, up to 12 bytes for one character. What is
+# longer it replaces by a status of its own.
+_LONGEST = 500
+_END = 160
+_GAP = " ... "
 
 
 def code_of(error: VipuError) -> StatusCode:
     """The gRPC status that tells a client this error."""
     return _CODES[type(error)]
+
+
+def details_of(error: VipuError) -> str:
+    """The sentence that tells a client this error, without the middle when it quotes too much."""
+    text = str(error)
+    if len(text) <= _LONGEST:
+        return text
+    # The beginning names the field, the end says what to write instead.
+    return text[: _LONGEST - _END - len(_GAP)] + _GAP + text[-_END:]
 
 
 def error_of(code: StatusCode, message: str) -> VipuError:

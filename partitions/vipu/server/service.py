@@ -11,7 +11,7 @@ import structlog
 from grpc import StatusCode
 
 from partitions.vipu import wire
-from partitions.vipu.codes import code_of
+from partitions.vipu.codes import code_of, details_of
 from partitions.vipu.errors import VipuError
 from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.protos import vipu_version_pb2 as version_pb
@@ -47,7 +47,7 @@ def _answering(
         try:
             return method(self, request)
         except VipuError as error:
-            context.abort(code_of(error), str(error))
+            context.abort(code_of(error), details_of(error))
         # The outermost frame of a call: gRPC would answer with the bare words of the exception.
         except Exception:
             log.exception("call failed", method=method.__name__)

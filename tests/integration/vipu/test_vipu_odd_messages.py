@@ -97,3 +97,41 @@ def test_bytes_that_are_no_message_break_nothing(
         assert code in {StatusCode.OK, StatusCode.INTERNAL, *SAID}
     listing = SERVICE.methods_by_name["ListPartitions"]
     assert ask(server[1], listing, b"") == (StatusCode.OK, "")
+
+
+def creation(partition: str = "p", cluster: str = "", allocation: str = "") -> Message:
+    wanted = pb.PartitionRequirements(
+        id=partition, size=1, cluster_id=cluster, allocation_id=allocation
+    )
+    return pb.CreatePartitionRequest(requirements=wanted)
+
+
+def asking(text: str) -> list[tuple[str, Message, StatusCode]]:
+    """Each call that takes a name, with this one, and how it is refused."""
+    unknown, wrong = StatusCode.NOT_FOUND, StatusCode.INVALID_ARGUMENT
+    return [
+        ("CreatePartition", creation(partition=text), wrong),
+        ("CreatePartition", creation(cluster=text), wrong),
+        ("CreatePartition", creation(allocation=text), wrong),
+        ("GetPartitionStatus", pb.GetPartitionStatusRequest(partition_id=text), unknown),
+        ("ResetPartition", pb.ResetPartitionRequest(partition_id=text), unknown),
+        ("RemovePartition", pb.RemovePartitionRequest(partition_id=text), unknown),
+        ("GetPartitionIpuofConfig", pb.GetPartitionIpuofConfigRequest(partition_id=text), unknown),
+        ("ListPartitions", pb.ListPartitionsRequest(allocation_id=text), wrong),
+        ("ListIPUAttributes", pb.ListIPUAttributesRequest(agents=[text]), wrong),
+    ]
+
+
+@pytest.mark.parametrize("character", ["a", "\U0001f600"])
+def test_a_name_of_any_length_is_refused_with_its_status_and_what_to_write(
+    server: tuple[VipuServer, int], character: str
+) -> None:
+    for name, asked, code in asking(character * 20_000):
+        told, said = ask(server[1], SERVICE.methods_by_name[name], asked.SerializeToString())
+        assert told is code, (name, said)
+        assert character * 50 in said
+        assert len(said) <= 500
+    creating, asked, _ = asking(character * 20_000)[0]
+    _, said = ask(server[1], SERVICE.methods_by_name[creating], asked.SerializeToString())
+    assert said.startswith("partition id '")
+    assert "1 to 63 letters, digits" in said
