@@ -34,15 +34,19 @@ PROXY_AUDIENCE = "ipuhub-proxy"
 
 
 def run(
-    work: Coroutine[Any, Any, T],
+    work: Callable[[], Coroutine[Any, Any, T]],
     *refusals: type[Exception],
     runner: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run,
 ) -> T:
-    """Set up the log and run `work`. ConfigError and `refusals` become a CommandError."""
+    """Set up the log and run `work`. ConfigError and `refusals` become a CommandError.
+
+    `work` is called last: a coroutine made before the settings are read would never be awaited
+    when one of them is wrong.
+    """
     logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
     known: tuple[type[Exception], ...] = (ConfigError, *refusals)
     try:
-        return runner(work)
+        return runner(work())
     except known as error:
         raise CommandError(str(error)) from error
 

@@ -29,7 +29,7 @@ class Command(BaseCommand):
     help = "Runs the IPU Operator, which reconciles IPUJobs. Runs until SIGTERM."
 
     def handle(self, *_args: Any, **_options: Any) -> None:
-        composition.run(run_operator(), runner=runtime.run)
+        composition.run(run_operator, runner=runtime.run)
 
 
 async def run_operator() -> None:

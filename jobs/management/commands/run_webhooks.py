@@ -33,7 +33,7 @@ class Command(BaseCommand):
     help = "Serves the admission webhooks of IPUJobs over TLS. Runs until SIGTERM."
 
     def handle(self, *_args: Any, **_options: Any) -> None:
-        composition.run(run_webhooks())
+        composition.run(run_webhooks)
 
 
 async def run_webhooks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -38,7 +39,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        work = run_vipu_proxy(options["host"], options["port"], once=options["once"])
+        work = partial(run_vipu_proxy, options["host"], options["port"], once=options["once"])
         refusals = (ApiError, InvalidControllers, TrackerUnavailable)
         try:
             composition.run(work, *refusals, runner=runtime.run)

@@ -26,9 +26,9 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         require_usage()
         if options["once"]:
-            self._tell(composition.run(monitor_once()))
+            self._tell(composition.run(monitor_once))
         else:
-            composition.run(run_monitor())
+            composition.run(run_monitor)
 
     def _tell(self, tally: Tally) -> None:
         self.stdout.write(

@@ -33,7 +33,7 @@ class Command(BaseCommand):
         require_usage()
         give_back_what_is_free()
         try:
-            composition.run(list_once() if options["once"] else run_prober(), ApiError)
+            composition.run(list_once if options["once"] else run_prober, ApiError)
         except LeaseHeld as error:
             raise CommandError(
                 f"{error}. That prober already records the cluster; stop it before you use --once"
