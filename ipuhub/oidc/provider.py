@@ -79,6 +79,10 @@ class Provider:
             raise Unreachable(f"{name} of the discovery document is {address[:100]!r}")
         return address
 
+    def names_itself(self) -> bool:
+        """Whether each of its answers to a browser has to name the issuer (RFC 9207)."""
+        return self.metadata().get("authorization_response_iss_parameter_supported") is True
+
     def find_key(self, key_id: str | None) -> jwt.PyJWK | None:
         """Return a key that signs tokens; ask the provider if the key is not known."""
         known = self._keys

@@ -224,6 +224,9 @@ def _kept(request: HttpRequest) -> dict[str, str]:
 
 def _check_answer(request: HttpRequest) -> None:
     issuer = request.GET.get("iss")
+    if issuer is None and provider().names_itself():
+        sentence = "The answer does not name its provider. Sign in again."
+        raise Refused("issuer", sentence, "no iss, which the discovery document announces")
     if issuer is not None and issuer != settings.OIDC_ISSUER:
         raise Refused("issuer", "This answer is from another provider.", issuer[:200])
     error = request.GET.get("error")

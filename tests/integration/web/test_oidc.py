@@ -185,6 +185,21 @@ def test_an_answer_of_another_provider_or_sign_in_is_refused(provider: OidcProvi
     assert user_of(client) is None
 
 
+@pytest.mark.parametrize(("announced", "want_status"), [(True, 400), (False, 302), (None, 302)])
+def test_an_answer_names_its_provider_if_that_is_announced(
+    provider: OidcProvider, announced: bool | None, want_status: int
+) -> None:
+    provider.metadata = {"authorization_response_iss_parameter_supported": announced}
+    client = Client()
+    there = provider.signed_in(client.get("/oidc/start")["Location"])
+    query = {name: each[0] for name, each in parse_qs(urlsplit(there).query).items()}
+    without = {name: each for name, each in query.items() if name != "iss"}
+    before = count("issuer")
+    assert client.get("/oidc/callback", without).status_code == want_status
+    assert count("issuer") == before + (want_status == 400)
+    assert sign_in(provider, client).status_code == 302  # it does name itself
+
+
 def test_a_code_that_was_used_is_refused(provider: OidcProvider) -> None:
     client, before = Client(), count("code")
     there = provider.signed_in(client.get("/oidc/start")["Location"])
