@@ -65,6 +65,14 @@ def opened() -> Sources:
     return Sources(kube, proxy)
 
 
+def close() -> None:
+    """End the process's connections, if anybody opened them."""
+    with _OPENING:
+        if opened.cache_info().currsize:
+            opened().close()
+            opened.cache_clear()
+
+
 PROXY_AWAY: Final = "The V-IPU Proxy does not answer"
 Stats = Reading[Mapping[str, Any]]
 

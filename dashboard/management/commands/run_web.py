@@ -26,6 +26,7 @@ from ipuhub.process import logs, runtime
 from ipuhub.process.runtime import until_stopped
 from ipuhub.web.statics import prepare
 from ipuhub.webserver.server import Aside, Limits, WebServer
+from partitions import connections
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -112,7 +113,10 @@ class Command(BaseCommand):
         settings.DATABASES["default"].update(bounds(settings.DATABASES["default"]))
         with _static_folder() as folder:
             prepare(folder)
-            runtime.run(_serve(options["host"], options["port"]))
+            try:
+                runtime.run(_serve(options["host"], options["port"]))
+            finally:
+                connections.close()
 
 
 def _prepare_database() -> None:

@@ -15,14 +15,23 @@ from django.db import connection
 from tests.builders.lifetimes import pod
 from tests.fakes.waiting import wait_until
 from tests.integration.usage.reading import make
-from tests.integration.web.webprocess import KEY, bearer, served, status
+from tests.integration.web.webprocess import KEY, bearer, served, started, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from django.test import Client
     from pytest_django.fixtures import SettingsWrapper
 
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: u, user: {}}]
+"""
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -153,3 +162,16 @@ def test_a_crowd_of_silent_connections_keeps_nobody_out() -> None:
         assert [status(port, path) for path in ("/healthz", "/readyz", "/login/")] == [200] * 3
         crowd[0].settimeout(90)
         assert crowd[0].recv(1) == b""
+
+
+def test_a_process_that_asked_the_cluster_ends_without_a_word(tmp_path: Path) -> None:
+    """Its connections are closed, also where nobody answered on them."""
+    kubeconfig, said = tmp_path / "kubeconfig", tmp_path / "said"
+    kubeconfig.write_text(KUBECONFIG)
+    address = {"KUBECONFIG": str(kubeconfig), "IPUHUB_PROXY_URL": "http://127.0.0.1:9"}
+    with started(said, **address) as port:
+        assert status(port, "/api/v1/fleet", **bearer()) == 200
+    text = said.read_text()
+    assert "the dashboard serves" in text
+    assert "Unclosed" not in text
+    assert "Traceback" not in text

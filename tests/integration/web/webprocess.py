@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import os
 import socket
+import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,24 +30,51 @@ ROOT = Path(__file__).parents[3]
 @contextmanager
 def served(**settings: str) -> Iterator[int]:
     """Yield the port of a `run_web` on the database of the test."""
-    known = connection.settings_dict
-    place = f"{known['HOST']}:{known['PORT']}/{known['NAME']}"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    environment = os.environ | {
-        "DATABASE_URL": f"postgresql://{known['USER']}:{quote(known['PASSWORD'], safe='')}@{place}",
-        "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
-        "IPUHUB_SECRET_KEY": KEY,
-        "IPUHUB_HTTPS": "off",
-        **settings,
-    }
-    process = forked(["manage.py", "run_web", "--port", str(port)], ROOT, environment)
+    port = _free_port()
+    command = ["manage.py", "run_web", "--port", str(port)]
+    process = forked(command, ROOT, environment(**settings))
     try:
         wait_until(lambda: not process.is_alive() or status(port, "/healthz") == 200)
         yield port
     finally:
         process.terminate()
         process.join(90)
+
+
+@contextmanager
+def started(said: Path, **settings: str) -> Iterator[int]:
+    """The same as a process of its own, whose last words go into a file: a fork ends without."""
+    port = _free_port()
+    command = [sys.executable, "manage.py", "run_web", "--port", str(port)]
+    with said.open("w") as file:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(**settings), stdout=file, stderr=file
+        )
+        try:
+            wait_until(lambda: process.poll() is not None or status(port, "/healthz") == 200)
+            yield port
+        finally:
+            process.terminate()
+            process.wait(90)
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """What a `run_web` on the database of the test needs."""
+    known = connection.settings_dict
+    place = f"{known['HOST']}:{known['PORT']}/{known['NAME']}"
+    return os.environ | {
+        "DATABASE_URL": f"postgresql://{known['USER']}:{quote(known['PASSWORD'], safe='')}@{place}",
+        "DJANGO_SETTINGS_MODULE": "ipuhub.settings",
+        "IPUHUB_SECRET_KEY": KEY,
+        "IPUHUB_HTTPS": "off",
+        **settings,
+    }
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
 
 
 def status(port: int, path: str, **headers: str) -> int:
