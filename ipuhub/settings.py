@@ -109,7 +109,6 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "ipuhub.web.hashing.RefuseTooManyHashes",
     "ipuhub.web.probes.CountRequests",
-    "ipuhub.api.limits.RateLimitHeaders",
 ]
 TEMPLATES = [
     {

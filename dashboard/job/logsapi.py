@@ -53,12 +53,6 @@ _PARAMETERS = [
         description="Only lines written in the second of this instant or later.",
     ),
     OpenApiParameter(
-        "format",
-        str,
-        enum=["text", "jsonl"],
-        description="Form of the answer. Default: by Accept, else text.",
-    ),
-    OpenApiParameter(
         "timestamps", bool, description="Text: the time before each line.", default=False
     ),
 ]
@@ -102,11 +96,12 @@ class JobLogs(APIView):
         },
     )
     def get(self, request: Request, uid: str) -> Any:
-        """The log of a container of a job's pod, as far as its node still has it: as text, or as
-        JSON lines with `time` and `text`. A JSON line holds at most 16 KiB of text; `continues`:
-        the next one has the rest. Raises Http404, ValidationError, NoLog."""
+        """The log of a container of a job's pod, as far as its node still has it: as text or, with
+        `Accept: application/x-ndjson`, as JSON lines with `time` and `text`. A JSON line holds at
+        most 16 KiB of text; `continues`: the next one has the rest. Raises Http404,
+        ValidationError, NoLog."""
         require_logs()
-        is_json = _read_form(request)
+        is_json = _asks_for_json(request)
         stamped = read_yes(request, "timestamps")
         previous, tail = read_yes(request, "previous"), _read_tail(request)
         since = _read_since(request)
@@ -125,13 +120,8 @@ class JobLogs(APIView):
         return _answer(body, pod, source, is_json=is_json)
 
 
-def _read_form(request: Request) -> bool:
-    """Whether JSON lines are asked for, by `format` or by Accept."""
-    form = request.query_params.get("format", "")
-    if form not in {"", "text", "jsonl"}:
-        raise ValidationError({"format": [f"{form[:50]!r} is not one of text, jsonl."]})
-    accept = request.headers.get("Accept", "")
-    return form == "jsonl" or (not form and accept.startswith((_LINES, "application/jsonl")))
+def _asks_for_json(request: Request) -> bool:
+    return request.headers.get("Accept", "").startswith((_LINES, "application/jsonl"))
 
 
 def _read_tail(request: Request) -> int | None:

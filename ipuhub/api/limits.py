@@ -15,17 +15,14 @@ from django.conf import settings
 from rest_framework.throttling import BaseThrottle
 
 from ipuhub.models import ApiToken
+from ipuhub.web.requests import MORE_HEADERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from django.http import HttpRequest, HttpResponseBase
     from rest_framework.request import Request
     from rest_framework.views import APIView
 
 WINDOW_SECONDS: Final = 60
 _MANY: Final = 1024  # callers, before those of past windows are forgotten
-_STATE: Final = "_ipuhub_rate_limit"
 
 
 class State(NamedTuple):
@@ -74,9 +71,13 @@ class PerCaller(BaseThrottle):
         caller = _caller(request)
         if not limit or not caller:
             return True
-        self._state = COUNTS.take(caller, limit, time.monotonic())
-        setattr(request._request, _STATE, self._state)  # noqa: SLF001  # DRF hides Django's
-        return not self._state.is_exceeded
+        self._state = state = COUNTS.take(caller, limit, time.monotonic())
+        headers = {
+            "RateLimit-Policy": f'"minute";q={state.limit};w={WINDOW_SECONDS}',
+            "RateLimit": f'"minute";r={state.left};t={state.seconds}',
+        }
+        setattr(request._request, MORE_HEADERS, headers)  # noqa: SLF001  # DRF hides Django's
+        return not state.is_exceeded
 
     def wait(self) -> float:
         """Return the seconds for `Retry-After`."""
@@ -87,18 +88,3 @@ def _caller(request: Request) -> str:
     if isinstance(request.auth, ApiToken):
         return f"token {request.auth.pk}"
     return f"user {request.user.pk}" if request.user.is_authenticated else ""
-
-
-class RateLimitHeaders:
-    """Middleware: tell callers of the API what is left of their limit."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        answer = self._get_response(request)
-        state: State | None = getattr(request, _STATE, None)
-        if state is not None:
-            answer["RateLimit-Policy"] = f'"minute";q={state.limit};w={WINDOW_SECONDS}'
-            answer["RateLimit"] = f'"minute";r={state.left};t={state.seconds}'
-        return answer

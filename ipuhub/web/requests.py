@@ -21,7 +21,7 @@ import hashlib
 from functools import lru_cache, wraps
 from importlib.metadata import version
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from django.contrib.auth.views import redirect_to_login
@@ -124,6 +124,10 @@ def _parse(text: str) -> Address | None:
     return mapped or address
 
 
+MORE_HEADERS: Final = "_ipuhub_headers"
+"""The attribute of a request for headers of its answer that a later stage decides on."""
+
+
 class KeepPrivate:
     """Middleware: responses without cache headers are private and revalidated each time.
 
@@ -137,5 +141,7 @@ class KeepPrivate:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         answer = self._get_response(request)
         answer.headers.setdefault("Cache-Control", "private, no-cache")
+        for name, value in getattr(request, MORE_HEADERS, {}).items():
+            answer.headers[name] = value
         patch_vary_headers(answer, ("Cookie", "Authorization", "HX-Request"))
         return answer

@@ -98,7 +98,7 @@ def test_from_kubectl_apply_to_the_months_csv(page: Page, demo: RunningDemo) -> 
     running.first.wait_for(timeout=60_000)
 
     uid = shows_its_timeline(page, demo)
-    page.locator("h1 + .badge", has_text="Completed").wait_for(timeout=90_000)
+    page.locator("[data-state=Completed]").first.wait_for(timeout=90_000)
     wait_until(lambda: has_ended(demo, f"{JOB}-worker-0"), "the worker's end")
     worker, launcher = lifetime(demo, f"{JOB}-worker-0"), lifetime(demo, f"{JOB}-launcher")
     assert SECONDS <= launcher <= worker < SECONDS + 60

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "\x1b[31mred\x1b[0m <script>alert(1)</script>\x07 abc\u202efdp.exe \x9b2J"
+LINES = {"Accept": "application/x-ndjson"}
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_hostile_bytes_are_shown_and_do_nothing(
     assert line == want.replace("<", "&lt;").replace(">", "&gt;")
     assert text_of(api(user, job)) == f"{want}\n"
     assert text_of(user.get(f"/jobs/{job.uid}/logs/?format=text")) == f"{want}\n"
-    told = json.loads(text_of(user.get(f"/api/v1/jobs/{job.uid}/logs?format=jsonl")))
+    told = json.loads(text_of(user.get(f"/api/v1/jobs/{job.uid}/logs", headers=LINES)))
     assert told == {"time": f"{at(0)[:-1]}.000000000Z", "text": want}
 
 
@@ -106,10 +107,10 @@ def test_a_stranger_gets_what_an_unknown_job_gets(
         unknown = client.get(f"/jobs/nobody/{tail}")
         assert (foreign.status_code, unknown.status_code) == (404, 404)
         assert without_token(foreign) == without_token(unknown)
-    for form in ("logs", "logs?format=jsonl"):
-        foreign = client.get(f"/api/v1/jobs/{job.uid}/{form}")
+    for kind in ({}, LINES):
+        foreign = client.get(f"/api/v1/jobs/{job.uid}/logs", headers=kind)
         assert foreign.status_code == 404
-        assert foreign.json() == client.get(f"/api/v1/jobs/nobody/{form}").json()
+        assert foreign.json() == client.get("/api/v1/jobs/nobody/logs", headers=kind).json()
 
 
 def test_a_pod_of_another_job_is_no_pod_of_this_one(
