@@ -12,8 +12,10 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from devcluster.demo.postgres import EmbeddedPostgres
@@ -22,7 +24,6 @@ from devcluster.demo.supervisor import NotReadyError, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from typing import TextIO
 
     from ipuhub.kube.client import KubeClient
@@ -250,11 +251,13 @@ class Demo:
     def summary(self, seconds: float) -> str:
         """Say where everything is."""
         password = self.processes.admin_password
+        vipu = _shown(Path(sys.executable).parent / "vipu")
         return f"""
   IPUHub is up ({seconds:.1f} s).
 
     dashboard   http://localhost:{self.ports["web"]}   (user admin, password {password})
     V-IPU Proxy http://localhost:{self.ports["proxy"]}/stats
+    V-IPU       {vipu} -H localhost --api-port {self.ports["V-IPU"]} list partitions
     kubectl     export KUBECONFIG={self.processes.kubeconfig}
 
   Try:  kubectl apply -f examples/single-gcd-sample.yaml && kubectl get ipujobs -w

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -156,6 +156,11 @@ class VipuClient:
         )
         answer = await self._call(self._user.GetPartitionIpuofConfig, question)
         return wire.config_from_message(answer.ipuof_config)
+
+    async def ask(self, method: str, question: _Question) -> Any:
+        """Call a method of UserService by its name and return the whole message, with what this
+        release does not know."""
+        return await self._call(getattr(self._user, method), question)
 
     async def version(self) -> str:
         """The version of the controller."""

@@ -1,0 +1,1 @@
+"""The commands `vipu` of users, as the original's, over the user API of any V-IPU controller."""

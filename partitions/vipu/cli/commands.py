@@ -1,0 +1,205 @@
+"""io: what each command of `vipu` asks of the controller, and how its answer reads."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from google.protobuf.json_format import MessageToDict
+
+from partitions.vipu import wire
+from partitions.vipu.cli.output import Table
+from partitions.vipu.errors import VipuError
+from partitions.vipu.protos import vipu_user_pb2 as pb
+from partitions.vipu.types import CreateRequest, IpuLinkRouting, ReadyState, SyncType
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from partitions.vipu.client import VipuClient
+
+POLL_SECONDS: Final = 0.2
+WAIT_SECONDS: Final = 600.0
+_HEADS: Final = (
+    "Partition",
+    "Cluster",
+    "ILDs",
+    "GW Routing",
+    "ILD Routing",
+    "Size",
+    "GCDs",
+    "State",
+)
+_MORE: Final = ("Allocation", "Replicas", "Sync", "Reconfigurable", "IPUoF server")
+_PREFIXES: Final = ("IRT_", "GRT_", "ST_", "PS_", "POS_")
+
+
+async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Table:
+    """All partitions, or those of one allocation."""
+    question = pb.ListPartitionsRequest(allocation_id=options.allocation or "")
+    found = (await client.ask("ListPartitions", question)).partitions
+    listed = sorted(found, key=lambda partition: partition.id)
+    return Table(
+        (*_HEADS, *_MORE),
+        [_row(partition) for partition in listed],
+        [{"partition": _plain(partition)} for partition in listed],
+        frozenset(_MORE),
+    )
+
+
+async def get_partition(client: VipuClient, options: argparse.Namespace) -> Table:
+    """One partition with its state, or how its devices are reached."""
+    name = options.name
+    if options.ipu_configs:
+        question = pb.GetPartitionIpuofConfigRequest(partition_id=name)
+        if options.gcd is not None:
+            question.gcd_id.CopyFrom(pb.GetPartitionIpuofConfigRequest.GcdID(id=options.gcd))
+        answer = await client.ask("GetPartitionIpuofConfig", question)
+        return Table((), [], _plain(answer.ipuof_config))
+    asked = pb.GetPartitionStatusRequest(partition_id=name)
+    status = (await client.ask("GetPartitionStatus", asked)).status
+    everyone = (await client.ask("ListPartitions", pb.ListPartitionsRequest())).partitions
+    partition = next((each for each in everyone if each.id == name), pb.Partition(id=name))
+    rows = list(zip((*_HEADS, *_MORE), _row(partition), strict=True))
+    rows += [("Operation", _word(pb.PartitionOperationState, status.operation_state))]
+    rows += [("IPUs", " ".join(_ipu(each) for each in partition.spec.ipus))]
+    resets = f"{status.auto_reset_retry_count} of {status.max_auto_reset_retries}"
+    rows += [("Auto-resets", resets), *(("Error", each) for each in status.errors)]
+    data = {"partition": _plain(partition), "status": _plain(status)}
+    return Table(("Attribute", "Value"), rows, data)
+
+
+async def create_partition(client: VipuClient, options: argparse.Namespace) -> None:
+    """Make a partition, and wait until programs may use it. Raise VipuError."""
+    request = wire.request_to_message(
+        CreateRequest(
+            id=options.name,
+            size=options.size,
+            cluster_id=options.cluster or "",
+            allocation_id=options.allocation or "",
+            num_gcds=options.num_gcds,
+            num_replicas=options.gcd_sync_replicas,
+            reconfigurable=options.reconfigurable,
+            routing=IpuLinkRouting(options.routing.upper()),
+            sync_type=SyncType(options.sync_type.upper().replace("-", "_")),
+            num_ipulink_segments=options.num_ipulink_segments,
+            auto_reset=not options.disable_auto_reset,
+            relocatable=options.relocatable,
+        )
+    )
+    if options.gw_routing != "undefined":
+        wanted = pb.GatewayRoutingType.Value(f"GRT_{options.gw_routing.upper()}")
+        request.requirements.gw_routing_type = wanted
+    await client.ask("CreatePartition", request)
+    if not options.no_wait:
+        await _until_active(client, options.name)
+
+
+async def reset_partition(client: VipuClient, options: argparse.Namespace) -> None:
+    """Bring a partition back to its first state, and wait for it. Raise VipuError."""
+    question = pb.ResetPartitionRequest(partition_id=options.name, relocatable=options.relocatable)
+    await client.ask("ResetPartition", question)
+    if not options.no_wait:
+        await _until_active(client, options.name)
+
+
+async def remove_partition(client: VipuClient, options: argparse.Namespace) -> None:
+    """Free a partition's IPUs. Raise VipuError."""
+    await client.remove_partition(options.name, force=options.force)
+
+
+async def list_allocations(client: VipuClient, options: argparse.Namespace) -> Table:
+    """The allocations with their agents, as the IPUs name them. Raise VipuError."""
+    del options
+    topology = await client.list_ipu_attributes()
+    agents: dict[str, list[str]] = {}
+    for ipu in topology.ipus:
+        known = agents.setdefault(ipu.allocation, [])
+        if ipu.agent not in known:
+            known.append(ipu.agent)
+    if "" in agents:
+        raise VipuError(
+            "the controller does not say to which allocation its IPUs belong. The allocations of "
+            "existing partitions: vipu list partitions --output wide"
+        )
+    rows = [(name, " ".join(agents[name])) for name in sorted(agents)]
+    data = [{"id": name, "spec": {"agent_ids": agents[name]}} for name in sorted(agents)]
+    return Table(("Allocation ID", "Agents"), rows, data)
+
+
+async def list_ipu_attributes(client: VipuClient, options: argparse.Namespace) -> Table:
+    """Each attribute of each IPU."""
+    question = pb.ListIPUAttributesRequest(agents=options.agent or ())
+    entries = (await client.ask("ListIPUAttributes", question)).entries
+    rows = list(_attributes(entries))
+    return Table(("Agent", "IPU", "Attribute", "Value"), rows, [_plain(each) for each in entries])
+
+
+def _attributes(entries: Iterable[pb.ListIPUAttributesReply.Entry]) -> Iterator[tuple[str, ...]]:
+    for entry in sorted(entries, key=lambda each: each.agent):
+        for index in sorted(entry.ipu_attributes):
+            attributes: Mapping[str, str] = entry.ipu_attributes[index].attributes
+            for name in sorted(attributes):
+                yield entry.agent, str(index), name, attributes[name]
+
+
+async def _until_active(client: VipuClient, name: str) -> None:
+    """Poll, as there is no call that waits. Raise VipuError if it fails, vanishes or takes long."""
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                status = await client.partition_status(name)
+                if status.ready_state is ReadyState.ACTIVE:
+                    return
+                if status.ready_state in {ReadyState.ERROR, ReadyState.REMOVED}:
+                    why = "; ".join(status.errors) or f"its state is {status.ready_state}"
+                    raise VipuError(why)
+                await asyncio.sleep(POLL_SECONDS)
+    except TimeoutError:
+        raise VipuError(
+            f"it is not ACTIVE after {WAIT_SECONDS:g} s; see vipu get partition {name}"
+        ) from None
+
+
+def _row(partition: pb.Partition) -> tuple[str, ...]:
+    spec = partition.spec
+    return (
+        partition.id,
+        spec.cluster_id or "-",
+        str(len({ipu.ipulink_domain_topology_id for ipu in spec.ipus}) or "-"),
+        _default(_word(pb.GatewayRoutingType, spec.gw_routing_type)),
+        _default(_word(pb.IpuLinkRoutingType, spec.ipulink_routing_type)),
+        str(len(spec.ipus)),
+        str(spec.num_gcds or 1),
+        _word(pb.PartitionReadyState, partition.ready_state),
+        spec.allocation_id or "-",
+        str(spec.num_replicas or 1),
+        _default(_word(pb.SyncType, spec.sync_type)),
+        "yes" if spec.reconfigurable else "no",
+        partition.ipuof_server_version or "-",
+    )
+
+
+def _ipu(ipu: pb.PartitionIpu) -> str:
+    return f"{ipu.ipulink_domain_topology_id}.{ipu.topology_id}"
+
+
+def _word(kind: Any, value: int) -> str:
+    """The name of a value without its prefix; the number of one that this release does not know."""
+    try:
+        name = str(kind.Name(value))
+    except ValueError:
+        return str(value)
+    return next((name.removeprefix(each) for each in _PREFIXES if name.startswith(each)), name)
+
+
+def _default(word: str) -> str:
+    return "DEFAULT" if word == "UNDEFINED" else word
+
+
+def _plain(message: Any) -> Any:
+    """A message with the proto's own names, as the original prints it."""
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )

@@ -1,0 +1,129 @@
+"""io: where the V-IPU controller is: options, environment, files in the original's form.
+
+An option wins over the environment, that over the file of `--config`, that over ~/.vipu.hcl, and
+that over /etc/vipu/vipu-cli.hcl. Each value is looked for by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from partitions.vipu.client import TlsFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SYSTEM_FILE: Final = Path("/etc/vipu/vipu-cli.hcl")
+USER_FILE: Final = Path(".vipu.hcl")  # in the home folder
+PREFIX: Final = "VIPU_CLI_"
+KEYS: Final = ("api-host", "api-port", "api-user-id", "api-access-key")
+DEFAULT_PORT: Final = 8090
+_LARGEST_PORT: Final = 65535
+_LINE: Final = re.compile(
+    r'([A-Za-z0-9_-]+)\s*=\s*("(?:[^"\\]|\\.)*"|\d+|true|false)\s*(?:#.*|//.*)?'
+)
+_COMMENT: Final = ("#", "//")
+
+
+class BadSetting(Exception):  # noqa: N818  # a sentence for the person at the terminal
+    """A value cannot be used; the sentence says where it stands and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The controller, and the files for TLS to it (none: without TLS)."""
+
+    host: str
+    port: int
+    tls: TlsFiles | None = None
+
+    @property
+    def address(self) -> str:
+        """host:port, an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def find_controller(
+    given: Mapping[str, str | None],
+    environment: Mapping[str, str],
+    home: Path,
+    system: Path = SYSTEM_FILE,
+) -> Controller:
+    """Return the controller. `given` has the options by name, `config` and the TLS files among
+    them. Raise BadSetting."""
+    places = list(_places(given, environment, home, system))
+
+    def find(key: str) -> tuple[str, str]:
+        for where, values in places:
+            if value := values.get(key):
+                return value, where
+        return "", ""
+
+    host, _ = find("api-host")
+    if not host:
+        raise BadSetting(
+            "no V-IPU controller is named. Give --api-host, set VIPU_CLI_API_HOST, or write "
+            f'api-host="..." into {SYSTEM_FILE}'
+        )
+    port, where = find("api-port")
+    return Controller(host, _port(port, where), _tls(given))
+
+
+def _places(
+    given: Mapping[str, str | None], environment: Mapping[str, str], home: Path, system: Path
+) -> Iterator[tuple[str, Mapping[str, str | None]]]:
+    yield "--api-port", given
+    names = {key: PREFIX + key.upper().replace("-", "_") for key in KEYS}
+    yield names["api-port"], {key: environment.get(name) for key, name in names.items()}
+    if path := given.get("config"):
+        yield path, read_file(Path(path))
+    for file in (home / USER_FILE, system):
+        if file.exists():
+            yield str(file), read_file(file)
+
+
+def read_file(path: Path) -> dict[str, str]:
+    """Return the values of a file of lines like `api-host="10.1.2.3"`. Raise BadSetting."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"{path} cannot be read: {error}") from error
+    values = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith(_COMMENT):
+            continue
+        found = _LINE.fullmatch(stripped)
+        if found is None:
+            raise BadSetting(f'{path}, line {number}: write key="value", for example {KEYS[0]}="x"')
+        values[found[1]] = re.sub(r"\\(.)", r"\1", found[2].strip('"'))
+    return values
+
+
+def _port(text: str, where: str) -> int:
+    if not text:
+        return DEFAULT_PORT
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _LARGEST_PORT:
+        raise BadSetting(f"{where}: {text!r} is not a port; write a number from 1 to 65535")
+    return int(text)
+
+
+def _tls(given: Mapping[str, str | None]) -> TlsFiles | None:
+    ca, certificate, key = (given.get(name) for name in ("ca", "certificate", "key"))
+    if not ca:
+        if certificate or key:
+            raise BadSetting("--certificate and --key need --ca, the CA of the controller")
+        return None
+    if bool(certificate) != bool(key):
+        raise BadSetting("--certificate and --key belong together; give both or none")
+    return TlsFiles(_read(ca), *(_read(path) if path else None for path in (certificate, key)))
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadSetting(f"{path} cannot be read: {error.strerror}") from error

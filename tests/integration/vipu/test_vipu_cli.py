@@ -1,0 +1,238 @@
+"""`vipu` against a real vipu-server: its words, its exit codes, how it finds the controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from partitions.vipu.cli.main import main
+from partitions.vipu.cli.settings import BadSetting, find_controller
+from tests.fakes.freeport import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from partitions.vipu.server.main import VipuServer
+    from tests.integration.vipu.conftest import Clock
+
+    Start = Callable[..., tuple[VipuServer, int]]
+    Said = pytest.CaptureFixture[str]
+
+LIST = """\
+ Partition | Cluster | ILDs | GW Routing | ILD Routing | Size | GCDs | State
+------------------------------------------------------------------------------
+ p1        | default | 1    | DEFAULT    | DNC         | 4    | 1    | ACTIVE
+ p2        | default | 1    | DEFAULT    | DNC         | 2    | 2    | ACTIVE
+------------------------------------------------------------------------------
+"""
+
+
+@pytest.fixture
+def published_only() -> bool:
+    return False
+
+
+@pytest.fixture
+def port(start_server: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
+    """Of a server at once done with all it is asked; the environment names it."""
+    _, port = start_server(create_latency_seconds=0, reset_latency_seconds=0)
+    for name in [name for name in os.environ if name.startswith("VIPU_CLI_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("VIPU_CLI_API_HOST", "127.0.0.1")
+    monkeypatch.setenv("VIPU_CLI_API_PORT", str(port))
+    return port
+
+
+def said(capsys: Said, *arguments: str) -> str:
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    # The server logs in this process, too.
+    return "".join(line for line in out.splitlines(keepends=True) if "[info  " not in line)
+
+
+def test_a_partition_is_made_shown_reset_and_removed_in_the_known_words(
+    port: int, capsys: Said
+) -> None:
+    assert said(capsys, "create", "partition", "p1", "--size", "4") == (
+        "create partition (p1): success.\n"
+    )
+    said(capsys, "create", "partition", "p2", "--size", "2", "--num-gcds", "2")
+    assert said(capsys, "list", "partitions") == LIST
+    assert said(capsys, "list", "partition", "--allocation", "default") == LIST
+    wide = said(capsys, "list", "partitions", "-o", "wide")
+    assert "Allocation" in wide.splitlines()[0]
+    assert " Operation      | IDLE" in said(capsys, "get", "partition", "p2")
+    assert said(capsys, "reset", "partition", "p2") == "reset partition (p2): success.\n"
+    assert said(capsys, "delete", "partition", "p2", "--force") == (
+        "delete partition (p2): success.\n"
+    )
+    assert said(capsys, "remove", "partition", "p1") == "remove partition (p1): success.\n"
+    assert said(capsys, "list", "partitions").count("\n") == 3
+
+
+def test_json_and_yaml_have_the_protocol_s_own_names_and_the_same_values(
+    port: int, capsys: Said
+) -> None:
+    said(capsys, "create", "partition", "p1", "--size", "2", "--num-gcds", "2")
+    listed = json.loads(said(capsys, "list", "partitions", "--output", "json"))
+    assert listed[0]["partition"]["spec"]["num_gcds"] == 2
+    assert len(listed[0]["partition"]["spec"]["ipus"]) == 2
+    assert json.loads(said(capsys, "--showjson", "list", "partitions")) == listed
+    assert yaml.safe_load(said(capsys, "list", "partitions", "-o", "yaml")) == listed
+    both = json.loads(said(capsys, "get", "partition", "p1", "--ipu-configs"))
+    one = json.loads(said(capsys, "get", "partition", "p1", "--ipuof-configs", "--gcd", "1"))
+    assert [len(gcd["devices"]) for gcd in both["gcd_configs"]] == [1, 1]
+    assert one["gcd_configs"] == both["gcd_configs"][1:]
+
+
+def test_allocations_and_attributes_of_ipus_are_listed(port: int, capsys: Said) -> None:
+    text = said(capsys, "list", "allocations")
+    assert text.splitlines()[2] == " default       | ag0 ag1 ag2 ag3 ag4 ag5 ag6 ag7"
+    lines = said(capsys, "list", "ipu-attrs", "--agent", "ag1").splitlines()
+    assert lines[0].split() == ["Agent", "|", "IPU", "|", "Attribute", "|", "Value"]
+    assert {line.split("|")[0].strip() for line in lines[2:-1]} == {"ag1"}
+    assert any("| board type" in line and line.endswith("M2000") for line in lines)
+    version = said(capsys, "--server-version")
+    assert version.startswith(f"host: 127.0.0.1:{port}\nversion: ")
+
+
+def test_a_controller_that_names_no_allocation_is_said_to_do_so(
+    start_server: Start, capsys: Said
+) -> None:
+    _, port = start_server(published_attributes_only=True)
+    assert main(["list", "allocations", "-H", "127.0.0.1", "--api-port", str(port)]) == 1
+    assert "does not say to which allocation" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["create", "partition", "p1", "--size", "3"], 1, "create partition (p1): failed: "),
+        (["create", "partition", "p1", "--size", "64"], 1, "create partition (p1): failed: "),
+        (["get", "partition", "none"], 1, "get partition (none): failed: "),
+        (["remove", "partition", "none"], 1, "remove partition (none): failed: "),
+        (["list", "partitions", "--allocation", "none"], 1, "list partitions: failed: "),
+        (["list", "partitions", "--api-port", "0"], 2, "'0' is not a port"),
+        (["list", "partitions", "--key", "k"], 2, "need --ca"),
+        (["list", "partitions", "--ca", "/none"], 2, "/none cannot be read"),
+        (["list", "partitions", "--config", "/none"], 2, "/none cannot be read"),
+        ([], 2, "usage: vipu"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_and_an_exit_code(
+    port: int, capsys: Said, arguments: list[str], code: int, words: str
+) -> None:
+    assert main(arguments) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("size", ["0", "-4", "four", "99999999999"])
+def test_a_size_that_is_none_is_wrong_usage(port: int, capsys: Said, size: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["create", "partition", "p1", f"--size={size}"])
+    assert ended.value.code == 2
+
+
+def test_a_controller_that_does_not_answer_is_exit_code_3(port: int, capsys: Said) -> None:
+    assert main(["list", "partitions", "--api-port", str(free_port())]) == 3
+    assert "Check --api-host, --api-port and the network" in capsys.readouterr().err
+
+
+def test_create_waits_until_programs_may_use_the_partition(
+    start_server: Start, clock: Clock, capsys: Said
+) -> None:
+    _, port = start_server(create_latency_seconds=5)
+    place = ["-H", "127.0.0.1", "--api-port", str(port)]
+    assert main(["create", "partition", "soon", "--size", "1", "--no-wait", *place]) == 0
+    assert "PENDING" in said(capsys, "list", "partitions", *place)
+    codes: list[int] = []
+    waiting = Thread(
+        target=lambda: codes.append(main(["create", "partition", "p", "--size", "1", *place]))
+    )
+    waiting.start()
+    waiting.join(0.5)
+    assert waiting.is_alive()
+    clock.forward(6)
+    waiting.join(60)
+    assert codes == [0]
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "own", "system", "want"),
+    [
+        ({"api-host": "flag"}, {"VIPU_CLI_API_HOST": "env"}, "own", "sys", "flag:8090"),
+        ({}, {"VIPU_CLI_API_HOST": "env"}, "own", "sys", "env:8090"),
+        ({}, {}, "own", "sys", "own:8090"),
+        ({}, {}, "", "sys", "sys:8090"),
+        ({"api-port": "1"}, {"VIPU_CLI_API_PORT": "2"}, "own", "sys", "own:1"),
+        ({"api-host": "fe80::1"}, {}, "", "", "[fe80::1]:8090"),
+    ],
+)
+def test_the_nearest_setting_wins_each_by_itself(
+    tmp_path: Path,
+    given: dict[str, str | None],
+    environment: dict[str, str],
+    own: str,
+    system: str,
+    want: str,
+) -> None:
+    for name, host in ((".vipu.hcl", own), ("system.hcl", system)):
+        if host:
+            (tmp_path / name).write_text(f'# of a site\n\napi-host = "{host}"  // comment\n')
+    assert find_controller(given, environment, tmp_path, tmp_path / "system.hcl").address == want
+
+
+def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "x.hcl"
+    file.write_text('api-host="a"\napi-port: 8090\n')
+    with pytest.raises(BadSetting, match=r"x\.hcl, line 2: write key="):
+        find_controller({"config": str(file)}, {}, tmp_path, tmp_path / "none")
+
+
+def test_without_a_controller_all_places_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="--api-host, set VIPU_CLI_API_HOST, or write"):
+        find_controller({}, {}, tmp_path, tmp_path / "none")
+
+
+def test_watch_repeats_until_it_is_interrupted(port: int) -> None:
+    command = [sys.executable, "-m", "partitions.vipu.cli.main", "list", "partitions", "--watch"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for _ in range(6):  # twice three lines
+            assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("typed", "want"),
+    [
+        ("vipu li", "list"),
+        ("vipu list ipu-a", "ipu-attrs ipu-attr"),
+        ("vipu create partition p1 --num-g", "--num-gcds"),
+    ],
+)
+def test_bash_completes_commands_and_options(capsys: Said, typed: str, want: str) -> None:
+    script = said(capsys, "completion", "bash")
+    words = typed.split()
+    line = f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _vipu; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(
+        ["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == want.split()
+    assert "bashcompinit" in said(capsys, "completion", "zsh")
