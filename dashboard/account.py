@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from ipuhub.api.auth import curl_line, make_token
-from ipuhub.api.scopes import READ, SCOPES, write_scopes
+from ipuhub.api.scopes import DEFAULT, SCOPES, write_scopes
 from ipuhub.models import ApiToken
 from ipuhub.web.requests import signed_in
 
@@ -36,7 +36,7 @@ class TokenForm(forms.Form):
     )
     scopes = forms.MultipleChoiceField(
         choices=list(SCOPES.items()),
-        initial=[READ],
+        initial=DEFAULT.split(),
         error_messages={"required": "Choose what the token may do."},
     )
 
