@@ -267,15 +267,17 @@ def count_fitting(topology: Topology, used: Collection[IpuId], size: int) -> int
 
 
 def place(topology: Topology, used: Collection[IpuId], size: int) -> tuple[IpuId, ...] | None:
-    """The IPUs for a new partition, or None when no block of that size is free.
+    """The IPUs for a new partition, or None when no block of that size is free; best fit."""
+    return None if size_problem(size) else best_fit(free_blocks(topology, used), size)
 
-    Best fit: out of the smallest free block that is large enough, the lowest address first, so
-    that large blocks stay whole for large partitions.
+
+def best_fit(blocks: Iterable[Block], size: int) -> tuple[IpuId, ...] | None:
+    """The first `size` IPUs of the smallest of these blocks that has so many, or None.
+
+    Of equal blocks the lowest address, so that large blocks stay whole for large partitions.
     """
-    if size_problem(size):
-        return None
-    fitting = [block for block in free_blocks(topology, used) if block.size >= size]
-    return min(fitting).ipus(size) if fitting else None
+    fitting = min((block for block in blocks if block.size >= size), default=None)
+    return None if fitting is None else fitting.ipus(size)
 
 
 def block_with_fewest(

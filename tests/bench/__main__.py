@@ -22,6 +22,7 @@ _MODULES = {
     "usage-downloads": "usage_downloads",
     "usage-ingest": "usage_ingest",
     "usage-reports": "usage_reports",
+    "vipu-cycles": "vipu_cycles",
     "webhooks": "webhooks",
 }
 
@@ -92,6 +93,12 @@ def main() -> None:
     reads.add_argument("--machines", type=int, default=1024, help="of four IPUs each")
     reads.add_argument("--partitions", type=int, default=2000)
     reads.add_argument("--rounds", type=int, default=31)
+    lives = commands.add_parser(
+        "vipu-cycles", help="partitions created and removed, again and again"
+    )
+    lives.add_argument("--cycles", type=int, default=50, help="of each of 8 clients")
+    lives.add_argument("--rounds", type=int, default=5)
+    lives.add_argument("--stored", type=int, default=10_000, help="partitions to start with")
     options = parser.parse_args()
     # Imported by name: a benchmark needs neither the others' modules nor their time.
     done = import_module(f"tests.bench.{_MODULES[options.command]}").run(options)

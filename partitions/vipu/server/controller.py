@@ -17,8 +17,10 @@ from partitions.vipu.errors import (
     Unavailable,
 )
 from partitions.vipu.server.machines import ipu_attributes, ipuof_config
+from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.records import PartitionRecord, fail_record, reset_record
 from partitions.vipu.server.requirements import choose_ipus, settle
+from partitions.vipu.server.state import Draft, State
 from partitions.vipu.server.statefile import StateFileError
 from partitions.vipu.types import OperationState, ReadyState
 
@@ -28,11 +30,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from partitions.vipu.server.statefile import StateFile
-    from partitions.vipu.topology import IpuId, Topology
+    from partitions.vipu.topology import Topology
     from partitions.vipu.types import CreateRequest, IpuofConfig
 
     # Puts a new record, or takes one away; raises VipuError before it does either.
-    Change: TypeAlias = Callable[[dict[str, PartitionRecord]], None]
+    Change: TypeAlias = Callable[[Draft], None]
 
 log = structlog.get_logger(__name__)
 
@@ -89,11 +91,10 @@ class Controller:
         self.clock = clock
         self._latencies = latencies
         self._state = state
-        # Held by who writes. Readers need none: the mapping is replaced whole, never changed.
+        # Held by who writes. Readers need none: the state is replaced whole, never changed.
         self._writing = threading.Lock()
         self._queue = _Queue()
-        self._records = {record.id: record for record in state.load()}
-        self._check_fleet()
+        self._current = _loaded(topology, state)
 
     def create(self, request: CreateRequest) -> PartitionRecord:
         """Reserve IPUs for a new partition, PENDING until the creation latency is over.
@@ -102,12 +103,12 @@ class Controller:
         """
         settled, made = settle(request), list[PartitionRecord]()
 
-        def create(records: dict[str, PartitionRecord]) -> None:
-            if request.id in records:
+        def create(draft: Draft) -> None:
+            if request.id in draft.partitions:
                 raise AlreadyExists(f"partition {request.id} exists already")
-            ipus = choose_ipus(request, self.topology, _holders(records))
+            ipus = choose_ipus(request, draft.occupancy)
             first, now = self.topology.by_id[ipus[0]], self.clock()
-            records[request.id] = PartitionRecord(
+            record = PartitionRecord(
                 id=request.id,
                 ipus=ipus,
                 cluster=first.cluster,
@@ -123,7 +124,8 @@ class Controller:
                 started_at=now,
                 ready_at=now + self._latencies.create,
             )
-            made.append(records[request.id])
+            draft.put(record)
+            made.append(record)
 
         self._write(create)
         record = made[-1]
@@ -138,9 +140,9 @@ class Controller:
     def reset(self, partition_id: str) -> None:
         """Bring a partition back to its first state on the same IPUs; raises NotFound."""
 
-        def reset(records: dict[str, PartitionRecord]) -> None:
-            record = _existing(records, partition_id)
-            records[partition_id] = reset_record(record, self.clock(), self._latencies.reset)
+        def reset(draft: Draft) -> None:
+            record = _existing(draft.partitions, partition_id)
+            draft.put(reset_record(record, self.clock(), self._latencies.reset))
 
         self._write(reset)
         log.info("partition reset", partition=partition_id)
@@ -148,8 +150,8 @@ class Controller:
     def remove(self, partition_id: str) -> None:
         """Free the IPUs of a partition in whatever state it is; raises NotFound."""
 
-        def remove(records: dict[str, PartitionRecord]) -> None:
-            del records[_existing(records, partition_id).id]
+        def remove(draft: Draft) -> None:
+            draft.remove(_existing(draft.partitions, partition_id).id)
 
         self._write(remove)
         log.info("partition removed", partition=partition_id)
@@ -160,16 +162,16 @@ class Controller:
         Raises NotFound.
         """
 
-        def fail(records: dict[str, PartitionRecord]) -> None:
-            record, now = _existing(records, partition_id), self.clock()
-            records[partition_id] = fail_record(record, message, now, self._latencies.reset)
+        def fail(draft: Draft) -> None:
+            record = _existing(draft.partitions, partition_id)
+            draft.put(fail_record(record, message, self.clock(), self._latencies.reset))
 
         self._write(fail)
         log.warning("partition has a fault", partition=partition_id, fault=message)
 
     def get(self, partition_id: str) -> PartitionRecord:
         """The partition of that id; raises NotFound."""
-        return _existing(self._records, partition_id)
+        return _existing(self._current.partitions, partition_id)
 
     def list(self, allocation: str = "") -> list[PartitionRecord]:
         """All partitions of an allocation, or of all, in the order of their creation.
@@ -179,7 +181,9 @@ class Controller:
         if allocation and allocation not in self.topology.allocations:
             raise InvalidRequest(f"allocation {allocation!r} does not exist")
         return [
-            record for record in self._records.values() if allocation in ("", record.allocation)
+            record
+            for record in self._current.partitions.values()
+            if allocation in ("", record.allocation)
         ]
 
     def attributes(
@@ -214,46 +218,52 @@ class Controller:
 
     def _write_all(self, batch: Sequence[_Waiting]) -> None:
         """Make the changes the truth, on disk first: an answer must never outrun the file."""
-        records = dict(self._records)
+        draft = Draft(self._current)
         for waiting in batch:
             try:
-                waiting.change(records)
+                waiting.change(draft)
             except Exception as error:  # noqa: BLE001  # it goes to its caller
                 waiting.error = error
-        failure = self._saved(records)
+        failure = self._saved(draft)
         for waiting in batch:
             waiting.error = waiting.error or failure
             waiting.is_done = True
 
-    def _saved(self, records: dict[str, PartitionRecord]) -> Exception | None:
-        """Store these from now on; what keeps the controller from it."""
+    def _saved(self, draft: Draft) -> Exception | None:
+        """Store a draft and make it what is; what keeps the controller from it."""
         try:
-            if records != self._records:
-                self._state.save(records.values())
+            if draft.changes:
+                self._state.save(draft.changes, draft.state)
         except OSError as error:
             log.warning("state file not written", path=str(self._state.path), error=str(error))
             return Unavailable(f"the controller cannot write its state file: {error}")
         except Exception as error:  # noqa: BLE001  # it goes to all who wait
             return error
-        self._records = records
+        self._current = draft.state
         return None
 
-    def _check_fleet(self) -> None:
-        held: dict[IpuId, str] = {}
-        for record in self._records.values():
-            for ipu in record.ipus:
-                if ipu not in self.topology.by_id:
-                    raise StateFileError(
-                        f"partition {record.id} in {self._state.path} holds IPU {ipu.position} of "
-                        f"IPU-Link domain {ipu.domain}, which this fleet of {len(self.topology)} "
-                        "IPUs does not have: start with the --machines it was made with"
-                    )
-                if ipu in held:
-                    raise StateFileError(
-                        f"the state file {self._state.path} is damaged: {held[ipu]} and "
-                        f"{record.id} hold the same IPU. It was left as it is"
-                    )
-                held[ipu] = record.id
+
+def _loaded(topology: Topology, file: StateFile) -> State:
+    """What the file says of this fleet; raises StateFileError where it speaks of another one."""
+    draft = Draft(State({}, {}, Occupancy.of(topology)))
+    partitions, machines = file.load()
+    for record in partitions:
+        for ipu in record.ipus:
+            if ipu not in topology.by_id:
+                raise StateFileError(
+                    f"partition {record.id} in {file.path} holds IPU {ipu.position} of "
+                    f"IPU-Link domain {ipu.domain}, which this fleet of {len(topology)} "
+                    "IPUs does not have: start with the --machines it was made with"
+                )
+            if holder := draft.occupancy.holder(ipu):
+                raise StateFileError(
+                    f"the state file {file.path} is damaged: {holder} and "
+                    f"{record.id} hold the same IPU. It was left as it is"
+                )
+        draft.put(record)
+    for machine in machines:
+        draft.put_machine(machine)
+    return draft.state
 
 
 def _existing(records: Mapping[str, PartitionRecord], partition_id: str) -> PartitionRecord:
@@ -261,7 +271,3 @@ def _existing(records: Mapping[str, PartitionRecord], partition_id: str) -> Part
         return records[partition_id]
     except KeyError:
         raise NotFound(f"there is no partition {partition_id!r}") from None
-
-
-def _holders(records: Mapping[str, PartitionRecord]) -> dict[IpuId, str]:
-    return {ipu: record.id for record in records.values() for ipu in record.ipus}

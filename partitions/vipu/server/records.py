@@ -6,7 +6,7 @@ and restarted reports the same state as one that kept running.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,36 @@ class PartitionRecord:
         if self.errors:
             return OperationState.FAILED
         return self.operation if self.is_busy(now) else OperationState.IDLE
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRecord:
+    """What is said of an IPU-Machine: a cordon, faults of its IPUs, that its agent is lost.
+
+    `cordon` is the reason given, None without a cordon; `faults` has a sentence for each IPU that
+    has one, by device number; `lost` is a sentence, empty while the agent answers.
+    """
+
+    agent: str
+    cordon: str | None = None
+    cordoned_at: datetime | None = None
+    faults: Mapping[int, str] = field(default_factory=dict)
+    lost: str = ""
+
+    @property
+    def is_in_service(self) -> bool:
+        """Whether nothing keeps new partitions from any of its IPUs."""
+        return self.cordon is None and not self.faults and not self.lost
+
+    def why_closed(self, index: int) -> str:
+        """Why the IPU of that device number gets no new partition; empty when it may."""
+        if self.lost:
+            return self.lost
+        if index in self.faults:
+            return self.faults[index]
+        if self.cordon is None:
+            return ""
+        return f"{self.agent} is cordoned" + (f": {self.cordon}" if self.cordon else "")
 
 
 def reset_record(record: PartitionRecord, now: datetime, latency: timedelta) -> PartitionRecord:
@@ -134,6 +164,29 @@ def record_from_json(data: Mapping[str, Any]) -> PartitionRecord:
         errors=tuple(map(str, data["errors"])),
         auto_resets=int(data["autoResets"]),
         auto_reset_at=None if auto_reset_at is None else _instant(auto_reset_at),
+    )
+
+
+def machine_to_json(record: MachineRecord) -> dict[str, Any]:
+    """The record as the state file holds it."""
+    return {
+        "agent": record.agent,
+        "cordon": record.cordon,
+        "cordonedAt": record.cordoned_at.isoformat() if record.cordoned_at else None,
+        "faults": {str(index): text for index, text in record.faults.items()},
+        "lost": record.lost,
+    }
+
+
+def machine_from_json(data: Mapping[str, Any]) -> MachineRecord:
+    """The inverse of `machine_to_json`; KeyError, TypeError or ValueError on anything else."""
+    cordon, cordoned_at = data["cordon"], data["cordonedAt"]
+    return MachineRecord(
+        agent=str(data["agent"]),
+        cordon=None if cordon is None else str(cordon),
+        cordoned_at=None if cordoned_at is None else _instant(cordoned_at),
+        faults={int(index): str(text) for index, text in dict(data["faults"]).items()},
+        lost=str(data["lost"]),
     )
 
 

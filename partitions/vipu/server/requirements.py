@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 from partitions.vipu.errors import InvalidRequest, NoCapacity
 from partitions.vipu.topology import (
     MAX_PARTITION_SIZE,
-    free_blocks,
+    best_fit,
     is_buddy_block,
-    place,
     size_problem,
 )
 from partitions.vipu.types import IpuLinkRouting, SyncType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from partitions.vipu.topology import IpuId, Topology
+    from partitions.vipu.server.occupancy import Occupancy
+    from partitions.vipu.topology import Ipu, IpuId, Topology
     from partitions.vipu.types import CreateRequest
 
 _ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -52,21 +50,20 @@ def settle(request: CreateRequest) -> Settled:
     return Settled(*_shares(request), _routing(request), _sync(request))
 
 
-def choose_ipus(
-    request: CreateRequest, topology: Topology, holders: Mapping[IpuId, str]
-) -> tuple[IpuId, ...]:
+def choose_ipus(request: CreateRequest, occupancy: Occupancy) -> tuple[IpuId, ...]:
     """The IPUs for the request, in the order of their routing ids.
 
-    `holders` names the partition that holds each used IPU. Raises InvalidRequest for a cluster,
-    allocation or IPU that does not exist, NoCapacity when nothing fits now.
+    Raises InvalidRequest for a cluster, allocation or IPU that does not exist, NoCapacity when
+    nothing fits now.
     """
-    fleet = _reachable(request, topology)
+    _check_place(request, occupancy.topology)
     if request.ipus:
-        return _explicit_ipus(request, fleet, holders)
-    ipus = place(fleet, holders.keys(), request.size)
-    if ipus is None:
-        raise NoCapacity(_shortage(request, fleet, holders))
-    return ipus
+        return _explicit_ipus(request, occupancy)
+    blocks = occupancy.free_blocks(cluster=request.cluster_id, allocation=request.allocation_id)
+    found = best_fit(blocks, request.size)
+    if found is None:
+        raise NoCapacity(_shortage(request, occupancy))
+    return found
 
 
 def _shares(request: CreateRequest) -> tuple[int, int]:
@@ -106,57 +103,68 @@ def _sync(request: CreateRequest) -> SyncType:
     return SyncType.GS2_DEFAULT if request.sync_type in default else request.sync_type
 
 
-def _reachable(request: CreateRequest, topology: Topology) -> Topology:
-    """The part of the fleet that the request names."""
-    clusters = sorted(set(topology.allocations.values()))
+def _check_place(request: CreateRequest, topology: Topology) -> None:
+    """That there is such a cluster and such an allocation, one in the other."""
+    allocations = topology.allocations
+    clusters = sorted(set(allocations.values()))
     if request.cluster_id and request.cluster_id not in clusters:
         known = ", ".join(clusters)
         raise InvalidRequest(f"cluster {request.cluster_id!r} does not exist; there is {known}")
-    allocations = topology.allocations
     if request.allocation_id and request.allocation_id not in allocations:
         known = ", ".join(sorted(allocations))
         raise InvalidRequest(
             f"allocation {request.allocation_id!r} does not exist; there is {known}"
         )
-    fleet = topology.only(cluster=request.cluster_id, allocation=request.allocation_id)
-    if not fleet:
-        raise InvalidRequest(
-            f"allocation {request.allocation_id!r} is in cluster "
-            f"{allocations[request.allocation_id]!r}, not in {request.cluster_id!r}"
-        )
-    return fleet
+    if request.cluster_id and request.allocation_id:
+        where = allocations[request.allocation_id]
+        if where != request.cluster_id:
+            raise InvalidRequest(
+                f"allocation {request.allocation_id!r} is in cluster {where!r}, "
+                f"not in {request.cluster_id!r}"
+            )
 
 
-def _explicit_ipus(
-    request: CreateRequest, fleet: Topology, holders: Mapping[IpuId, str]
-) -> tuple[IpuId, ...]:
+def _explicit_ipus(request: CreateRequest, occupancy: Occupancy) -> tuple[IpuId, ...]:
     if not request.cluster_id:
         raise InvalidRequest(f"partition {request.id}: ipus need a cluster_id")
     if len(request.ipus) != request.size:
         raise InvalidRequest(
             f"partition {request.id}: size {request.size}, but {len(request.ipus)} ipus"
         )
+    topology = occupancy.topology
     for ipu in request.ipus:
-        if ipu not in fleet.by_id:
+        if not _is_reachable(topology.by_id.get(ipu), request):
             raise InvalidRequest(
                 f"partition {request.id}: there is no IPU {ipu.position} in IPU-Link domain "
                 f"{ipu.domain}"
             )
-    if not is_buddy_block(fleet, request.ipus):
+    if not is_buddy_block(topology, request.ipus):
         raise InvalidRequest(
             f"partition {request.id}: ipus must be {request.size} neighbours in one IPU-Link "
             f"domain and one allocation, the first at a multiple of {request.size}"
         )
-    if taken := sorted({holders[ipu] for ipu in request.ipus if ipu in holders}):
+    holders = {occupancy.holder(ipu) for ipu in request.ipus}
+    if taken := sorted(holder for holder in holders if holder is not None):
         raise NoCapacity(f"partition {request.id}: its ipus are held by {', '.join(taken)}")
+    for ipu in request.ipus:
+        if why := occupancy.why_closed(ipu):
+            raise NoCapacity(f"partition {request.id}: {why}")
     return request.ipus
 
 
-def _shortage(request: CreateRequest, fleet: Topology, holders: Mapping[IpuId, str]) -> str:
-    blocks = free_blocks(fleet, holders.keys())
-    free = sum(block.size for block in blocks)
-    largest = max((block.size for block in blocks), default=0)
+def _is_reachable(ipu: Ipu | None, request: CreateRequest) -> bool:
+    return (
+        ipu is not None
+        and request.cluster_id in ("", ipu.cluster)
+        and request.allocation_id in ("", ipu.allocation)
+    )
+
+
+def _shortage(request: CreateRequest, occupancy: Occupancy) -> str:
+    where = {"cluster": request.cluster_id, "allocation": request.allocation_id}
+    sizes = [block.size for block in occupancy.free_blocks(**where)]
     return (
         f"partition {request.id} needs {request.size} IPUs in one block; "
-        f"{free} of {len(fleet)} are free, the largest free block has {largest}"
+        f"{sum(sizes)} of {len(occupancy.topology.only(**where))} are free, "
+        f"the largest free block has {max(sizes, default=0)}"
     )

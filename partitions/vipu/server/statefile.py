@@ -1,9 +1,11 @@
-"""io: the file in which vipu-server stores its partitions.
+"""io: the file in which vipu-server stores its partitions and what is said of its machines.
 
-The file is written as a whole, synced and renamed into place, and its folder synced, before any
-answer is sent. A controller that is killed at any instruction finds either the old or the new
-state. A file that cannot be parsed is never overwritten: it may be the only record of who holds
-which IPUs.
+A line a write: the changes that were made together, with a checksum. The line is on disk before any
+answer is sent, so a controller that is killed at any instruction finds all that it has answered. A
+line that was being written then is the last one and incomplete: nobody was told of its changes, and
+it is dropped. Anything else that cannot be read stops the start and is never overwritten: it may be
+the only record of who holds which IPUs. When the file has grown to a multiple of what is in force,
+it is written anew, synced and renamed into place.
 """
 
 from __future__ import annotations
@@ -11,19 +13,36 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from partitions.vipu.server.records import record_from_json, record_to_json
+import structlog
+
+from partitions.vipu.server.records import (
+    MachineRecord,
+    machine_from_json,
+    machine_to_json,
+    record_from_json,
+    record_to_json,
+)
+from partitions.vipu.server.state import Removed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from partitions.vipu.server.records import PartitionRecord
+    from partitions.vipu.server.state import State, Stored
 
-FORMAT = "ipuhub-vipu-server"
-VERSION = 1
+FORMAT: Final = "ipuhub-vipu-server"
+VERSION: Final = 2
+# Rewritten at this size, and at a multiple of what was in force when it was last written whole.
+_SMALL_BYTES: Final = 1 << 20
+_GROWTH: Final = 4
+_SUM: Final = b', "crc32": "'
+
+log = structlog.get_logger(__name__)
 
 
 class StateFileError(Exception):
@@ -36,7 +55,9 @@ class StateFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
-        self._lines: dict[str, tuple[PartitionRecord, str]] = {}
+        self._file: int | None = None
+        self._size = 0
+        self._rewrite_at = 0
 
     def open(self) -> None:
         """Make the folder and lock the file; raises StateFileError when another process has it."""
@@ -61,55 +82,80 @@ class StateFile:
 
     def close(self) -> None:
         """Let another process have the file."""
+        self._leave()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
-    def load(self) -> list[PartitionRecord]:
-        """The stored partitions, none when there is no file yet.
+    def load(self) -> tuple[list[PartitionRecord], list[MachineRecord]]:
+        """The stored partitions and machines, none when there is no file yet.
 
         Raises StateFileError when the file is unreadable, damaged or of a newer version.
         """
         try:
-            data = json.loads(self.path.read_bytes())
+            data = self.path.read_bytes()
         except FileNotFoundError:
-            return []
+            return [], []
         except OSError as error:
             raise StateFileError(
                 f"cannot read the state file {self.path}: {error.strerror}"
             ) from error
-        except ValueError as error:
-            raise self._damaged(f"it is not JSON ({error})") from error
-        return self._records(data)
-
-    def save(self, records: Iterable[PartitionRecord]) -> None:
-        """Replace the stored partitions by these; they survive a crash once this returns.
-
-        Raises OSError when the disk refuses; the old state then still stands.
-        """
-        # A line a partition: readable, and without the slow path that json's indentation takes.
-        self._lines = {record.id: (record, self._line(record)) for record in records}
-        lines = ",\n".join(line for _, line in self._lines.values())
-        text = f'{{"format": "{FORMAT}", "version": {VERSION}, "partitions": [\n{lines}\n]}}\n'
-        temporary = self.path.with_name(self.path.name + ".new")
+        found = _Loaded()
         try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            for change in self._changes(data):
+                found.add(change)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._damaged(f"a line in it cannot be read ({error!r})") from error
+        return list(found.partitions.values()), list(found.machines.values())
+
+    def save(self, changes: Sequence[Stored], after: State) -> None:
+        """Store changes that lead to this state; they survive a crash once this returns.
+
+        Raises OSError when the disk refuses; the state before then still stands.
+        """
+        line = _line(changes)
+        if self._file is None or self._size + len(line) > self._rewrite_at:
+            self._write_whole(after)
+        else:
+            self._append(self._file, line)
+
+    def _append(self, file: int, line: bytes) -> None:
+        try:
+            _write(file, line)
+            os.fdatasync(file)
+        except OSError:
+            # What the disk has of the line must not be read again: its callers hear that it failed.
+            # After a refused sync nothing certain is known of the file: the next write replaces it.
+            with suppress(OSError):
+                os.ftruncate(file, self._size)
+            self._leave()
+            raise
+        self._size += len(line)
+
+    def _write_whole(self, state: State) -> None:
+        """Put a file of this state alone in place of the old one."""
+        lines = [json.dumps({"format": FORMAT, "version": VERSION}).encode() + b"\n"]
+        lines += [_line([stored]) for stored in state.stored]
+        temporary = self.path.with_name(self.path.name + ".new")
+        self._leave()
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            _write(file, b"".join(lines))
+            os.fsync(file)
             temporary.replace(self.path)
         except OSError:
+            os.close(file)
             with suppress(OSError):
                 temporary.unlink()
             raise
         self._sync_folder()
+        self._file, self._size = file, sum(map(len, lines))
+        self._rewrite_at = max(_SMALL_BYTES, _GROWTH * self._size)
 
-    def _line(self, record: PartitionRecord) -> str:
-        """The record as text; records never change, so the last save's texts still hold."""
-        known = self._lines.get(record.id)
-        if known is not None and known[0] is record:
-            return known[1]
-        return json.dumps(record_to_json(record))
+    def _leave(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def _sync_folder(self) -> None:
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -118,25 +164,106 @@ class StateFile:
         finally:
             os.close(folder)
 
-    def _records(self, data: Any) -> list[PartitionRecord]:
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
+    def _changes(self, data: bytes) -> Iterable[Mapping[str, Any]]:
+        """What the file says, in its order; raises StateFileError or ValueError."""
+        head, _, rest = data.partition(b"\n")
+        version = self._version(head, data)
+        if version == 1:
+            partitions = json.loads(data)["partitions"]
+            if len({one["id"] for one in partitions}) != len(partitions):
+                raise self._damaged("it holds one partition twice")
+            yield from ({"partition": one} for one in partitions)
+            return
+        *lines, unfinished = rest.split(b"\n")
+        for number, line in enumerate(lines, start=2):
+            if (changes := _read(line)) is None:
+                raise self._damaged(f"line {number} is not as it was written")
+            yield from changes
+        if unfinished:
+            log.warning(
+                "state file ended in an unfinished line, of changes that nobody was told of",
+                path=str(self.path),
+                bytes=len(unfinished),
+            )
+
+    def _version(self, head: bytes, data: bytes) -> int:
+        try:
+            # Version 1 was one document of several lines.
+            said = _object(head) or json.loads(data)
+        except ValueError as error:
+            raise self._damaged(f"it is not JSON ({error})") from error
+        if not isinstance(said, dict) or said.get("format") != FORMAT:
             raise self._damaged("vipu-server did not write it")
-        version = data.get("version")
-        if version != VERSION:
+        version = said.get("version")
+        if version not in (1, VERSION):
             raise StateFileError(
                 f"the state file {self.path} has version {version}; this vipu-server reads "
-                f"{VERSION}: start the version that wrote it, or choose another --storage"
+                f"1 and {VERSION}: start the version that wrote it, or choose another --storage"
             )
-        try:
-            records = [record_from_json(partition) for partition in data["partitions"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._damaged(f"a partition in it cannot be read ({error!r})") from error
-        if len({record.id for record in records}) != len(records):
-            raise self._damaged("it holds one partition twice")
-        return records
+        return int(version)
 
     def _damaged(self, why: str) -> StateFileError:
         return StateFileError(
             f"the state file {self.path} is damaged: {why}. It was left as it is: restore it from "
             "a backup, or move it away to start without partitions"
         )
+
+
+class _Loaded:
+    """What the lines of a file come to."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[str, PartitionRecord] = {}
+        self.machines: dict[str, MachineRecord] = {}
+
+    def add(self, change: Mapping[str, Any]) -> None:
+        """Take one change; raises KeyError, TypeError or ValueError for what is none."""
+        ((kind, what),) = change.items()
+        if kind == "removed":
+            del self.partitions[what]
+        elif kind == "machine":
+            machine = machine_from_json(what)
+            self.machines[machine.agent] = machine
+            if machine.is_in_service:
+                del self.machines[machine.agent]
+        elif kind == "partition":
+            partition = record_from_json(what)
+            self.partitions[partition.id] = partition
+        else:
+            raise ValueError(f"unknown change {kind!r}")
+
+
+def _line(changes: Sequence[Stored]) -> bytes:
+    text = json.dumps({"changes": [_change(one) for one in changes]}).encode()[:-1]
+    return text + _SUM + f'{zlib.crc32(text):08x}"}}\n'.encode()
+
+
+def _change(stored: Stored) -> dict[str, Any]:
+    if isinstance(stored, Removed):
+        return {"removed": stored.id}
+    if isinstance(stored, MachineRecord):
+        return {"machine": machine_to_json(stored)}
+    return {"partition": record_to_json(stored)}
+
+
+def _read(line: bytes) -> list[Mapping[str, Any]] | None:
+    """The changes of a line; None when it is not as it was written."""
+    text, found, total = line.rpartition(_SUM)
+    if not found or total != f'{zlib.crc32(text):08x}"}}'.encode():
+        return None
+    changes: list[Mapping[str, Any]] = json.loads(text + b"}")["changes"]
+    return changes
+
+
+def _object(text: bytes) -> Mapping[str, Any] | None:
+    try:
+        return dict(json.loads(text))
+    except (TypeError, ValueError):
+        return None
+
+
+def _write(file: int, data: bytes) -> None:
+    """All of it: the operating system may take a part at a time."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]

@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partitions.vipu.server.records import (
+    MachineRecord,
     PartitionRecord,
     fail_record,
+    machine_from_json,
+    machine_to_json,
     record_from_json,
     record_to_json,
 )
@@ -77,3 +80,31 @@ def test_a_fault_during_creation_with_auto_reset_goes_on_creating() -> None:
     assert record.operation_state(START) is OperationState.CREATING
     assert record.auto_resets == 1
     assert record.ready_state(START + timedelta(seconds=1)) is ReadyState.ACTIVE
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(
+    record=st.builds(
+        MachineRecord,
+        agent=words,
+        cordon=st.none() | st.text(max_size=3),
+        cordoned_at=st.none() | instants,
+        faults=st.dictionaries(st.integers(0, 3), words),
+        lost=st.just("") | words,
+    )
+)
+def test_what_is_said_of_a_machine_is_read_back_as_it_was_written(record: MachineRecord) -> None:
+    assert machine_from_json(json.loads(json.dumps(machine_to_json(record)))) == record
+
+
+def test_a_machine_is_in_service_until_something_is_said_of_it() -> None:
+    assert MachineRecord("ag0").is_in_service
+    for said in (
+        MachineRecord("ag0", cordon=""),
+        MachineRecord("ag0", faults={1: "it is hot"}),
+        MachineRecord("ag0", lost="ag0 does not answer"),
+    ):
+        assert not said.is_in_service
+        assert said.why_closed(1)
+    assert MachineRecord("ag0", cordon="new cables").why_closed(0) == "ag0 is cordoned: new cables"
+    assert not MachineRecord("ag0", faults={1: "it is hot"}).why_closed(0)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partitions.vipu.errors import InvalidRequest, NoCapacity
+from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.requirements import choose_ipus, settle
 from partitions.vipu.topology import (
     PARTITION_SIZES,
@@ -15,6 +16,7 @@ from partitions.vipu.topology import (
     Topology,
     count_fitting,
     is_buddy_block,
+    place,
 )
 from partitions.vipu.types import CreateRequest, IpuLinkRouting, SyncType
 from tests.builders.fleets import fleet_of_machines
@@ -45,35 +47,37 @@ steps = st.lists(
 def test_no_history_breaks_alignment_allocations_or_what_count_fitting_said(
     steps: list[tuple[int, str, bool]],
 ) -> None:
-    holders: dict[IpuId, str] = {}
+    held: dict[str, tuple[IpuId, ...]] = {}
+    occupancy = Occupancy.of(FLEET)
     for number, (size, allocation, remove) in enumerate(steps):
-        if remove and holders:
-            gone = next(iter(holders.values()))
-            holders = {ipu: name for ipu, name in holders.items() if name != gone}
+        if remove and held:
+            occupancy = occupancy.freed(held.pop(next(iter(held))))
+        holders = {ipu for ipus in held.values() for ipu in ipus}
         part = FLEET.only(allocation=allocation)
         fits = count_fitting(part, holders, size)
         request = CreateRequest(f"p{number}", size, allocation_id=allocation)
         if not fits:
             free = len(part) - sum(ipu in part.by_id for ipu in holders)
             with pytest.raises(NoCapacity, match=f"{size} IPUs.*; {free} of {len(part)} are free"):
-                choose_ipus(request, FLEET, holders)
+                choose_ipus(request, occupancy)
             continue
-        got = choose_ipus(request, FLEET, holders)
+        got = choose_ipus(request, occupancy)
         assert is_buddy_block(FLEET, got)
-        assert not holders.keys() & set(got)
+        assert not holders & set(got)
         (where,) = {FLEET.by_id[ipu].allocation for ipu in got}
         assert allocation in ("", where)
-        holders |= dict.fromkeys(got, request.id)
+        assert got == place(part, holders, size)
+        held[request.id], occupancy = got, occupancy.taken(got, request.id)
 
 
 def test_an_allocation_of_another_cluster_is_refused_with_both_named() -> None:
     request = CreateRequest("p", 4, cluster_id="y", allocation_id="a")
     with pytest.raises(InvalidRequest, match="'a' is in cluster 'x', not in 'y'"):
-        choose_ipus(request, FLEET, {})
+        choose_ipus(request, Occupancy.of(FLEET))
 
 
 def test_a_cluster_alone_limits_where_a_partition_goes() -> None:
-    got = choose_ipus(CreateRequest("p", 4, cluster_id="y"), FLEET, {})
+    got = choose_ipus(CreateRequest("p", 4, cluster_id="y"), Occupancy.of(FLEET))
     assert {FLEET.by_id[ipu].allocation for ipu in got} == {"c"}
 
 
@@ -81,7 +85,7 @@ def test_explicit_ipus_across_two_allocations_are_refused() -> None:
     ipus = tuple(IpuId(0, position) for position in range(16, 32))
     request = CreateRequest("p", 16, cluster_id="x", ipus=ipus)
     with pytest.raises(InvalidRequest, match="one allocation"):
-        choose_ipus(request, FLEET, {})
+        choose_ipus(request, Occupancy.of(FLEET))
 
 
 @pytest.mark.parametrize(
