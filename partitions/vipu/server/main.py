@@ -8,20 +8,17 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import grpc
 import structlog
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from ipuhub.process import logs
 from partitions.vipu.protos import vipu_user_pb2, vipu_version_pb2
@@ -30,11 +27,26 @@ from partitions.vipu.protos.vipu_version_pb2_grpc import add_VersionServiceServi
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.service import UserService, VersionService
 from partitions.vipu.server.statefile import StateFile, StateFileError
-from partitions.vipu.tlsfiles import ServerTls, TlsFilesError
+from partitions.vipu.serving import (
+    ListenError,
+    OptionParser,
+    add_log_options,
+    add_standard_services,
+    add_tls_options,
+    listen,
+    port_number,
+    seconds,
+    server_tls,
+)
+from partitions.vipu.tlsfiles import TlsFilesError
 from partitions.vipu.topology import fleet_of_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from grpc_health.v1.health import HealthServicer
+
+    from partitions.vipu.tlsfiles import ServerTls
 
 _ENVIRONMENT: Final = "IPUHUB_SIMULATED_VIPU_"
 """Not VIPU_SERVER_: Kubernetes sets VIPU_SERVER_PORT beside a Service named vipu-server."""
@@ -67,11 +79,7 @@ class ServerOptions:
     @property
     def tls(self) -> ServerTls | None:
         """TLS of the port, if it has any; raises ValueError."""
-        if not (self.tls_certificate and self.tls_key):
-            if self.tls_certificate or self.tls_key or self.client_ca:
-                raise ValueError("TLS needs --tls-certificate and --tls-key")
-            return None
-        return ServerTls(self.tls_certificate, self.tls_key, self.client_ca)
+        return server_tls(self.tls_certificate, self.tls_key, self.client_ca)
 
     @property
     def parts(self) -> list[tuple[str, str]]:
@@ -90,36 +98,12 @@ def parse_options(
 ) -> ServerOptions:
     """Read the command line, and before it the environment; ends the process with a usage text
     where one is wrong."""
-    parser = _parser()
-    given: list[str] = []
-    for option in fields(ServerOptions):
-        name = f"{_ENVIRONMENT}{option.name.upper()}"
-        words = _words(option.name, environ[name]) if name in environ else []
-        parser.source = f"{name}: "  # one at a time, to say which is wrong
-        parser.parse_args(words)
-        given += words
-    parser.source = ""
     command_line = sys.argv[1:] if arguments is None else arguments
-    return ServerOptions(**vars(parser.parse_args([*given, *command_line])))
+    return ServerOptions(**vars(_parser().read(_ENVIRONMENT, command_line, environ)))
 
 
-def _words(option: str, text: str) -> list[str]:
-    """The command line that says what a variable of the environment does."""
-    flag = "--" + option.replace("_", "-")
-    if option != "published_attributes_only":
-        return [flag, text]
-    return [] if text.strip().lower() in {"", "0", "off", "false", "no"} else [flag]
-
-
-class _Parser(argparse.ArgumentParser):
-    source = ""
-
-    def error(self, message: str) -> NoReturn:
-        super().error(f"{self.source}{message}")
-
-
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> OptionParser:
+    parser = OptionParser(
         prog="vipu-server",
         description="A simulated V-IPU controller that serves the gRPC user API for simulated "
         "IPU-Machines.",
@@ -130,34 +114,14 @@ def _parser() -> _Parser:
     )
     _address_options(parser)
     _fleet_options(parser)
-    _tls_options(parser)
-    parser.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="lowest level of log lines that are written",
-    )
-    parser.add_argument(
-        "--log-format",
-        choices=("text", "json"),
-        default=os.environ.get("IPUHUB_LOG_FORMAT", "text"),
-        help="format of log lines; also IPUHUB_LOG_FORMAT",
-    )
+    add_tls_options(parser)
+    add_log_options(parser)
     return parser
-
-
-def _tls_options(parser: argparse.ArgumentParser) -> None:
-    for name, what in (
-        ("--tls-certificate", "file with the certificate of the port, PEM; none: no TLS"),
-        ("--tls-key", "file with its private key, PEM"),
-        ("--client-ca", "file with the CA of clients, PEM; clients then need a certificate"),
-    ):
-        parser.add_argument(name, type=Path, help=what)
 
 
 def _address_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=_port, default=8090, help="port; 0: any free port")
+    parser.add_argument("--port", type=port_number, default=8090, help="port; 0: any free port")
     parser.add_argument(
         "--storage",
         type=Path,
@@ -183,27 +147,13 @@ def _fleet_options(parser: argparse.ArgumentParser) -> None:
         help="report only what other V-IPU controllers report about IPUs: no position, cluster "
         "and allocation",
     )
-    for what, seconds in (("create", 0.5), ("reset", 0.2)):
+    for what, usual in (("create", 0.5), ("reset", 0.2)):
         parser.add_argument(
             f"--{what}-latency-seconds",
-            type=_seconds,
-            default=seconds,
+            type=seconds,
+            default=usual,
             help=f"how long it takes to {what} a partition",
         )
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"{port} is not a port (0 to 65535)")
-    return port
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds <= 86400:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds (0 to 86400)")
-    return seconds
 
 
 log = structlog.get_logger(__name__)
@@ -211,10 +161,6 @@ _THREADS = 16
 _STOP_SECONDS = 2.0
 _USER = vipu_user_pb2.DESCRIPTOR.services_by_name["UserService"].full_name
 _VERSION = vipu_version_pb2.DESCRIPTOR.services_by_name["VersionService"].full_name
-
-
-class ListenError(Exception):
-    """The address cannot be listened on; the sentence says why."""
 
 
 def utc_now() -> datetime:
@@ -230,7 +176,7 @@ class VipuServer:
         self._clock = clock
         self._state = StateFile(options.storage)
         self._server: grpc.Server | None = None
-        self._health = health.HealthServicer()
+        self._health: HealthServicer | None = None
         self._controller: Controller | None = None
 
     @property
@@ -260,7 +206,8 @@ class VipuServer:
     def stop(self) -> None:
         """Refuse new calls, let running ones end for up to 2 s, and release the state file."""
         if self._server is not None:
-            self._health.enter_graceful_shutdown()
+            if self._health is not None:
+                self._health.enter_graceful_shutdown()
             self._server.stop(_STOP_SECONDS).wait()
             self._server = None
             log.info("vipu-server stopped")
@@ -276,20 +223,13 @@ class VipuServer:
         user = UserService(controller, published_only=published_only)
         add_UserServiceServicer_to_server(user, server)
         add_VersionServiceServicer_to_server(VersionService(version("ipuhub")), server)
-        self._add_standard_services(server)
+        self._health = add_standard_services(server, (_USER, _VERSION))
         tls = self._options.tls
         credentials = tls.credentials() if tls else None
-        port = _listen(server, self._options.host, self._options.port, credentials)
+        port = listen(server, self._options.host, self._options.port, credentials)
         server.start()
         self._server = server
         return port
-
-    def _add_standard_services(self, server: grpc.Server) -> None:
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        for name in ("", _USER, _VERSION):
-            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        names = (_USER, _VERSION, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, server)
 
 
 def _latencies(options: ServerOptions) -> Latencies:
@@ -297,41 +237,6 @@ def _latencies(options: ServerOptions) -> Latencies:
         timedelta(seconds=options.create_latency_seconds),
         timedelta(seconds=options.reset_latency_seconds),
     )
-
-
-def _listen(
-    server: grpc.Server, host: str, port: int, credentials: grpc.ServerCredentials | None
-) -> int:
-    # Asked of the operating system first: gRPC keeps the reason to itself and a raw line to stderr.
-    reason = _why_not(host, port)
-    if not reason:
-        try:
-            if credentials is not None:
-                return server.add_secure_port(_address(host, port), credentials)
-            return server.add_insecure_port(_address(host, port))
-        except RuntimeError:
-            reason = _why_not(host, port) or "gRPC refused it"
-    raise ListenError(
-        f"cannot listen on {_address(host, port)}: {reason}; "
-        "choose another --port or --host, or stop what uses it"
-    )
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _why_not(host: str, port: int) -> str:
-    """Why the operating system refuses the address; empty when it does not."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            # As gRPC does, so that connections of a server just stopped do not count.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
 
 
 CANNOT_LISTEN = 1

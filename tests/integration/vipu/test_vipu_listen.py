@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.vipu.server.main import ListenError, ServerOptions, VipuServer, utc_now
+from partitions.vipu.server.main import ServerOptions, VipuServer, utc_now
+from partitions.vipu.serving import ListenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ def test_a_taken_port_is_refused_with_the_reason_and_the_state_file_is_free_agai
 def test_a_port_taken_at_the_last_moment_is_refused_too(
     start_server: Callable[..., tuple[VipuServer, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("partitions.vipu.server.main._why_not", lambda *_: "")
+    monkeypatch.setattr("partitions.vipu.serving.why_not", lambda *_: "")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ListenError, match=f"127.0.0.1:{port}: gRPC refused it"):
@@ -40,7 +41,7 @@ def test_two_servers_never_share_a_port(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("partitions.vipu.server.main._why_not", lambda *_: "")
+    monkeypatch.setattr("partitions.vipu.serving.why_not", lambda *_: "")
     _, port = start_server()
     with pytest.raises(ListenError):
         start_server(port=port, storage=tmp_path / "other.json")
