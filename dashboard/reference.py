@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 _SCRAPING = """Each process serves `/metrics` on the port of `/healthz`: operator, webhooks, prober
 and monitor on `IPUHUB_HEALTH_PORT`, the V-IPU Proxy on `PROXY_PORT`, the dashboard on its own port
-(HTTP metrics of django-prometheus). Requests need a bearer token. The answer is 401 without a valid
-token, 403 if the account may not read metrics, and 503 if the API server cannot check the token.
+(HTTP metrics of django-prometheus), `vipu-agent` on `--exporter-port`. Requests need a bearer
+token, except to `vipu-agent`. The answer is 401 without a valid token, 403 if the account may not
+read metrics, and 503 if the API server cannot check the token.
 
 - On Kubernetes: bind the ClusterRole `ipuhub-metrics-reader` (the URL `/metrics`, verb `get`) to
   the account that Prometheus runs as, and give the scrape `authorization: {credentials_file:

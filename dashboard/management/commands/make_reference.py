@@ -18,6 +18,7 @@ from jobs.ipujob.conditions import SENTENCES
 from jobs.operator.metrics import OPERATOR
 from jobs.webhooks.server import WEBHOOKS
 from partitions.proxy.metrics import PROXY
+from partitions.vipu.agent.exporter import IpuMeters
 from usage.api.primehub import WEB
 from usage.monitor.rounds import MONITOR
 
@@ -34,6 +35,7 @@ METRICS = (
     ("Operator", OPERATOR),
     ("Webhooks", WEBHOOKS),
     ("V-IPU Proxy", PROXY),
+    ("V-IPU agent", IpuMeters()),
     ("Prober", RECORDINGS),
     ("Dashboard", (*WEB, SIGN_INS, LOGOUTS)),
     ("Monitor", MONITOR),

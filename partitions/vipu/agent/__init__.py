@@ -1,0 +1,1 @@
+"""The V-IPU agent: one for each IPU-Machine."""

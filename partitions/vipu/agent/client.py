@@ -1,0 +1,115 @@
+"""io: the gRPC client of an agent; every call has a deadline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+from google.protobuf.message import Message
+from grpc import RpcError, StatusCode, aio, ssl_channel_credentials
+
+from partitions.vipu.agent import wire
+from partitions.vipu.codes import error_of
+from partitions.vipu.errors import Unavailable
+from partitions.vipu.protos import vipu_agent_pb2 as pb
+from partitions.vipu.protos.vipu_agent_pb2_grpc import AgentServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from partitions.vipu.agent.machine import Configuration, Fault, Health, Inventory
+    from partitions.vipu.client import TlsFiles
+    from partitions.vipu.protos.vipu_agent_pb2_grpc import AgentServiceAsyncStub
+
+_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
+    # Found again soon after it was down; gRPC's own backoff grows to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Agents stand in the management network; a web proxy of the environment has no way there.
+    ("grpc.enable_http_proxy", 0),
+)
+_Question = TypeVar("_Question", bound=Message)
+_Answer = TypeVar("_Answer", bound=Message)
+
+
+class AgentClient:
+    """One agent, over one connection that comes back by itself.
+
+    `address` is "host:port". Every method raises a VipuError: Unavailable when the agent does not
+    answer within `deadline_seconds`, else what the agent says.
+    """
+
+    def __init__(
+        self, address: str, *, deadline_seconds: float = 2.0, tls: TlsFiles | None = None
+    ) -> None:
+        self.address = address
+        self._deadline_seconds = deadline_seconds
+        if tls is None:
+            self._channel = aio.insecure_channel(address, options=_OPTIONS)
+        else:
+            credentials = ssl_channel_credentials(tls.ca, tls.key, tls.certificate)
+            self._channel = aio.secure_channel(address, credentials, options=_OPTIONS)
+        self._stub: AgentServiceAsyncStub = AgentServiceStub(self._channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._channel.close(None)
+
+    async def inventory(self) -> Inventory:
+        """What the machine is made of."""
+        answer = await self._call(self._stub.GetInventory, pb.GetInventoryRequest())
+        return wire.inventory_from_message(answer)
+
+    async def health(self) -> Health:
+        """The machine's partitions and faults."""
+        answer = await self._call(self._stub.GetHealth, pb.GetHealthRequest())
+        return wire.health_from_message(answer)
+
+    async def configure(self, configuration: Configuration) -> None:
+        """Begin to set a partition up; raises InvalidRequest, or NotReady if an IPU is taken."""
+        message = wire.configuration_to_message(configuration)
+        question = pb.ConfigurePartitionRequest(configuration=message)
+        await self._call(self._stub.ConfigurePartition, question)
+
+    async def release(self, partition: str) -> None:
+        """Free the IPUs of a partition."""
+        question = pb.ReleasePartitionRequest(partition_id=partition)
+        await self._call(self._stub.ReleasePartition, question)
+
+    async def reset(self, partition: str, generation: str) -> None:
+        """Begin to reset the IPUs of a partition; raises NotFound."""
+        question = pb.ResetPartitionRequest(partition_id=partition, generation=generation)
+        await self._call(self._stub.ResetPartition, question)
+
+    async def inject(self, fault: Fault, duration: timedelta | None = None) -> None:
+        """Let a simulated machine fail, for `duration` or until it is repaired."""
+        await self._call(self._stub.InjectFault, wire.fault_to_message(fault, duration))
+
+    async def repair(self, ipu: int | None = None) -> None:
+        """End all faults of a simulated machine, or those of one IPU."""
+        await self._call(self._stub.RepairFaults, pb.RepairFaultsRequest(ipu=ipu))
+
+    async def _call(
+        self,
+        method: Callable[..., aio.UnaryUnaryCall[_Question, _Answer]],
+        question: _Question,
+    ) -> _Answer:
+        try:
+            # Waiting for the connection counts as waiting for the answer: a short silence of the
+            # network is no failure.
+            return await method(question, timeout=self._deadline_seconds, wait_for_ready=True)
+        except aio.AioRpcError as error:
+            if error.code() is StatusCode.DEADLINE_EXCEEDED:
+                raise Unavailable(
+                    f"agent {self.address} did not answer within {self._deadline_seconds:g} s"
+                ) from error
+            raise error_of(error.code(), error.details() or str(error.code())) from error
+        except RpcError as error:
+            raise Unavailable(f"agent {self.address}: {error}") from error

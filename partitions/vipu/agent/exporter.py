@@ -1,0 +1,171 @@
+"""io: a machine's metrics for Prometheus: what is exported, and the page."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from ipuhub.process.metrics import Meters
+from partitions.vipu.serving import ListenError, address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from partitions.vipu.agent.machine import IpuReading, Machine
+
+# What every scraper knows; the client library would name a newer one, which says the same here.
+_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+# Field of a reading, name, help, question.
+_GAUGES: Final = (
+    (
+        "in_use",
+        "ipuhub_ipu_in_use",
+        "1: the IPU is configured for a partition.",
+        "Which IPUs belong to a partition?",
+    ),
+    (
+        "temperature_celsius",
+        "ipuhub_ipu_temperature_celsius",
+        "Temperature of the IPU.",
+        "Does an IPU get too hot?",
+    ),
+    (
+        "power_watts",
+        "ipuhub_ipu_power_watts",
+        "Power of the IPU.",
+        "How much power do the IPUs draw?",
+    ),
+    (
+        "clock_hertz",
+        "ipuhub_ipu_clock_hertz",
+        "Clock of the IPU.",
+        "Is an IPU throttled?",
+    ),
+    (
+        "tiles",
+        "ipuhub_ipu_tiles",
+        "Tiles of the IPU.",
+        "Do all IPUs have the same number of tiles?",
+    ),
+    (
+        "links",
+        "ipuhub_ipu_links",
+        "IPU-Links of the IPU.",
+        "How many IPU-Links does an IPU have?",
+    ),
+    (
+        "links_up",
+        "ipuhub_ipu_links_up",
+        "IPU-Links of the IPU that are up.",
+        "Is an IPU-Link down?",
+    ),
+)
+_COUNTERS: Final = (
+    (
+        "link_corrected_errors",
+        "ipuhub_ipu_link_corrected_errors_total",
+        "Errors of the IPU-Links that were corrected.",
+        "Does an IPU-Link get worse?",
+    ),
+    (
+        "link_uncorrected_errors",
+        "ipuhub_ipu_link_uncorrected_errors_total",
+        "Errors of the IPU-Links that were not corrected.",
+        "Did an IPU-Link fail?",
+    ),
+    (
+        "memory_errors",
+        "ipuhub_ipu_memory_errors_total",
+        "Memory errors of the IPU.",
+        "Did the memory of an IPU fail?",
+    ),
+    (
+        "host_received_bytes",
+        "ipuhub_ipu_host_received_bytes_total",
+        "Bytes that the IPU received from hosts.",
+        "How much data do the hosts send to the IPUs?",
+    ),
+    (
+        "host_sent_bytes",
+        "ipuhub_ipu_host_sent_bytes_total",
+        "Bytes that the IPU sent to hosts.",
+        "How much data do the IPUs send to the hosts?",
+    ),
+    (
+        "resets",
+        "ipuhub_ipu_resets_total",
+        "Resets of the IPU.",
+        "Is an IPU reset again and again?",
+    ),
+)
+
+
+class IpuMeters(Meters):
+    """The metrics of the IPUs of one machine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        labels = ("agent", "ipu")
+        self._gauges = [
+            (field, self.gauge(name, meaning, question, *labels))
+            for field, name, meaning, question in _GAUGES
+        ]
+        self._counters = [
+            (field, self.counter(name, meaning, question, *labels))
+            for field, name, meaning, question in _COUNTERS
+        ]
+
+    def fill(self, agent: str, readings: tuple[IpuReading, ...]) -> None:
+        """Show these readings of a machine."""
+        for field, gauge in self._gauges:
+            gauge.set_all({(agent, one.index): getattr(one, field) for one in readings})
+        for field, counter in self._counters:
+            counter.count_up({(agent, one.index): getattr(one, field) for one in readings})
+
+
+class Exporter:
+    """Serves `/metrics` of one machine; `answering` returns once the agent may answer."""
+
+    def __init__(
+        self,
+        agent: str,
+        machine: Machine,
+        clock: Callable[[], datetime],
+        answering: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._agent = agent
+        self._machine = machine
+        self._clock = clock
+        self._answering = answering
+        self._meters = IpuMeters()
+        app = web.Application()
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen and return the port; raises ListenError."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as error:
+            await self.stop()
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise ListenError(
+                f"cannot listen on {address_of(host, port)} for metrics: {reason}; "
+                "choose another --exporter-port or --host, or stop what uses it"
+            ) from error
+        address: tuple[str, int] = self._runner.addresses[0]
+        return address[1]
+
+    async def stop(self) -> None:
+        """Serve no more."""
+        await self._runner.cleanup()
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        del request
+        await self._answering()
+        self._meters.fill(self._agent, self._machine.metrics(self._clock()))
+        return web.Response(body=self._meters.render(), headers={"Content-Type": _CONTENT_TYPE})

@@ -1,0 +1,170 @@
+"""domain: what an agent knows and does: its IPU-Machine, as the Machine protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from partitions.vipu.types import IpuLinkRouting, SyncType
+
+
+class PartitionState(StrEnum):
+    """How far a machine is with its part of a partition."""
+
+    CONFIGURING = "CONFIGURING"
+    READY = "READY"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class IpuInventory:
+    """One IPU of a machine; `index` is its device number."""
+
+    index: int
+    serial: str
+    firmware: str
+    architecture: str
+    tiles: int
+    clock_hertz: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What a machine is made of."""
+
+    platform: str
+    board_type: str
+    board_serial: str
+    part_number: str
+    gateway_version: str
+    software_version: str
+    ipuof_version: str
+    ipus: tuple[IpuInventory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One IPU of a partition: its number on the machine, in the partition, and its GCD."""
+
+    index: int
+    routing_id: int
+    gcd: int
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A machine's part of a partition.
+
+    `generation` names the operation that asked for it: the same one again changes nothing, another
+    one is a reset.
+    """
+
+    partition: str
+    generation: str
+    devices: tuple[Device, ...]
+    routing: IpuLinkRouting
+    sync_type: SyncType
+    num_gcds: int = 1
+    num_replicas: int = 1
+    reconfigurable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePartition:
+    """A partition as a machine has it; `problem` says why it is FAILED."""
+
+    configuration: Configuration
+    state: PartitionState
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a machine says in each heartbeat: its partitions, and a sentence for each faulty IPU.
+
+    `boot_id` changes when the machine has forgotten its partitions.
+    """
+
+    boot_id: str
+    partitions: tuple[MachinePartition, ...]
+    faults: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class IpuReading:
+    """What the sensors and counters of one IPU show; counts are from the start of the machine."""
+
+    index: int
+    in_use: bool
+    temperature_celsius: float
+    power_watts: float
+    clock_hertz: float
+    tiles: int
+    links: int
+    links_up: int
+    link_corrected_errors: int
+    link_uncorrected_errors: int
+    memory_errors: int
+    host_received_bytes: int
+    host_sent_bytes: int
+    resets: int
+
+
+class Machine(Protocol):
+    """An IPU-Machine. Each method takes the time; none blocks.
+
+    `configure` and `reset` begin an operation, `health` says when it has ended.
+    """
+
+    @property
+    def inventory(self) -> Inventory:
+        """What the machine is made of."""
+        ...
+
+    def configure(self, configuration: Configuration, now: datetime) -> None:
+        """Begin to set a partition up; raises InvalidRequest, or NotReady if an IPU is taken."""
+        ...
+
+    def release(self, partition: str, now: datetime) -> None:
+        """Free the IPUs of a partition; one that is not there is released already."""
+        ...
+
+    def reset(self, partition: str, generation: str, now: datetime) -> None:
+        """Begin to reset the IPUs of a partition; raises NotFound."""
+        ...
+
+    def health(self, now: datetime) -> Health:
+        """Partitions and faults at this time."""
+        ...
+
+    def metrics(self, now: datetime) -> tuple[IpuReading, ...]:
+        """One reading for each IPU, in the order of their device numbers."""
+        ...
+
+
+class FaultKind(StrEnum):
+    """What can be made to go wrong on a simulated machine."""
+
+    IPU_ERROR = "ipu-error"
+    LINK_DOWN = "link-down"
+    HANG = "hang"
+    SLOW_RESET = "slow-reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault on command, of one IPU (and one of its IPU-Links) or of the whole machine.
+
+    `until` is its end, None: it stays. `seconds` is how long a slow reset takes.
+    """
+
+    kind: FaultKind
+    ipu: int = 0
+    link: int = 0
+    until: datetime | None = None
+    seconds: float = 0.0

@@ -1,0 +1,164 @@
+"""io: the agent API over gRPC: translates messages to calls of the machine and back."""
+
+# gRPC calls the methods by the names of the interface.
+# ruff: noqa: N802
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import structlog
+from grpc import StatusCode
+
+from partitions.vipu.agent import wire
+from partitions.vipu.codes import code_of, details_of
+from partitions.vipu.errors import VipuError
+from partitions.vipu.protos import vipu_agent_pb2 as pb
+from partitions.vipu.protos.vipu_agent_pb2_grpc import AgentServiceServicer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from google.protobuf.message import Message
+    from grpc.aio import ServicerContext
+
+    from partitions.vipu.agent.machine import Machine
+    from partitions.vipu.agent.simulated import SimulatedMachine
+
+    _Context = ServicerContext[Message, Message]
+
+log = structlog.get_logger(__name__)
+_PAUSE_SECONDS: Final = 0.05
+_Answer = TypeVar("_Answer")
+
+
+class AgentService(AgentServiceServicer):
+    """What a controller may ask of one machine.
+
+    `agent` is its name in the log. `simulated` is the same machine where it can fail on command,
+    None for a real one.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        machine: Machine,
+        clock: Callable[[], datetime],
+        simulated: SimulatedMachine | None = None,
+    ) -> None:
+        self._log = log.bind(agent=agent)
+        self._machine = machine
+        self._clock = clock
+        self._simulated = simulated
+
+    async def GetInventory(
+        self, request: pb.GetInventoryRequest, context: _Context
+    ) -> pb.GetInventoryReply:
+        """Answer with what the machine is made of."""
+        del request
+        return await self._answer(
+            lambda _: wire.inventory_to_message(self._machine.inventory), context
+        )
+
+    async def GetHealth(self, request: pb.GetHealthRequest, context: _Context) -> pb.GetHealthReply:
+        """Answer with partitions and faults."""
+        del request
+        return await self._answer(
+            lambda now: wire.health_to_message(self._machine.health(now)), context
+        )
+
+    async def ConfigurePartition(
+        self, request: pb.ConfigurePartitionRequest, context: _Context
+    ) -> pb.ConfigurePartitionReply:
+        """Begin to set a partition up."""
+
+        def configure(now: datetime) -> pb.ConfigurePartitionReply:
+            configuration = wire.configuration_from_message(request.configuration)
+            self._machine.configure(configuration, now)
+            devices = [device.index for device in configuration.devices]
+            self._log.info("partition configured", partition=configuration.partition, ipus=devices)
+            return pb.ConfigurePartitionReply()
+
+        return await self._answer(configure, context)
+
+    async def ReleasePartition(
+        self, request: pb.ReleasePartitionRequest, context: _Context
+    ) -> pb.ReleasePartitionReply:
+        """Free the IPUs of a partition."""
+
+        def release(now: datetime) -> pb.ReleasePartitionReply:
+            self._machine.release(request.partition_id, now)
+            self._log.info("partition released", partition=request.partition_id)
+            return pb.ReleasePartitionReply()
+
+        return await self._answer(release, context)
+
+    async def ResetPartition(
+        self, request: pb.ResetPartitionRequest, context: _Context
+    ) -> pb.ResetPartitionReply:
+        """Begin to reset the IPUs of a partition."""
+
+        def reset(now: datetime) -> pb.ResetPartitionReply:
+            self._machine.reset(request.partition_id, request.generation, now)
+            self._log.info("partition reset", partition=request.partition_id)
+            return pb.ResetPartitionReply()
+
+        return await self._answer(reset, context)
+
+    async def InjectFault(
+        self, request: pb.InjectFaultRequest, context: _Context
+    ) -> pb.InjectFaultReply:
+        """Let something go wrong; a hung agent answers this, too."""
+        simulated = await self._simulation(context)
+
+        def inject(now: datetime) -> pb.InjectFaultReply:
+            fault = wire.fault_from_message(request, now)
+            simulated.inject(fault, now)
+            self._log.warning("fault injected", kind=fault.kind, ipu=fault.ipu, link=fault.link)
+            return pb.InjectFaultReply()
+
+        return await self._answer_now(inject, context)
+
+    async def RepairFaults(
+        self, request: pb.RepairFaultsRequest, context: _Context
+    ) -> pb.RepairFaultsReply:
+        """End the faults of the machine, or of one IPU; a hung agent answers this, too."""
+        simulated = await self._simulation(context)
+
+        def repair(now: datetime) -> pb.RepairFaultsReply:
+            del now
+            simulated.repair(request.ipu if request.HasField("ipu") else None)
+            self._log.info("faults repaired")
+            return pb.RepairFaultsReply()
+
+        return await self._answer_now(repair, context)
+
+    async def wait_while_hung(self) -> None:
+        """Return once the machine's agent is not hung."""
+        # No event: the end of a hang is an instant of the simulated machine's clock.
+        while self._simulated is not None and self._simulated.is_hung(self._clock()):  # noqa: ASYNC110
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _simulation(self, context: _Context) -> SimulatedMachine:
+        if self._simulated is None:
+            await context.abort(
+                StatusCode.UNIMPLEMENTED, "this machine is real: it has no faults on command"
+            )
+        return self._simulated
+
+    async def _answer(self, call: Callable[[datetime], _Answer], context: _Context) -> _Answer:
+        await self.wait_while_hung()
+        return await self._answer_now(call, context)
+
+    async def _answer_now(self, call: Callable[[datetime], _Answer], context: _Context) -> _Answer:
+        try:
+            return call(self._clock())
+        except VipuError as error:
+            await context.abort(code_of(error), details_of(error))
+        # The outermost frame of a call: gRPC would answer with the bare words of the exception.
+        except Exception:  # noqa: BLE001  # logged
+            self._log.exception("call failed")
+            await context.abort(
+                StatusCode.INTERNAL, "internal error of the agent; its log has the details"
+            )

@@ -1,0 +1,279 @@
+"""domain: a simulated IPU-M2000: sensors that follow its use, latencies, faults on command.
+
+Nothing runs in the background: what the machine shows follows from its seed, from what it was
+asked, and from the time of the question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from hashlib import sha256
+from math import exp
+from typing import TYPE_CHECKING, Final
+
+from partitions.vipu.agent.machine import (
+    FaultKind,
+    Health,
+    Inventory,
+    IpuInventory,
+    IpuReading,
+    MachinePartition,
+    PartitionState,
+)
+from partitions.vipu.errors import InvalidRequest, NotFound, NotReady
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from partitions.vipu.agent.machine import Configuration, Fault
+
+LINKS: Final = 10  # IPU-Links of an IPU of the second generation
+TILES: Final = 1472
+CLOCK_HERTZ: Final = 1_330_000_000
+_IDLE_CLOCK_HERTZ: Final = 330_000_000
+_IDLE_CELSIUS, _BUSY_CELSIUS = 31.0, 58.0
+_IDLE_WATTS, _BUSY_WATTS = 48.0, 165.0
+_WARMING_SECONDS: Final = 90.0  # until two thirds of the way to another temperature are gone
+_RECEIVED_PER_SECOND, _SENT_PER_SECOND = 1_400_000_000, 350_000_000
+_SECONDS_PER_CORRECTED_ERROR: Final = 3600.0
+_MOST_PARTITION_ID: Final = 253
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLatencies:
+    """How long a simulated machine takes to configure and to reset its part of a partition."""
+
+    configure: timedelta = timedelta(seconds=0.5)
+    reset: timedelta = timedelta(seconds=0.2)
+
+
+@dataclass(slots=True)
+class _Ipu:
+    """What a simulated IPU remembers; temperature and use since `changed_at`."""
+
+    changed_at: datetime
+    celsius: float
+    in_use: bool = False
+    used_seconds: float = 0.0
+    uncorrected_errors: int = 0
+    memory_errors: int = 0
+    resets: int = 0
+
+    def celsius_at(self, now: datetime) -> float:
+        goal = _BUSY_CELSIUS if self.in_use else _IDLE_CELSIUS
+        share = exp(-_since(self.changed_at, now) / _WARMING_SECONDS)
+        return goal + (self.celsius - goal) * share
+
+    def used_at(self, now: datetime) -> float:
+        return self.used_seconds + (_since(self.changed_at, now) if self.in_use else 0.0)
+
+    def use(self, now: datetime, *, in_use: bool) -> None:
+        self.celsius, self.used_seconds = self.celsius_at(now), self.used_at(now)
+        self.changed_at, self.in_use = now, in_use
+
+
+@dataclass(slots=True)
+class _Part:
+    """A partition on the machine, READY from `ready_at` on."""
+
+    configuration: Configuration
+    ready_at: datetime
+
+
+@dataclass(slots=True)
+class SimulatedMachine:
+    """An IPU-M2000 that exists from `started_at` on; `seed` makes its serials and its noise."""
+
+    seed: str
+    started_at: datetime
+    num_ipus: int = 4
+    latencies: MachineLatencies = field(default_factory=MachineLatencies)
+    _ipus: dict[int, _Ipu] = field(default_factory=dict)
+    _parts: dict[str, _Part] = field(default_factory=dict)
+    _faults: list[Fault] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._ipus = {index: _Ipu(self.started_at, _IDLE_CELSIUS) for index in range(self.num_ipus)}
+
+    @property
+    def inventory(self) -> Inventory:
+        """What the machine is made of; the same for the same seed."""
+        return Inventory(
+            platform="ipum-p2",
+            board_type="M2000",
+            board_serial=serial(self.seed),
+            part_number=f"IPU-M2000-{self.num_ipus}",
+            gateway_version="2.6.0",
+            software_version="2.6.0",
+            ipuof_version="1.10.0",
+            ipus=tuple(
+                IpuInventory(index, serial(self.seed, index), "2.6.0", "Mk2", TILES, CLOCK_HERTZ)
+                for index in self._ipus
+            ),
+        )
+
+    def configure(self, configuration: Configuration, now: datetime) -> None:
+        """Begin to set a partition up; raises InvalidRequest, or NotReady if an IPU is taken."""
+        self._check(configuration)
+        known = self._parts.get(configuration.partition)
+        if known is not None and known.configuration == configuration:
+            return
+        self.release(configuration.partition, now)
+        self._parts[configuration.partition] = _Part(configuration, now + self.latencies.configure)
+        for device in configuration.devices:
+            self._ipus[device.index].use(now, in_use=True)
+
+    def release(self, partition: str, now: datetime) -> None:
+        """Free the IPUs of a partition; one that is not there is released already."""
+        part = self._parts.pop(partition, None)
+        if part is not None:
+            for device in part.configuration.devices:
+                self._ipus[device.index].use(now, in_use=False)
+
+    def reset(self, partition: str, generation: str, now: datetime) -> None:
+        """Begin to reset the IPUs of a partition; raises NotFound."""
+        part = self._parts.get(partition)
+        if part is None:
+            raise NotFound(f"this machine has no partition {partition!r}; configure it")
+        if part.configuration.generation == generation:
+            return
+        for device in part.configuration.devices:
+            self._ipus[device.index].resets += 1
+        latency = max([self.latencies.reset, *self._slow_resets(now)])
+        configuration = replace(part.configuration, generation=generation)
+        self._parts[partition] = _Part(configuration, now + latency)
+
+    def health(self, now: datetime) -> Health:
+        """Partitions and faults at this time."""
+        faults = self._sentences(now)
+        return Health(
+            boot_id=f"{self.seed}/{self.started_at.isoformat()}",
+            partitions=tuple(_as_seen(part, faults, now) for part in self._parts.values()),
+            faults=faults,
+        )
+
+    def metrics(self, now: datetime) -> tuple[IpuReading, ...]:
+        """One reading for each IPU, in the order of their device numbers."""
+        return tuple(self._reading(index, ipu, now) for index, ipu in self._ipus.items())
+
+    def is_hung(self, now: datetime) -> bool:
+        """Whether the agent of this machine answers nothing."""
+        return any(fault.kind is FaultKind.HANG for fault in self._present(now))
+
+    def inject(self, fault: Fault, now: datetime) -> None:
+        """Let something go wrong from now on; raises InvalidRequest for a part that is not there.
+
+        Of two faults of one kind and place the later one counts.
+        """
+        if fault.ipu not in self._ipus or not 0 <= fault.link < LINKS:
+            raise InvalidRequest(
+                f"the machine has the IPUs 0 to {self.num_ipus - 1}, each with the links 0 to "
+                f"{LINKS - 1}: not IPU {fault.ipu}, link {fault.link}"
+            )
+        self._faults = [other for other in self._present(now) if not _is_same(other, fault)]
+        self._faults.append(fault)
+        if fault.kind is FaultKind.IPU_ERROR:
+            self._ipus[fault.ipu].memory_errors += 1
+        if fault.kind is FaultKind.LINK_DOWN:
+            self._ipus[fault.ipu].uncorrected_errors += 1
+
+    def repair(self, ipu: int | None = None) -> None:
+        """End all faults, or those of one IPU."""
+        of_ipu = {FaultKind.IPU_ERROR, FaultKind.LINK_DOWN}
+        self._faults = [
+            fault
+            for fault in self._faults
+            if ipu is not None and not (fault.kind in of_ipu and fault.ipu == ipu)
+        ]
+
+    def _present(self, now: datetime) -> list[Fault]:
+        return [fault for fault in self._faults if fault.until is None or now < fault.until]
+
+    def _slow_resets(self, now: datetime) -> list[timedelta]:
+        return [
+            timedelta(seconds=fault.seconds)
+            for fault in self._present(now)
+            if fault.kind is FaultKind.SLOW_RESET
+        ]
+
+    def _sentences(self, now: datetime) -> dict[int, str]:
+        found: dict[int, list[str]] = {}
+        for fault in self._present(now):
+            if fault.kind is FaultKind.IPU_ERROR:
+                found.setdefault(fault.ipu, []).append(f"IPU {fault.ipu} has a memory error")
+            elif fault.kind is FaultKind.LINK_DOWN:
+                text = f"IPU-Link {fault.link} of IPU {fault.ipu} is down"
+                found.setdefault(fault.ipu, []).append(text)
+        return {index: "; ".join(sorted(texts)) for index, texts in sorted(found.items())}
+
+    def _check(self, configuration: Configuration) -> None:
+        if not 0 < len(configuration.partition) <= _MOST_PARTITION_ID:
+            raise InvalidRequest(f"a partition's id has 1 to {_MOST_PARTITION_ID} characters")
+        indexes = [device.index for device in configuration.devices]
+        wanted = set(indexes)
+        if not wanted or len(wanted) != len(indexes) or not self._ipus.keys() >= wanted:
+            raise InvalidRequest(
+                f"devices must name one or more of the IPUs 0 to {self.num_ipus - 1}, each once"
+            )
+        for name, part in self._parts.items():
+            taken = {device.index for device in part.configuration.devices} & wanted
+            if name != configuration.partition and taken:
+                raise NotReady(f"IPU {min(taken)} belongs to partition {name}; release that first")
+
+    def _reading(self, index: int, ipu: _Ipu, now: datetime) -> IpuReading:
+        noise = _noise(self.seed, index, int(_since(self.started_at, now)))
+        used = ipu.used_at(now)
+        warmth = (ipu.celsius_at(now) - _IDLE_CELSIUS) / (_BUSY_CELSIUS - _IDLE_CELSIUS)
+        down = {
+            fault.link
+            for fault in self._present(now)
+            if fault.kind is FaultKind.LINK_DOWN and fault.ipu == index
+        }
+        # A warm chip leaks: some of the power stays for a while after the work.
+        work = 0.9 if ipu.in_use else 0.0
+        return IpuReading(
+            index=index,
+            in_use=ipu.in_use,
+            temperature_celsius=round(ipu.celsius_at(now) + noise, 2),
+            power_watts=round(
+                _IDLE_WATTS + (_BUSY_WATTS - _IDLE_WATTS) * (work + 0.1 * warmth) + noise, 2
+            ),
+            clock_hertz=CLOCK_HERTZ if ipu.in_use else _IDLE_CLOCK_HERTZ,
+            tiles=TILES,
+            links=LINKS,
+            links_up=LINKS - len(down),
+            link_corrected_errors=int(used / _SECONDS_PER_CORRECTED_ERROR),
+            link_uncorrected_errors=ipu.uncorrected_errors,
+            memory_errors=ipu.memory_errors,
+            host_received_bytes=int(used * _RECEIVED_PER_SECOND),
+            host_sent_bytes=int(used * _SENT_PER_SECOND),
+            resets=ipu.resets,
+        )
+
+
+def serial(*of: object) -> str:
+    """A serial number that is the same for the same words."""
+    return sha256("/".join(map(str, of)).encode()).hexdigest()[:16]
+
+
+def _as_seen(part: _Part, faults: dict[int, str], now: datetime) -> MachinePartition:
+    indexes = sorted(device.index for device in part.configuration.devices)
+    problem = "; ".join(faults[index] for index in indexes if index in faults)
+    if problem:
+        return MachinePartition(part.configuration, PartitionState.FAILED, problem)
+    state = PartitionState.READY if now >= part.ready_at else PartitionState.CONFIGURING
+    return MachinePartition(part.configuration, state)
+
+
+def _is_same(one: Fault, other: Fault) -> bool:
+    return (one.kind, one.ipu, one.link) == (other.kind, other.ipu, other.link)
+
+
+def _since(start: datetime, now: datetime) -> float:
+    return max((now - start).total_seconds(), 0.0)
+
+
+def _noise(*of: object) -> float:
+    """A number from -1 to 1, the same for the same words."""
+    return int(serial(*of)[:4], 16) / 0x7FFF - 1

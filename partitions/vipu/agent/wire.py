@@ -1,0 +1,149 @@
+"""io: converts between our values and messages of the agent API, for controller and agent."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, TypeVar
+
+from partitions.vipu.agent.machine import (
+    Configuration,
+    Device,
+    Fault,
+    FaultKind,
+    Health,
+    Inventory,
+    IpuInventory,
+    MachinePartition,
+    PartitionState,
+)
+from partitions.vipu.errors import InvalidRequest
+from partitions.vipu.protos import vipu_agent_pb2 as pb
+from partitions.vipu.types import IpuLinkRouting, SyncType
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+_Word = TypeVar("_Word", IpuLinkRouting, SyncType)
+_STATES = {
+    pb.PARTITION_STATE_CONFIGURING: PartitionState.CONFIGURING,
+    pb.PARTITION_STATE_READY: PartitionState.READY,
+    pb.PARTITION_STATE_FAILED: PartitionState.FAILED,
+}
+_STATE_NUMBERS = {state: number for number, state in _STATES.items()}
+_KINDS = {
+    pb.FAULT_KIND_IPU_ERROR: FaultKind.IPU_ERROR,
+    pb.FAULT_KIND_LINK_DOWN: FaultKind.LINK_DOWN,
+    pb.FAULT_KIND_HANG: FaultKind.HANG,
+    pb.FAULT_KIND_SLOW_RESET: FaultKind.SLOW_RESET,
+}
+_KIND_NUMBERS = {kind: number for number, kind in _KINDS.items()}
+_TEXTS = tuple(field.name for field in fields(Inventory) if field.name != "ipus")
+
+
+def inventory_to_message(inventory: Inventory) -> pb.GetInventoryReply:
+    """What a machine is made of."""
+    texts = {name: getattr(inventory, name) for name in _TEXTS}
+    return pb.GetInventoryReply(**texts, ipus=[pb.Ipu(**asdict(ipu)) for ipu in inventory.ipus])
+
+
+def inventory_from_message(message: pb.GetInventoryReply) -> Inventory:
+    """The inverse of `inventory_to_message`."""
+    ipus = tuple(
+        IpuInventory(
+            ipu.index, ipu.serial, ipu.firmware, ipu.architecture, ipu.tiles, ipu.clock_hertz
+        )
+        for ipu in message.ipus
+    )
+    return Inventory(**{name: getattr(message, name) for name in _TEXTS}, ipus=ipus)
+
+
+def configuration_to_message(configuration: Configuration) -> pb.Configuration:
+    """A machine's part of a partition."""
+    return pb.Configuration(
+        partition_id=configuration.partition,
+        generation=configuration.generation,
+        devices=[pb.Device(**asdict(device)) for device in configuration.devices],
+        routing=configuration.routing,
+        sync_type=configuration.sync_type,
+        num_gcds=configuration.num_gcds,
+        num_replicas=configuration.num_replicas,
+        reconfigurable=configuration.reconfigurable,
+    )
+
+
+def configuration_from_message(message: pb.Configuration) -> Configuration:
+    """The inverse of `configuration_to_message`; raises InvalidRequest for an unknown word."""
+    return Configuration(
+        partition=message.partition_id,
+        generation=message.generation,
+        devices=tuple(Device(one.index, one.routing_id, one.gcd) for one in message.devices),
+        routing=_word(IpuLinkRouting, "routing", message.routing),
+        sync_type=_word(SyncType, "sync_type", message.sync_type),
+        num_gcds=message.num_gcds,
+        num_replicas=message.num_replicas,
+        reconfigurable=message.reconfigurable,
+    )
+
+
+def health_to_message(health: Health) -> pb.GetHealthReply:
+    """What a machine says in a heartbeat."""
+    return pb.GetHealthReply(
+        boot_id=health.boot_id,
+        partitions=[
+            pb.Partition(
+                configuration=configuration_to_message(partition.configuration),
+                state=_STATE_NUMBERS[partition.state],
+                problem=partition.problem,
+            )
+            for partition in health.partitions
+        ],
+        faults=health.faults,
+    )
+
+
+def health_from_message(message: pb.GetHealthReply) -> Health:
+    """The inverse of `health_to_message`; a state of a newer agent counts as CONFIGURING."""
+    return Health(
+        boot_id=message.boot_id,
+        partitions=tuple(
+            MachinePartition(
+                configuration_from_message(partition.configuration),
+                _STATES.get(partition.state, PartitionState.CONFIGURING),
+                partition.problem,
+            )
+            for partition in message.partitions
+        ),
+        faults=dict(message.faults),
+    )
+
+
+def fault_to_message(fault: Fault, duration: timedelta | None) -> pb.InjectFaultRequest:
+    """A fault on command, for as long as `duration`; None: until it is repaired."""
+    message = pb.InjectFaultRequest(kind=_KIND_NUMBERS[fault.kind], ipu=fault.ipu, link=fault.link)
+    if duration is not None:
+        message.duration.FromTimedelta(duration)
+    message.latency.FromMicroseconds(int(fault.seconds * 1e6))
+    return message
+
+
+def fault_from_message(message: pb.InjectFaultRequest, now: datetime) -> Fault:
+    """The fault that a message asks for at `now`; raises InvalidRequest."""
+    if message.kind not in _KINDS:
+        raise InvalidRequest(f"kind is one of {', '.join(FaultKind)}")
+    until = None
+    try:
+        if message.HasField("duration"):
+            until = now + message.duration.ToTimedelta()
+    except (OverflowError, ValueError):
+        raise InvalidRequest("duration is too long: leave it out for a fault that stays") from None
+    latency = message.latency.ToMicroseconds() / 1e6
+    if not 0 <= latency <= 86400:
+        raise InvalidRequest("latency has 0 to 86400 seconds")
+    return Fault(_KINDS[message.kind], message.ipu, message.link, until, latency)
+
+
+def _word(kind: type[_Word], field: str, text: str) -> _Word:
+    try:
+        return kind(text)
+    except ValueError:
+        raise InvalidRequest(f"{field} is one of {', '.join(kind)}, not {text[:40]!r}") from None

@@ -1,0 +1,317 @@
+"""vipu-agent over real sockets: the agent API, faults on command, metrics, as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import aiohttp
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from devcluster.security.certificates import Authority
+from partitions.vipu.agent import faultcommand
+from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.agent.machine import Configuration, Device, Fault, FaultKind, PartitionState
+from partitions.vipu.agent.main import AgentOptions, VipuAgent, main, parse_options
+from partitions.vipu.errors import (
+    InvalidRequest,
+    NotFound,
+    NotReady,
+    Unavailable,
+)
+from partitions.vipu.protos import vipu_agent_pb2 as pb
+from partitions.vipu.serving import ListenError
+from partitions.vipu.tlsfiles import ClientTls
+from partitions.vipu.types import IpuLinkRouting, SyncType
+from tests.fakes.freeport import free_port
+from tests.integration.vipu.test_vipu_tls import write
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from partitions.vipu.agent.main import Ports
+    from tests.integration.vipu.conftest import Clock
+
+SERVICE = "ipuhub.vipu.agent.v1.AgentService"
+PAIR = Configuration(
+    "p1",
+    "first",
+    (Device(1, 0, 0), Device(2, 1, 1)),
+    IpuLinkRouting.RINGSWNC,
+    SyncType.POD_NATIVE_DEFAULT,
+    num_gcds=2,
+    num_replicas=4,
+    reconfigurable=True,
+)
+Starter = "Callable[..., Awaitable[list[Ports]]]"
+
+
+@pytest.fixture
+async def start(clock: Clock) -> AsyncIterator[Callable[..., Awaitable[list[Ports]]]]:
+    """start(**options) -> the ports of the agents; all are stopped at the end."""
+    running: list[VipuAgent] = []
+
+    async def start(**options: object) -> list[Ports]:
+        defaults = {"port": 0, "exporter_port": 0}
+        agent = VipuAgent(AgentOptions(**{**defaults, **options}), clock)
+        ports = await agent.start()
+        running.append(agent)
+        return ports
+
+    yield start
+    for agent in running:
+        await agent.stop()
+
+
+@pytest.fixture
+async def ports(start: Starter) -> Ports:
+    return (await start())[0]
+
+
+@pytest.fixture
+async def client(ports: Ports) -> AsyncIterator[AgentClient]:
+    async with AgentClient(f"127.0.0.1:{ports.api}", deadline_seconds=20) as client:
+        yield client
+
+
+async def scrape(port: int) -> dict[str, float]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/metrics") as answer,
+    ):
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        lines = (await answer.text()).splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in pairs}
+
+
+async def test_a_partition_is_configured_reset_and_released(
+    client: AgentClient, clock: Clock
+) -> None:
+    assert len((await client.inventory()).ipus) == 4
+    assert (await client.health()).partitions == ()
+    await client.configure(PAIR)
+    (partition,) = (await client.health()).partitions
+    assert (partition.configuration, partition.state) == (PAIR, PartitionState.CONFIGURING)
+    clock.forward(0.5)
+    assert (await client.health()).partitions[0].state is PartitionState.READY
+    await client.reset("p1", "second")
+    (partition,) = (await client.health()).partitions
+    assert partition.configuration.generation == "second"
+    assert partition.state is PartitionState.CONFIGURING
+    await client.release("p1")
+    await client.release("p1")
+    assert (await client.health()).partitions == ()
+
+
+async def test_what_cannot_be_is_refused_with_its_reason(client: AgentClient) -> None:
+    await client.configure(PAIR)
+    with pytest.raises(NotReady, match="IPU 1 belongs to partition p1"):
+        await client.configure(Configuration("p2", "", PAIR.devices, PAIR.routing, PAIR.sync_type))
+    with pytest.raises(InvalidRequest, match="IPUs 0 to 3"):
+        await client.configure(
+            Configuration("p3", "", (Device(9, 0, 0),), PAIR.routing, PAIR.sync_type)
+        )
+    with pytest.raises(NotFound, match="configure it"):
+        await client.reset("p4", "x")
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "want"),
+    [
+        ("ConfigurePartition", pb.ConfigurePartitionRequest(), "routing is one of"),
+        ("InjectFault", pb.InjectFaultRequest(), "kind is one of ipu-error"),
+        (
+            "InjectFault",
+            pb.InjectFaultRequest(kind=1, duration={"seconds": 315_576_000_000}),
+            "duration is too long",
+        ),
+        ("InjectFault", pb.InjectFaultRequest(kind=4, latency={"seconds": -5}), "latency has 0"),
+        ("InjectFault", pb.InjectFaultRequest(kind=1, ipu=2**32 - 1), "IPUs 0 to 3"),
+    ],
+)
+async def test_an_odd_message_is_an_invalid_argument(
+    ports: Ports, method: str, request_: object, want: str
+) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{ports.api}") as channel:
+        call = channel.unary_unary(
+            f"/{SERVICE}/{method}", lambda one: one.SerializeToString(), lambda raw: raw
+        )
+        with pytest.raises(grpc.aio.AioRpcError, match=want) as caught:
+            await call(request_, timeout=20)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_prometheus_sees_use_and_faults_by_agent_and_ipu(
+    client: AgentClient, ports: Ports, clock: Clock
+) -> None:
+    await client.configure(PAIR)
+    clock.forward(3600)
+    await client.inject(Fault(FaultKind.LINK_DOWN, ipu=2, link=7))
+    seen = await scrape(ports.exporter)
+
+    def of(name: str) -> list[float]:
+        return [seen[f'ipuhub_ipu_{name}{{agent="ag0",ipu="{ipu}"}}'] for ipu in range(4)]
+
+    assert of("in_use") == [0, 1, 1, 0]
+    assert of("links_up") == [10, 10, 9, 10]
+    assert of("tiles") == [1472] * 4
+    assert of("link_uncorrected_errors_total") == [0, 0, 1, 0]
+    assert of("temperature_celsius")[1] > of("temperature_celsius")[0] + 20
+    received = of("host_received_bytes_total")
+    assert received[1] > received[0] == 0
+    clock.forward(60)
+    assert (await scrape(ports.exporter))[
+        'ipuhub_ipu_host_received_bytes_total{agent="ag0",ipu="1"}'
+    ] > received[1]
+
+
+async def test_each_machine_of_a_process_has_its_name_ports_and_metrics(start: Starter) -> None:
+    ports = await start(machines=3, agent="rack7-ag9")
+    assert len({port for each in ports for port in (each.api, each.exporter)}) == 6
+    async with AgentClient(f"127.0.0.1:{ports[1].api}", deadline_seconds=20) as client:
+        await client.configure(PAIR)
+    partitions = [
+        (await scrape(each.exporter))[f'ipuhub_ipu_in_use{{agent="{name}",ipu="1"}}']
+        for each, name in zip(ports, ("rack7-ag9", "rack7-ag10", "rack7-ag11"), strict=True)
+    ]
+    assert partitions == [0, 1, 0]
+
+
+async def test_a_hung_agent_answers_only_who_repairs_it(ports: Ports, client: AgentClient) -> None:
+    await client.inject(Fault(FaultKind.HANG))
+    async with AgentClient(f"127.0.0.1:{ports.api}", deadline_seconds=0.3) as hasty:
+        with pytest.raises(Unavailable, match="did not answer within 0.3 s"):
+            await hasty.health()
+    page = asyncio.create_task(scrape(ports.exporter))
+    heartbeat = asyncio.create_task(client.health())
+    done, _ = await asyncio.wait((page, heartbeat), timeout=0.3)
+    assert not done
+    await client.repair()
+    assert (await heartbeat).partitions == ()
+    assert await page
+
+
+async def test_a_hang_ends_at_its_time(client: AgentClient, clock: Clock) -> None:
+    await client.inject(Fault(FaultKind.HANG), timedelta(seconds=30))
+    heartbeat = asyncio.create_task(client.health())
+    done, _ = await asyncio.wait((heartbeat,), timeout=0.3)
+    assert not done
+    clock.forward(30)
+    assert (await heartbeat).faults == {}
+
+
+async def test_health_and_reflection_are_those_of_any_grpc_server(ports: Ports) -> None:
+    question = reflection_pb2.ServerReflectionRequest(list_services="")
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{ports.api}") as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        for name in ("", SERVICE):
+            answer = await check(health_pb2.HealthCheckRequest(service=name))
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
+        answers = [answer async for answer in call(iter([question]))]
+    names = {one.name for one in answers[0].list_services_response.service}
+    assert {SERVICE, "grpc.health.v1.Health"} <= names
+
+
+async def test_with_tls_only_a_client_with_a_certificate_is_answered(
+    tmp_path: Path, start: Starter
+) -> None:
+    first, second = Authority(tmp_path / "first"), Authority(tmp_path / "second")
+    certificate, key = write(first, tmp_path / "server", ("127.0.0.1",))
+    ours, strange = write(second, tmp_path / "ours"), write(first, tmp_path / "strange")
+    (ports,) = await start(tls_certificate=certificate, tls_key=key, client_ca=second.ca_file)
+    address = f"127.0.0.1:{ports.api}"
+    tls = ClientTls(first.ca_file, *ours)()
+    async with AgentClient(address, deadline_seconds=20, tls=tls) as client:
+        assert (await client.health()).faults == {}
+    for refused in (None, ClientTls(first.ca_file)(), ClientTls(first.ca_file, *strange)()):
+        async with AgentClient(address, deadline_seconds=0.5, tls=refused) as client:
+            with pytest.raises(Unavailable):
+                await client.health()
+
+
+@pytest.mark.parametrize("option", ["port", "exporter_port"])
+async def test_a_taken_port_is_refused_and_leaves_no_other_open(
+    start: Starter, option: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=f"127.0.0.1:{number}.*Address already in use"):
+            await start(**{option: number})
+    other = "exporter_port" if option == "port" else "port"
+    port = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ListenError):
+        await start(**{option: taken.getsockname()[1], other: port})
+    await start(**{other: port})
+
+
+@pytest.mark.parametrize(
+    ("options", "want"),
+    [
+        ({"ipus": 3}, "--ipus is one of"),
+        ({"machines": 0}, "--machines is 1 to"),
+        ({"machines": 9, "port": 65530}, "the ports from 65530 on are too few"),
+    ],
+)
+async def test_an_impossible_option_is_refused_in_words(
+    start: Starter, options: dict[str, int], want: str
+) -> None:
+    with pytest.raises(ValueError, match=want):
+        await start(**options)
+
+
+def test_each_option_can_come_from_the_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"IPUHUB_VIPU_AGENT_PORT": "9001", "IPUHUB_VIPU_AGENT_AGENT": "ag4"}
+    options = parse_options(["--exporter-port", "9002"], environ)
+    assert (options.port, options.agent, options.exporter_port) == (9001, "ag4", 9002)
+    assert parse_options([], {}) == AgentOptions()
+    with pytest.raises(SystemExit):
+        parse_options([], {"IPUHUB_VIPU_AGENT_PORT": "many"})
+    assert "IPUHUB_VIPU_AGENT_PORT: " in capsys.readouterr().err
+
+
+async def test_the_commands_fault_and_repair_do_what_they_say(
+    ports: Ports, client: AgentClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def run(*arguments: str) -> int:
+        return await asyncio.to_thread(main, [*arguments, "--api-port", str(ports.api)])
+
+    assert await run("fault", "ipu-error", "--ipu", "3") == faultcommand.DONE
+    assert (await client.health()).faults == {3: "IPU 3 has a memory error"}
+    assert await run("repair", "--ipu", "3") == faultcommand.DONE
+    assert (await client.health()).faults == {}
+    assert await run("fault", "link-down", "--ipu", "4") == faultcommand.REFUSED
+    assert "the machine has the IPUs 0 to 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_with_exit_code_0_and_a_taken_port_with_1(
+    number: signal.Signals,
+) -> None:
+    port, shown = free_port(), free_port()
+    command = [sys.executable, "-m", "partitions.vipu.agent.main"]
+    command += ["--port", str(port), "--exporter-port", str(shown)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+                grpc.channel_ready_future(channel).result(timeout=90)
+            other = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert other.returncode == 1
+            assert "Address already in use; choose another --port" in other.stderr
+            process.send_signal(number)
+            _, said = process.communicate(timeout=90)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert "vipu-agent stopped" in said

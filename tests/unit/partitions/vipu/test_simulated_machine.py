@@ -1,0 +1,214 @@
+"""A simulated IPU-Machine: what it shows follows from its seed, its use and the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from partitions.vipu.agent.machine import (
+    Configuration,
+    Device,
+    Fault,
+    FaultKind,
+    PartitionState,
+)
+from partitions.vipu.agent.simulated import LINKS, SimulatedMachine
+from partitions.vipu.errors import InvalidRequest, NotFound, NotReady
+from partitions.vipu.types import IpuLinkRouting, SyncType
+
+if TYPE_CHECKING:
+    from partitions.vipu.agent.machine import IpuReading
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def configuration(name: str = "p", *indexes: int, generation: str = "1") -> Configuration:
+    return Configuration(
+        name,
+        generation,
+        tuple(Device(index, number, 0) for number, index in enumerate(indexes or (0, 1))),
+        IpuLinkRouting.DNC,
+        SyncType.POD_NATIVE_DEFAULT,
+    )
+
+
+@pytest.fixture
+def machine() -> SimulatedMachine:
+    return SimulatedMachine("ag7", NOON)
+
+
+def state(machine: SimulatedMachine, seconds: float) -> PartitionState:
+    return machine.health(at(seconds)).partitions[0].state
+
+
+def reading(machine: SimulatedMachine, index: int, seconds: float) -> IpuReading:
+    return machine.metrics(at(seconds))[index]
+
+
+def test_two_machines_of_one_seed_are_the_same_and_of_two_are_not(
+    machine: SimulatedMachine,
+) -> None:
+    twin, other = SimulatedMachine("ag7", NOON), SimulatedMachine("ag8", NOON)
+    for each in (machine, twin, other):
+        each.configure(configuration(), at(5))
+    assert machine.inventory == twin.inventory
+    assert machine.metrics(at(100)) == twin.metrics(at(100))
+    assert machine.metrics(at(100)) != other.metrics(at(100))
+    serials = {ipu.serial for one in (machine, other) for ipu in one.inventory.ipus}
+    assert len(serials) == 8
+
+
+def test_a_partition_is_ready_once_the_latency_is_over(machine: SimulatedMachine) -> None:
+    machine.configure(configuration(), at(0))
+    assert state(machine, 0.4) is PartitionState.CONFIGURING
+    assert state(machine, 0.5) is PartitionState.READY
+
+
+def test_the_same_configuration_again_changes_nothing(machine: SimulatedMachine) -> None:
+    machine.configure(configuration(), at(0))
+    before = machine.metrics(at(60))
+    machine.configure(configuration(), at(60))
+    assert state(machine, 60) is PartitionState.READY
+    assert machine.metrics(at(60)) == before
+
+
+def test_another_configuration_takes_the_place_of_the_first(machine: SimulatedMachine) -> None:
+    machine.configure(configuration("p", 0, 1), at(0))
+    machine.configure(configuration("p", 1, 2), at(60))
+    assert state(machine, 60) is PartitionState.CONFIGURING
+    assert [one.in_use for one in machine.metrics(at(60))] == [False, True, True, False]
+
+
+def test_an_ipu_belongs_to_one_partition_at_a_time(machine: SimulatedMachine) -> None:
+    machine.configure(configuration("p", 0, 1), at(0))
+    with pytest.raises(NotReady, match="IPU 1 belongs to partition p"):
+        machine.configure(configuration("q", 1, 2), at(1))
+    machine.release("p", at(2))
+    machine.configure(configuration("q", 1, 2), at(3))
+    assert [one.configuration.partition for one in machine.health(at(3)).partitions] == ["q"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        configuration("p", 4),
+        configuration("p", 1, 1),
+        replace(configuration(), devices=()),
+        configuration(""),
+        configuration("x" * 254),
+    ],
+)
+def test_an_impossible_configuration_is_refused_and_leaves_no_trace(
+    machine: SimulatedMachine, wrong: Configuration
+) -> None:
+    with pytest.raises(InvalidRequest):
+        machine.configure(wrong, at(0))
+    assert machine.health(at(1)).partitions == ()
+
+
+def test_a_release_of_what_is_not_there_is_no_error(machine: SimulatedMachine) -> None:
+    machine.release("p", at(0))
+
+
+def test_a_reset_takes_its_latency_once(machine: SimulatedMachine) -> None:
+    with pytest.raises(NotFound, match="no partition 'p'"):
+        machine.reset("p", "2", at(0))
+    machine.configure(configuration(), at(0))
+    machine.reset("p", "2", at(60))
+    assert state(machine, 60.1) is PartitionState.CONFIGURING
+    assert state(machine, 60.2) is PartitionState.READY
+    machine.reset("p", "2", at(61))
+    assert state(machine, 61) is PartitionState.READY
+    assert [one.resets for one in machine.metrics(at(62))] == [1, 1, 0, 0]
+
+
+def test_a_slow_reset_takes_as_long_as_it_says(machine: SimulatedMachine) -> None:
+    machine.configure(configuration(), at(0))
+    machine.inject(Fault(FaultKind.SLOW_RESET, seconds=30), at(50))
+    machine.reset("p", "2", at(60))
+    assert state(machine, 89) is PartitionState.CONFIGURING
+    assert state(machine, 90) is PartitionState.READY
+
+
+def test_an_ipu_in_use_warms_up_and_cools_down_again(machine: SimulatedMachine) -> None:
+    cold = reading(machine, 0, 0)
+    machine.configure(configuration(), at(10))
+    warming, warm = reading(machine, 0, 60), reading(machine, 0, 1000)
+    machine.release("p", at(1000))
+    cooling, cool = reading(machine, 0, 1060), reading(machine, 0, 2000)
+    degrees = [one.temperature_celsius for one in (cold, warming, warm, cooling, cool)]
+    assert degrees[0] < degrees[1] < degrees[2] > degrees[3] > degrees[4]
+    assert 29 < degrees[4] < 33
+    assert 56 < degrees[2] < 60
+    assert warm.power_watts > 2 * cold.power_watts > cold.power_watts > 0
+    assert (warm.clock_hertz, warm.tiles) == (1_330_000_000, 1472)
+    assert cold.clock_hertz < warm.clock_hertz
+
+
+def test_counters_grow_while_the_ipu_is_in_use_and_never_fall(machine: SimulatedMachine) -> None:
+    machine.configure(configuration(), at(0))
+    used = reading(machine, 0, 7200)
+    assert used.host_received_bytes > used.host_sent_bytes > 0
+    assert used.link_corrected_errors == 2
+    assert reading(machine, 2, 7200).host_received_bytes == 0
+    machine.release("p", at(7200))
+    assert reading(machine, 0, 9000).host_received_bytes == used.host_received_bytes
+    machine.configure(configuration(), at(9000))
+    assert reading(machine, 0, 9001).host_received_bytes > used.host_received_bytes
+
+
+def test_a_link_that_is_down_is_seen_by_sensors_health_and_partition(
+    machine: SimulatedMachine,
+) -> None:
+    machine.configure(configuration(), at(0))
+    machine.inject(Fault(FaultKind.LINK_DOWN, ipu=1, link=3), at(10))
+    machine.inject(Fault(FaultKind.LINK_DOWN, ipu=1, link=3), at(11))
+    assert reading(machine, 1, 12).links_up == LINKS - 1
+    assert reading(machine, 1, 12).link_uncorrected_errors == 2
+    health = machine.health(at(12))
+    assert health.faults == {1: "IPU-Link 3 of IPU 1 is down"}
+    assert health.partitions[0].state is PartitionState.FAILED
+    assert health.partitions[0].problem == "IPU-Link 3 of IPU 1 is down"
+    machine.repair(ipu=0)
+    assert machine.health(at(13)).faults
+    machine.repair(ipu=1)
+    assert machine.health(at(13)).faults == {}
+    assert state(machine, 13) is PartitionState.READY
+
+
+def test_a_fault_ends_at_its_time(machine: SimulatedMachine) -> None:
+    machine.inject(Fault(FaultKind.IPU_ERROR, ipu=2, until=at(20)), at(10))
+    assert machine.health(at(19)).faults == {2: "IPU 2 has a memory error"}
+    assert machine.health(at(20)).faults == {}
+    assert reading(machine, 2, 20).memory_errors == 1
+
+
+def test_a_hang_is_of_the_machine_and_ends_with_its_repair(machine: SimulatedMachine) -> None:
+    machine.inject(Fault(FaultKind.HANG), at(0))
+    assert machine.is_hung(at(1))
+    machine.repair(ipu=0)
+    assert machine.is_hung(at(1))
+    machine.repair()
+    assert not machine.is_hung(at(1))
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault(FaultKind.IPU_ERROR, 4), Fault(FaultKind.LINK_DOWN, 0, 10)]
+)
+def test_a_fault_of_what_the_machine_does_not_have_is_refused(
+    machine: SimulatedMachine, fault: Fault
+) -> None:
+    with pytest.raises(InvalidRequest, match="IPUs 0 to 3"):
+        machine.inject(fault, at(0))
+
+
+def test_a_machine_that_starts_again_says_so(machine: SimulatedMachine) -> None:
+    again = SimulatedMachine("ag7", at(60))
+    assert machine.health(at(60)).boot_id != again.health(at(60)).boot_id
