@@ -11,12 +11,11 @@ from aiohttp import web
 from ipuhub.partition import Phase, partition_to_json
 from partitions.errors import UnknownPartition
 from partitions.proxy import capacity, requests
-from partitions.proxy.capacity import controllers_to_json
 from partitions.proxy.fleetmap import fleet_to_json
 from partitions.proxy.requests import Problem, answer_problems, unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from aiohttp.typedefs import Middleware
 
@@ -109,20 +108,31 @@ class Routes:
             web.post(_HOLDER + "/reset", self.reset),
         ]
 
-    async def stats(self, _: web.Request) -> web.Response:
+    async def stats(self, request: web.Request) -> web.Response:
         """`GET /stats`: used and free IPUs; 503 while the tracker or every controller is away.
 
         For a while the last numbers of a silent controller count, and those of the last second of
-        one that answers; `Age` says how old they are.
+        one that answers; `Age` says how old they are. With `?detail=true` more, in another shape.
         """
+        detail = requests.read_flag(request, "detail")
         entries, views, age = await self._read_fleet()
-        return _with_age(_json(capacity.stats(entries, views)), age)
+        answer = capacity.stats(entries, views)
+        if detail:
+            return _with_age(
+                _json(capacity.stats_in_detail(answer, views, self._parts.sweep.drift)), age
+            )
+        return _with_age(_json(answer), age)
 
     async def query(self, request: web.Request) -> web.Response:
         """`POST /query`: how many partitions of a size fit now."""
-        size = await requests.read_query_size(request)
+        asked = await requests.read_question(request)
         views, age = await self._parts.fleet.recent_views()
-        return _with_age(_json(capacity.query(views, size)), age)
+        if asked.controller:
+            views = _only(views, asked.controller)
+        answer = capacity.query(views, asked.size, asked.count)
+        if asked.detail:
+            return _with_age(_json(answer | capacity.query_in_detail(views, asked.size)), age)
+        return _with_age(_json(answer), age)
 
     async def health(self, _: web.Request) -> web.Response:
         """`GET /health`: the process answers; `/readyz` says whether it can do its work."""
@@ -147,7 +157,7 @@ class Routes:
         views = await parts.fleet.views()
         entries = parts.store.tracker.entries.values()
         problem = parts.fleet.list_problem
-        return _json(controllers_to_json(views, entries, parts.sweep.drift, problem))
+        return _json(capacity.controllers_to_json(views, entries, parts.sweep.drift, problem))
 
     async def fleet(self, request: web.Request) -> web.Response:
         """`GET /v1/fleet`: each IPU, who holds it, who waits and for what, from one reading.
@@ -215,6 +225,14 @@ class Routes:
             namespace = ""
         await self._parts.access.require(user, verb, namespace)
         return uid, instance
+
+
+def _only(views: Sequence[ControllerView], address: str) -> list[ControllerView]:
+    found = [view for view in views if view.spec.address == address]
+    if not found:
+        known = ", ".join(view.spec.address for view in views) or "none"
+        raise Problem(400, f"there is no V-IPU controller {address}; there is {known}")
+    return found
 
 
 def _record(record: Partition, *, done: frozenset[str]) -> web.Response:

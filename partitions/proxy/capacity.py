@@ -1,6 +1,8 @@
 """domain: the numbers of `/stats` and `/query`, in the exact form of the original proxy.
 
-Also `/v1/controllers`, for the dashboard and for curl.
+Also what both say to those who ask for details, of which the original knows nothing, and
+`/v1/controllers`, for the dashboard and for curl. Details name V-IPU controllers and nobody's jobs
+or partitions: everybody may read them.
 """
 
 from __future__ import annotations
@@ -8,14 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ipuhub.partition import Phase
-from partitions.proxy.controllers import never_fits, stale, unlabelled
+from partitions.proxy.controllers import explain_shortage, never_fits, stale, unlabelled
+from partitions.vipu.topology import PARTITION_SIZES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.drift import Drift
     from partitions.proxy.lifecycle import TrackerEntry
+    from partitions.vipu.topology import Block
 
 TOTAL = "total"
 
@@ -58,10 +62,11 @@ def stats(entries: Iterable[TrackerEntry], views: Collection[ControllerView]) ->
     return answer
 
 
-def query(views: Sequence[ControllerView], size: int) -> Fit:
+def query(views: Sequence[ControllerView], size: int, count: int = 1) -> Fit:
     """How many partitions of `size` (at least 1) fit now by the placement rule, all at once.
 
-    The message is empty unless somebody has something to mend, or the size can never be had.
+    The message is empty unless somebody has something to mend, the size can never be had, or fewer
+    than a `count` above 1 fit.
     """
     answered = any(view.is_reachable for view in views)
     if not answered:
@@ -69,9 +74,89 @@ def query(views: Sequence[ControllerView], size: int) -> Fit:
         message = f"no V-IPU controller answers: {problems}"
         return Fit(available=False, numOfPartitions=0, message=message)
     fitting = sum(view.fitting(size) for view in views if view.has_node)
-    sentences = (never_fits(views, size) or unlabelled(views), stale(views))
+    sentences = (
+        never_fits(views, size) or unlabelled(views),
+        f"{fitting} of {count} partitions fit now" if fitting < count > 1 else "",
+        stale(views),
+    )
     message = "; ".join(filter(None, sentences))
     return Fit(available=True, numOfPartitions=fitting, message=message)
+
+
+def stats_in_detail(
+    usage: Mapping[str, Usage], views: Sequence[ControllerView], drift: Drift
+) -> dict[str, Any]:
+    """The numbers of `/stats` with the controllers, how many partitions of each size fit now, and
+    how many differences the last sweep found between tracker and controllers."""
+    reached = [view for view in views if view.has_node]
+    return {
+        "namespaces": {space: one for space, one in usage.items() if space != TOTAL},
+        "total": usage[TOTAL],
+        "controllers": [
+            _controller(view)
+            | {
+                "totalIpus": view.total,
+                "usedIpus": view.total - view.free,
+                "faultyIpus": view.faulty,
+            }
+            for view in views
+        ],
+        "sizes": [
+            {"size": size, "numOfPartitions": sum(view.fitting(size) for view in reached)}
+            for size in PARTITION_SIZES
+        ],
+        "drift": {
+            "unfinished": len(drift.unfinished),
+            "lost": len(drift.lost),
+            "faulty": len(drift.faulty),
+            "replaced": len(drift.replaced),
+            "late": len(drift.late),
+            "untracked": len(drift.untracked),
+        },
+    }
+
+
+def query_in_detail(views: Sequence[ControllerView], size: int) -> dict[str, Any]:
+    """For each controller how many partitions of `size` fit and which blocks are free, and why the
+    next larger size does not fit."""
+    reached = [view for view in views if view.has_node]
+    fitting = [each for each in PARTITION_SIZES if any(view.fitting(each) for view in reached)]
+    largest = max(fitting, default=0)
+    larger = next((each for each in PARTITION_SIZES if each > largest), None)
+    why = "" if larger is None else explain_shortage(views, larger).message
+    return {
+        "largestFitting": largest,
+        "whyNotLarger": why,
+        "controllers": [
+            _controller(view)
+            | {
+                "numOfPartitions": view.fitting(size) if view.has_node else 0,
+                "freeBlocks": [_block(block) for block in view.free_blocks],
+            }
+            for view in views
+        ],
+    }
+
+
+def _controller(view: ControllerView) -> dict[str, Any]:
+    return {
+        "address": view.spec.address,
+        "label": view.spec.label,
+        "reachable": view.is_reachable,
+        "message": view.problem,
+        "hasNode": view.has_node,
+        "freeIpus": view.free,
+        "ageSeconds": round(view.age_seconds),
+    }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    return {
+        "cluster": block.cluster,
+        "ipuLinkDomain": block.domain,
+        "start": block.start,
+        "size": block.size,
+    }
 
 
 def _is_held(entry: TrackerEntry, listed: Collection[str] | None) -> bool:

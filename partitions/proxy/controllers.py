@@ -18,7 +18,7 @@ from partitions.vipu.types import ReadyState
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from partitions.vipu.topology import IpuId, Topology
+    from partitions.vipu.topology import Block, IpuId, Topology
     from partitions.vipu.types import VipuPartition
 
 _LABEL = re.compile(
@@ -100,6 +100,11 @@ class ControllerView:
         if self.topology is None:
             return 0
         return sum(block.size for block in free_blocks(self._reach(self.topology), self.used))
+
+    @property
+    def free_blocks(self) -> tuple[Block, ...]:
+        """The largest blocks that no partition holds, disjoint, by address."""
+        return () if self.reach is None else free_blocks(self.reach, self.used)
 
     @property
     def faulty(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = structlog.get_logger(__name__)
 RETRY_SECONDS: Final = 2
+_EXAMPLE: Final = 'for example {"size":2}'
 CLIENT_LEFT: Final = 499  # as nginx counts it
 
 
@@ -139,18 +141,45 @@ async def read_object(request: web.Request) -> dict[str, Any]:
     return found
 
 
-async def read_query_size(request: web.Request) -> int:
-    """Return the size in a `/query`: any whole number from 1; raises Problem 400."""
-    example = 'for example {"size":2}'
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A `/query`: what fits, how many at once, on which controller, and whether to say why."""
+
+    size: int
+    count: int = 1
+    controller: str = ""
+    detail: bool = False
+
+
+async def read_question(request: web.Request) -> Question:
+    """What a `/query` asks; size and count are whole numbers from 1; raises Problem 400.
+
+    Keys that we do not know are ignored, as the original does.
+    """
     found = await read_object(request)
     if "size" not in found:
-        raise Problem(400, f"size is missing; write {example}")
-    size = found["size"]
+        raise Problem(400, f"size is missing; write {_EXAMPLE}")
+    size, count = found["size"], found.get("count", 1)
     if not _is_integer(size):
-        raise Problem(400, f"size must be a whole number of IPUs, {example}")
+        raise Problem(400, f"size must be a whole number of IPUs, {_EXAMPLE}")
     if size < 1:
-        raise Problem(400, f"size must be at least 1, {example}")
-    return int(size)
+        raise Problem(400, f"size must be at least 1, {_EXAMPLE}")
+    if not _is_integer(count) or count < 1:
+        raise Problem(400, 'count must be a whole number from 1, for example {"size":2,"count":3}')
+    controller, detail = found.get("controller", ""), found.get("detail", False)
+    if not isinstance(controller, str):
+        raise Problem(400, 'controller must be an address, for example "vipu.example.org:8090"')
+    if not isinstance(detail, bool):
+        raise Problem(400, "detail must be true or false")
+    return Question(int(size), int(count), controller, detail)
+
+
+def read_flag(request: web.Request, name: str) -> bool:
+    """Whether the address says true of a parameter; raises Problem 400."""
+    text = request.query.get(name, "false")
+    if text not in ("true", "false"):
+        raise Problem(400, f"{name} must be true or false")
+    return text == "true"
 
 
 def read_holder(request: web.Request) -> tuple[str, int]:
