@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,9 @@ from partitions.vipu.errors import (
     NotReady,
     Unavailable,
 )
-from partitions.vipu.server.machines import ipu_attributes, ipuof_config
+from partitions.vipu.server.machines import Hardware, ipu_attributes, ipuof_config
 from partitions.vipu.server.occupancy import Occupancy
-from partitions.vipu.server.records import PartitionRecord, fail_record, reset_record
+from partitions.vipu.server.records import MachineRecord, PartitionRecord, fail_record, reset_record
 from partitions.vipu.server.requirements import choose_ipus, settle
 from partitions.vipu.server.state import Draft, State
 from partitions.vipu.server.statefile import StateFileError
@@ -95,6 +95,9 @@ class Controller:
         self._writing = threading.Lock()
         self._queue = _Queue()
         self._current = _loaded(topology, state)
+        self.hardware = Hardware()
+        # Called after each change, from any thread.
+        self.on_change: Callable[[], None] = _nothing
 
     def create(self, request: CreateRequest) -> PartitionRecord:
         """Reserve IPUs for a new partition, PENDING until the creation latency is over.
@@ -169,6 +172,79 @@ class Controller:
         self._write(fail)
         log.warning("partition has a fault", partition=partition_id, fault=message)
 
+    def confirm(self, partition_id: str, started_at: datetime) -> None:
+        """End the operation that began then: all machines of the partition have done it.
+
+        A partition that is gone, or with which something else began since, stays as it is.
+        """
+
+        def confirm(draft: Draft) -> None:
+            record = draft.partitions.get(partition_id)
+            if record is not None and record.started_at == started_at and record.is_unconfirmed:
+                draft.put(replace(record, ready_at=max(self.clock(), started_at)))
+
+        self._write(confirm)
+        log.info("machines have confirmed", partition=partition_id)
+
+    def fail_ipu(self, agent: str, index: int, sentence: str) -> None:
+        """Report a fault to the partition of an IPU, and keep new ones from the IPU."""
+
+        def fail(draft: Draft) -> None:
+            machine = draft.machines.get(agent, MachineRecord(agent))
+            if machine.faults.get(index) != sentence:
+                faults = {**machine.faults, index: sentence}
+                self._fail(draft, replace(machine, faults=faults), {index}, sentence)
+
+        self._write(fail)
+        log.warning("IPU has a fault", agent=agent, ipu=index, fault=sentence)
+
+    def heal_ipu(self, agent: str, index: int) -> None:
+        """Let an IPU have partitions again; one without a fault stays as it is."""
+
+        def heal(draft: Draft) -> None:
+            machine = draft.machines.get(agent)
+            if machine is not None and index in machine.faults:
+                left = {other: text for other, text in machine.faults.items() if other != index}
+                draft.put_machine(replace(machine, faults=left))
+
+        self._write(heal)
+
+    def lose_agent(self, agent: str, sentence: str) -> None:
+        """Report the loss of an agent to its partitions, and keep new ones from its IPUs."""
+
+        def lose(draft: Draft) -> None:
+            machine = draft.machines.get(agent, MachineRecord(agent))
+            if not machine.lost:
+                indexes = {ipu.index for ipu in self.topology.ipus if ipu.agent == agent}
+                self._fail(draft, replace(machine, lost=sentence), indexes, sentence)
+
+        self._write(lose)
+        log.warning("agent lost", agent=agent, reason=sentence)
+
+    def agent_back(self, agent: str) -> None:
+        """Let a lost agent's IPUs have partitions again; one that is not lost stays as it is."""
+
+        def back(draft: Draft) -> None:
+            machine = draft.machines.get(agent)
+            if machine is not None and machine.lost:
+                draft.put_machine(replace(machine, lost=""))
+
+        self._write(back)
+
+    def _fail(
+        self, draft: Draft, machine: MachineRecord, indexes: Collection[int], sentence: str
+    ) -> None:
+        """Close a machine's IPUs, and report a fault of some to their partitions, once to each."""
+        draft.put_machine(machine)
+        holders = {
+            draft.occupancy.holder(ipu.id)
+            for ipu in self.topology.ipus
+            if ipu.agent == machine.agent and ipu.index in indexes
+        }
+        for holder in sorted(filter(None, holders)):
+            record = draft.partitions[holder]
+            draft.put(fail_record(record, sentence, self.clock(), self._latencies.reset))
+
     def get(self, partition_id: str) -> PartitionRecord:
         """The partition of that id; raises NotFound."""
         return _existing(self._current.partitions, partition_id)
@@ -190,7 +266,9 @@ class Controller:
         self, agents: Collection[str], *, published_only: bool
     ) -> dict[str, dict[int, dict[str, str]]]:
         """The attributes of each IPU, by agent and device number; raises InvalidRequest."""
-        return ipu_attributes(self.topology, agents, published_only=published_only)
+        return ipu_attributes(
+            self.topology, agents, published_only=published_only, hardware=self.hardware
+        )
 
     def ipuof_config(self, partition_id: str, gcd: int | None) -> IpuofConfig:
         """How to reach the devices of an ACTIVE partition; NotFound, NotReady, InvalidRequest."""
@@ -200,7 +278,7 @@ class Controller:
             raise NotReady(
                 f"partition {partition_id} is {state}; its devices open once it is ACTIVE"
             )
-        return ipuof_config(record, self.topology, gcd)
+        return ipuof_config(record, self.topology, gcd, self.hardware)
 
     def _write(self, change: Change) -> None:
         """Have a change stored, with all others that wait by then; raises what it raises.
@@ -240,6 +318,7 @@ class Controller:
         except Exception as error:  # noqa: BLE001  # it goes to all who wait
             return error
         self._current = draft.state
+        self.on_change()
         return None
 
 
@@ -264,6 +343,10 @@ def _loaded(topology: Topology, file: StateFile) -> State:
     for machine in machines:
         draft.put_machine(machine)
     return draft.state
+
+
+def _nothing() -> None:
+    """Nobody waits for changes."""
 
 
 def _existing(records: Mapping[str, PartitionRecord], partition_id: str) -> PartitionRecord:

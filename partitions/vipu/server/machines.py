@@ -1,7 +1,8 @@
-"""domain: the simulated IPU-Machines behind vipu-server: their addresses and attributes."""
+"""domain: the IPU-Machines behind vipu-server: their addresses and attributes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from partitions.vipu.types import Gcd, IpuofConfig, IpuofDevice
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from partitions.vipu.agent.machine import Inventory, IpuInventory
     from partitions.vipu.server.records import PartitionRecord
     from partitions.vipu.topology import Ipu, Topology
 
@@ -30,8 +32,26 @@ _RDMA_PORT = 12100
 _ADDRESSES = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What agents have said of their machines, by agent: what they are made of, and their hosts.
+
+    A machine of which nothing is said is simulated, or has not answered yet.
+    """
+
+    inventories: Mapping[str, Inventory] = field(default_factory=dict)
+    hosts: Mapping[str, str] = field(default_factory=dict)
+
+
+_SIMULATED = Hardware()
+
+
 def ipu_attributes(
-    topology: Topology, agents: Collection[str], *, published_only: bool = False
+    topology: Topology,
+    agents: Collection[str],
+    *,
+    published_only: bool = False,
+    hardware: Hardware = _SIMULATED,
 ) -> dict[str, dict[int, dict[str, str]]]:
     """The attributes of each IPU by agent and device number; of all agents when none is named.
 
@@ -45,11 +65,16 @@ def ipu_attributes(
     for ipu in topology.ipus:
         if not wanted or ipu.agent in wanted:
             ours = {} if published_only else _place(ipu)
-            found.setdefault(ipu.agent, {})[ipu.index] = _attributes(ipu) | ours
+            found.setdefault(ipu.agent, {})[ipu.index] = _attributes(ipu, hardware) | ours
     return found
 
 
-def ipuof_config(record: PartitionRecord, topology: Topology, gcd: int | None) -> IpuofConfig:
+def ipuof_config(
+    record: PartitionRecord,
+    topology: Topology,
+    gcd: int | None,
+    hardware: Hardware = _SIMULATED,
+) -> IpuofConfig:
     """How the devices of a partition are reached: of one GCD, or of all when `gcd` is None.
 
     Raises InvalidRequest for a GCD that the partition does not have.
@@ -64,16 +89,16 @@ def ipuof_config(record: PartitionRecord, topology: Topology, gcd: int | None) -
         sync_type=record.sync_type,
         reconfigurable=record.reconfigurable,
         num_ipulink_segments=1,
-        gcds=tuple(_gcd(record, topology, number) for number in wanted),
+        gcds=tuple(_gcd(record, topology, number, hardware) for number in wanted),
         server_version=IPUOF_VERSION,
     )
 
 
-def _gcd(record: PartitionRecord, topology: Topology, gcd: int) -> Gcd:
+def _gcd(record: PartitionRecord, topology: Topology, gcd: int, hardware: Hardware) -> Gcd:
     share = len(record.ipus) // record.num_gcds
     numbers = range(gcd * share, (gcd + 1) * share)
     return Gcd(
-        tuple(_device(topology.by_id[record.ipus[number]], number) for number in numbers),
+        tuple(_device(topology.by_id[record.ipus[number]], number, hardware) for number in numbers),
         _gcd_attributes(record, gcd),
     )
 
@@ -87,9 +112,10 @@ def _gcd_attributes(record: PartitionRecord, gcd: int) -> Mapping[str, str]:
     }
 
 
-def _device(ipu: Ipu, routing_id: int) -> IpuofDevice:
+def _device(ipu: Ipu, routing_id: int, hardware: Hardware) -> IpuofDevice:
+    inventory = hardware.inventories.get(ipu.agent)
     return IpuofDevice(
-        ip=_machine_address(ipu),
+        ip=hardware.hosts.get(ipu.agent) or _machine_address(ipu),
         server_port=_SERVER_PORT + ipu.index,
         rdma_port=_RDMA_PORT + ipu.index,
         device_id=ipu.index,
@@ -97,13 +123,27 @@ def _device(ipu: Ipu, routing_id: int) -> IpuofDevice:
         routing_id=routing_id,
         ipu_arch_id=_MARK_2,
         ipu_id=ipu.index,
-        chip_id=_serial(ipu.agent, ipu.index),
-        gwsw_version=_GATEWAY_VERSION,
-        ipum_sw_version=_MACHINE_VERSION,
+        chip_id=_of(ipu, inventory).serial if inventory else _serial(ipu.agent, ipu.index),
+        gwsw_version=inventory.gateway_version if inventory else _GATEWAY_VERSION,
+        ipum_sw_version=inventory.software_version if inventory else _MACHINE_VERSION,
     )
 
 
-def _attributes(ipu: Ipu) -> dict[str, str]:
+def _of(ipu: Ipu, inventory: Inventory) -> IpuInventory:
+    return next(one for one in inventory.ipus if one.index == ipu.index)
+
+
+def _attributes(ipu: Ipu, hardware: Hardware) -> dict[str, str]:
+    inventory = hardware.inventories.get(ipu.agent)
+    if inventory is not None:
+        found = _of(ipu, inventory)
+        return {
+            "board ipu index": str(ipu.index),
+            "board serial number": inventory.board_serial,
+            "board type": inventory.board_type,
+            "clock": f"{found.clock_hertz // 1_000_000}MHz",
+            "firmware version": found.firmware,
+        }
     return {
         "board ipu index": str(ipu.index),
         "board serial number": _serial(ipu.agent),

@@ -7,7 +7,7 @@ and restarted reports the same state as one that kept running.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from partitions.vipu.topology import IpuId
@@ -15,9 +15,10 @@ from partitions.vipu.types import IpuLinkRouting, OperationState, ReadyState, Sy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import timedelta
 
 MAX_AUTO_RESETS = 3
+# The latency of an operation whose end the agents of the machines have to confirm.
+UNCONFIRMED = timedelta(days=36_525)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,12 @@ class PartitionRecord:
 
     def is_busy(self, now: datetime) -> bool:
         """Whether the operation still runs; a clock that was set back does not prolong it."""
-        return self.started_at <= now < self.ready_at
+        return now < self.ready_at and (self.started_at <= now or self.is_unconfirmed)
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether the operation runs until the agents confirm its end."""
+        return self.ready_at - self.started_at >= UNCONFIRMED
 
     def ready_state(self, now: datetime) -> ReadyState:
         """Whether programs may use the partition at `now`."""
