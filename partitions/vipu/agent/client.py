@@ -37,20 +37,22 @@ class AgentClient:
     """One agent, over one connection that comes back by itself.
 
     `address` is "host:port". Every method raises a VipuError: Unavailable when the agent does not
-    answer within `deadline_seconds`, else what the agent says.
+    answer within `deadline_seconds`, else what the agent says. `tls` is called for each call: with
+    other files a new connection is opened.
     """
 
     def __init__(
-        self, address: str, *, deadline_seconds: float = 2.0, tls: TlsFiles | None = None
+        self,
+        address: str,
+        *,
+        deadline_seconds: float = 2.0,
+        tls: Callable[[], TlsFiles] | None = None,
     ) -> None:
         self.address = address
         self._deadline_seconds = deadline_seconds
-        if tls is None:
-            self._channel = aio.insecure_channel(address, options=_OPTIONS)
-        else:
-            credentials = ssl_channel_credentials(tls.ca, tls.key, tls.certificate)
-            self._channel = aio.secure_channel(address, credentials, options=_OPTIONS)
-        self._stub: AgentServiceAsyncStub = AgentServiceStub(self._channel)
+        self._tls = tls
+        self._used: TlsFiles | None = None
+        self._channel: aio.Channel | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -59,42 +61,59 @@ class AgentClient:
         await self.close()
 
     async def close(self) -> None:
-        """End the connection."""
-        await self._channel.close(None)
+        """End the connection; a later call opens it again."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close(None)
 
     async def inventory(self) -> Inventory:
         """What the machine is made of."""
-        answer = await self._call(self._stub.GetInventory, pb.GetInventoryRequest())
+        answer = await self._call((await self._stub()).GetInventory, pb.GetInventoryRequest())
         return wire.inventory_from_message(answer)
 
     async def health(self) -> Health:
         """The machine's partitions and faults."""
-        answer = await self._call(self._stub.GetHealth, pb.GetHealthRequest())
+        answer = await self._call((await self._stub()).GetHealth, pb.GetHealthRequest())
         return wire.health_from_message(answer)
 
     async def configure(self, configuration: Configuration) -> None:
         """Begin to set a partition up; raises InvalidRequest, or NotReady if an IPU is taken."""
         message = wire.configuration_to_message(configuration)
         question = pb.ConfigurePartitionRequest(configuration=message)
-        await self._call(self._stub.ConfigurePartition, question)
+        await self._call((await self._stub()).ConfigurePartition, question)
 
     async def release(self, partition: str) -> None:
         """Free the IPUs of a partition."""
         question = pb.ReleasePartitionRequest(partition_id=partition)
-        await self._call(self._stub.ReleasePartition, question)
+        await self._call((await self._stub()).ReleasePartition, question)
 
     async def reset(self, partition: str, generation: str) -> None:
         """Begin to reset the IPUs of a partition; raises NotFound."""
         question = pb.ResetPartitionRequest(partition_id=partition, generation=generation)
-        await self._call(self._stub.ResetPartition, question)
+        await self._call((await self._stub()).ResetPartition, question)
 
     async def inject(self, fault: Fault, duration: timedelta | None = None) -> None:
         """Let a simulated machine fail, for `duration` or until it is repaired."""
-        await self._call(self._stub.InjectFault, wire.fault_to_message(fault, duration))
+        await self._call((await self._stub()).InjectFault, wire.fault_to_message(fault, duration))
 
     async def repair(self, ipu: int | None = None) -> None:
         """End all faults of a simulated machine, or those of one IPU."""
-        await self._call(self._stub.RepairFaults, pb.RepairFaultsRequest(ipu=ipu))
+        await self._call((await self._stub()).RepairFaults, pb.RepairFaultsRequest(ipu=ipu))
+
+    async def _stub(self) -> AgentServiceAsyncStub:
+        files = self._tls() if self._tls else None
+        if files is not self._used:
+            await self.close()
+        if self._channel is None:
+            self._used, self._channel = files, self._opened(files)
+        stub: AgentServiceAsyncStub = AgentServiceStub(self._channel)
+        return stub
+
+    def _opened(self, files: TlsFiles | None) -> aio.Channel:
+        if files is None:
+            return aio.insecure_channel(self.address, options=_OPTIONS)
+        credentials = ssl_channel_credentials(files.ca, files.key, files.certificate)
+        return aio.secure_channel(self.address, credentials, options=_OPTIONS)
 
     async def _call(
         self,

@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 async def _send(options: argparse.Namespace) -> None:
-    tls = ClientTls(options.ca, options.certificate, options.key)() if options.ca else None
+    tls = ClientTls(options.ca, options.certificate, options.key) if options.ca else None
     address = f"{options.api_host}:{options.api_port}"
     async with AgentClient(address, deadline_seconds=10, tls=tls) as client:
         if options.action == "repair":

@@ -24,7 +24,10 @@ from ipuhub.process import logs
 from partitions.vipu.protos import vipu_user_pb2, vipu_version_pb2
 from partitions.vipu.protos.vipu_user_pb2_grpc import add_UserServiceServicer_to_server
 from partitions.vipu.protos.vipu_version_pb2_grpc import add_VersionServiceServicer_to_server
+from partitions.vipu.server.agentfleet import agents_of, fleet_of_agents
+from partitions.vipu.server.agentlinks import AgentLinks, LinkTiming
 from partitions.vipu.server.controller import Controller, Latencies
+from partitions.vipu.server.records import UNCONFIRMED
 from partitions.vipu.server.service import UserService, VersionService
 from partitions.vipu.server.statefile import StateFile, StateFileError
 from partitions.vipu.serving import (
@@ -38,7 +41,7 @@ from partitions.vipu.serving import (
     seconds,
     server_tls,
 )
-from partitions.vipu.tlsfiles import TlsFilesError
+from partitions.vipu.tlsfiles import ClientTls, TlsFilesError
 from partitions.vipu.topology import fleet_of_parts
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from grpc_health.v1.health import HealthServicer
 
     from partitions.vipu.tlsfiles import ServerTls
+    from partitions.vipu.topology import Topology
 
 _ENVIRONMENT: Final = "IPUHUB_SIMULATED_VIPU_"
 """Not VIPU_SERVER_: Kubernetes sets VIPU_SERVER_PORT beside a Service named vipu-server."""
@@ -75,6 +79,20 @@ class ServerOptions:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None
+    agents: str = ""
+    agent_lost_seconds: float = 5.0
+    agent_ca: Path | None = None
+    agent_certificate: Path | None = None
+    agent_key: Path | None = None
+
+    @property
+    def agent_tls(self) -> ClientTls | None:
+        """TLS towards the agents, if they have any; raises ValueError, TlsFilesError."""
+        if self.agent_ca is None:
+            if self.agent_certificate or self.agent_key:
+                raise ValueError("--agent-certificate and --agent-key need --agent-ca")
+            return None
+        return ClientTls(self.agent_ca, self.agent_certificate, self.agent_key)
 
     @property
     def tls(self) -> ServerTls | None:
@@ -114,6 +132,7 @@ def _parser() -> OptionParser:
     )
     _address_options(parser)
     _fleet_options(parser)
+    _agent_options(parser)
     add_tls_options(parser)
     add_log_options(parser)
     return parser
@@ -156,6 +175,27 @@ def _fleet_options(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def _agent_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--agents",
+        default="",
+        help="host:port of each machine's vipu-agent, in IPU-Link order, separated by commas; "
+        "without: simulate --machines machines here",
+    )
+    parser.add_argument(
+        "--agent-lost-seconds",
+        type=seconds,
+        default=5.0,
+        help="how long an agent may be silent before its IPUs count as lost",
+    )
+    for name, what in (
+        ("--agent-ca", "file with the CA of the agents, PEM; none: no TLS"),
+        ("--agent-certificate", "file with our certificate for agents, PEM"),
+        ("--agent-key", "file with its private key, PEM"),
+    ):
+        parser.add_argument(name, type=Path, help=what)
+
+
 log = structlog.get_logger(__name__)
 _THREADS = 16
 _STOP_SECONDS = 2.0
@@ -178,6 +218,7 @@ class VipuServer:
         self._server: grpc.Server | None = None
         self._health: HealthServicer | None = None
         self._controller: Controller | None = None
+        self._links: AgentLinks | None = None
 
     @property
     def controller(self) -> Controller:
@@ -192,12 +233,17 @@ class VipuServer:
         Raises ValueError for an impossible fleet, TlsFilesError, StateFileError, or ListenError.
         """
         options = self._options
-        fleet = fleet_of_parts(options.machines, options.ipus_per_machine, options.parts)
         self._state.open()
         try:
+            fleet = self._fleet()
             self._controller = Controller(fleet, self._state, _latencies(options), self._clock)
+            if self._links is not None:
+                self._controller.hardware = self._links.hardware
+                self._controller.on_change = self._links.changed
+                self._links.watch(self._controller)
             port = self._serve(self._controller)
         except BaseException:
+            self._stop_links()
             self._state.close()
             raise
         log.info("vipu-server listens", host=options.host, port=port, ipus=len(fleet))
@@ -211,7 +257,23 @@ class VipuServer:
             self._server.stop(_STOP_SECONDS).wait()
             self._server = None
             log.info("vipu-server stopped")
+        self._stop_links()
         self._state.close()
+
+    def _fleet(self) -> Topology:
+        """The IPUs of the agents' machines, or the simulated ones."""
+        options = self._options
+        if not options.agents:
+            return fleet_of_parts(options.machines, options.ipus_per_machine, options.parts)
+        addresses = agents_of(options.agents.split(","))
+        timing = LinkTiming(lost_seconds=options.agent_lost_seconds)
+        self._links = AgentLinks(addresses, timing, options.agent_tls)
+        return fleet_of_agents(self._links.connect(options.ipus_per_machine), options.parts)
+
+    def _stop_links(self) -> None:
+        links, self._links = self._links, None
+        if links is not None:
+            links.stop()
 
     def _serve(self, controller: Controller) -> int:
         server = grpc.server(
@@ -233,6 +295,8 @@ class VipuServer:
 
 
 def _latencies(options: ServerOptions) -> Latencies:
+    if options.agents:  # the machines say when they are ready
+        return Latencies(UNCONFIRMED, UNCONFIRMED)
     return Latencies(
         timedelta(seconds=options.create_latency_seconds),
         timedelta(seconds=options.reset_latency_seconds),

@@ -232,10 +232,10 @@ async def test_with_tls_only_a_client_with_a_certificate_is_answered(
     ours, strange = write(second, tmp_path / "ours"), write(first, tmp_path / "strange")
     (ports,) = await start(tls_certificate=certificate, tls_key=key, client_ca=second.ca_file)
     address = f"127.0.0.1:{ports.api}"
-    tls = ClientTls(first.ca_file, *ours)()
+    tls = ClientTls(first.ca_file, *ours)
     async with AgentClient(address, deadline_seconds=20, tls=tls) as client:
         assert (await client.health()).faults == {}
-    for refused in (None, ClientTls(first.ca_file)(), ClientTls(first.ca_file, *strange)()):
+    for refused in (None, ClientTls(first.ca_file), ClientTls(first.ca_file, *strange)):
         async with AgentClient(address, deadline_seconds=0.5, tls=refused) as client:
             with pytest.raises(Unavailable):
                 await client.health()

@@ -1,0 +1,330 @@
+"""io: the agents of vipu-server: heartbeats, and what the machines have to be configured for.
+
+A thread with an event loop of its own asks each agent every second, and at once after a change.
+Nothing is remembered across a restart: each answer of an agent is compared with the partitions
+that are stored, and what differs is mended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.errors import VipuError
+from partitions.vipu.server.agentfleet import (
+    Configure,
+    Release,
+    configurations,
+    differences,
+    ready,
+)
+from partitions.vipu.server.machines import Hardware
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+    from concurrent.futures import Future
+    from datetime import datetime
+
+    from partitions.vipu.agent.machine import Configuration, Health, Inventory
+    from partitions.vipu.client import TlsFiles
+    from partitions.vipu.server.agentfleet import Action
+    from partitions.vipu.server.records import PartitionRecord
+    from partitions.vipu.topology import Topology
+
+log = structlog.get_logger(__name__)
+# Between two questions while a machine is at work: soon at first, less often if it takes long.
+_BUSY_SECONDS: Final = 0.01
+_LONGEST_BUSY_SECONDS: Final = 0.25
+
+
+class Machines(Protocol):
+    """What the agents tell: the controller's side of the fleet."""
+
+    @property
+    def topology(self) -> Topology:
+        """The fleet."""
+        ...
+
+    def list(self) -> list[PartitionRecord]:
+        """All partitions."""
+        ...
+
+    def confirm(self, partition_id: str, started_at: datetime) -> None:
+        """All machines have done what began at that time."""
+        ...
+
+    def fail_ipu(self, agent: str, index: int, sentence: str) -> None:
+        """An IPU has a fault."""
+        ...
+
+    def heal_ipu(self, agent: str, index: int) -> None:
+        """An IPU's fault is over."""
+        ...
+
+    def lose_agent(self, agent: str, sentence: str) -> None:
+        """An agent does not answer."""
+        ...
+
+    def agent_back(self, agent: str) -> None:
+        """A lost agent answers again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTiming:
+    """How often agents are asked, and after how much silence one is lost."""
+
+    heartbeat_seconds: float = 1.0
+    lost_seconds: float = 5.0
+
+
+@dataclass(eq=False, slots=True)
+class _Link:
+    """What is known of one agent since the start."""
+
+    agent: str
+    client: AgentClient
+    heard_at: float
+    wake: asyncio.Event
+    inventory: Inventory | None = None
+    boot_id: str = ""
+    is_lost: bool | None = None  # None: not known yet
+    faults: dict[int, str] = field(default_factory=dict)
+    wanted: dict[str, Configuration] = field(default_factory=dict)
+    ready: frozenset[tuple[str, str]] = frozenset()
+
+
+class AgentLinks:
+    """The connections to all agents, given by name and address; `tls` as for AgentClient.
+
+    `connect`, `watch` and `stop` in this order; they may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        timing: LinkTiming,
+        tls: Callable[[], TlsFiles] | None = None,
+    ) -> None:
+        self._addresses = addresses
+        self._timing = timing
+        self._tls = tls
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="agents", daemon=True)
+        self._links: dict[str, _Link] = {}
+        self._known: dict[str, tuple[PartitionRecord, frozenset[str]]] = {}
+        self._machines: Machines | None = None
+        self._inventories: dict[str, Inventory] = {}
+        hosts = {agent: address.rpartition(":")[0] for agent, address in addresses.items()}
+        self.hardware = Hardware(self._inventories, hosts)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def connect(self, usual_ipus: int) -> dict[str, int]:
+        """How many IPUs each agent's machine has; `usual_ipus` where none answers in time."""
+        self._thread.start()
+        self._run(self._connect()).result()
+        return {
+            agent: len(link.inventory.ipus) if link.inventory else usual_ipus
+            for agent, link in self._links.items()
+        }
+
+    def watch(self, machines: Machines) -> None:
+        """Begin with the heartbeats."""
+        self._machines = machines
+        self._run(self._watch()).result()
+
+    def changed(self) -> None:
+        """Partitions were made, reset or removed: tell the machines now."""
+        with suppress(RuntimeError):  # stopped meanwhile
+            self._loop.call_soon_threadsafe(self._refresh)
+
+    def stop(self) -> None:
+        """End all connections; what the machines do stays as it is."""
+        if self._thread.is_alive():
+            self._run(self._stop()).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[None, None, None]) -> Future[None]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def _connect(self) -> None:
+        timing, now = self._timing, time.monotonic()
+        for agent, address in self._addresses.items():
+            client = AgentClient(address, deadline_seconds=timing.heartbeat_seconds, tls=self._tls)
+            self._links[agent] = _Link(agent, client, now, asyncio.Event())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timing.lost_seconds):
+                await asyncio.gather(*map(self._take_inventory, self._links.values()))
+
+    async def _take_inventory(self, link: _Link) -> None:
+        while link.inventory is None:
+            with suppress(VipuError):
+                link.inventory = await link.client.inventory()
+                self._inventories[link.agent] = link.inventory
+
+    async def _watch(self) -> None:
+        self._refresh()
+        self._tasks = [asyncio.create_task(self._follow(link)) for link in self._links.values()]
+
+    async def _stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(link.client.close() for link in self._links.values()))
+
+    def _refresh(self) -> None:
+        """Say to each machine's link what the machine has to be configured for."""
+        machines = self._watched
+        records = {record.id: record for record in machines.list()}
+        for partition in self._known.keys() - records.keys():
+            for agent in self._known.pop(partition)[1]:
+                del self._links[agent].wanted[partition]
+                self._links[agent].wake.set()
+        for partition, record in records.items():
+            known, agents = self._known.get(partition, (None, frozenset()))
+            if known is record:
+                continue
+            parts = configurations(record, machines.topology)
+            for agent in agents - parts.keys():
+                del self._links[agent].wanted[partition]
+                self._links[agent].wake.set()
+            for agent, configuration in parts.items():
+                if self._links[agent].wanted.get(partition) != configuration:
+                    self._links[agent].wanted[partition] = configuration
+                    self._links[agent].wake.set()
+            self._known[partition] = record, frozenset(parts)
+
+    @property
+    def _watched(self) -> Machines:
+        if self._machines is None:
+            raise RuntimeError("the agents are not watched yet")
+        return self._machines
+
+    async def _follow(self, link: _Link) -> None:
+        busy = _BUSY_SECONDS
+        while True:
+            link.wake.clear()
+            pause = self._timing.heartbeat_seconds
+            try:
+                if await self._beat(link):
+                    pause, busy = busy, min(2 * busy, _LONGEST_BUSY_SECONDS)
+                else:
+                    busy = _BUSY_SECONDS
+            except Exception:  # the outermost frame of a link: the others go on
+                log.exception("agent not followed", agent=link.agent)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(link.wake.wait(), pause)
+
+    async def _beat(self, link: _Link) -> bool:
+        """Ask an agent once and act on its answer; whether its machine is at work."""
+        try:
+            health = await link.client.health()
+            if health.boot_id != link.boot_id:
+                await self._greet(link, health)
+        except VipuError as error:
+            await self._miss(link, str(error))
+            return False
+        link.heard_at = time.monotonic()
+        if not await self._fits(link):
+            return False
+        await self._report(link, health)
+        actions = differences(link.wanted, health)
+        for action in actions:
+            await self._do(link, action)
+        link.ready = ready(health)
+        await self._confirm(link)
+        return bool(actions) or any(_key(each) not in link.ready for each in link.wanted.values())
+
+    async def _greet(self, link: _Link, health: Health) -> None:
+        """Take note of a machine that has started since, or is new."""
+        link.inventory = await link.client.inventory()
+        log.info(
+            "agent answers",
+            agent=link.agent,
+            address=link.client.address,
+            board=link.inventory.board_serial,
+            ipus=len(link.inventory.ipus),
+            partitions=len(health.partitions),
+        )
+        link.boot_id = health.boot_id
+        if {ipu.index for ipu in link.inventory.ipus} == self._indexes(link.agent):
+            self._inventories[link.agent] = link.inventory
+
+    async def _miss(self, link: _Link, why: str) -> None:
+        silent = time.monotonic() - link.heard_at
+        if silent >= self._timing.lost_seconds:
+            await self._lose(link, f"{link.agent} has not answered for {silent:.0f} s: {why}")
+
+    async def _fits(self, link: _Link) -> bool:
+        """Whether the machine has the IPUs that the fleet counts on; else it is lost."""
+        fleet = self._indexes(link.agent)
+        has = {ipu.index for ipu in link.inventory.ipus} if link.inventory else set()
+        if fleet != has:
+            text = f"{link.agent} has {len(has)} IPUs, not {len(fleet)}: restart vipu-server"
+            await self._lose(link, text)
+        return fleet == has
+
+    def _indexes(self, agent: str) -> set[int]:
+        return {ipu.index for ipu in self._watched.topology.ipus if ipu.agent == agent}
+
+    async def _lose(self, link: _Link, sentence: str) -> None:
+        if link.is_lost is not True:
+            await asyncio.to_thread(self._watched.lose_agent, link.agent, sentence)
+            link.is_lost = True
+            link.ready = frozenset()
+
+    async def _report(self, link: _Link, health: Health) -> None:
+        """Tell the controller what has changed: the agent is there, faults of its IPUs."""
+        machines = self._watched
+        if link.is_lost is not False:
+            await asyncio.to_thread(machines.agent_back, link.agent)
+            # A fault may have ended while nobody asked.
+            for index in self._indexes(link.agent) - health.faults.keys():
+                await asyncio.to_thread(machines.heal_ipu, link.agent, index)
+                link.faults.pop(index, None)
+            link.is_lost = False
+        for index, sentence in health.faults.items():
+            if link.faults.get(index) != sentence:
+                await asyncio.to_thread(machines.fail_ipu, link.agent, index, sentence)
+                link.faults[index] = sentence
+        for index in link.faults.keys() - health.faults.keys():
+            await asyncio.to_thread(machines.heal_ipu, link.agent, index)
+            del link.faults[index]
+
+    async def _do(self, link: _Link, action: Action) -> None:
+        try:
+            if isinstance(action, Configure):
+                await link.client.configure(action.configuration)
+            elif isinstance(action, Release):
+                await link.client.release(action.partition)
+            else:
+                await link.client.reset(action.partition, action.generation)
+        except VipuError as error:  # the next heartbeat finds the same difference
+            log.warning("machine not changed", agent=link.agent, action=action, error=str(error))
+
+    async def _confirm(self, link: _Link) -> None:
+        """Tell the controller which partitions all their machines have set up by now."""
+        for partition in list(link.wanted):
+            record, agents = self._known.get(partition, (None, frozenset()))
+            if (
+                record is not None
+                and record.is_unconfirmed
+                and all(
+                    _key(self._links[agent].wanted[partition]) in self._links[agent].ready
+                    for agent in agents
+                )
+            ):
+                await asyncio.to_thread(self._watched.confirm, partition, record.started_at)
+
+
+def _key(configuration: Configuration) -> tuple[str, str]:
+    return configuration.partition, configuration.generation

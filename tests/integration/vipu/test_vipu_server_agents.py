@@ -1,0 +1,392 @@
+"""vipu-server over real vipu-agents: partitions on machines, silence, faults, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.agent.machine import Configuration, Device, Fault, FaultKind, PartitionState
+from partitions.vipu.client import CreateRequest, OperationState, ReadyState, VipuClient
+from partitions.vipu.errors import NoCapacity
+from partitions.vipu.server.main import ServerOptions, VipuServer
+from partitions.vipu.types import IpuLinkRouting, SyncType
+from tests.fakes.freeport import free_port
+from tests.fakes.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from partitions.vipu.agent.machine import Inventory, MachinePartition
+
+LOST_SECONDS = 2.0
+
+
+class Machine:
+    """One vipu-agent process, that can be killed, stopped and started again."""
+
+    def __init__(self, latency: float) -> None:
+        self.port, self.exporter_port, self.latency = free_port(), free_port(), latency
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "partitions.vipu.agent.main", "--port", str(self.port)]
+        command += ["--exporter-port", str(self.exporter_port), "--agent", f"m{self.port}"]
+        for what in ("configure", "reset"):
+            command += [f"--{what}-latency-seconds", str(self.latency)]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    async def partitions(self) -> tuple[MachinePartition, ...]:
+        async with AgentClient(self.address, deadline_seconds=60) as agent:
+            return (await agent.health()).partitions
+
+    async def inventory(self) -> Inventory:
+        async with AgentClient(self.address, deadline_seconds=60) as agent:
+            return await agent.inventory()
+
+    async def names(self) -> list[str]:
+        return [each.configuration.partition for each in await self.partitions()]
+
+
+@pytest.fixture
+def machines() -> Iterator[Callable[..., list[Machine]]]:
+    """machines(count) -> that many running agents, killed at the end."""
+    running: list[Machine] = []
+
+    def start(count: int, latency: float = 0.05) -> list[Machine]:
+        running.extend(Machine(latency) for _ in range(count))
+        return running[-count:]
+
+    yield start
+    for machine in running:
+        machine.kill()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., VipuServer]]:
+    """start(machines, **options) -> a vipu-server over them; stopped at the end."""
+    servers: list[VipuServer] = []
+
+    def start(machines: list[Machine], **options: object) -> VipuServer:
+        defaults = {
+            "storage": tmp_path / "vipu-server.json",
+            "port": free_port(),
+            "agents": ",".join(each.address for each in machines),
+            "agent_lost_seconds": LOST_SECONDS,
+        }
+        server = VipuServer(ServerOptions(**{**defaults, **options}))
+        servers.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def client(server: VipuServer) -> VipuClient:
+    return VipuClient(f"127.0.0.1:{server._options.port}", deadline_seconds=60)
+
+
+async def state_of(vipu: VipuClient, name: str) -> ReadyState:
+    return (await vipu.partition_status(name)).ready_state
+
+
+async def active(vipu: VipuClient, name: str, size: int, **more: object) -> None:
+    await vipu.create_partition(CreateRequest(name, size, **more))
+    await eventually(lambda: state_of(vipu, name), lambda state: state is ReadyState.ACTIVE)
+
+
+async def test_a_partition_is_set_up_on_all_its_machines_and_freed_again(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    both = machines(2)
+    server = start(both)
+    async with client(server) as vipu:
+        assert len(await vipu.list_ipu_attributes()) == 8
+        await active(vipu, "p", 8, num_gcds=2)
+        gcds = (await vipu.ipuof_config("p")).gcds
+        serials = [device.chip_id for gcd in gcds for device in gcd.devices]
+        assert serials == [ipu.serial for each in both for ipu in (await each.inventory()).ipus]
+        assert {device.ip for gcd in gcds for device in gcd.devices} == {"127.0.0.1"}
+        first, second = [await each.partitions() for each in both]
+        assert {each.state for each in (*first, *second)} == {PartitionState.READY}
+        assert first[0].configuration.devices == tuple(Device(n, n, 0) for n in range(4))
+        assert second[0].configuration.devices == tuple(Device(n, n + 4, 1) for n in range(4))
+        await vipu.remove_partition("p")
+        for each in both:
+            await eventually(each.names, lambda names: names == [])
+
+
+async def test_a_partition_is_pending_until_the_last_machine_has_confirmed(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    fast, slow = *machines(1), *machines(1, latency=3600.0)
+    server = start([fast, slow])
+    async with client(server) as vipu:
+        await vipu.create_partition(CreateRequest("p", 8))
+        await eventually(
+            fast.partitions, lambda found: [one.state for one in found] == [PartitionState.READY]
+        )
+        await eventually(slow.names, lambda names: names == ["p"])
+        status = await vipu.partition_status("p")
+        assert status.ready_state is ReadyState.PENDING
+        assert status.operation_state is OperationState.CREATING
+        slow.kill()
+        slow.latency = 0.0
+        slow.start()
+        await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ACTIVE)
+
+
+async def test_a_reset_is_done_by_the_machines(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    (machine,) = machines(1)
+    async with client(start([machine])) as vipu:
+        await active(vipu, "p", 2)
+        (before,) = await machine.partitions()
+        await vipu.reset_partition("p")
+        await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ACTIVE)
+        (after,) = await machine.partitions()
+        assert after.configuration.generation != before.configuration.generation
+        assert after.state is PartitionState.READY
+
+
+@pytest.mark.parametrize("way", ["SIGKILL", "SIGSTOP", "hang"])
+async def test_an_agent_that_stops_answering_is_lost_and_comes_back(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer], way: str
+) -> None:
+    healthy, sick = machines(2)
+    async with client(start([healthy, sick])) as vipu:
+        await active(vipu, "kept", 4)
+        await active(vipu, "hit", 4)
+        if way == "hang":
+            async with AgentClient(sick.address, deadline_seconds=60) as agent:
+                await agent.inject(Fault(FaultKind.HANG))
+        else:
+            sick.signal(signal.Signals[way])
+        await eventually(lambda: state_of(vipu, "hit"), lambda state: state is ReadyState.ERROR)
+        assert "ag1 has not answered for" in (await vipu.partition_status("hit")).errors[0]
+        assert await state_of(vipu, "kept") is ReadyState.ACTIVE
+        with pytest.raises(NoCapacity):
+            await vipu.create_partition(CreateRequest("new", 1))
+        if way == "hang":
+            async with AgentClient(sick.address, deadline_seconds=60) as agent:
+                await agent.repair()
+        elif way == "SIGSTOP":
+            sick.signal(signal.SIGCONT)
+        else:
+            sick.kill()
+            sick.start()
+        await vipu.remove_partition("hit")
+        await eventually(lambda: created(vipu, CreateRequest("new", 4)))
+        await eventually(lambda: state_of(vipu, "new"), lambda state: state is ReadyState.ACTIVE)
+        assert await sick.names() == ["new"]
+
+
+async def created(vipu: VipuClient, request: CreateRequest) -> bool:
+    try:
+        await vipu.create_partition(request)
+    except NoCapacity:
+        return False
+    return True
+
+
+async def test_a_fault_of_an_ipu_is_one_of_its_partition_until_it_is_repaired(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    (machine,) = machines(1)
+    async with (
+        client(start([machine])) as vipu,
+        AgentClient(machine.address, deadline_seconds=60) as agent,
+    ):
+        await active(vipu, "hit", 2)
+        await active(vipu, "kept", 2)
+        await agent.inject(Fault(FaultKind.LINK_DOWN, ipu=1, link=5))
+        await eventually(lambda: state_of(vipu, "hit"), lambda state: state is ReadyState.ERROR)
+        assert "IPU-Link 5 of IPU 1 is down" in (await vipu.partition_status("hit")).errors[0]
+        assert await state_of(vipu, "kept") is ReadyState.ACTIVE
+        await vipu.remove_partition("hit")
+        with pytest.raises(NoCapacity):
+            await vipu.create_partition(CreateRequest("new", 2))
+        await agent.repair()
+        await eventually(lambda: created(vipu, CreateRequest("new", 2)))
+        await eventually(lambda: state_of(vipu, "new"), lambda state: state is ReadyState.ACTIVE)
+
+
+async def test_a_restarted_controller_leaves_running_partitions_alone_and_mends_the_rest(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    both = machines(2)
+    server = start(both)
+    async with client(server) as vipu:
+        await active(vipu, "p", 4)
+    server.stop()
+    before = await both[0].partitions()
+    stranger = Configuration(
+        "stranger", "", (Device(2, 0, 0),), IpuLinkRouting.DNC, SyncType.POD_NATIVE_DEFAULT
+    )
+    async with AgentClient(both[1].address, deadline_seconds=60) as agent:
+        await agent.configure(stranger)
+    again = start(both)
+    async with client(again) as vipu:
+        assert await state_of(vipu, "p") is ReadyState.ACTIVE
+        await eventually(both[1].names, lambda names: names == [])
+        await active(vipu, "q", 4)
+    assert await both[0].partitions() == before
+
+
+async def test_a_fault_that_ends_while_the_controller_is_down_is_over(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    (machine,) = machines(1)
+    server = start([machine])
+    async with AgentClient(machine.address, deadline_seconds=60) as agent:
+        await agent.inject(Fault(FaultKind.IPU_ERROR, ipu=0))
+        async with client(server) as vipu:
+            await eventually(lambda: refused(vipu, CreateRequest("p", 4)))
+        server.stop()
+        await agent.repair()
+    async with client(start([machine])) as vipu:
+        await eventually(lambda: created(vipu, CreateRequest("p", 4)))
+
+
+async def test_a_lost_agent_resets_a_partition_once_and_it_is_active_when_it_is_back(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    (machine,) = machines(1)
+    async with client(start([machine])) as vipu:
+        await active(vipu, "p", 4, auto_reset=True)
+        machine.signal(signal.SIGSTOP)
+        await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.PENDING)
+        assert (await vipu.partition_status("p")).auto_resets == 1
+        machine.signal(signal.SIGCONT)
+        await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ACTIVE)
+
+
+async def test_a_restarted_agent_is_set_up_again_and_its_partition_stays_active(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    (machine,) = machines(1)
+    async with client(start([machine], agent_lost_seconds=80.0)) as vipu:
+        await active(vipu, "p", 4)
+        before = await machine.partitions()
+        machine.kill()
+        machine.start()
+        await eventually(machine.partitions, lambda found: found == before)
+        assert await state_of(vipu, "p") is ReadyState.ACTIVE
+
+
+async def test_a_controller_starts_without_one_of_its_agents_and_takes_it_in_later(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    here, late = machines(2)
+    late.kill()
+    async with client(start([here, late])) as vipu:
+        assert len(await vipu.list_ipu_attributes()) == 8
+        await active(vipu, "p", 4)
+        await eventually(lambda: refused(vipu, CreateRequest("early", 4)))
+        late.start()
+        await eventually(lambda: created(vipu, CreateRequest("q", 4)))
+        await eventually(lambda: state_of(vipu, "q"), lambda state: state is ReadyState.ACTIVE)
+
+
+async def refused(vipu: VipuClient, request: CreateRequest) -> bool:
+    if await created(vipu, request):
+        await vipu.remove_partition(request.id)
+        return False
+    return True
+
+
+class ServerProcess:
+    """A vipu-server process over these machines, that can be killed and started again."""
+
+    def __init__(self, storage: Path, machines: list[Machine]) -> None:
+        self.port = free_port()
+        self._command = [sys.executable, "-m", "partitions.vipu.server.main"]
+        self._command += ["--port", str(self.port), "--storage", str(storage)]
+        self._command += ["--agents", ",".join(each.address for each in machines)]
+        self._command += ["--agent-lost-seconds", "80"]
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
+        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+            grpc.channel_ready_future(channel).result(timeout=90)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture
+def server_process(
+    tmp_path: Path, machines: Callable[..., list[Machine]]
+) -> Iterator[tuple[ServerProcess, list[Machine]]]:
+    both = machines(2)
+    process = ServerProcess(tmp_path / "killed.json", both)
+    yield process, both
+    process.kill()
+
+
+async def test_agents_and_controller_killed_at_work_agree_in_the_end(
+    server_process: tuple[ServerProcess, list[Machine]],
+) -> None:
+    process, both = server_process
+    async with VipuClient(f"127.0.0.1:{process.port}", deadline_seconds=60) as vipu:
+        for number in range(12):
+            await vipu.create_partition(CreateRequest(f"p{number}", 1))
+            if number % 4 == 3:
+                both[number % 8 // 4].kill()
+                both[number % 8 // 4].start()
+            if number % 3:
+                await vipu.remove_partition(f"p{number}")
+            if number % 5 == 4:
+                process.kill()
+                await asyncio.to_thread(process.start)
+        left = {each.id for each in await vipu.list_partitions()}
+        assert left == {"p0", "p3", "p6", "p9"}
+        for name in left:
+            await eventually(
+                lambda name=name: state_of(vipu, name), lambda state: state is ReadyState.ACTIVE
+            )
+
+    async def names() -> list[str]:
+        return sorted([name for each in both for name in await each.names()])
+
+    await eventually(names, lambda found: found == sorted(left))
+
+
+def test_agents_that_cannot_be_are_refused_in_words(
+    tmp_path: Path, start: Callable[..., VipuServer]
+) -> None:
+    for agents, want in (
+        ("ag0", "write host:port"),
+        ("a:1,a:1", "names an address twice"),
+        ("a:99999", "write host:port"),
+    ):
+        with pytest.raises(ValueError, match=want):
+            start([], agents=agents)
+    with pytest.raises(ValueError, match="need --agent-ca"):
+        start([], agents="127.0.0.1:1", agent_key=tmp_path / "key")
