@@ -10,6 +10,7 @@ from pathlib import Path
 _MODULES = {
     "burst": "burst",
     "demo": "demo_figures",
+    "fragmentation": "fragmentation",
     "launcher": "launcher",
     "load-memory": "load_memory",
     "memory": "operator_memory",
@@ -99,6 +100,10 @@ def main() -> None:
     lives.add_argument("--cycles", type=int, default=50, help="of each of 8 clients")
     lives.add_argument("--rounds", type=int, default=5)
     lives.add_argument("--stored", type=int, default=10_000, help="partitions to start with")
+    holes = commands.add_parser("fragmentation", help="best fit beside first fit")
+    holes.add_argument("--machines", type=int, default=64, help="of four IPUs each")
+    holes.add_argument("--steps", type=int, default=10_000)
+    holes.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     # Imported by name: a benchmark needs neither the others' modules nor their time.
     done = import_module(f"tests.bench.{_MODULES[options.command]}").run(options)
