@@ -83,8 +83,8 @@ class Key:
 @dataclass(frozen=True, slots=True)
 class IpuRow:
     """One IPU for programs. `state`: held, idle (held, no pod of the job runs), faulty, free,
-    cordoned (free, no node reaches it) or outside (not for jobs). Of what the reader may not see,
-    `partition` and `job_uid` are empty."""
+    cordoned (free, but jobs cannot get it) or outside (not for jobs). Of what the reader may not
+    see, `partition` and `job_uid` are empty."""
 
     controller: str
     cluster: str
@@ -348,12 +348,14 @@ class _Painter:
         if holding is None:
             state, label = _unheld(controller, run[0])
             self.counts[state] += len(run)
-            return Square(x, width, f"is-{state}", label)
+            return Square(x, width, f"is-{state}", label, decals=_MARKS.get(state, ()))
         self.counts[holding.state] += len(run)
         uid = holding.job.uid if holding.job else ""
         css, decals = self._paint_of(holding)
         marks = _MARKS.get(holding.state, ())
-        return Square(x, width, css, holding.label, uid, (*decals, *marks))
+        said = run[0].get("fault") or run[0].get("cordon")
+        label = f"{holding.label}; {said}" if said else holding.label
+        return Square(x, width, css, label, uid, (*decals, *marks))
 
     def _is_target(self, address: str, machine: Mapping[str, Any]) -> bool:
         block = self._target
@@ -365,14 +367,19 @@ class _Painter:
         return any(ipu["position"] in wanted for ipu in machine["ipus"])
 
 
-def _holder(ipu: Mapping[str, Any]) -> tuple[str | None, bool]:
-    return ipu["partition"], bool(ipu.get("outside"))
+def _holder(ipu: Mapping[str, Any]) -> tuple[object, ...]:
+    """What neighbours that are drawn as one have in common."""
+    return ipu["partition"], bool(ipu.get("outside")), ipu.get("cordon"), ipu.get("fault")
 
 
 def _unheld(controller: Mapping[str, Any], ipu: Mapping[str, Any]) -> tuple[str, str]:
     """State of an IPU that nobody holds, and what that means."""
     if ipu.get("outside"):
         return "outside", "in a cluster or allocation that jobs do not use"
+    if ipu.get("fault"):
+        return "faulty", ipu["fault"]
+    if ipu.get("cordon"):
+        return "cordoned", f"free, but {ipu['cordon']}"
     if not controller["hasNode"]:
         return "cordoned", "free, but no node has the label of the controller"
     return "free", "free"

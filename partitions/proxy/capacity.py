@@ -176,9 +176,10 @@ def controllers_to_json(
 ) -> dict[str, Any]:
     """The controllers in the order of the list, then those that drain; `problem` of the list.
 
-    `total`, `free`, `cordoned` (free, but no node has the controller's label) and `faulty` (in
-    partitions that are in ERROR) count IPUs; all but `cordoned` are null where the controller does
-    not answer. `untracked` counts the partitions that no job holds.
+    `total`, `free`, `cordoned` (free, but the machine is cordoned or no node has the controller's
+    label) and `faulty` (in partitions that are in ERROR, or broken and free) count IPUs; all but
+    `cordoned` are null where the controller does not answer. `untracked` counts the partitions that
+    no job holds.
     """
     live = [entry for entry in entries if entry.phase is not Phase.RELEASED]
     listed = {view.spec.address for view in views}
@@ -203,7 +204,7 @@ def controllers_to_json(
             "draining": False,
             "total": view.total if view.is_reachable else None,
             "free": (view.free if view.has_node else 0) if view.is_reachable else None,
-            "cordoned": 0 if view.has_node else view.free,
+            "cordoned": view.cordoned,
             "faulty": view.faulty if view.is_reachable else None,
         }
         for view in views

@@ -90,38 +90,59 @@ class ControllerView:
         return {ipu for partition in self.partitions for ipu in partition.ipus}
 
     @property
+    def closed(self) -> Collection[IpuId]:
+        """Return the IPUs that get no new partition: cordoned, or with a fault."""
+        return () if self.topology is None else self.topology.closed.keys()
+
+    @property
+    def _taken(self) -> set[IpuId]:
+        return self.used.union(self.closed)
+
+    @property
     def total(self) -> int:
         """IPUs that our partitions may have."""
         return 0 if self.topology is None else len(self._reach(self.topology))
 
     @property
     def free(self) -> int:
-        """How many of them no partition holds."""
-        if self.topology is None:
-            return 0
-        return sum(block.size for block in free_blocks(self._reach(self.topology), self.used))
+        """How many of them a new partition may have."""
+        return sum(block.size for block in self.free_blocks)
 
     @property
     def free_blocks(self) -> tuple[Block, ...]:
-        """The largest blocks that no partition holds, disjoint, by address."""
-        return () if self.reach is None else free_blocks(self.reach, self.used)
+        """The largest blocks that a new partition may have, disjoint, by address."""
+        return () if self.reach is None else free_blocks(self.reach, self._taken)
 
     @property
     def faulty(self) -> int:
-        """Return how many IPUs are in partitions in ERROR: held, and unusable."""
+        """Return how many IPUs are in partitions in ERROR, or free and with a fault."""
         if self.topology is None:
             return 0
         broken = (
             partition for partition in self.partitions if partition.ready_state is ReadyState.ERROR
         )
         ipus = {ipu for partition in broken for ipu in partition.ipus}
-        return len(ipus & self._reach(self.topology).by_id.keys())
+        faults = {ipu.id for ipu in self.topology.closed.values() if ipu.fault} - self.used
+        return len((ipus | faults) & self._reach(self.topology).by_id.keys())
+
+    @property
+    def cordoned(self) -> int:
+        """Return how many IPUs no job can get although nobody holds them and they have no fault:
+        their machine is cordoned, or no node has the controller's label."""
+        if self.reach is None:
+            return 0
+        idle = {
+            ipu.id
+            for ipu in self.reach.closed.values()
+            if not ipu.fault and ipu.id not in self.used
+        }
+        return len(idle) + (0 if self.has_node else self.free)
 
     def fitting(self, size: int) -> int:
         """How many partitions of `size` fit now, all at once, as far as we know."""
         if self.topology is None or self._has_refused(size):
             return 0
-        return count_fitting(self._reach(self.topology), self.used, size)
+        return count_fitting(self._reach(self.topology), self._taken, size)
 
     def may_take(self, size: int) -> bool:
         """Whether to ask for a partition of `size`: it fits, or only the controller knows."""
@@ -141,10 +162,7 @@ class ControllerView:
 
     def smallest_fitting_block(self, size: int) -> int:
         """Return the size of the smallest free block for a partition of `size`; 0: none."""
-        if self.topology is None:
-            return 0
-        blocks = free_blocks(self._reach(self.topology), self.used)
-        return min((block.size for block in blocks if block.size >= size), default=0)
+        return min((block.size for block in self.free_blocks if block.size >= size), default=0)
 
     def _has_refused(self, size: int) -> bool:
         """Whether the controller knew better; where it says how its IPUs stand, so do we."""
@@ -252,6 +270,8 @@ def _capacity_sentence(views: Sequence[ControllerView], size: int, silent: Colle
     else:
         largest = max(view.largest_block for view in views)
         sentence += " and not free now" + (f"; blocks have up to {largest}" if largest else "")
+    if closed := sum(len(view.reach.closed) for view in views if view.reach):
+        sentence += f"; {closed} IPUs are cordoned or have a fault"
     if silent:
         sentence += f"; not answering: {', '.join(silent)}"
     return sentence

@@ -40,7 +40,7 @@ class FleetOptions:
     """
 
     view_seconds: float = 3.0
-    topology_seconds: float = 30.0
+    topology_seconds: float = 10.0
     watch_seconds: float = 5.0
     refusal_seconds: float = 60.0
     remember_seconds: float = 60.0
@@ -238,6 +238,7 @@ class Fleet:
     def note_refusal(self, address: str, size: int) -> None:
         """A controller that has room as far as we know has none for a partition of `size`."""
         member = self._member(address)
+        member.topology_at = self._clock()  # a machine may have been cordoned since
         until = self._clock() + self._options.refusal_seconds
         member.refusals[size] = _Refusal(member.listed, until)
 

@@ -113,11 +113,13 @@ def _machine_of(ipu: Ipu) -> tuple[str, int, str, int]:
 
 
 def _ipu(ipu: Ipu, holders: Mapping[IpuId, str], ours: Collection[IpuId]) -> dict[str, Any]:
-    """`outside`: in a cluster or allocation of which our partitions get nothing."""
+    """`outside`: in a cluster or allocation of which our partitions get nothing; `cordon` and
+    `fault`: why it gets no new partition."""
     found: dict[str, Any] = {
         "position": ipu.id.position,
         "partition": holders.get(ipu.id),
     }
+    found |= {name: text for name, text in (("cordon", ipu.cordon), ("fault", ipu.fault)) if text}
     return found if ipu.id in ours else {**found, "outside": True}
 
 

@@ -101,7 +101,8 @@ def room_of(view: ControllerView, entries: Iterable[TrackerEntry]) -> Room | Non
     ids = {entry.id for entry in live if entry.phase is not Phase.RELEASED}
     ours = {ipu for partition in view.partitions if partition.id in ids for ipu in partition.ipus}
     refused = view.refused_from if topology.is_guess else 0
-    room = Room(view.spec.address, topology, frozenset(ours), frozenset(view.used - ours), refused)
+    fixed = (view.used - ours).union(view.closed)
+    room = Room(view.spec.address, topology, frozenset(ours), frozenset(fixed), refused)
     listed = {partition.id for partition in view.partitions}
     for entry in live:
         if entry.phase in _COMING and entry.id not in listed:

@@ -27,6 +27,9 @@ DOMAIN_ATTRIBUTE = "ipulink domain"
 POSITION_ATTRIBUTE = "topology id"
 CLUSTER_ATTRIBUTE = "cluster"
 ALLOCATION_ATTRIBUTE = "allocation"
+# And by which it says why the IPU gets no new partition, in a sentence.
+CORDON_ATTRIBUTE = "cordon"
+FAULT_ATTRIBUTE = "fault"
 
 
 class IpuId(NamedTuple):
@@ -50,7 +53,8 @@ class IpuId(NamedTuple):
 class Ipu:
     """One IPU: its address, the agent and device number behind it, and who may use it.
 
-    `cluster` and `allocation` are empty where the controller does not say them.
+    `cluster` and `allocation` are empty where the controller does not say them. `cordon` and
+    `fault` say why it gets no new partition; both are empty when it may.
     """
 
     id: IpuId
@@ -58,6 +62,8 @@ class Ipu:
     index: int
     cluster: str = ""
     allocation: str = ""
+    cordon: str = ""
+    fault: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,11 @@ class Topology:
     def allocations(self) -> Mapping[str, str]:
         """The cluster of each allocation, by allocation id."""
         return {ipu.allocation: ipu.cluster for ipu in self.ipus}
+
+    @cached_property
+    def closed(self) -> Mapping[IpuId, Ipu]:
+        """The IPUs that get no new partition, by address."""
+        return {ipu.id: ipu for ipu in self.ipus if ipu.cordon or ipu.fault}
 
     def only(self, *, cluster: str = "", allocation: str = "") -> Topology:
         """The part of the fleet in that cluster and allocation; an empty text takes any.
@@ -204,7 +215,8 @@ def _in_agent_order(attributes: Mapping[str, Mapping[int, Mapping[str, str]]]) -
 
 def _ipu(place: tuple[int, int], agent: str, index: int, found: Mapping[str, str]) -> Ipu:
     cluster, allocation = found.get(CLUSTER_ATTRIBUTE, ""), found.get(ALLOCATION_ATTRIBUTE, "")
-    return Ipu(IpuId(*place, cluster), agent, index, cluster, allocation)
+    cordon, fault = found.get(CORDON_ATTRIBUTE, ""), found.get(FAULT_ATTRIBUTE, "")
+    return Ipu(IpuId(*place, cluster), agent, index, cluster, allocation, cordon, fault)
 
 
 def _may_be(wanted: str, stated: str) -> bool:

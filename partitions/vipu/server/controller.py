@@ -16,12 +16,14 @@ from partitions.vipu.errors import (
     NotReady,
     Unavailable,
 )
+from partitions.vipu.server import outages
 from partitions.vipu.server.machines import Hardware, ipu_attributes, ipuof_config
 from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.records import MachineRecord, PartitionRecord, fail_record, reset_record
 from partitions.vipu.server.requirements import choose_ipus, settle
 from partitions.vipu.server.state import Draft, State
 from partitions.vipu.server.statefile import StateFileError
+from partitions.vipu.topology import CORDON_ATTRIBUTE, FAULT_ATTRIBUTE
 from partitions.vipu.types import OperationState, ReadyState
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import TypeAlias
 
+    from partitions.vipu.server.records import MachineRecord
     from partitions.vipu.server.statefile import StateFile
     from partitions.vipu.topology import Topology
     from partitions.vipu.types import CreateRequest, IpuofConfig
@@ -141,10 +144,14 @@ class Controller:
         return record
 
     def reset(self, partition_id: str) -> None:
-        """Bring a partition back to its first state on the same IPUs; raises NotFound."""
+        """Bring a partition back to its first state on the same IPUs.
+
+        Raises NotFound, or NotReady while an IPU of it has a fault or its agent is lost.
+        """
 
         def reset(draft: Draft) -> None:
             record = _existing(draft.partitions, partition_id)
+            outages.require_usable(draft, record)
             draft.put(reset_record(record, self.clock(), self._latencies.reset))
 
         self._write(reset)
@@ -186,64 +193,52 @@ class Controller:
         self._write(confirm)
         log.info("machines have confirmed", partition=partition_id)
 
-    def fail_ipu(self, agent: str, index: int, sentence: str) -> None:
-        """Report a fault to the partition of an IPU, and keep new ones from the IPU."""
+    @property
+    def machines(self) -> Mapping[str, MachineRecord]:
+        """What is said of machines, by agent; nothing of those simply in service."""
+        return self._current.machines
 
-        def fail(draft: Draft) -> None:
-            machine = draft.machines.get(agent, MachineRecord(agent))
-            if machine.faults.get(index) != sentence:
-                faults = {**machine.faults, index: sentence}
-                self._fail(draft, replace(machine, faults=faults), {index}, sentence)
+    def cordon(self, agent: str, reason: str) -> None:
+        """Give a machine no new partitions; raises NotFound or InvalidRequest."""
+        self._write(lambda draft: outages.cordon(draft, agent, reason, self.clock()))
+        log.info("machine cordoned", agent=agent, reason=reason)
 
-        self._write(fail)
-        log.warning("IPU has a fault", agent=agent, ipu=index, fault=sentence)
+    def uncordon(self, agent: str) -> None:
+        """Let a machine have new partitions again; raises NotFound."""
+        self._write(lambda draft: outages.uncordon(draft, agent))
+        log.info("machine uncordoned", agent=agent)
+
+    def fail_ipu(self, agent: str, index: int, what: str) -> None:
+        """Take a fault, in a sentence that names the IPU: its partition is in ERROR, or moves.
+
+        Raises NotFound.
+        """
+        create = self._latencies.create
+        self._write(lambda draft: outages.fail_ipu(draft, agent, index, what, self.clock(), create))
+        log.warning("IPU has a fault", agent=agent, ipu=index, fault=what)
 
     def heal_ipu(self, agent: str, index: int) -> None:
-        """Let an IPU have partitions again; one without a fault stays as it is."""
-
-        def heal(draft: Draft) -> None:
-            machine = draft.machines.get(agent)
-            if machine is not None and index in machine.faults:
-                left = {other: text for other, text in machine.faults.items() if other != index}
-                draft.put_machine(replace(machine, faults=left))
-
-        self._write(heal)
+        """End the fault of an IPU; raises NotFound."""
+        reset, before = self._latencies.reset, self.machines.get(agent)
+        self._write(lambda draft: outages.heal_ipu(draft, agent, index, self.clock(), reset))
+        if self.machines.get(agent) != before:
+            log.info("IPU is well again", agent=agent, ipu=index)
 
     def lose_agent(self, agent: str, sentence: str) -> None:
-        """Report the loss of an agent to its partitions, and keep new ones from its IPUs."""
+        """Take that an agent does not answer, in a sentence: its partitions are in ERROR, or move.
 
-        def lose(draft: Draft) -> None:
-            machine = draft.machines.get(agent, MachineRecord(agent))
-            if not machine.lost:
-                indexes = {ipu.index for ipu in self.topology.ipus if ipu.agent == agent}
-                self._fail(draft, replace(machine, lost=sentence), indexes, sentence)
-
-        self._write(lose)
-        log.warning("agent lost", agent=agent, reason=sentence)
+        Raises NotFound.
+        """
+        create = self._latencies.create
+        self._write(lambda draft: outages.lose_agent(draft, agent, sentence, self.clock(), create))
+        log.warning("agent lost", agent=agent, problem=sentence)
 
     def agent_back(self, agent: str) -> None:
-        """Let a lost agent's IPUs have partitions again; one that is not lost stays as it is."""
-
-        def back(draft: Draft) -> None:
-            machine = draft.machines.get(agent)
-            if machine is not None and machine.lost:
-                draft.put_machine(replace(machine, lost=""))
-
-        self._write(back)
-
-    def _fail(
-        self, draft: Draft, machine: MachineRecord, indexes: Collection[int], sentence: str
-    ) -> None:
-        """Close a machine's IPUs, and report a fault of some to their partitions, once to each."""
-        draft.put_machine(machine)
-        holders = {
-            draft.occupancy.holder(ipu.id)
-            for ipu in self.topology.ipus
-            if ipu.agent == machine.agent and ipu.index in indexes
-        }
-        for holder in sorted(filter(None, holders)):
-            record = draft.partitions[holder]
-            draft.put(fail_record(record, sentence, self.clock(), self._latencies.reset))
+        """Take that an agent answers again; raises NotFound."""
+        reset, before = self._latencies.reset, self.machines.get(agent)
+        self._write(lambda draft: outages.agent_back(draft, agent, self.clock(), reset))
+        if self.machines.get(agent) != before:
+            log.info("agent is back", agent=agent)
 
     def get(self, partition_id: str) -> PartitionRecord:
         """The partition of that id; raises NotFound."""
@@ -266,9 +261,19 @@ class Controller:
         self, agents: Collection[str], *, published_only: bool
     ) -> dict[str, dict[int, dict[str, str]]]:
         """The attributes of each IPU, by agent and device number; raises InvalidRequest."""
-        return ipu_attributes(
+        found = ipu_attributes(
             self.topology, agents, published_only=published_only, hardware=self.hardware
         )
+        if not published_only:
+            for agent in found.keys() & self.machines.keys():
+                machine = self.machines[agent]
+                for index, attributes in found[agent].items():
+                    said = {
+                        CORDON_ATTRIBUTE: machine.cordon_sentence,
+                        FAULT_ATTRIBUTE: machine.fault_of(index),
+                    }
+                    attributes.update({name: text for name, text in said.items() if text})
+        return found
 
     def ipuof_config(self, partition_id: str, gcd: int | None) -> IpuofConfig:
         """How to reach the devices of an ACTIVE partition; NotFound, NotReady, InvalidRequest."""

@@ -88,15 +88,20 @@ class MachineRecord:
         """Whether nothing keeps new partitions from any of its IPUs."""
         return self.cordon is None and not self.faults and not self.lost
 
-    def why_closed(self, index: int) -> str:
-        """Why the IPU of that device number gets no new partition; empty when it may."""
-        if self.lost:
-            return self.lost
-        if index in self.faults:
-            return self.faults[index]
+    def fault_of(self, index: int) -> str:
+        """Why the IPU of that device number cannot be used; empty when it can."""
+        return self.lost or self.faults.get(index, "")
+
+    @property
+    def cordon_sentence(self) -> str:
+        """That the machine is cordoned, and why; empty when it is not."""
         if self.cordon is None:
             return ""
         return f"{self.agent} is cordoned" + (f": {self.cordon}" if self.cordon else "")
+
+    def why_closed(self, index: int) -> str:
+        """Why the IPU of that device number gets no new partition; empty when it may."""
+        return self.fault_of(index) or self.cordon_sentence
 
 
 def reset_record(record: PartitionRecord, now: datetime, latency: timedelta) -> PartitionRecord:

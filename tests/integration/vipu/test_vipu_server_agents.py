@@ -272,17 +272,18 @@ async def test_a_fault_that_ends_while_the_controller_is_down_is_over(
         await eventually(lambda: created(vipu, CreateRequest("p", 4)))
 
 
-async def test_a_lost_agent_resets_a_partition_once_and_it_is_active_when_it_is_back(
+async def test_a_partition_with_auto_reset_is_reset_once_its_lost_agent_is_back(
     machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
 ) -> None:
     (machine,) = machines(1)
     async with client(start([machine])) as vipu:
         await active(vipu, "p", 4, auto_reset=True)
         machine.signal(signal.SIGSTOP)
-        await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.PENDING)
-        assert (await vipu.partition_status("p")).auto_resets == 1
+        await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ERROR)
+        assert (await vipu.partition_status("p")).auto_resets == 0
         machine.signal(signal.SIGCONT)
         await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ACTIVE)
+        assert (await vipu.partition_status("p")).auto_resets == 1
 
 
 async def test_a_restarted_agent_is_set_up_again_and_its_partition_stays_active(

@@ -1,0 +1,162 @@
+"""domain: cordons of machines, faults of IPUs, lost agents, and what becomes of partitions there.
+
+A cordon keeps new partitions away and leaves those that are there. A fault of an IPU, or the loss
+of its agent, also puts its partitions in ERROR, or moves those that may move to free IPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from partitions.vipu.errors import InvalidRequest, NoCapacity, NotFound, NotReady
+from partitions.vipu.server.records import MAX_AUTO_RESETS, MachineRecord, reset_record
+from partitions.vipu.server.requirements import choose_ipus
+from partitions.vipu.types import CreateRequest, OperationState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime, timedelta
+
+    from partitions.vipu.server.records import PartitionRecord
+    from partitions.vipu.server.state import Draft
+    from partitions.vipu.topology import Ipu
+
+MAX_REASON_LENGTH = 200
+
+
+def cordon(draft: Draft, agent: str, reason: str, now: datetime) -> None:
+    """Give the machine no new partitions; raises NotFound, or InvalidRequest for a long reason."""
+    if len(reason) > MAX_REASON_LENGTH:
+        raise InvalidRequest(
+            f"the reason has {len(reason)} characters; write at most {MAX_REASON_LENGTH}"
+        )
+    machine = _machine(draft, agent)
+    begun = now if machine.cordon is None else machine.cordoned_at
+    draft.put_machine(replace(machine, cordon=reason, cordoned_at=begun))
+
+
+def uncordon(draft: Draft, agent: str) -> None:
+    """Let the machine have new partitions again; raises NotFound."""
+    draft.put_machine(replace(_machine(draft, agent), cordon=None, cordoned_at=None))
+
+
+def fail_ipu(
+    draft: Draft, agent: str, index: int, what: str, now: datetime, latency: timedelta
+) -> None:
+    """Take a fault of an IPU, told in a sentence that names the IPU; raises NotFound.
+
+    `latency` is how long a partition that is moved takes until it is ACTIVE.
+    """
+    machine, sentence = _machine(draft, agent, index), f"{agent}: {what}"
+    if machine.faults.get(index) != sentence:
+        draft.put_machine(replace(machine, faults={**machine.faults, index: sentence}))
+        _hit(draft, lambda ipu: (ipu.agent, ipu.index) == (agent, index), sentence, now, latency)
+
+
+def heal_ipu(draft: Draft, agent: str, index: int, now: datetime, latency: timedelta) -> None:
+    """End the fault of an IPU; raises NotFound. `latency` is that of a reset."""
+    machine = _machine(draft, agent, index)
+    if index in machine.faults:
+        faults = {other: text for other, text in machine.faults.items() if other != index}
+        draft.put_machine(replace(machine, faults=faults))
+        _recover(draft, agent, now, latency)
+
+
+def lose_agent(draft: Draft, agent: str, sentence: str, now: datetime, latency: timedelta) -> None:
+    """Take that the agent does not answer, told in a sentence that names it; raises NotFound."""
+    machine = _machine(draft, agent)
+    if machine.lost != sentence:
+        draft.put_machine(replace(machine, lost=sentence))
+        _hit(draft, lambda ipu: ipu.agent == agent, sentence, now, latency)
+
+
+def agent_back(draft: Draft, agent: str, now: datetime, latency: timedelta) -> None:
+    """Take that the agent answers again; raises NotFound. `latency` is that of a reset."""
+    machine = _machine(draft, agent)
+    if machine.lost:
+        draft.put_machine(replace(machine, lost=""))
+        _recover(draft, agent, now, latency)
+
+
+def require_usable(draft: Draft, record: PartitionRecord) -> None:
+    """Raise NotReady when an IPU of the partition has a fault or its agent is lost."""
+    for why in _problems(draft, record):
+        raise NotReady(
+            f"partition {record.id} cannot be reset: {why}. "
+            "Remove it and create another one, or wait until that is mended"
+        )
+
+
+def _hit(
+    draft: Draft,
+    is_hit: Callable[[Ipu], bool],
+    sentence: str,
+    now: datetime,
+    latency: timedelta,
+) -> None:
+    topology = draft.occupancy.topology
+    hit = {draft.occupancy.holder(ipu.id) for ipu in topology.ipus if is_hit(ipu)}
+    for record in [record for record in draft.partitions.values() if record.id in hit]:
+        moved = _moved(draft, record, now, latency) if record.relocatable else None
+        if moved is not None:
+            draft.put(moved)
+        elif sentence not in record.errors:
+            draft.put(replace(record, errors=(*record.errors, sentence)))
+
+
+def _moved(
+    draft: Draft, record: PartitionRecord, now: datetime, latency: timedelta
+) -> PartitionRecord | None:
+    """The partition on other IPUs of its allocation; None: there is no room."""
+    request = CreateRequest(
+        id=record.id,
+        size=len(record.ipus),
+        cluster_id=record.cluster,
+        allocation_id=record.allocation,
+    )
+    try:
+        ipus = choose_ipus(request, draft.occupancy.freed(record.ipus))
+    except NoCapacity:
+        return None
+    return replace(
+        record,
+        ipus=ipus,
+        operation=OperationState.CREATING,
+        started_at=now,
+        ready_at=now + latency,
+        errors=(),
+    )
+
+
+def _recover(draft: Draft, agent: str, now: datetime, latency: timedelta) -> None:
+    """Reset the partitions of a machine that are in ERROR and may do so by themselves.
+
+    The others wait for a reset by somebody: what ran on them is lost either way.
+    """
+    topology = draft.occupancy.topology
+    here = {draft.occupancy.holder(ipu.id) for ipu in topology.ipus if ipu.agent == agent}
+    for record in [record for record in draft.partitions.values() if record.id in here]:
+        may = record.auto_reset and record.auto_resets < MAX_AUTO_RESETS
+        if may and record.errors and not any(_problems(draft, record)):
+            count = record.auto_resets + 1
+            again = reset_record(record, now, latency)
+            draft.put(replace(again, auto_resets=count, auto_reset_at=now))
+
+
+def _problems(draft: Draft, record: PartitionRecord) -> Iterator[str]:
+    """Why IPUs of the partition cannot be used; a cordon is no such reason."""
+    for place in record.ipus:
+        ipu = draft.occupancy.topology.by_id[place]
+        machine = draft.machines.get(ipu.agent)
+        if machine is not None and (why := machine.fault_of(ipu.index)):
+            yield why
+
+
+def _machine(draft: Draft, agent: str, index: int | None = None) -> MachineRecord:
+    found = [ipu.index for ipu in draft.occupancy.topology.ipus if ipu.agent == agent]
+    if not found:
+        raise NotFound(f"there is no agent {agent!r}")
+    if index is not None and index not in found:
+        raise NotFound(f"{agent} has the IPUs {min(found)} to {max(found)}, not {index}")
+    return draft.machines.get(agent, MachineRecord(agent))
