@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import secrets
 import signal
@@ -32,6 +33,8 @@ PORTS: Final = {
     "webhooks health": 8083,
     "monitor health": 8084,
 }
+# The first of as many in a row as there are IPU-Machines.
+AGENT_PORTS: Final = {"V-IPU agents": 8180, "V-IPU metrics": 2112}
 ACCOUNTS: Final = (
     "ipuhub-kubelet",
     "ipuhub-monitor",
@@ -49,7 +52,10 @@ _MANAGE: Final = (str(_CHECKOUT),) if _CHECKOUT.exists() else ("-m", "ipuhub.com
 
 @dataclass
 class Processes:
-    """Makes the processes of one demo on `directory` and `ports`."""
+    """Makes the processes of one demo on `directory` and `ports`.
+
+    Without ports for agents, the V-IPU controller simulates its machines itself.
+    """
 
     directory: Path
     ports: Mapping[str, int]
@@ -119,12 +125,27 @@ class Processes:
             is_ready=lambda: _accepts(port, self.pki / "ca.crt"),
         )
 
+    def vipu_agents(self) -> Process:
+        """The agents of all IPU-Machines."""
+        first = self.ports["V-IPU agents"]
+        command = [sys.executable, "-m", "partitions.vipu.agent.main"]
+        command += ["--machines", str(self.machines), "--port", str(first)]
+        command += ["--exporter-port", str(self.ports["V-IPU metrics"])]
+        # The last one listens when the others do.
+        is_ready = functools.partial(_accepts, first + self.machines - 1)
+        return Process("vipu-agents", command, is_ready=is_ready)
+
     def vipu_server(self) -> Process:
         """The V-IPU controller."""
         port = self.ports["V-IPU"]
         command = [sys.executable, "-m", "partitions.vipu.server.main", "--port", str(port)]
         command += ["--storage", str(self.directory / "vipu-server.json")]
-        command += ["--machines", str(self.machines)]
+        first = self.ports.get("V-IPU agents")
+        if first is None:
+            command += ["--machines", str(self.machines)]
+        else:
+            agents = (f"127.0.0.1:{first + number}" for number in range(self.machines))
+            command += ["--agents", ",".join(agents)]
         return Process("vipu-server", command, is_ready=lambda: _accepts(port))
 
     def proxy(self) -> Process:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from devcluster.demo.postgres import EmbeddedPostgres
-from devcluster.demo.processes import ACCOUNTS, NAMESPACE, PORTS, Processes
+from devcluster.demo.processes import ACCOUNTS, AGENT_PORTS, NAMESPACE, PORTS, Processes
 from devcluster.demo.supervisor import NotReadyError, Supervisor
 
 if TYPE_CHECKING:
@@ -78,13 +78,24 @@ class PortClaims:
 
 
 def choose_port(
-    purpose: str, wanted: int, taken: set[int], claim: Callable[[int], bool] = bool
+    purpose: str,
+    wanted: int,
+    taken: set[int],
+    claim: Callable[[int], bool] = bool,
+    count: int = 1,
 ) -> ChosenPort:
-    """Return the first free port from `wanted` on of which `claim` is true; add it to `taken`."""
-    for number in range(wanted, min(wanted + _TRIES, 65536)):
-        if number not in taken and _is_free(number) and claim(number):
-            taken.add(number)
-            return ChosenPort(purpose, wanted, number)
+    """Return the first free port from `wanted` on of which `claim` is true; add it to `taken`.
+
+    With `count`, the first of so many in a row.
+    """
+    found = 0
+    for number in range(wanted, min(wanted + _TRIES + count - 1, 65536)):
+        is_ours = number not in taken and _is_free(number) and claim(number)
+        found = found + 1 if is_ours else 0
+        if found == count:
+            first = number - count + 1
+            taken.update(range(first, number + 1))
+            return ChosenPort(purpose, wanted, first)
     raise OSError(errno.EADDRINUSE, f"no free port for {purpose} from {wanted} on")
 
 
@@ -191,6 +202,7 @@ class Demo:
         """Start the processes as early as what they need allows; return when all serve."""
         self._choose_ports()
         self.supervisor.start(self.processes.api())
+        self.supervisor.start(self.processes.vipu_agents())
         self.supervisor.start(self.processes.vipu_server())
         await asyncio.gather(self._start_web(), self._start_cluster())
         await self.supervisor.wait_ready(*_NEEDED)
@@ -252,12 +264,14 @@ class Demo:
         """Say where everything is."""
         password = self.processes.admin_password
         vipu = _shown(Path(sys.executable).parent / "vipu")
+        agent, metrics = self.ports["V-IPU agents"], self.ports["V-IPU metrics"]
         return f"""
   IPUHub is up ({seconds:.1f} s).
 
     dashboard   http://localhost:{self.ports["web"]}   (user admin, password {password})
     V-IPU Proxy http://localhost:{self.ports["proxy"]}/stats
     V-IPU       {vipu} -H localhost --api-port {self.ports["V-IPU"]} list partitions
+    IPU metrics http://localhost:{metrics}/metrics   (ag0; the agents listen from port {agent} on)
     kubectl     export KUBECONFIG={self.processes.kubeconfig}
 
   Try:  kubectl apply -f examples/single-gcd-sample.yaml && kubectl get ipujobs -w
@@ -278,6 +292,11 @@ class Demo:
                     f"port {must}, at which this demo's V-IPU controller has always listened, is "
                     "taken: stop what listens there, or start anew with --dir and another folder"
                 )
+            self.ports[purpose] = port.number
+            if port.notice:
+                self.say(port.notice)
+        for purpose, wanted in AGENT_PORTS.items():
+            port = choose_port(purpose, wanted, taken, self._claims.take, self.machines)
             self.ports[purpose] = port.number
             if port.notice:
                 self.say(port.notice)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PROCESSES = (
     "run_devcluster",
     "run_kubelet",
+    "partitions.vipu.agent",
     "partitions.vipu.server",
     "run_webhooks",
     "run_vipu_proxy",

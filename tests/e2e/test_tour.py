@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -121,3 +123,26 @@ def test_a_finished_job_ends_its_workers_and_frees_its_ipus(
     )
     if code:
         assert str(code) in demo.job(name)["status"]["lastMessage"]
+
+
+def test_an_ipu_that_breaks_on_command_is_what_its_job_names_as_the_cause(
+    demo: RunningDemo,
+) -> None:
+    manifest = with_outcome("single-gcd-sample.yaml", "on-a-broken-ipu", seconds=600, code=0)
+    demo.kubectl("apply", "-f", "-", stdin=manifest)
+    wait_until(lambda: demo.status("on-a-broken-ipu") == "Running", "Running")
+    try:
+        # An empty fleet gives its first machine.
+        agent(demo, "fault", "ipu-error", "--ipu", "2")
+        wait_until(lambda: demo.status("on-a-broken-ipu") == "Failed", "Failed")
+        assert "IPU 2 has a memory error" in demo.kubectl("describe", "ipujob", "on-a-broken-ipu")
+    finally:
+        agent(demo, "repair")
+    demo.kubectl("delete", "ipujob", "on-a-broken-ipu")
+    wait_until(lambda: demo.stats()["total"] == {"used": 0, "available": 32}, "IPUs free")
+
+
+def agent(demo: RunningDemo, *arguments: str) -> None:
+    port = str(demo.ports["V-IPU agents"])
+    command = [sys.executable, "-m", "partitions.vipu.agent.main", *arguments, "--api-port", port]
+    subprocess.run(command, check=True, cwd=ROOT, timeout=60)

@@ -54,6 +54,18 @@ def test_the_other_ports_go_back_to_the_usual_ones(
     assert ports_of_a_start(tmp_path)["web"] == wanted
 
 
+def test_the_agents_get_as_many_ports_in_a_row_as_there_are_machines() -> None:
+    first = choose_port("a test", 31700, set(), count=10).number
+    with socket.create_server(("127.0.0.1", first + 4)):
+        taken: set[int] = {first + 7}
+        assert choose_port("a test", first, taken, count=4).number == first
+        assert choose_port("a test", first, taken, count=2).number == first + 5
+        beyond = choose_port("a test", first, taken, count=2)
+    assert beyond.number == first + 8
+    assert beyond.notice
+    assert taken == {first + number for number in (0, 1, 2, 3, 5, 6, 7, 8, 9)}
+
+
 @pytest.mark.parametrize("text", ["", "[1]", '{"V-IPU": "8090"}', "\xff"])
 def test_a_file_that_says_no_ports_is_no_obstacle(tmp_path: Path, text: str) -> None:
     path = tmp_path / "ports.json"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from devcluster.demo.processes import PORTS
+from devcluster.demo.processes import AGENT_PORTS, PORTS
 from devcluster.demo.run import Demo
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def test_with_usage_off_nothing_is_recorded_or_reported(
 ) -> None:
     started, said = Started(), []
     demo = Demo(tmp_path, meters=meters, say=said.append, supervisor=started)  # type: ignore[arg-type]
-    demo.ports = dict(PORTS)
+    demo.ports = {**PORTS, **AGENT_PORTS}
     await demo.start_followers()
     assert started.names == want
     assert ("Usage is off" in "".join(said)) is not meters
@@ -43,5 +43,5 @@ def test_released_partitions_wait_for_a_recorder_only_where_there_is_one(
     tmp_path: Path, meters: bool, want: str
 ) -> None:
     demo = Demo(tmp_path, meters=meters)
-    demo.ports = dict(PORTS)
+    demo.ports = {**PORTS, **AGENT_PORTS}
     assert demo.processes.proxy().env["IPUHUB_TRACKER_RECORDER"] == want
