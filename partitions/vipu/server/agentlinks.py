@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
@@ -85,6 +86,14 @@ class LinkTiming:
     lost_seconds: float = 5.0
 
 
+class _Outage(Enum):
+    """Why a machine cannot be used."""
+
+    NONE = "none"
+    SILENT = "silent"
+    UNFIT = "unfit"
+
+
 @dataclass(eq=False, slots=True)
 class _Link:
     """What is known of one agent since the start."""
@@ -95,7 +104,7 @@ class _Link:
     wake: asyncio.Event
     inventory: Inventory | None = None
     boot_id: str = ""
-    is_lost: bool | None = None  # None: not known yet
+    outage: _Outage | None = None  # None: not known yet
     faults: dict[int, str] = field(default_factory=dict)
     wanted: dict[str, Configuration] = field(default_factory=dict)
     ready: frozenset[tuple[str, str]] = frozenset()
@@ -262,7 +271,8 @@ class AgentLinks:
     async def _miss(self, link: _Link, why: str) -> None:
         silent = time.monotonic() - link.heard_at
         if silent >= self._timing.lost_seconds:
-            await self._lose(link, f"{link.agent} has not answered for {silent:.0f} s: {why}")
+            text = f"{link.agent} has not answered for {silent:.0f} s: {why}"
+            await self._lose(link, _Outage.SILENT, text)
 
     async def _fits(self, link: _Link) -> bool:
         """Whether the machine has the IPUs that the fleet counts on; else it is lost."""
@@ -270,28 +280,28 @@ class AgentLinks:
         has = {ipu.index for ipu in link.inventory.ipus} if link.inventory else set()
         if fleet != has:
             text = f"{link.agent} has {len(has)} IPUs, not {len(fleet)}: restart vipu-server"
-            await self._lose(link, text)
+            await self._lose(link, _Outage.UNFIT, text)
         return fleet == has
 
     def _indexes(self, agent: str) -> set[int]:
         return {ipu.index for ipu in self._watched.topology.ipus if ipu.agent == agent}
 
-    async def _lose(self, link: _Link, sentence: str) -> None:
-        if link.is_lost is not True:
+    async def _lose(self, link: _Link, outage: _Outage, sentence: str) -> None:
+        if link.outage is not outage:
             await asyncio.to_thread(self._watched.lose_agent, link.agent, sentence)
-            link.is_lost = True
+            link.outage = outage
             link.ready = frozenset()
 
     async def _report(self, link: _Link, health: Health) -> None:
         """Tell the controller what has changed: the agent is there, faults of its IPUs."""
         machines = self._watched
-        if link.is_lost is not False:
+        if link.outage is not _Outage.NONE:
             await asyncio.to_thread(machines.agent_back, link.agent)
             # A fault may have ended while nobody asked.
             for index in self._indexes(link.agent) - health.faults.keys():
                 await asyncio.to_thread(machines.heal_ipu, link.agent, index)
                 link.faults.pop(index, None)
-            link.is_lost = False
+            link.outage = _Outage.NONE
         for index, sentence in health.faults.items():
             if link.faults.get(index) != sentence:
                 await asyncio.to_thread(machines.fail_ipu, link.agent, index, sentence)

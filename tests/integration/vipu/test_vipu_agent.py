@@ -256,6 +256,15 @@ async def test_a_taken_port_is_refused_and_leaves_no_other_open(
     await start(**{other: port})
 
 
+async def test_two_agents_never_share_a_port(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("partitions.vipu.serving.why_not", lambda *_: "")
+    (ports,) = await start()
+    with pytest.raises(ListenError, match="gRPC refused it"):
+        await start(port=ports.api)
+
+
 @pytest.mark.parametrize(
     ("options", "want"),
     [

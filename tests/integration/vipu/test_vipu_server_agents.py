@@ -11,20 +11,27 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
+from devcluster.security.certificates import Authority
 from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.machine import Configuration, Device, Fault, FaultKind, PartitionState
 from partitions.vipu.client import CreateRequest, OperationState, ReadyState, VipuClient
 from partitions.vipu.errors import NoCapacity
+from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.main import ServerOptions, VipuServer
+from partitions.vipu.server.records import UNCONFIRMED
+from partitions.vipu.server.statefile import StateFile
+from partitions.vipu.topology import fleet_of_parts
 from partitions.vipu.types import IpuLinkRouting, SyncType
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
+from tests.integration.vipu.test_vipu_tls import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from partitions.vipu.agent.machine import Inventory, MachinePartition
+    from tests.integration.vipu.conftest import Clock
 
 LOST_SECONDS = 2.0
 
@@ -32,8 +39,9 @@ LOST_SECONDS = 2.0
 class Machine:
     """One vipu-agent process, that can be killed, stopped and started again."""
 
-    def __init__(self, latency: float) -> None:
+    def __init__(self, latency: float, *options: str) -> None:
         self.port, self.exporter_port, self.latency = free_port(), free_port(), latency
+        self.options = options
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -46,7 +54,7 @@ class Machine:
         command += ["--exporter-port", str(self.exporter_port), "--agent", f"m{self.port}"]
         for what in ("configure", "reset"):
             command += [f"--{what}-latency-seconds", str(self.latency)]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen([*command, *self.options], stderr=subprocess.DEVNULL)
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
@@ -74,8 +82,8 @@ def machines() -> Iterator[Callable[..., list[Machine]]]:
     """machines(count) -> that many running agents, killed at the end."""
     running: list[Machine] = []
 
-    def start(count: int, latency: float = 0.05) -> list[Machine]:
-        running.extend(Machine(latency) for _ in range(count))
+    def start(count: int, *options: str, latency: float = 0.05) -> list[Machine]:
+        running.extend(Machine(latency, *options) for _ in range(count))
         return running[-count:]
 
     yield start
@@ -150,6 +158,12 @@ async def test_a_partition_is_pending_until_the_last_machine_has_confirmed(
             fast.partitions, lambda found: [one.state for one in found] == [PartitionState.READY]
         )
         await eventually(slow.names, lambda names: names == ["p"])
+        links = server._links
+        assert links is not None
+        link = links._links["ag0"]
+        await eventually(lambda: link.ready)
+        heard = link.heard_at  # the heartbeat that found it ready is over with the next one
+        await eventually(lambda: link.heard_at > heard)
         status = await vipu.partition_status("p")
         assert status.ready_state is ReadyState.PENDING
         assert status.operation_state is OperationState.CREATING
@@ -157,6 +171,26 @@ async def test_a_partition_is_pending_until_the_last_machine_has_confirmed(
         slow.latency = 0.0
         slow.start()
         await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ACTIVE)
+
+
+def test_a_late_confirmation_does_not_end_what_began_since(tmp_path: Path, clock: Clock) -> None:
+    file = StateFile(tmp_path / "state.json")
+    file.open()
+    latencies = Latencies(UNCONFIRMED, UNCONFIRMED)
+    controller = Controller(fleet_of_parts(1, 4, [("c", "a")]), file, latencies, clock)
+    first = controller.create(CreateRequest("p", 4)).started_at
+    controller.confirm("p", first)
+    assert controller.get("p").ready_state(clock()) is ReadyState.ACTIVE
+    clock.forward(1)
+    controller.reset("p")
+    controller.confirm("p", first)
+    assert controller.get("p").ready_state(clock()) is ReadyState.PENDING
+    controller.confirm("p", clock())
+    assert controller.get("p").ready_state(clock()) is ReadyState.ACTIVE
+    controller.remove("p")
+    controller.confirm("p", clock())
+    assert controller.list() == []
+    file.close()
 
 
 async def test_a_reset_is_done_by_the_machines(
@@ -311,6 +345,48 @@ async def test_a_controller_starts_without_one_of_its_agents_and_takes_it_in_lat
         late.start()
         await eventually(lambda: created(vipu, CreateRequest("q", 4)))
         await eventually(lambda: state_of(vipu, "q"), lambda state: state is ReadyState.ACTIVE)
+
+
+async def test_a_machine_that_comes_with_other_ipus_is_lost_until_the_controller_is_restarted(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
+) -> None:
+    here, other = machines(2)
+    other.kill()
+    server = start([here, other])
+    async with client(server) as vipu:
+        await eventually(lambda: "ag1" in server.controller.machines)  # silent
+        other.options = ("--ipus", "2")
+        other.start()
+        assert len((await other.inventory()).ipus) == 2
+        await eventually(
+            lambda: server.controller.machines.get("ag1"),
+            lambda machine: (
+                machine and machine.lost == "ag1 has 2 IPUs, not 4: restart vipu-server"
+            ),
+        )
+        await active(vipu, "p", 4)
+        assert await refused(vipu, CreateRequest("q", 1))
+    server.stop()
+    async with client(start([here, other])) as vipu:
+        assert len(await vipu.list_ipu_attributes()) == 6
+        await active(vipu, "q", 2)
+
+
+async def test_agents_with_tls_are_driven_by_a_controller_with_a_certificate(
+    machines: Callable[..., list[Machine]], start: Callable[..., VipuServer], tmp_path: Path
+) -> None:
+    first, second = Authority(tmp_path / "first"), Authority(tmp_path / "second")
+    certificate, key = write(first, tmp_path / "server", ("127.0.0.1",))
+    ours, ours_key = write(second, tmp_path / "ours")
+    files = ("--tls-certificate", str(certificate), "--tls-key", str(key))
+    (machine,) = machines(1, *files, "--client-ca", str(second.ca_file))
+    known = {"agent_ca": first.ca_file, "agent_certificate": ours, "agent_key": ours_key}
+    server = start([machine], **known)
+    async with client(server) as vipu:
+        await active(vipu, "p", 4)
+    server.stop()
+    async with client(start([machine], agent_ca=first.ca_file)) as vipu:
+        await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ERROR)
 
 
 async def refused(vipu: VipuClient, request: CreateRequest) -> bool:
