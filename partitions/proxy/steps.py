@@ -20,7 +20,14 @@ from partitions.proxy.drift import asked_of, strangeness
 from partitions.proxy.lifecycle import choose_partition_id, waiting_partition
 from partitions.proxy.queue import Offer, Readiness
 from partitions.proxy.tracker import next_serial
-from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, Unavailable, VipuError
+from partitions.vipu.errors import (
+    AlreadyExists,
+    NoCapacity,
+    NotFound,
+    NotReady,
+    Unavailable,
+    VipuError,
+)
 from partitions.vipu.types import CreateRequest, OperationState, ReadyState
 
 if TYPE_CHECKING:
@@ -130,21 +137,41 @@ class Steps:
                 raise NoCapacity(f"{entry.controller} is off the list and drains")
             else:
                 await api.create_partition(self._create_request(entry))
-        except AlreadyExists:
-            return await self._meet_existing(entry, memory)
-        except NoCapacity:
-            return await self._go_elsewhere(entry, memory)
-        except NotFound:
-            return Next.NOW  # removed between the question and the reset
         except VipuError as error:
-            memory.is_first_ask = False  # the answer may be lost, not the request
-            if error.retryable:
-                return await self._hang_unanswered(entry, memory, error)
-            await self._replace(entry, lifecycle.fail(entry, Reason.CREATE_REFUSED, str(error)))
-            return Next.SETTLED
+            return await self._not_taken(entry, memory, error)
         memory.is_first_ask = False
         self._note_acceptance(entry, memory)
         return await self._accepted(entry, memory)
+
+    async def _not_taken(self, entry: TrackerEntry, memory: Memory, error: VipuError) -> Next:
+        """What follows from the controller's refusal to create or to reset."""
+        if isinstance(error, AlreadyExists):
+            return await self._meet_existing(entry, memory)
+        if isinstance(error, NoCapacity):
+            return await self._go_elsewhere(entry, memory)
+        if isinstance(error, NotFound):
+            return Next.NOW  # removed between the question and the reset
+        memory.is_first_ask = False  # the answer may be lost, not the request
+        if isinstance(error, NotReady) and memory.is_reset:
+            return await self._give_back(entry, error)
+        if error.retryable:
+            return await self._hang_unanswered(entry, memory, error)
+        return await self._refused(entry, error)
+
+    async def _refused(self, entry: TrackerEntry, error: VipuError) -> Next:
+        await self._replace(entry, lifecycle.fail(entry, Reason.CREATE_REFUSED, str(error)))
+        return Next.SETTLED
+
+    async def _give_back(self, entry: TrackerEntry, why: VipuError) -> Next:
+        """The partition cannot be reset, since its IPUs are broken: another takes its place."""
+        log.warning("partition given back", id=entry.id, problem=str(why))
+        try:
+            await self._fleet.api(entry.controller).remove_partition(entry.id)
+        except NotFound:
+            return Next.NOW
+        except VipuError as error:
+            return await self._hang(entry, Reason.CONTROLLER_UNAVAILABLE, error)
+        return Next.BACKOFF
 
     async def _accepted(self, entry: TrackerEntry, memory: Memory) -> Next:
         accepted = lifecycle.accept(entry)

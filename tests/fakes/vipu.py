@@ -40,6 +40,7 @@ class FakePartition:
 class FakeVipu:
     """`polls` statuses are PENDING after each create and reset; `on_write` as in FakeConfigMaps.
 
+    `broken` partitions have an IPU with a fault, told in a sentence.
     `create_lost` errors are raised after a create took effect, `create_refused` before. Accepted
     removals leave partitions in the states of `removals_end`, one each, and then nothing.
     `published_only`: IPUs say of themselves what the published interface knows. Each of `clusters`
@@ -56,6 +57,7 @@ class FakeVipu:
     create_lost: list[VipuError] = field(default_factory=list)
     create_refused: list[VipuError] = field(default_factory=list)
     remove_refused: list[VipuError] = field(default_factory=list)
+    broken: dict[str, str] = field(default_factory=dict)
     needs_force: bool = False
     removes_slowly: bool = False
     removals_end: list[tuple[ReadyState, OperationState]] = field(default_factory=list)
@@ -121,6 +123,8 @@ class FakeVipu:
     async def reset_partition(self, partition_id: str) -> None:
         await self._arrive()
         one = self._find(partition_id)
+        if partition_id in self.broken:
+            raise NotReady(f"partition {partition_id} cannot be reset: {self.broken[partition_id]}")
         one.resets += 1
         one.polls_left, one.ready, one.errors = self.polls, ReadyState.ACTIVE, ()
         await self._written()
