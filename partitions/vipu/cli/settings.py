@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 SYSTEM_FILE: Final = Path("/etc/vipu/vipu-cli.hcl")
 USER_FILE: Final = Path(".vipu.hcl")  # in the home folder
 PREFIX: Final = "VIPU_CLI_"
-KEYS: Final = ("api-host", "api-port", "api-user-id", "api-access-key")
-DEFAULT_PORT: Final = 8090
+KEYS: Final = ("api-host", "api-port", "admin-port", "api-user-id", "api-access-key")
 _LARGEST_PORT: Final = 65535
 _LINE: Final = re.compile(
     r'([A-Za-z0-9_-]+)\s*=\s*("(?:[^"\\]|\\.)*"|\d+|true|false)\s*(?:#.*|//.*)?'
@@ -30,6 +29,18 @@ _COMMENT: Final = ("#", "//")
 
 class BadSetting(Exception):  # noqa: N818  # a sentence for the person at the terminal
     """A value cannot be used; the sentence says where it stands and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortSetting:
+    """Where a command finds its port beside --api-port, and what it is when nobody says it."""
+
+    key: str
+    default: int
+
+
+USERS_PORT: Final = PortSetting("api-port", 8090)
+ADMIN_PORT: Final = PortSetting("admin-port", 8091)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +62,13 @@ def find_controller(
     environment: Mapping[str, str],
     home: Path,
     system: Path = SYSTEM_FILE,
+    *,
+    port: PortSetting = USERS_PORT,
 ) -> Controller:
     """Return the controller. `given` has the options by name, `config` and the TLS files among
     them. Raise BadSetting."""
-    places = list(_places(given, environment, home, system))
+    given = {**given, port.key: given.get("api-port")}
+    places = list(_places(given, environment, home, system, port))
 
     def find(key: str) -> tuple[str, str]:
         for where, values in places:
@@ -68,16 +82,20 @@ def find_controller(
             "no V-IPU controller is named. Give --api-host, set VIPU_CLI_API_HOST, or write "
             f'api-host="..." into {SYSTEM_FILE}'
         )
-    port, where = find("api-port")
-    return Controller(host, _port(port, where), _tls(given))
+    text, where = find(port.key)
+    return Controller(host, _port(text, where) if text else port.default, _tls(given))
 
 
 def _places(
-    given: Mapping[str, str | None], environment: Mapping[str, str], home: Path, system: Path
+    given: Mapping[str, str | None],
+    environment: Mapping[str, str],
+    home: Path,
+    system: Path,
+    port: PortSetting,
 ) -> Iterator[tuple[str, Mapping[str, str | None]]]:
     yield "--api-port", given
     names = {key: PREFIX + key.upper().replace("-", "_") for key in KEYS}
-    yield names["api-port"], {key: environment.get(name) for key, name in names.items()}
+    yield names[port.key], {key: environment.get(name) for key, name in names.items()}
     if path := given.get("config"):
         yield path, read_file(Path(path))
     for file in (home / USER_FILE, system):
@@ -104,8 +122,6 @@ def read_file(path: Path) -> dict[str, str]:
 
 
 def _port(text: str, where: str) -> int:
-    if not text:
-        return DEFAULT_PORT
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _LARGEST_PORT:
         raise BadSetting(f"{where}: {text!r} is not a port; write a number from 1 to 65535")
     return int(text)

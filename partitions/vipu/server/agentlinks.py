@@ -122,7 +122,7 @@ class AgentLinks:
         timing: LinkTiming,
         tls: Callable[[], TlsFiles] | None = None,
     ) -> None:
-        self._addresses = addresses
+        self.addresses = addresses
         self._timing = timing
         self._tls = tls
         self._loop = asyncio.new_event_loop()
@@ -167,7 +167,7 @@ class AgentLinks:
 
     async def _connect(self) -> None:
         timing, now = self._timing, time.monotonic()
-        for agent, address in self._addresses.items():
+        for agent, address in self.addresses.items():
             client = AgentClient(address, deadline_seconds=timing.heartbeat_seconds, tls=self._tls)
             self._links[agent] = _Link(agent, client, now, asyncio.Event())
         with suppress(TimeoutError):

@@ -17,6 +17,7 @@ from partitions.vipu.errors import (
     Unavailable,
 )
 from partitions.vipu.server import outages
+from partitions.vipu.server.events import Events
 from partitions.vipu.server.machines import Hardware, ipu_attributes, ipuof_config
 from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.records import MachineRecord, PartitionRecord, fail_record, reset_record
@@ -92,6 +93,7 @@ class Controller:
     ) -> None:
         self.topology = topology
         self.clock = clock
+        self.events = Events(clock)
         self._latencies = latencies
         self._state = state
         # Held by who writes. Readers need none: the state is replaced whole, never changed.
@@ -135,7 +137,7 @@ class Controller:
 
         self._write(create)
         record = made[-1]
-        log.info(
+        self.events.note(
             "partition created",
             partition=record.id,
             ipus=len(record.ipus),
@@ -155,7 +157,7 @@ class Controller:
             draft.put(reset_record(record, self.clock(), self._latencies.reset))
 
         self._write(reset)
-        log.info("partition reset", partition=partition_id)
+        self.events.note("partition reset", partition=partition_id)
 
     def remove(self, partition_id: str) -> None:
         """Free the IPUs of a partition in whatever state it is; raises NotFound."""
@@ -164,7 +166,7 @@ class Controller:
             draft.remove(_existing(draft.partitions, partition_id).id)
 
         self._write(remove)
-        log.info("partition removed", partition=partition_id)
+        self.events.note("partition removed", partition=partition_id)
 
     def report_fault(self, partition_id: str, message: str) -> None:
         """Take a fault of a partition's IPUs: it resets itself if it may, else it is in ERROR.
@@ -177,7 +179,9 @@ class Controller:
             draft.put(fail_record(record, message, self.clock(), self._latencies.reset))
 
         self._write(fail)
-        log.warning("partition has a fault", partition=partition_id, fault=message)
+        self.events.note(
+            "partition has a fault", is_bad=True, partition=partition_id, fault=message
+        )
 
     def confirm(self, partition_id: str, started_at: datetime) -> None:
         """End the operation that began then: all machines of the partition have done it.
@@ -191,7 +195,12 @@ class Controller:
                 draft.put(replace(record, ready_at=max(self.clock(), started_at)))
 
         self._write(confirm)
-        log.info("machines have confirmed", partition=partition_id)
+        self.events.note("machines have confirmed", partition=partition_id)
+
+    @property
+    def state(self) -> State:
+        """All that is known at this moment; it never changes, later there is another one."""
+        return self._current
 
     @property
     def machines(self) -> Mapping[str, MachineRecord]:
@@ -201,12 +210,12 @@ class Controller:
     def cordon(self, agent: str, reason: str) -> None:
         """Give a machine no new partitions; raises NotFound or InvalidRequest."""
         self._write(lambda draft: outages.cordon(draft, agent, reason, self.clock()))
-        log.info("machine cordoned", agent=agent, reason=reason)
+        self.events.note("machine cordoned", agent=agent, reason=reason)
 
     def uncordon(self, agent: str) -> None:
         """Let a machine have new partitions again; raises NotFound."""
         self._write(lambda draft: outages.uncordon(draft, agent))
-        log.info("machine uncordoned", agent=agent)
+        self.events.note("machine uncordoned", agent=agent)
 
     def fail_ipu(self, agent: str, index: int, what: str) -> None:
         """Take a fault, in a sentence that names the IPU: its partition is in ERROR, or moves.
@@ -215,14 +224,14 @@ class Controller:
         """
         create = self._latencies.create
         self._write(lambda draft: outages.fail_ipu(draft, agent, index, what, self.clock(), create))
-        log.warning("IPU has a fault", agent=agent, ipu=index, fault=what)
+        self.events.note("IPU has a fault", is_bad=True, agent=agent, ipu=index, fault=what)
 
     def heal_ipu(self, agent: str, index: int) -> None:
         """End the fault of an IPU; raises NotFound."""
         reset, before = self._latencies.reset, self.machines.get(agent)
         self._write(lambda draft: outages.heal_ipu(draft, agent, index, self.clock(), reset))
         if self.machines.get(agent) != before:
-            log.info("IPU is well again", agent=agent, ipu=index)
+            self.events.note("IPU is well again", agent=agent, ipu=index)
 
     def lose_agent(self, agent: str, sentence: str) -> None:
         """Take that an agent does not answer, in a sentence: its partitions are in ERROR, or move.
@@ -231,14 +240,14 @@ class Controller:
         """
         create = self._latencies.create
         self._write(lambda draft: outages.lose_agent(draft, agent, sentence, self.clock(), create))
-        log.warning("agent lost", agent=agent, problem=sentence)
+        self.events.note("agent lost", is_bad=True, agent=agent, problem=sentence)
 
     def agent_back(self, agent: str) -> None:
         """Take that an agent answers again; raises NotFound."""
         reset, before = self._latencies.reset, self.machines.get(agent)
         self._write(lambda draft: outages.agent_back(draft, agent, self.clock(), reset))
         if self.machines.get(agent) != before:
-            log.info("agent is back", agent=agent)
+            self.events.note("agent is back", agent=agent)
 
     def get(self, partition_id: str) -> PartitionRecord:
         """The partition of that id; raises NotFound."""

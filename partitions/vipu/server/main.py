@@ -24,6 +24,8 @@ from ipuhub.process import logs
 from partitions.vipu.protos import vipu_user_pb2, vipu_version_pb2
 from partitions.vipu.protos.vipu_user_pb2_grpc import add_UserServiceServicer_to_server
 from partitions.vipu.protos.vipu_version_pb2_grpc import add_VersionServiceServicer_to_server
+from partitions.vipu.server.adminport import STOP_SECONDS, AdminPort
+from partitions.vipu.server.adminservice import ServerFacts
 from partitions.vipu.server.agentfleet import agents_of, fleet_of_agents
 from partitions.vipu.server.agentlinks import AgentLinks, LinkTiming
 from partitions.vipu.server.controller import Controller, Latencies
@@ -79,6 +81,8 @@ class ServerOptions:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None
+    admin_host: str = "127.0.0.1"
+    admin_port: int | None = None
     agents: str = ""
     agent_lost_seconds: float = 5.0
     agent_ca: Path | None = None
@@ -142,6 +146,16 @@ def _address_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=port_number, default=8090, help="port; 0: any free port")
     parser.add_argument(
+        "--admin-host",
+        default="127.0.0.1",
+        help="address of the admin API, for a network of its own",
+    )
+    parser.add_argument(
+        "--admin-port",
+        type=port_number,
+        help="port of the admin API, usually 8091; without: there is none",
+    )
+    parser.add_argument(
         "--storage",
         type=Path,
         default=Path("vipu-server.json"),
@@ -198,7 +212,6 @@ def _agent_options(parser: argparse.ArgumentParser) -> None:
 
 log = structlog.get_logger(__name__)
 _THREADS = 16
-_STOP_SECONDS = 2.0
 _USER = vipu_user_pb2.DESCRIPTOR.services_by_name["UserService"].full_name
 _VERSION = vipu_version_pb2.DESCRIPTOR.services_by_name["VersionService"].full_name
 
@@ -219,6 +232,12 @@ class VipuServer:
         self._health: HealthServicer | None = None
         self._controller: Controller | None = None
         self._links: AgentLinks | None = None
+        self._admin: AdminPort | None = None
+
+    @property
+    def admin_port(self) -> int | None:
+        """The port of the admin API of a started server, if it has one."""
+        return self._admin.port if self._admin else None
 
     @property
     def controller(self) -> Controller:
@@ -242,7 +261,9 @@ class VipuServer:
                 self._controller.on_change = self._links.changed
                 self._links.watch(self._controller)
             port = self._serve(self._controller)
+            self._serve_admin(self._controller)
         except BaseException:
+            self._stop_serving()
             self._stop_links()
             self._state.close()
             raise
@@ -252,13 +273,20 @@ class VipuServer:
     def stop(self) -> None:
         """Refuse new calls, let running ones end for up to 2 s, and release the state file."""
         if self._server is not None:
-            if self._health is not None:
-                self._health.enter_graceful_shutdown()
-            self._server.stop(_STOP_SECONDS).wait()
-            self._server = None
+            self._stop_serving()
             log.info("vipu-server stopped")
         self._stop_links()
         self._state.close()
+
+    def _stop_serving(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.stop()
+        server, self._server = self._server, None
+        if server is not None:
+            if self._health is not None:
+                self._health.enter_graceful_shutdown()
+            server.stop(STOP_SECONDS).wait()
 
     def _fleet(self) -> Topology:
         """The IPUs of the agents' machines, or the simulated ones."""
@@ -292,6 +320,18 @@ class VipuServer:
         server.start()
         self._server = server
         return port
+
+    def _serve_admin(self, controller: Controller) -> None:
+        options = self._options
+        if options.admin_port is not None:
+            facts = ServerFacts(
+                version=version("ipuhub"),
+                started_at=self._clock(),
+                state_file=str(options.storage.absolute()),
+                agents=self._links.addresses if self._links else {},
+            )
+            self._admin = AdminPort(controller, facts)
+            self._admin.start(options.admin_host, options.admin_port, options.tls)
 
 
 def _latencies(options: ServerOptions) -> Latencies:

@@ -37,7 +37,7 @@ _Answer = TypeVar("_Answer")
 _Listed = dict[str, tuple[PartitionRecord, ReadyState, pb.Partition]]
 
 
-def _answering(
+def answering(
     method: Callable[[Any, _Question], _Answer],
 ) -> Callable[[Any, _Question, ServicerContext], _Answer]:
     """Tell the client a VipuError as its gRPC status, with the sentence as details."""
@@ -66,13 +66,13 @@ class UserService(UserServiceServicer):
         self._published_only = published_only
         self._listed = _Listed()
 
-    @_answering
+    @answering
     def CreatePartition(self, request: pb.CreatePartitionRequest) -> pb.CreatePartitionReply:
         """Reserve IPUs and answer with the id, without waiting for ACTIVE."""
         record = self._controller.create(wire.request_from_message(request))
         return pb.CreatePartitionReply(partition_id=record.id)
 
-    @_answering
+    @answering
     def GetPartitionStatus(
         self, request: pb.GetPartitionStatusRequest
     ) -> pb.GetPartitionStatusReply:
@@ -80,19 +80,19 @@ class UserService(UserServiceServicer):
         record = self._controller.get(request.partition_id)
         return pb.GetPartitionStatusReply(status=wire.status_to_message(self._status(record)))
 
-    @_answering
+    @answering
     def ResetPartition(self, request: pb.ResetPartitionRequest) -> pb.ResetPartitionReply:
         """Begin a reset; a partition that is still being created just goes on."""
         self._controller.reset(request.partition_id)
         return pb.ResetPartitionReply()
 
-    @_answering
+    @answering
     def RemovePartition(self, request: pb.RemovePartitionRequest) -> pb.RemovePartitionReply:
         """Free the IPUs at once; nothing can fail on the way, so `force` changes nothing."""
         self._controller.remove(request.partition_id)
         return pb.RemovePartitionReply()
 
-    @_answering
+    @answering
     def ListPartitions(self, request: pb.ListPartitionsRequest) -> pb.ListPartitionsReply:
         """Answer with all partitions, or those of one allocation."""
         now = self._controller.clock()
@@ -106,7 +106,7 @@ class UserService(UserServiceServicer):
         self._listed = listed
         return pb.ListPartitionsReply(partitions=[message for *_, message in listed.values()])
 
-    @_answering
+    @answering
     def GetPartitionIpuofConfig(
         self, request: pb.GetPartitionIpuofConfigRequest
     ) -> pb.GetPartitionIpuofConfigReply:
@@ -115,7 +115,7 @@ class UserService(UserServiceServicer):
         config = self._controller.ipuof_config(request.partition_id, gcd)
         return pb.GetPartitionIpuofConfigReply(ipuof_config=wire.config_to_message(config))
 
-    @_answering
+    @answering
     def ListIPUAttributes(self, request: pb.ListIPUAttributesRequest) -> pb.ListIPUAttributesReply:
         """Answer with what is known of each IPU, of some agents or of all."""
         published_only = self._published_only

@@ -1,0 +1,199 @@
+"""io: what `vipu-admin` asks of a controller, and the tables of its answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from google.protobuf.json_format import MessageToDict
+
+from partitions.vipu.cli.output import Table
+from partitions.vipu.protos import vipu_admin_pb2 as pb
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from google.protobuf.message import Message
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+    from partitions.vipu.client import VipuClient
+
+_AGENT_HEADS: Final = ("Agent ID", "Host", "Port", "Status", "IPUs", "Held", "Cluster")
+_AGENT_MORE: Final = ("Allocation", "ILD", "Partitions", "Reason")
+_PARTITION_HEADS: Final = ("Partition", "Cluster", "Allocation", "Size", "Agents", "State")
+_PARTITION_MORE: Final = ("Operation", "Since", "Auto-resets", "Errors")
+
+
+async def list_agents(client: VipuClient, options: argparse.Namespace) -> Table:
+    """All agents in IPU-Link order."""
+    del options
+    found = (await client.ask("ListAgents", pb.ListAgentsRequest())).agents
+    heads = (*_AGENT_HEADS, *_AGENT_MORE)
+    return _table(heads, [_agent(each) for each in found], found, _AGENT_MORE)
+
+
+async def get_agent(client: VipuClient, options: argparse.Namespace) -> Table:
+    """One agent, with each fault."""
+    agent = await client.ask("GetAgent", pb.GetAgentRequest(agent_id=options.name))
+    rows = list(zip((*_AGENT_HEADS, *_AGENT_MORE), _agent(agent), strict=True))
+    rows += [("Cordoned since", _time(agent.cordoned_at))] if agent.cordoned else []
+    rows += [(f"Fault of IPU {index}", agent.faults[index]) for index in sorted(agent.faults)]
+    return Table(("Attribute", "Value"), rows, _plain(agent))
+
+
+async def cordon_agent(client: VipuClient, options: argparse.Namespace) -> None:
+    """Keep new partitions from a machine. Raise VipuError."""
+    question = pb.CordonAgentRequest(agent_id=options.name, reason=options.reason)
+    await client.ask("CordonAgent", question)
+
+
+async def uncordon_agent(client: VipuClient, options: argparse.Namespace) -> None:
+    """Let a machine have new partitions again. Raise VipuError."""
+    await client.ask("UncordonAgent", pb.UncordonAgentRequest(agent_id=options.name))
+
+
+async def list_clusters(client: VipuClient, options: argparse.Namespace) -> Table:
+    """The clusters with their agents."""
+    del options
+    found = (await client.ask("ListClusters", pb.ListClustersRequest())).clusters
+    return _groups("Cluster ID", "Allocations", [(each, each.allocation_ids) for each in found])
+
+
+async def list_allocations(client: VipuClient, options: argparse.Namespace) -> Table:
+    """The allocations with their agents."""
+    del options
+    found = (await client.ask("ListAllocations", pb.ListAllocationsRequest())).allocations
+    return _groups("Allocation ID", "Clusters", [(each, each.cluster_ids) for each in found])
+
+
+async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Table:
+    """Everybody's partitions, or those of one machine."""
+    question = pb.ListPartitionsRequest(agent_id=options.agent or "")
+    found = (await client.ask("ListPartitions", question)).partitions
+    rows = [
+        (
+            each.id,
+            each.cluster_id,
+            each.allocation_id,
+            str(each.size),
+            " ".join(each.agent_ids),
+            each.ready_state,
+            each.operation_state,
+            _time(each.since),
+            str(each.auto_resets),
+            "; ".join(each.errors) or "-",
+        )
+        for each in found
+    ]
+    return _table((*_PARTITION_HEADS, *_PARTITION_MORE), rows, found, _PARTITION_MORE)
+
+
+async def reset_partition(client: VipuClient, options: argparse.Namespace) -> None:
+    """Begin a reset. Raise VipuError."""
+    await client.ask("ResetPartition", pb.ResetPartitionRequest(partition_id=options.name))
+
+
+async def remove_partition(client: VipuClient, options: argparse.Namespace) -> None:
+    """Free a partition's IPUs, whoever made it. Raise VipuError."""
+    await client.ask("RemovePartition", pb.RemovePartitionRequest(partition_id=options.name))
+
+
+async def provoke_fault(client: VipuClient, options: argparse.Namespace) -> None:
+    """Let a machine that the controller simulates fail. Raise VipuError."""
+    question = pb.ProvokeFaultRequest(agent_id=options.name, ipu=options.ipu)
+    await client.ask("ProvokeFault", question)
+
+
+async def clear_fault(client: VipuClient, options: argparse.Namespace) -> None:
+    """End such a fault. Raise VipuError."""
+    question = pb.ClearFaultRequest(agent_id=options.name, ipu=options.ipu)
+    await client.ask("ClearFault", question)
+
+
+async def list_events(client: VipuClient, options: argparse.Namespace) -> Table:
+    """What has happened since the controller started, the oldest first."""
+    del options
+    answer = await client.ask("ListEvents", pb.ListEventsRequest())
+    rows = [
+        (_time(each.at), each.what, " ".join(f"{name}={each.facts[name]}" for name in each.facts))
+        for each in answer.events
+    ]
+    if answer.forgotten:
+        rows.insert(0, ("-", f"{answer.forgotten} older events are not kept", ""))
+    return Table(("Time", "Event", "Facts"), rows, _plain(answer))
+
+
+async def get_server(client: VipuClient, options: argparse.Namespace) -> Table:
+    """Version, age and size of the controller."""
+    del options
+    server = await client.ask("GetServer", pb.GetServerRequest())
+    rows = [
+        ("Version", server.version),
+        ("Started", _time(server.started_at)),
+        ("State file", server.state_file),
+        ("Agents", "simulated here" if server.simulates_machines else str(server.agents)),
+        ("IPUs", str(server.ipus)),
+        ("Free IPUs", str(server.free_ipus)),
+        ("Partitions", str(server.partitions)),
+    ]
+    return Table(("Attribute", "Value"), rows, _plain(server))
+
+
+def _agent(agent: pb.Agent) -> tuple[str, ...]:
+    host, _, port = agent.address.rpartition(":")
+    said = [agent.lost, *(agent.faults[index] for index in sorted(agent.faults))]
+    said += [agent.cordon_reason]
+    return (
+        agent.id,
+        host or "simulated",
+        port or "-",
+        _status(agent),
+        str(agent.ipus),
+        str(agent.held_ipus),
+        agent.cluster_id,
+        agent.allocation_id,
+        str(agent.ipulink_domain),
+        " ".join(agent.partition_ids) or "-",
+        "; ".join(filter(None, said)) or "-",
+    )
+
+
+def _status(agent: pb.Agent) -> str:
+    """As `kubectl get nodes` writes it: Up, or why not, and then the cordon."""
+    state = "Lost" if agent.lost else "Faulty" if agent.faults else "Up"
+    return f"{state},Cordoned" if agent.cordoned else state
+
+
+def _groups(head: str, others: str, found: Sequence[tuple[pb.Group, Sequence[str]]]) -> Table:
+    rows = [
+        (
+            group.id,
+            " ".join(group.agent_ids),
+            str(group.ipus),
+            str(group.free_ipus),
+            str(group.ipulink_domains),
+            " ".join(names),
+        )
+        for group, names in found
+    ]
+    heads = (head, "Agents", "IPUs", "Free", "ILDs", others)
+    return _table(heads, rows, [group for group, _ in found], ("ILDs", others))
+
+
+def _table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    messages: Sequence[Message],
+    wide: Sequence[str],
+) -> Table:
+    return Table(heads, rows, [_plain(message) for message in messages], frozenset(wide))
+
+
+def _time(at: Timestamp) -> str:
+    return at.ToJsonString().partition(".")[0].removesuffix("Z") + "Z"
+
+
+def _plain(message: Message) -> Any:
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )

@@ -1,0 +1,160 @@
+"""glue: what the V-IPU commands share: options, exit codes, how an answer is shown.
+
+Exit codes: 0 done; 1 the controller refused; 2 wrong options or settings; 3 no answer; 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from partitions.vipu.cli.completion import SHELLS, completion
+from partitions.vipu.cli.output import FORMATS, plain, write
+from partitions.vipu.cli.settings import BadSetting, find_controller
+from partitions.vipu.errors import Unavailable, VipuError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from partitions.vipu.cli.settings import PortSetting
+    from partitions.vipu.client import TlsFiles, VipuClient
+
+DONE, REFUSED, WRONG, NO_ANSWER, INTERRUPTED = 0, 1, 2, 3, 130
+WATCH_SECONDS: Final = 2.0
+
+
+def run(
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    connect: Callable[..., VipuClient],
+    port: PortSetting,
+) -> int:
+    """Run a command line and return its exit code; `connect` takes an address and `tls`."""
+    options = parser.parse_args(arguments)
+    try:
+        return _answer(parser, options, connect, port)
+    except BadSetting as error:
+        code, said = WRONG, f"{parser.prog}: {error}"
+    except Unavailable as error:
+        code, said = (
+            NO_ANSWER,
+            f"{parser.prog}: {error}. Check --api-host, --api-port and the network",
+        )
+    except VipuError as error:
+        code, said = REFUSED, f"{_title(options)}: failed: {error}"
+    except KeyboardInterrupt:
+        code, said = DONE if options.watch else INTERRUPTED, ""
+    except BrokenPipeError:  # who reads has enough
+        code, said = DONE, ""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if said:
+        _say(plain(said), sys.stderr)
+    return code
+
+
+def _say(text: str, stream: TextIO | None = None) -> None:
+    target = stream or sys.stdout
+    target.write(f"{text}\n")
+    target.flush()
+
+
+def _answer(
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    connect: Callable[..., VipuClient],
+    port: PortSetting,
+) -> int:
+    if options.action == "completion":
+        _say(completion(parser, options.shell))
+        return DONE
+    if options.command is None and not options.server_version:
+        _say(parser.format_help().rstrip(), sys.stderr)
+        return WRONG
+    given = {key.replace("_", "-"): value for key, value in vars(options).items()}
+    controller = find_controller(given, os.environ, Path.home(), port=port)
+    return asyncio.run(_run(connect(controller.address, tls=_fixed(controller.tls)), options))
+
+
+def _fixed(tls: TlsFiles | None) -> Callable[[], TlsFiles] | None:
+    return None if tls is None else lambda: tls
+
+
+async def _run(client: VipuClient, options: argparse.Namespace) -> int:
+    async with client:
+        if options.server_version:
+            _say(f"host: {client.address}\nversion: {plain(await client.version())}")
+            return DONE
+        while True:
+            table = await options.command(client, options)
+            if table is None:
+                _say(f"{_title(options)}: success.")
+                return DONE
+            form = "json" if options.showjson or not table.heads else options.output
+            _say(write(table, form))
+            if not options.watch:
+                return DONE
+            await asyncio.sleep(WATCH_SECONDS)
+
+
+def _title(options: argparse.Namespace) -> str:
+    name = getattr(options, "name", "")
+    return f"{options.action} {options.entity}" + (f" ({name})" if name else "")
+
+
+def add_frame(parser: argparse.ArgumentParser) -> Any:
+    """Add what every command has, and return where its actions go.
+
+    The options before and after a command write the same values; only the first have defaults.
+    """
+    parser.set_defaults(
+        **dict.fromkeys(("api_host", "api_port", "config", "ca", "certificate", "key")),
+        command=None,
+        action="",
+        entity="",
+        output="table",
+        showjson=False,
+        watch=False,
+        server_version=False,
+    )
+    said = f"{parser.prog} of IPUHub {version('ipuhub')}"
+    parser.add_argument("--version", action="version", version=said)
+    parser.add_argument(
+        "--server-version", action="store_true", help="show address and version of the controller"
+    )
+    actions = parser.add_subparsers(dest="action", metavar="COMMAND")
+    shell = actions.add_parser("completion", help="print a completion script")
+    shell.add_argument("shell", choices=SHELLS)
+    return actions
+
+
+def shared_options(default_port: int) -> argparse.ArgumentParser:
+    """The options of the controller and of the output."""
+    shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    group = shared.add_argument_group("controller")
+    group.add_argument("-H", "--api-host", metavar="HOST", help="host of the controller")
+    group.add_argument("--api-port", metavar="PORT", help=f"its port (default {default_port})")
+    for name in ("user-id", "access-key"):
+        group.add_argument(
+            f"--api-{name}", metavar="TEXT", help="accepted, not sent: the published API has none"
+        )
+    group.add_argument("--config", metavar="FILE", help='file of lines like api-host="10.1.2.3"')
+    group.add_argument("--ca", metavar="FILE", help="CA of the controller, PEM; switches TLS on")
+    group.add_argument("--certificate", metavar="FILE", help="own certificate, PEM")
+    group.add_argument("--key", metavar="FILE", help="its private key, PEM")
+    shown = shared.add_argument_group("output")
+    shown.add_argument("-o", "--output", choices=FORMATS, help="form of lists (default table)")
+    shown.add_argument("--showjson", action="store_true", help="the same as --output json")
+    shown.add_argument("--watch", action="store_true", help="show a list again every 2 s")
+    return shared
+
+
+def entities(actions: Any, action: str, about: str) -> Any:
+    """Add an action that is about several things, and return where these go."""
+    parser = actions.add_parser(action, help=about)
+    return parser.add_subparsers(dest="entity", metavar="WHAT", required=True)

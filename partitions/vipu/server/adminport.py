@@ -1,0 +1,55 @@
+"""io: the port of the admin API, apart from that of users: it belongs into a network of its own."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import grpc
+import structlog
+
+from partitions.vipu.protos import vipu_admin_pb2
+from partitions.vipu.protos.vipu_admin_pb2_grpc import add_AdminServiceServicer_to_server
+from partitions.vipu.server.adminservice import AdminService
+from partitions.vipu.serving import add_standard_services, listen
+
+if TYPE_CHECKING:
+    from partitions.vipu.server.adminservice import ServerFacts
+    from partitions.vipu.server.controller import Controller
+    from partitions.vipu.tlsfiles import ServerTls
+
+STOP_SECONDS: Final = 2.0
+_THREADS: Final = 4
+_ADMIN: Final = vipu_admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+
+log = structlog.get_logger(__name__)
+
+
+class AdminPort:
+    """Serves administrators until it is stopped; `port` is known once it has started."""
+
+    def __init__(self, controller: Controller, facts: ServerFacts) -> None:
+        self.port = 0
+        self._server = grpc.server(
+            ThreadPoolExecutor(_THREADS, thread_name_prefix="vipu-admin"),
+            options=(("grpc.so_reuseport", 0),),  # as of the users' port
+        )
+        add_AdminServiceServicer_to_server(AdminService(controller, facts), self._server)
+        self._health = add_standard_services(self._server, (_ADMIN,))
+
+    def start(self, host: str, port: int, tls: ServerTls | None) -> None:
+        """Listen; port 0 takes any free one. Raises ListenError or TlsFilesError."""
+        self.port = listen(self._server, host, port, tls.credentials() if tls else None)
+        self._server.start()
+        log.info("admin API listens", host=host, port=self.port)
+        if tls is None or tls.client_ca is None:
+            log.warning(
+                "whoever reaches the admin API may do everything: keep its port in the management "
+                "network, or set --client-ca",
+                port=self.port,
+            )
+
+    def stop(self) -> None:
+        """Refuse new calls and let running ones end for up to 2 s."""
+        self._health.enter_graceful_shutdown()
+        self._server.stop(STOP_SECONDS).wait()

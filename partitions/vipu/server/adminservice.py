@@ -1,0 +1,237 @@
+"""io: the V-IPU admin API over gRPC: the whole fleet, cordons, everybody's partitions, events."""
+
+# gRPC calls the methods by the names of the interface.
+# ruff: noqa: N802
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from partitions.vipu.errors import NotFound, NotReady
+from partitions.vipu.protos import vipu_admin_pb2 as pb
+from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceServicer
+from partitions.vipu.server.records import MachineRecord
+from partitions.vipu.server.service import answering
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from partitions.vipu.server.controller import Controller
+    from partitions.vipu.server.records import PartitionRecord
+    from partitions.vipu.topology import Ipu
+
+_PROVOKED = "is out of order, as was asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a controller does not know of the server around it; `agents`: host:port by agent."""
+
+    version: str
+    started_at: datetime
+    state_file: str
+    agents: Mapping[str, str]
+
+
+class AdminService(AdminServiceServicer):
+    """What administrators of V-IPU may ask: whoever reaches the port may do everything."""
+
+    def __init__(self, controller: Controller, facts: ServerFacts) -> None:
+        self._controller = controller
+        self._facts = facts
+
+    @answering
+    def GetServer(self, request: pb.GetServerRequest) -> pb.Server:
+        """Answer with version, age and size."""
+        del request
+        state, facts = self._controller.state, self._facts
+        return pb.Server(
+            version=facts.version,
+            started_at=_time(facts.started_at),
+            state_file=facts.state_file,
+            agents=len(self._machines()),
+            ipus=len(self._controller.topology),
+            free_ipus=sum(block.size for block in state.occupancy.free_blocks()),
+            partitions=len(state.partitions),
+            simulates_machines=not facts.agents,
+        )
+
+    @answering
+    def ListAgents(self, request: pb.ListAgentsRequest) -> pb.ListAgentsReply:
+        """Answer with the agents in IPU-Link order."""
+        del request
+        return pb.ListAgentsReply(
+            agents=[self._agent(name, ipus) for name, ipus in self._machines().items()]
+        )
+
+    @answering
+    def GetAgent(self, request: pb.GetAgentRequest) -> pb.Agent:
+        """Answer with one agent."""
+        return self._agent(request.agent_id, self._machine(request.agent_id))
+
+    @answering
+    def CordonAgent(self, request: pb.CordonAgentRequest) -> pb.CordonAgentReply:
+        """Give a machine no new partitions."""
+        self._controller.cordon(request.agent_id, request.reason)
+        return pb.CordonAgentReply()
+
+    @answering
+    def UncordonAgent(self, request: pb.UncordonAgentRequest) -> pb.UncordonAgentReply:
+        """Let a machine have new partitions again."""
+        self._controller.uncordon(request.agent_id)
+        return pb.UncordonAgentReply()
+
+    @answering
+    def ListClusters(self, request: pb.ListClustersRequest) -> pb.ListClustersReply:
+        """Answer with the clusters by name."""
+        del request
+        return pb.ListClustersReply(clusters=self._groups(lambda ipu: ipu.cluster))
+
+    @answering
+    def ListAllocations(self, request: pb.ListAllocationsRequest) -> pb.ListAllocationsReply:
+        """Answer with the allocations by name."""
+        del request
+        return pb.ListAllocationsReply(allocations=self._groups(lambda ipu: ipu.allocation))
+
+    @answering
+    def ListPartitions(self, request: pb.ListPartitionsRequest) -> pb.ListPartitionsReply:
+        """Answer with everybody's partitions, or those of one machine."""
+        wanted = {ipu.id for ipu in self._machine(request.agent_id)} if request.agent_id else None
+        return pb.ListPartitionsReply(
+            partitions=[
+                self._partition(record)
+                for record in self._controller.list()
+                if wanted is None or not wanted.isdisjoint(record.ipus)
+            ]
+        )
+
+    @answering
+    def ResetPartition(self, request: pb.ResetPartitionRequest) -> pb.ResetPartitionReply:
+        """Begin a reset."""
+        self._controller.reset(request.partition_id)
+        return pb.ResetPartitionReply()
+
+    @answering
+    def RemovePartition(self, request: pb.RemovePartitionRequest) -> pb.RemovePartitionReply:
+        """Free a partition's IPUs, whoever made it."""
+        self._controller.remove(request.partition_id)
+        return pb.RemovePartitionReply()
+
+    @answering
+    def ProvokeFault(self, request: pb.ProvokeFaultRequest) -> pb.ProvokeFaultReply:
+        """Let an IPU or the whole of a simulated machine fail."""
+        agent = self._simulated(request.agent_id)
+        if request.HasField("ipu"):
+            self._controller.fail_ipu(agent, request.ipu, f"IPU {request.ipu} {_PROVOKED}")
+        else:
+            self._controller.lose_agent(agent, f"{agent} {_PROVOKED}")
+        return pb.ProvokeFaultReply()
+
+    @answering
+    def ClearFault(self, request: pb.ClearFaultRequest) -> pb.ClearFaultReply:
+        """End such a fault."""
+        agent = self._simulated(request.agent_id)
+        if request.HasField("ipu"):
+            self._controller.heal_ipu(agent, request.ipu)
+        else:
+            self._controller.agent_back(agent)
+        return pb.ClearFaultReply()
+
+    @answering
+    def ListEvents(self, request: pb.ListEventsRequest) -> pb.ListEventsReply:
+        """Answer with the last events, the oldest first."""
+        del request
+        events, forgotten = self._controller.events.last()
+        return pb.ListEventsReply(
+            events=[pb.Event(at=_time(one.at), what=one.what, facts=one.facts) for one in events],
+            forgotten=forgotten,
+        )
+
+    def _machines(self) -> dict[str, list[Ipu]]:
+        """The IPUs by agent, in IPU-Link order."""
+        found: dict[str, list[Ipu]] = {}
+        for ipu in self._controller.topology.ipus:
+            found.setdefault(ipu.agent, []).append(ipu)
+        return found
+
+    def _machine(self, agent: str) -> Sequence[Ipu]:
+        try:
+            return self._machines()[agent]
+        except KeyError:
+            raise NotFound(f"there is no agent {agent!r}") from None
+
+    def _simulated(self, agent: str) -> str:
+        if address := self._facts.agents.get(agent):
+            host, _, port = address.rpartition(":")
+            raise NotReady(
+                f"{agent} has a real agent: vipu-agent fault ipu-error --ipu 0 "
+                f"--api-host {host} --api-port {port}"
+            )
+        return agent
+
+    def _agent(self, name: str, ipus: Sequence[Ipu]) -> pb.Agent:
+        state = self._controller.state
+        said = state.machines.get(name, MachineRecord(name))
+        holders = [state.occupancy.holder(ipu.id) for ipu in ipus]
+        return pb.Agent(
+            id=name,
+            address=self._facts.agents.get(name, ""),
+            cluster_id=ipus[0].cluster,
+            allocation_id=ipus[0].allocation,
+            ipus=len(ipus),
+            held_ipus=sum(holder is not None for holder in holders),
+            cordoned=said.cordon is not None,
+            cordon_reason=said.cordon or "",
+            cordoned_at=_time(said.cordoned_at),
+            faults=said.faults,
+            lost=said.lost,
+            partition_ids=sorted({holder for holder in holders if holder is not None}),
+            ipulink_domain=ipus[0].id.domain,
+        )
+
+    def _groups(self, name_of: Callable[[Ipu], str]) -> list[pb.Group]:
+        topology, free = self._controller.topology, Counter[str]()
+        for block in self._controller.state.occupancy.free_blocks():
+            free[name_of(topology.by_id[block.ipus(1)[0]])] += block.size
+        groups: dict[str, list[Ipu]] = {}
+        for ipu in topology.ipus:
+            groups.setdefault(name_of(ipu), []).append(ipu)
+        return [
+            pb.Group(
+                id=name,
+                cluster_ids=dict.fromkeys(ipu.cluster for ipu in ipus),
+                allocation_ids=dict.fromkeys(ipu.allocation for ipu in ipus),
+                agent_ids=dict.fromkeys(ipu.agent for ipu in ipus),
+                ipulink_domains=len({(ipu.id.cluster, ipu.id.domain) for ipu in ipus}),
+                ipus=len(ipus),
+                free_ipus=free[name],
+            )
+            for name, ipus in sorted(groups.items())
+        ]
+
+    def _partition(self, record: PartitionRecord) -> pb.Partition:
+        now, by_id = self._controller.clock(), self._controller.topology.by_id
+        return pb.Partition(
+            id=record.id,
+            cluster_id=record.cluster,
+            allocation_id=record.allocation,
+            size=len(record.ipus),
+            agent_ids=dict.fromkeys(by_id[ipu].agent for ipu in record.ipus),
+            ready_state=record.ready_state(now),
+            operation_state=record.operation_state(now),
+            errors=record.errors,
+            since=_time(record.started_at),
+            auto_resets=record.auto_resets,
+        )
+
+
+def _time(at: datetime | None) -> Timestamp | None:
+    if at is None:
+        return None
+    found = Timestamp()
+    found.FromDatetime(at)
+    return found
