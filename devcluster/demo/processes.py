@@ -25,6 +25,7 @@ PORTS: Final = {
     "web": 8000,
     "proxy": 8080,
     "V-IPU": 8090,
+    "V-IPU admin": 8091,
     "Kubernetes API": 6443,
     "PostgreSQL": 15432,
     "operator health": 8081,
@@ -140,6 +141,7 @@ class Processes:
         port = self.ports["V-IPU"]
         command = [sys.executable, "-m", "partitions.vipu.server.main", "--port", str(port)]
         command += ["--storage", str(self.directory / "vipu-server.json")]
+        command += ["--admin-port", str(self.ports["V-IPU admin"])]
         first = self.ports.get("V-IPU agents")
         if first is None:
             command += ["--machines", str(self.machines)]

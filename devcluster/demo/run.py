@@ -263,7 +263,9 @@ class Demo:
     def summary(self, seconds: float) -> str:
         """Say where everything is."""
         password = self.processes.admin_password
-        vipu = _shown(Path(sys.executable).parent / "vipu")
+        vipu, admin = (
+            _shown(Path(sys.executable).parent / name) for name in ("vipu", "vipu-admin")
+        )
         agent, metrics = self.ports["V-IPU agents"], self.ports["V-IPU metrics"]
         return f"""
   IPUHub is up ({seconds:.1f} s).
@@ -271,6 +273,7 @@ class Demo:
     dashboard   http://localhost:{self.ports["web"]}   (user admin, password {password})
     V-IPU Proxy http://localhost:{self.ports["proxy"]}/stats
     V-IPU       {vipu} -H localhost --api-port {self.ports["V-IPU"]} list partitions
+                {admin} -H localhost --api-port {self.ports["V-IPU admin"]} list agents
     IPU metrics http://localhost:{metrics}/metrics   (ag0; the agents listen from port {agent} on)
     kubectl     export KUBECONFIG={self.processes.kubeconfig}
 

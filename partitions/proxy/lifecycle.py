@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
+    from partitions.vipu.types import VipuStatus
+
 
 class Verdict(StrEnum):
     """What to do about a request for a partition."""
@@ -140,6 +142,12 @@ def activate(entry: TrackerEntry, now: datetime) -> TrackerEntry:
 def fail(entry: TrackerEntry, reason: Reason, message: str) -> TrackerEntry:
     """The partition cannot be used, and why."""
     return replace(_to(entry, Phase.ERROR), reason=reason, message=message)
+
+
+def fault(entry: TrackerEntry, status: VipuStatus) -> TrackerEntry:
+    """The partition is in ERROR, with what its controller says about it."""
+    message = "; ".join(status.errors) or f"partition {entry.id} is in ERROR"
+    return fail(entry, Reason.PARTITION_ERROR, message)
 
 
 def lose(entry: TrackerEntry, now: datetime, message: str) -> TrackerEntry:

@@ -192,7 +192,7 @@ class Steps:
             status = await self._fleet.api(entry.controller).partition_status(entry.id)
         except VipuError:
             return False  # the next look will see it, too
-        return is_usable(status)
+        return status.is_usable
 
     def _note_acceptance(self, entry: TrackerEntry, memory: Memory) -> None:
         """The controller is at work from now on, while that is still being written down."""
@@ -287,10 +287,10 @@ class Steps:
         if status.ready_state is ReadyState.REMOVED:
             await self._replace(entry, lifecycle.make_again(entry))
             return Next.BACKOFF
-        if is_faulty(status):
-            await self._replace(entry, fault_of(entry, status))
+        if status.is_faulty:
+            await self._replace(entry, lifecycle.fault(entry, status))
             return Next.SETTLED
-        if is_usable(status):
+        if status.is_usable:
             self._learn(entry, memory)
             await self._replace(entry, lifecycle.activate(entry, self._now()))
             return Next.NOW  # as above
@@ -338,7 +338,7 @@ class Steps:
         if status.operation_state is OperationState.REMOVING:
             return Next.POLL
         memory.looks += 1
-        if not is_faulty(status) and memory.looks < LOOKS_UNTIL_ASKED_AGAIN:
+        if not status.is_faulty and memory.looks < LOOKS_UNTIL_ASKED_AGAIN:
             return Next.POLL
         memory.is_removed, memory.looks = False, 0
         problem = "; ".join(status.errors) or (
@@ -366,36 +366,9 @@ class Steps:
 
     async def _replace(self, entry: TrackerEntry, new: TrackerEntry | None) -> None:
         """Write `new` (None: nothing) in place of `entry`, unless somebody changed that."""
-        await self._store.write(lambda draft: replace_entry(draft, entry, new))
+        await self._store.write(lambda draft: draft.replace(entry, new))
         if new is not None and new.phase is not entry.phase:
             log.info("partition", id=new.id, phase=new.phase.value, job=_job(new))
-
-
-def replace_entry(draft: Draft, entry: TrackerEntry, new: TrackerEntry | None) -> None:
-    """Put `new` (None: nothing) in the place of `entry` if that still stands there."""
-    if draft.get(entry.key) != entry:
-        return
-    if new is None:
-        draft.drop(entry.key)
-    else:
-        draft.put(new)
-
-
-def is_usable(status: VipuStatus) -> bool:
-    """Whether programs may open the partition: ACTIVE, and no reset under way."""
-    busy = {OperationState.CREATING, OperationState.RESETTING, OperationState.REMOVING}
-    return status.ready_state is ReadyState.ACTIVE and status.operation_state not in busy
-
-
-def is_faulty(status: VipuStatus) -> bool:
-    """Whether the partition is of no use until it is reset."""
-    return status.ready_state is ReadyState.ERROR or status.operation_state is OperationState.FAILED
-
-
-def fault_of(entry: TrackerEntry, status: VipuStatus) -> TrackerEntry:
-    """The entry of a partition in ERROR, with what its controller says about it."""
-    message = "; ".join(status.errors) or f"partition {entry.id} is in ERROR"
-    return lifecycle.fail(entry, Reason.PARTITION_ERROR, message)
 
 
 def free_id(asked: TrackerEntry | lifecycle.Request, draft: Draft, listed: Iterable[str]) -> str:

@@ -13,7 +13,6 @@ from partitions.errors import PartitionsError
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import ControllerSpec
 from partitions.proxy.drift import Drift, compare, contradicted
-from partitions.proxy.steps import fault_of, replace_entry
 from partitions.vipu.errors import VipuError
 
 if TYPE_CHECKING:
@@ -133,13 +132,13 @@ class Sweep:
             except VipuError as error:
                 log.info("no status of a faulty partition", id=entry.id, problem=str(error))
                 continue
-            marked[entry] = fault_of(entry, status)
+            marked[entry] = lifecycle.fault(entry, status)
         if not marked:
             return
 
         def change(draft: Draft) -> None:
             for entry, new in marked.items():
-                replace_entry(draft, entry, new)
+                draft.replace(entry, new)
 
         await self._store.write(change)
 

@@ -199,6 +199,15 @@ class Draft:
             self._newest[stored.holder] = stored.key
         return stored
 
+    def replace(self, entry: TrackerEntry, new: TrackerEntry | None) -> None:
+        """Put `new` (None: nothing) in the place of `entry` if that still stands there."""
+        if self.get(entry.key) != entry:
+            return
+        if new is None:
+            self.drop(entry.key)
+        else:
+            self.put(new)
+
     def drop(self, key: str) -> None:
         """Delete an entry."""
         entry = self._entries.pop(key, None)

@@ -11,8 +11,10 @@ from google.protobuf.message import Message
 
 from partitions.vipu import wire
 from partitions.vipu.codes import error_of
+from partitions.vipu.protos import vipu_admin_pb2 as admin_pb
 from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.protos import vipu_version_pb2 as version_pb
+from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceStub
 from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceStub
 from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceStub
 from partitions.vipu.topology import topology_from_attributes
@@ -201,3 +203,16 @@ class VipuClient:
         except grpc.aio.AioRpcError as error:
             message = error.details() or error.code().name
             raise error_of(error.code(), f"{self.address}: {message}") from error
+
+
+class AdminClient(VipuClient):
+    """The admin API of one controller of ours; errors and connection as of VipuClient."""
+
+    async def ask(self, method: str, question: Message) -> Any:
+        """Call a method of AdminService by its name and return the whole message."""
+        return await self._call(getattr(AdminServiceStub(self._connection), method), question)
+
+    async def version(self) -> str:
+        """The version of the controller."""
+        server: admin_pb.Server = await self.ask("GetServer", admin_pb.GetServerRequest())
+        return server.version

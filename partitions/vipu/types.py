@@ -34,6 +34,9 @@ class OperationState(StrEnum):
     FAILED = "FAILED"
 
 
+_BUSY = frozenset({OperationState.CREATING, OperationState.RESETTING, OperationState.REMOVING})
+
+
 class IpuLinkRouting(StrEnum):
     """How the links inside an IPU-Link domain are used; UNDEFINED: the controller decides."""
 
@@ -104,6 +107,17 @@ class VipuStatus:
     max_auto_resets: int = 0
     auto_resets: int = 0
     last_auto_reset: datetime | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether programs may open the partition: ACTIVE, and no reset under way."""
+        return self.ready_state is ReadyState.ACTIVE and self.operation_state not in _BUSY
+
+    @property
+    def is_faulty(self) -> bool:
+        """Whether the partition is of no use until it is reset."""
+        failed = self.operation_state is OperationState.FAILED
+        return failed or self.ready_state is ReadyState.ERROR
 
 
 @dataclass(frozen=True, slots=True)

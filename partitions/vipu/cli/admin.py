@@ -6,10 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from partitions.vipu.adminclient import AdminClient
 from partitions.vipu.cli import admincommands as commands
 from partitions.vipu.cli.program import add_frame, entities, run, shared_options
 from partitions.vipu.cli.settings import ADMIN_PORT
+from partitions.vipu.client import AdminClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
     ):
         parser = _named(entities(actions, action, about), "fault", command, about, shared)
         parser.add_argument(
-            "--ipu", type=int, metavar="N", help="only this IPU (default: the agent is lost)"
+            "--ipu", type=int, metavar="N", help="only this IPU (default: the whole machine)"
         )
 
 

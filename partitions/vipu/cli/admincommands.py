@@ -11,7 +11,7 @@ from partitions.vipu.protos import vipu_admin_pb2 as pb
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from google.protobuf.message import Message
     from google.protobuf.timestamp_pb2 import Timestamp
@@ -99,7 +99,7 @@ async def remove_partition(client: VipuClient, options: argparse.Namespace) -> N
 
 
 async def provoke_fault(client: VipuClient, options: argparse.Namespace) -> None:
-    """Let a machine that the controller simulates fail. Raise VipuError."""
+    """Let a simulated machine fail. Raise VipuError."""
     question = pb.ProvokeFaultRequest(agent_id=options.name, ipu=options.ipu)
     await client.ask("ProvokeFault", question)
 
@@ -114,10 +114,7 @@ async def list_events(client: VipuClient, options: argparse.Namespace) -> Table:
     """What has happened since the controller started, the oldest first."""
     del options
     answer = await client.ask("ListEvents", pb.ListEventsRequest())
-    rows = [
-        (_time(each.at), each.what, " ".join(f"{name}={each.facts[name]}" for name in each.facts))
-        for each in answer.events
-    ]
+    rows = [(_time(each.at), each.what, _facts(each.facts)) for each in answer.events]
     if answer.forgotten:
         rows.insert(0, ("-", f"{answer.forgotten} older events are not kept", ""))
     return Table(("Time", "Event", "Facts"), rows, _plain(answer))
@@ -187,6 +184,10 @@ def _table(
     wide: Sequence[str],
 ) -> Table:
     return Table(heads, rows, [_plain(message) for message in messages], frozenset(wide))
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {facts[name]}" for name in sorted(facts))
 
 
 def _time(at: Timestamp) -> str:

@@ -567,7 +567,7 @@ class ProvokeFaultRequest(_message.Message):
     IPU_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     ipu: _builtins.int
-    """Unset: the agent is lost."""
+    """Unset: the agent answers nothing."""
     def __init__(
         self,
         *,
@@ -607,7 +607,7 @@ class ClearFaultRequest(_message.Message):
     IPU_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     ipu: _builtins.int
-    """Unset: the agent is back."""
+    """Unset: all faults of the machine."""
     def __init__(
         self,
         *,

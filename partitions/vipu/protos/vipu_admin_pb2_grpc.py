@@ -169,7 +169,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ProvokeFault(self, request, context):
-        """Lets a machine fail that the controller itself simulates; those with agents fail by vipu-agent.
+        """Lets a simulated machine fail, by its agent if it has one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -49,7 +49,7 @@ class AdminServiceStub:
     ResetPartition: _grpc.UnaryUnaryMultiCallable[_vipu_admin_pb2.ResetPartitionRequest, _vipu_admin_pb2.ResetPartitionReply]
     RemovePartition: _grpc.UnaryUnaryMultiCallable[_vipu_admin_pb2.RemovePartitionRequest, _vipu_admin_pb2.RemovePartitionReply]
     ProvokeFault: _grpc.UnaryUnaryMultiCallable[_vipu_admin_pb2.ProvokeFaultRequest, _vipu_admin_pb2.ProvokeFaultReply]
-    """Lets a machine fail that the controller itself simulates; those with agents fail by vipu-agent."""
+    """Lets a simulated machine fail, by its agent if it has one."""
     ClearFault: _grpc.UnaryUnaryMultiCallable[_vipu_admin_pb2.ClearFaultRequest, _vipu_admin_pb2.ClearFaultReply]
     ListEvents: _grpc.UnaryUnaryMultiCallable[_vipu_admin_pb2.ListEventsRequest, _vipu_admin_pb2.ListEventsReply]
     """What has happened since the start, the last thousand changes."""
@@ -70,7 +70,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ResetPartition: _aio.UnaryUnaryMultiCallable[_vipu_admin_pb2.ResetPartitionRequest, _vipu_admin_pb2.ResetPartitionReply]  # type: ignore[assignment]
     RemovePartition: _aio.UnaryUnaryMultiCallable[_vipu_admin_pb2.RemovePartitionRequest, _vipu_admin_pb2.RemovePartitionReply]  # type: ignore[assignment]
     ProvokeFault: _aio.UnaryUnaryMultiCallable[_vipu_admin_pb2.ProvokeFaultRequest, _vipu_admin_pb2.ProvokeFaultReply]  # type: ignore[assignment]
-    """Lets a machine fail that the controller itself simulates; those with agents fail by vipu-agent."""
+    """Lets a simulated machine fail, by its agent if it has one."""
     ClearFault: _aio.UnaryUnaryMultiCallable[_vipu_admin_pb2.ClearFaultRequest, _vipu_admin_pb2.ClearFaultReply]  # type: ignore[assignment]
     ListEvents: _aio.UnaryUnaryMultiCallable[_vipu_admin_pb2.ListEventsRequest, _vipu_admin_pb2.ListEventsReply]  # type: ignore[assignment]
     """What has happened since the start, the last thousand changes."""
@@ -154,7 +154,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vipu_admin_pb2.ProvokeFaultRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vipu_admin_pb2.ProvokeFaultReply, _abc.Awaitable[_vipu_admin_pb2.ProvokeFaultReply]]:
-        """Lets a machine fail that the controller itself simulates; those with agents fail by vipu-agent."""
+        """Lets a simulated machine fail, by its agent if it has one."""
 
     @_abc_1.abstractmethod
     def ClearFault(

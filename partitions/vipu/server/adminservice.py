@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from partitions.vipu.errors import NotFound, NotReady
+from partitions.vipu.agent.machine import Fault, FaultKind
+from partitions.vipu.errors import NotFound
 from partitions.vipu.protos import vipu_admin_pb2 as pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceServicer
 from partitions.vipu.server.records import MachineRecord
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
+    from partitions.vipu.server.agentlinks import AgentLinks
     from partitions.vipu.server.controller import Controller
     from partitions.vipu.server.records import PartitionRecord
     from partitions.vipu.topology import Ipu
@@ -29,12 +31,16 @@ _PROVOKED = "is out of order, as was asked for"
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a controller does not know of the server around it; `agents`: host:port by agent."""
+    """What a controller does not know of the server around it.
+
+    `agents`: host:port by agent; `links` are the connections to them, if there are any.
+    """
 
     version: str
     started_at: datetime
     state_file: str
     agents: Mapping[str, str]
+    links: AgentLinks | None = None
 
 
 class AdminService(AdminServiceServicer):
@@ -123,22 +129,33 @@ class AdminService(AdminServiceServicer):
 
     @answering
     def ProvokeFault(self, request: pb.ProvokeFaultRequest) -> pb.ProvokeFaultReply:
-        """Let an IPU or the whole of a simulated machine fail."""
-        agent = self._simulated(request.agent_id)
-        if request.HasField("ipu"):
-            self._controller.fail_ipu(agent, request.ipu, f"IPU {request.ipu} {_PROVOKED}")
-        else:
+        """Let an IPU, or the agent as a whole, of a simulated machine fail."""
+        agent = request.agent_id
+        ipu = request.ipu if request.HasField("ipu") else None
+        index = self._index(agent, ipu)
+        if self._facts.links is not None:
+            kind = FaultKind.HANG if ipu is None else FaultKind.IPU_ERROR
+            self._facts.links.fail(agent, Fault(kind, ipu=index))
+        elif ipu is None:
             self._controller.lose_agent(agent, f"{agent} {_PROVOKED}")
+        else:
+            self._controller.fail_ipu(agent, index, f"IPU {index} {_PROVOKED}")
         return pb.ProvokeFaultReply()
 
     @answering
     def ClearFault(self, request: pb.ClearFaultRequest) -> pb.ClearFaultReply:
-        """End such a fault."""
-        agent = self._simulated(request.agent_id)
-        if request.HasField("ipu"):
-            self._controller.heal_ipu(agent, request.ipu)
-        else:
+        """End the faults of an IPU, or all of a simulated machine."""
+        agent = request.agent_id
+        ipu = request.ipu if request.HasField("ipu") else None
+        self._index(agent, ipu)
+        if self._facts.links is not None:
+            self._facts.links.repair(agent, ipu)
+            return pb.ClearFaultReply()
+        if ipu is None:
             self._controller.agent_back(agent)
+        for each in self._machine(agent):
+            if ipu in (None, each.index):
+                self._controller.heal_ipu(agent, each.index)
         return pb.ClearFaultReply()
 
     @answering
@@ -164,14 +181,12 @@ class AdminService(AdminServiceServicer):
         except KeyError:
             raise NotFound(f"there is no agent {agent!r}") from None
 
-    def _simulated(self, agent: str) -> str:
-        if address := self._facts.agents.get(agent):
-            host, _, port = address.rpartition(":")
-            raise NotReady(
-                f"{agent} has a real agent: vipu-agent fault ipu-error --ipu 0 "
-                f"--api-host {host} --api-port {port}"
-            )
-        return agent
+    def _index(self, agent: str, ipu: int | None) -> int:
+        """The device number of an IPU of this agent, 0 for none; raises NotFound."""
+        indexes = [each.index for each in self._machine(agent)]
+        if ipu is not None and ipu not in indexes:
+            raise NotFound(f"{agent} has the IPUs {min(indexes)} to {max(indexes)}, not {ipu}")
+        return ipu or 0
 
     def _agent(self, name: str, ipus: Sequence[Ipu]) -> pb.Agent:
         state = self._controller.state

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from datetime import datetime
 
-    from partitions.vipu.agent.machine import Configuration, Health, Inventory
+    from partitions.vipu.agent.machine import Configuration, Fault, Health, Inventory
     from partitions.vipu.client import TlsFiles
     from partitions.vipu.server.agentfleet import Action
     from partitions.vipu.server.records import PartitionRecord
@@ -153,6 +153,14 @@ class AgentLinks:
         """Partitions were made, reset or removed: tell the machines now."""
         with suppress(RuntimeError):  # stopped meanwhile
             self._loop.call_soon_threadsafe(self._refresh)
+
+    def fail(self, agent: str, fault: Fault) -> None:
+        """Let the machine of an agent fail, if it is simulated; raises VipuError."""
+        self._run(self._links[agent].client.inject(fault)).result()
+
+    def repair(self, agent: str, ipu: int | None) -> None:
+        """End the faults of an IPU, or all of the machine; raises VipuError."""
+        self._run(self._links[agent].client.repair(ipu)).result()
 
     def stop(self) -> None:
         """End all connections; what the machines do stays as it is."""

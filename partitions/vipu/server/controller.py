@@ -141,7 +141,7 @@ class Controller:
             "partition created",
             partition=record.id,
             ipus=len(record.ipus),
-            first=tuple(record.ipus[0]),
+            agent=self.topology.by_id[record.ipus[0]].agent,
         )
         return record
 

@@ -329,6 +329,7 @@ class VipuServer:
                 started_at=self._clock(),
                 state_file=str(options.storage.absolute()),
                 agents=self._links.addresses if self._links else {},
+                links=self._links,
             )
             self._admin = AdminPort(controller, facts)
             self._admin.start(options.admin_host, options.admin_port, options.tls)

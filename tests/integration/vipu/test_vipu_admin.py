@@ -1,0 +1,253 @@
+"""`vipu-admin` and the admin API against a real vipu-server, with simulated machines and agents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from partitions.vipu.cli.admin import main
+from partitions.vipu.client import AdminClient, CreateRequest, VipuClient
+from partitions.vipu.errors import NotFound, Unavailable, VipuError
+from partitions.vipu.protos import vipu_admin_pb2 as pb
+from partitions.vipu.server.events import KEPT
+from partitions.vipu.types import ReadyState
+from tests.fakes.freeport import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from partitions.vipu.server.main import VipuServer
+    from tests.integration.vipu.conftest import Clock
+
+    Start = Callable[..., tuple[VipuServer, int]]
+    Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def published_only() -> bool:
+    return False
+
+
+@pytest.fixture
+def site(
+    start_server: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> tuple[VipuServer, int]:
+    """A server of four machines, at once done; the environment names its admin port."""
+    server, port = start_server(machines=4, admin_port=0, create_latency_seconds=0)
+    for name in [name for name in os.environ if name.startswith("VIPU_CLI_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("VIPU_CLI_API_HOST", "127.0.0.1")
+    monkeypatch.setenv("VIPU_CLI_API_PORT", str(port))  # of users: not the one to ask
+    monkeypatch.setenv("VIPU_CLI_ADMIN_PORT", str(server.admin_port))
+    return server, port
+
+
+@pytest.fixture
+async def admin(site: tuple[VipuServer, int]) -> AsyncIterator[AdminClient]:
+    async with AdminClient(f"127.0.0.1:{site[0].admin_port}") as client:
+        yield client
+
+
+def said(capsys: Said, *arguments: str) -> str:
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    # The server logs in this process, too.
+    return "".join(line for line in out.splitlines(keepends=True) if "[info" not in line)
+
+
+def lines(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")] for line in text.splitlines() if "|" in line]
+
+
+def test_agents_are_listed_with_what_is_wrong(site: tuple[VipuServer, int], capsys: Said) -> None:
+    site[0].controller.create(CreateRequest("p1", 2))
+    assert said(capsys, "cordon", "agent", "ag1", "--reason", "new cables") == (
+        "cordon agent (ag1): success.\n"
+    )
+    assert said(capsys, "cordon", "agent", "ag2") == "cordon agent (ag2): success.\n"
+    site[0].controller.fail_ipu("ag2", 3, "IPU 3 is hot")
+    site[0].controller.lose_agent("ag3", "ag3 has not answered for 5 s")
+    capsys.readouterr()
+    assert lines(said(capsys, "list", "agents"))[1:] == [
+        ["ag0", "simulated", "-", "Up", "4", "2", "default"],
+        ["ag1", "simulated", "-", "Up,Cordoned", "4", "0", "default"],
+        ["ag2", "simulated", "-", "Faulty,Cordoned", "4", "0", "default"],
+        ["ag3", "simulated", "-", "Lost", "4", "0", "default"],
+    ]
+    wide = lines(said(capsys, "list", "agents", "-o", "wide"))
+    assert [row[9:] for row in wide[1:]] == [
+        ["p1", "-"],
+        ["-", "new cables"],
+        ["-", "ag2: IPU 3 is hot"],
+        ["-", "ag3 has not answered for 5 s"],
+    ]
+    one = dict(lines(said(capsys, "get", "agent", "ag2"))[1:])
+    assert (one["Status"], one["Fault of IPU 3"]) == ("Faulty,Cordoned", "ag2: IPU 3 is hot")
+    assert one["Cordoned since"] == "2026-03-01T12:00:00Z"
+
+
+def test_a_cordon_ends(site: tuple[VipuServer, int], capsys: Said) -> None:
+    for agent in ("ag0", "ag1", "ag2", "ag3"):
+        said(capsys, "cordon", "agent", agent)
+    with pytest.raises(VipuError, match="0 of 16 are free"):
+        site[0].controller.create(CreateRequest("p", 1))
+    said(capsys, "uncordon", "agent", "ag2")
+    assert site[0].controller.create(CreateRequest("p", 1)).ipus[0].position == 8
+
+
+def test_everybodys_partitions_are_listed_reset_and_removed(
+    site: tuple[VipuServer, int], capsys: Said, clock: Clock
+) -> None:
+    controller = site[0].controller
+    controller.create(CreateRequest("p1", 4))
+    controller.create(CreateRequest("p2", 8))
+    controller.report_fault("p2", "link down")
+    capsys.readouterr()
+    assert lines(said(capsys, "list", "partitions"))[1:] == [
+        ["p1", "default", "default", "4", "ag0", "ACTIVE"],
+        ["p2", "default", "default", "8", "ag2 ag3", "ERROR"],
+    ]
+    found = json.loads(said(capsys, "list", "partitions", "--agent", "ag3", "-o", "json"))
+    assert [(one["id"], one["errors"]) for one in found] == [("p2", ["link down"])]
+    assert said(capsys, "reset", "partition", "p2") == "reset partition (p2): success.\n"
+    clock.forward(1)
+    assert controller.get("p2").ready_state(clock()) is ReadyState.ACTIVE
+    assert said(capsys, "remove", "partition", "p1") == "remove partition (p1): success.\n"
+    assert [one.id for one in controller.list()] == ["p2"]
+
+
+def test_clusters_and_allocations_say_what_is_free(
+    start_server: Start, site: tuple[VipuServer, int], tmp_path: Path, capsys: Said
+) -> None:
+    del site
+    other, _ = start_server(
+        storage=tmp_path / "other.json",
+        machines=2,
+        admin_port=0,
+        cluster="x,x,y",
+        allocation="a,b,c",
+    )
+    other.controller.create(CreateRequest("p", 2, allocation_id="b"))
+    other.controller.cordon("ag5", "")
+    capsys.readouterr()
+    port = ("--api-port", str(other.admin_port))
+    assert lines(said(capsys, "list", "clusters", *port))[1:] == [
+        ["x", "ag0 ag1 ag2 ag3", "16", "14"],
+        ["y", "ag4 ag5", "8", "4"],
+    ]
+    assert [row[:4] for row in lines(said(capsys, "list", "allocations", *port))[1:]] == [
+        ["a", "ag0 ag1", "8", "8"],
+        ["b", "ag2 ag3", "8", "6"],
+        ["c", "ag4 ag5", "8", "4"],
+    ]
+
+
+def test_a_provoked_fault_and_its_end(site: tuple[VipuServer, int], capsys: Said) -> None:
+    controller = site[0].controller
+    controller.create(CreateRequest("p", 4))
+    assert said(capsys, "provoke", "fault", "ag0", "--ipu", "2").endswith(": success.\n")
+    assert controller.get("p").errors == ("ag0: IPU 2 is out of order, as was asked for",)
+    said(capsys, "provoke", "fault", "ag1")
+    assert controller.machines["ag1"].lost
+    said(capsys, "clear", "fault", "ag0", "--ipu", "2")
+    said(capsys, "clear", "fault", "ag1")
+    assert not controller.machines
+    controller.reset("p")
+
+
+def test_events_tell_what_has_happened_and_how_many_are_no_longer_known(
+    site: tuple[VipuServer, int], capsys: Said
+) -> None:
+    controller = site[0].controller
+    controller.create(CreateRequest("p", 4))
+    controller.cordon("ag1", "new cables")
+    capsys.readouterr()
+    assert lines(said(capsys, "list", "events"))[1:] == [
+        ["2026-03-01T12:00:00Z", "partition created", "agent: ag0, ipus: 4, partition: p"],
+        ["2026-03-01T12:00:00Z", "machine cordoned", "agent: ag1, reason: new cables"],
+    ]
+    for _ in range(KEPT):
+        controller.events.note("again")
+    capsys.readouterr()
+    found = lines(said(capsys, "list", "events"))
+    assert found[1] == ["-", "2 older events are not kept", ""]
+    assert len(found) == 2 + KEPT
+
+
+def test_the_server_says_what_it_is(site: tuple[VipuServer, int], capsys: Said) -> None:
+    facts = dict(lines(said(capsys, "get", "server"))[1:])
+    assert (facts["Agents"], facts["IPUs"], facts["Free IPUs"]) == ("simulated here", "16", "16")
+    assert facts["State file"].endswith("vipu-server.json")
+    assert said(capsys, "--server-version").splitlines()[1].startswith("version: ")
+
+
+WRONG = [
+    (("cordon", "agent", "ag9"), 1, "cordon agent (ag9): failed: 127.0.0.1:"),
+    (("cordon", "agent", "ag1", "--reason", "x" * 201), 1, "the reason has 201 characters"),
+    (("get", "agent", "nobody"), 1, "there is no agent 'nobody'"),
+    (("list", "partitions", "--agent", "ag9"), 1, "there is no agent 'ag9'"),
+    (("provoke", "fault", "ag0", "--ipu", "4"), 1, "ag0 has the IPUs 0 to 3, not 4"),
+    (("remove", "partition", "p9"), 1, "there is no partition 'p9'"),
+    (("list", "agents", "--api-port", "x"), 2, "'x' is not a port"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "want"), WRONG, ids=[want for *_, want in WRONG])
+def test_what_cannot_be_done_is_told_in_a_sentence(
+    site: tuple[VipuServer, int], capsys: Said, arguments: tuple[str, ...], code: int, want: str
+) -> None:
+    del site
+    assert main(arguments) == code
+    assert want in capsys.readouterr().err
+
+
+def test_without_an_admin_port_there_is_none(
+    start_server: Start, capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server, port = start_server()
+    assert server.admin_port is None
+    monkeypatch.setenv("HOME", str(tmp_path))
+    asked = ("list", "agents", "-H", "127.0.0.1", "--api-port")
+    assert main((*asked, str(port))) == 1  # the users' port knows nothing of it
+    assert "Method not found" in capsys.readouterr().err
+    assert main((*asked, str(free_port()))) == 3
+
+
+async def test_users_of_the_admin_port_are_no_users_of_the_other(admin: AdminClient) -> None:
+    async with VipuClient(admin.address) as user:
+        with pytest.raises(VipuError, match="Method not found"):
+            await user.list_partitions()
+    async with grpc.aio.insecure_channel(admin.address) as channel:
+        question = health_pb2.HealthCheckRequest(service="ipuhub.vipu.admin.v1.AdminService")
+        answer = await health_pb2_grpc.HealthStub(channel).Check(question)
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_many_administrators_at_once_see_one_truth(
+    site: tuple[VipuServer, int], admin: AdminClient
+) -> None:
+    async def flip(agent: str) -> None:
+        for number in range(10):
+            await admin.ask(
+                "CordonAgent", pb.CordonAgentRequest(agent_id=agent, reason=f"{number}")
+            )
+            found = await admin.ask("GetAgent", pb.GetAgentRequest(agent_id=agent))
+            assert (found.cordoned, found.cordon_reason) == (True, f"{number}")
+            await admin.ask("UncordonAgent", pb.UncordonAgentRequest(agent_id=agent))
+
+    await asyncio.gather(*map(flip, ("ag0", "ag1", "ag2", "ag3")))
+    assert not site[0].controller.machines
+    with pytest.raises(NotFound):
+        await admin.ask("UncordonAgent", pb.UncordonAgentRequest())
+    site[0].stop()
+    with pytest.raises(Unavailable):
+        await admin.ask("ListAgents", pb.ListAgentsRequest())
