@@ -96,11 +96,15 @@ def leadership_options(lease: str) -> LeadershipOptions | None:
     if not settings.LEADER_ELECTION:
         return None
     timing = LeaseTiming(
-        settings.LEASE_DURATION_SECONDS, settings.LEASE_RENEW_SECONDS, settings.LEASE_RETRY_SECONDS
+        duration_seconds=settings.LEASE_DURATION_SECONDS,
+        renew_deadline_seconds=settings.LEASE_RENEW_SECONDS,
+        retry_seconds=settings.LEASE_RETRY_SECONDS,
     )
     identity = settings.IDENTITY or f"{socket.gethostname()}_{secrets.token_hex(4)}"
     name = f"{settings.LEASE_PREFIX}{lease}"
-    return LeadershipOptions(settings.NAMESPACE, name, identity, timing)
+    return LeadershipOptions(
+        namespace=settings.NAMESPACE, lease=name, identity=identity, timing=timing
+    )
 
 
 @contextlib.asynccontextmanager

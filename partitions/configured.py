@@ -52,15 +52,17 @@ def configured(host: str, port: int) -> ProxyOptions:
         ),
         service=ServiceOptions(
             rule=PlacementRule(settings.PLACEMENT),
-            queue=QueueOptions(settings.PROXY_RESERVE_AFTER_SECONDS),
+            queue=QueueOptions(reserve_after_seconds=settings.PROXY_RESERVE_AFTER_SECONDS),
         ),
-        visibility=VisibilityOptions(installation(), settings.IPU_VISIBILITY_ON_MASTER)
+        visibility=VisibilityOptions(
+            owner=installation(), on_masters=settings.IPU_VISIBILITY_ON_MASTER
+        )
         if settings.IPU_VISIBILITY
         else None,
         sweep=SweepOptions(
-            settings.SWEEP_SECONDS,
-            settings.TRACKER_TOMBSTONE_SECONDS,
-            settings.TRACKER_RECORDER,
+            every_seconds=settings.SWEEP_SECONDS,
+            tombstone_seconds=settings.TRACKER_TOMBSTONE_SECONDS,
+            needs_recorder=settings.TRACKER_RECORDER,
         ),
     )
 

@@ -89,7 +89,7 @@ class LeaseHeld(Exception):  # noqa: N818  # what is so, not a fault
     """Another replica holds the Lease, and is alive."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTiming:
     """Times in seconds: how long a silent leader keeps the Lease, how long a leader tries to renew
     before it stops, and the pause between two tries. Each is shorter than the one before."""

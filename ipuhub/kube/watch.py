@@ -49,7 +49,7 @@ class Scope:
     field_selector: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """When a watch gives up on a connection, and how it comes back.
 

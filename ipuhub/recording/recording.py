@@ -34,7 +34,7 @@ Row = TypeVar("Row")
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingOptions:
     """How much is written at once, how old it gets, and how much waits while Postgres is away.
 

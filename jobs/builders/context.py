@@ -29,7 +29,7 @@ MICRO_IPUS = 1_000_000
 _NOT_INHERITED = ("ipuhub.io/", *(prefix for control in ANNOTATIONS for prefix in control.fields))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodOptions:
     """The operator's settings about pods."""
 

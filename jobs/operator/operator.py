@@ -69,7 +69,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorOptions:
     """How the operator works. `now` gives the time of day, `monotonic` seconds that only grow."""
 

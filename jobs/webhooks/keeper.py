@@ -45,7 +45,7 @@ _FIELDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperOptions:
     """The Secret, the name of both configurations, and the names in the certificate.
 

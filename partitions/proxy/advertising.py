@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 _MANAGER: Final = "ipuhub-ipu-visibility"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VisibilityOptions:
     """`owner` names this installation; `look_seconds`: how often to compare with the nodes, and
     `count_seconds`: how often to count the IPUs, whose free ones change with every job."""

@@ -38,7 +38,7 @@ class PlacementRule(StrEnum):
     BEST_FIT = "best-fit"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSettings:
     """The settings of a controller's new partitions; empty or zero leaves the choice to V-IPU."""
 

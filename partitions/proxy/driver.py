@@ -57,7 +57,7 @@ _POLL = Backoff(first_seconds=0.05, max_seconds=1.0)
 _RETRY = Backoff(first_seconds=0.2, max_seconds=5.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How soon to look at a controller again: while it works, and after a failure."""
 

@@ -29,7 +29,7 @@ _NO_SETTINGS = PartitionSettings()
 _BACKOFF = Backoff(first_seconds=0.25, max_seconds=4.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
     """How long to wait for controllers, and how often to look after them.
 

@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 _SHUTDOWN_SECONDS: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyOptions:
     """Everything that can be set; `controllers_path` goes before `controllers`.
 
@@ -95,7 +95,9 @@ class ProxyProcess(ClusterProcess):
         self.loops: list[asyncio.Task[None]] = []
         self.elect(options.election)
         self.nodes = NodeLabels(self.client)
-        self.store = TrackerStore(self.client, StoreOptions(options.namespace, options.tracker))
+        self.store = TrackerStore(
+            self.client, StoreOptions(namespace=options.namespace, name=options.tracker)
+        )
         self.fleet = Fleet(
             connect=self._connect,
             read_list=self._read_list,

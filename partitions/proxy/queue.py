@@ -134,7 +134,7 @@ def in_turn(waiters: Collection[Waiter]) -> list[Waiter]:
 _LOOK = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
     """After how many seconds of waiting a controller is kept for a request (0: never), and when a
     request that is not made again is forgotten: operators ask at least every half minute."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
     """`answer_seconds`: how long a call waits for its partition before it answers "not yet"."""
 

@@ -67,7 +67,7 @@ class _Waiting(Generic[_T]):
 _Outcomes: TypeAlias = dict[_Waiting[Any], tuple[Any, Exception | None]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
     """Where the tracker is, and how long a caller waits for a write before it is told to retry.
 

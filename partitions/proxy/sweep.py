@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
     """How often to compare, how long to collect lists that others ask for, and how long tombstones
     stay (with a recorder: at least)."""

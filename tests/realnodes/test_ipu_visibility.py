@@ -63,7 +63,7 @@ async def options(given: RealCluster, tmp_path: Path) -> AsyncIterator[ProxyOpti
         tracker = f"tracker-{uuid4().hex[:8]}"
         lab = Lab(str(kubeconfig), client, tmp_path / "vipu.json", free_port(), tracker)
         lab.start_vipu()
-        visibility = VisibilityOptions(f"{SYSTEM}/{tracker}", look_seconds=0.2)
+        visibility = VisibilityOptions(owner=f"{SYSTEM}/{tracker}", look_seconds=0.2)
         controllers = f"127.0.0.1:{lab.vipu_port}:{LABEL}"
         yield replace(lab.options, controllers=controllers, visibility=visibility)
         await lab.stop_vipu()

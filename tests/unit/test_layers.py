@@ -169,3 +169,17 @@ def test_modules_and_functions_stay_readable(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or 0) - node.lineno + 1
             assert length <= LONGEST_FUNCTION, f"{node.name} has {length} lines"
+
+
+def test_options_are_given_by_their_names() -> None:
+    """Two durations in the wrong order are no error that a type checker could find."""
+    unnamed = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in MODULES
+        if "devcluster" not in path.relative_to(ROOT).parts
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef)
+        and node.name.endswith(("Options", "Timing", "Latencies", "Pace"))
+        and not any("kw_only=True" in ast.unparse(each) for each in node.decorator_list)
+    ]
+    assert unnamed == []

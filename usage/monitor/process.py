@@ -50,5 +50,7 @@ def build_monitor(client: KubeClient) -> Monitor:
     """The monitor, by the settings."""
     stale_seconds = settings.MONITOR_STALE_SECONDS
     store = MonitorStore(connection_arguments(settings.DATABASES["default"]), stale_seconds)
-    options = MonitorOptions(stale_seconds, settings.MONITOR_ROUND_SECONDS)
+    options = MonitorOptions(
+        stale_seconds=stale_seconds, round_seconds=settings.MONITOR_ROUND_SECONDS
+    )
     return Monitor(PodCensus(client, utc_now), store, utc_now, options)

@@ -63,7 +63,7 @@ BEAT = "monitor"
 _SOONEST_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorOptions:
     """When nothing was heard for too long, how often is looked, how many pods a round asks about,
     and how many namespaces at a time."""

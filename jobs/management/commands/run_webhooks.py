@@ -95,10 +95,10 @@ def keeper_options() -> KeeperOptions:
             "ipuhub-webhooks.ipuhub-system.svc"
         )
     return KeeperOptions(
-        settings.NAMESPACE,
-        settings.WEBHOOK_SECRET,
-        settings.WEBHOOK_CONFIGURATION,
-        tuple(settings.WEBHOOK_DNS_NAMES),
+        namespace=settings.NAMESPACE,
+        secret=settings.WEBHOOK_SECRET,
+        configuration=settings.WEBHOOK_CONFIGURATION,
+        names=tuple(settings.WEBHOOK_DNS_NAMES),
     )
 
 

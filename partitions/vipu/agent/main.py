@@ -54,7 +54,7 @@ CANNOT_LISTEN, WRONG_OPTIONS = 1, 2
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
     """How one vipu-agent runs; with several machines, agents and ports count up."""
 
@@ -215,8 +215,8 @@ def _counted(first: int, number: int) -> int:
 
 def _latencies(options: AgentOptions) -> MachineLatencies:
     return MachineLatencies(
-        timedelta(seconds=options.configure_latency_seconds),
-        timedelta(seconds=options.reset_latency_seconds),
+        configure=timedelta(seconds=options.configure_latency_seconds),
+        reset=timedelta(seconds=options.reset_latency_seconds),
     )
 
 

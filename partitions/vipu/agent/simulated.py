@@ -40,7 +40,7 @@ _SECONDS_PER_CORRECTED_ERROR: Final = 3600.0
 _MOST_PARTITION_ID: Final = 253
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineLatencies:
     """How long a simulated machine takes to configure and to reset its part of a partition."""
 

@@ -78,7 +78,7 @@ class Machines(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTiming:
     """How often agents are asked, and after how much silence one is lost."""
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
     """How long the simulated machines take to create and to reset a partition."""
 

@@ -58,7 +58,7 @@ _ENVIRONMENT: Final = "IPUHUB_SIMULATED_VIPU_"
 """Not VIPU_SERVER_: Kubernetes sets VIPU_SERVER_PORT beside a Service named vipu-server."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """How one vipu-server runs; port 0 takes any free one.
 
@@ -337,10 +337,10 @@ class VipuServer:
 
 def _latencies(options: ServerOptions) -> Latencies:
     if options.agents:  # the machines say when they are ready
-        return Latencies(UNCONFIRMED, UNCONFIRMED)
+        return Latencies(create=UNCONFIRMED, reset=UNCONFIRMED)
     return Latencies(
-        timedelta(seconds=options.create_latency_seconds),
-        timedelta(seconds=options.reset_latency_seconds),
+        create=timedelta(seconds=options.create_latency_seconds),
+        reset=timedelta(seconds=options.reset_latency_seconds),
     )
 
 

@@ -29,7 +29,7 @@ from usage.pods.recorder import PodRecorder
 STALE_SECONDS = 1.0
 QUICK = Backoff(0.02, 0.2)
 OPTIONS = RecordingOptions(
-    batch_events=100, batch_seconds=0.02, buffer_events=500, pace=Pace(QUICK), backoff=QUICK
+    batch_events=100, batch_seconds=0.02, buffer_events=500, pace=Pace(backoff=QUICK), backoff=QUICK
 )
 
 
@@ -43,7 +43,7 @@ async def prober(server: str, database: dict[str, Any]) -> None:
 
 
 async def monitor(server: str, database: dict[str, Any]) -> None:
-    options = MonitorOptions(STALE_SECONDS, round_seconds=0.1)
+    options = MonitorOptions(stale_seconds=STALE_SECONDS, round_seconds=0.1)
     async with KubeClient(ClusterConfig(server), timeout_seconds=5) as client:
         store = MonitorStore(database, STALE_SECONDS)
         await Monitor(PodCensus(client, now), store, now, options).run(Health())

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-BRISK = Pace(Backoff(0.001, 0.004), silence_seconds=20, server_seconds=20, healthy_seconds=0.0)
+BRISK = Pace(
+    backoff=Backoff(0.001, 0.004), silence_seconds=20, server_seconds=20, healthy_seconds=0.0
+)
 
 
 @pytest.fixture(scope="session")

@@ -277,7 +277,9 @@ async def test_of_many_that_see_a_lease_released_one_works(client: KubeClient, p
 
 
 async def test_who_stands_by_says_why(client: KubeClient, place: str) -> None:
-    leadership = Leadership(client, LeadershipOptions(place, LEASE, "a", QUICK))
+    leadership = Leadership(
+        client, LeadershipOptions(namespace=place, lease=LEASE, identity="a", timing=QUICK)
+    )
     assert leadership.standby == "this replica stands by: not decided yet"
     await take(client, place, leaseDurationSeconds=300)
     task = asyncio.create_task(leadership.lead(for_ever))
@@ -295,7 +297,9 @@ async def test_a_server_that_is_away_is_the_reason_until_it_is_back(
 ) -> None:
     async with SlowThenGone(client.config) as unlucky:
         unlucky.is_gone = True
-        leadership = Leadership(unlucky, LeadershipOptions(place, LEASE, "a", QUICK))
+        leadership = Leadership(
+            unlucky, LeadershipOptions(namespace=place, lease=LEASE, identity="a", timing=QUICK)
+        )
         with structlog.testing.capture_logs() as logged:
             task = asyncio.create_task(leadership.lead(for_ever))
             await eventually(lambda: leadership.problem == "gone")
@@ -314,7 +318,9 @@ async def test_a_namespace_that_is_missing_is_named_and_waited_for(
     client: KubeClient, place: str
 ) -> None:
     missing = f"{place}-later"
-    leadership = Leadership(client, LeadershipOptions(missing, LEASE, "a", QUICK))
+    leadership = Leadership(
+        client, LeadershipOptions(namespace=missing, lease=LEASE, identity="a", timing=QUICK)
+    )
     task = asyncio.create_task(leadership.lead(for_ever))
     said = f"namespace {missing} does not exist: create it"
     await eventually(lambda: leadership.problem.startswith(said))
@@ -331,7 +337,9 @@ async def test_what_the_work_raises_is_raised_and_the_lease_given_back(
         raise ValueError("no such file")
 
     with pytest.raises(ValueError, match="no such file"):
-        await Leadership(client, LeadershipOptions(place, LEASE, "a", QUICK)).lead(fails)
+        await Leadership(
+            client, LeadershipOptions(namespace=place, lease=LEASE, identity="a", timing=QUICK)
+        ).lead(fails)
     assert (await lease(client, place))["holderIdentity"] == ""
 
 
@@ -345,7 +353,9 @@ async def test_who_does_not_wait_is_refused_by_a_holder_that_is_alive(
     async def work() -> None:
         began.append("b")
 
-    other = Leadership(client, LeadershipOptions(place, LEASE, "b", STEADY))
+    other = Leadership(
+        client, LeadershipOptions(namespace=place, lease=LEASE, identity="b", timing=STEADY)
+    )
     with pytest.raises(LeaseHeld, match=f"a holds the Lease {place}/ipuhub-test"):
         await asyncio.wait_for(other.lead_now(work), 90)
     assert (began, holder.at_work) == ([], ["a"])
@@ -364,11 +374,15 @@ async def test_who_does_not_wait_follows_a_dead_holder_and_tells_of_a_server_tha
     async def work() -> None:
         began.append((await lease(client, place))["holderIdentity"])
 
-    await Leadership(client, LeadershipOptions(place, LEASE, "a", STEADY)).lead_now(work)
+    await Leadership(
+        client, LeadershipOptions(namespace=place, lease=LEASE, identity="a", timing=STEADY)
+    ).lead_now(work)
     await Leadership(client, None).lead_now(work)
     assert began == ["a", ""]
     async with SlowThenGone(client.config) as unlucky:
         unlucky.is_gone = True
-        other = Leadership(unlucky, LeadershipOptions(place, LEASE, "a", STEADY))
+        other = Leadership(
+            unlucky, LeadershipOptions(namespace=place, lease=LEASE, identity="a", timing=STEADY)
+        )
         with pytest.raises(Unreachable):
             await other.lead_now(work)

@@ -162,7 +162,7 @@ async def test_a_server_that_closes_each_watch_at_once_is_asked_ever_more_rarely
     api: ScriptedApi, client: KubeClient
 ) -> None:
     api.watches += [events()] * 50
-    pace = Pace(Backoff(0.05, 10.0), healthy_seconds=5.0)
+    pace = Pace(backoff=Backoff(0.05, 10.0), healthy_seconds=5.0)
     watch = watch_of(client, pace)
     async with silent(watch, 0.5):
         assert watch.problem == "the server closes the watch at once"
@@ -185,7 +185,7 @@ async def test_a_connection_that_takes_long_to_fail_is_no_sign_of_health(
         return await status(500, "InternalError")(request)
 
     api.watches += [late_failure] * 50
-    pace = Pace(Backoff(0.02, 10.0), healthy_seconds=0.01)
+    pace = Pace(backoff=Backoff(0.02, 10.0), healthy_seconds=0.01)
     watch = watch_of(client, pace)
     async with silent(watch, 0.6):
         assert watch.problem == "InternalError by script"

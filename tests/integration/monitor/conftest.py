@@ -52,7 +52,7 @@ class Lookout:
 
     server: PodStream
     database: dict[str, Any]
-    options: MonitorOptions = field(default_factory=lambda: MonitorOptions(STALE))
+    options: MonitorOptions = field(default_factory=lambda: MonitorOptions(stale_seconds=STALE))
     now: datetime = NOW
     seconds_a_look: float = 0
     at_look: Callable[[], object] = lambda: None

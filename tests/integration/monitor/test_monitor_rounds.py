@@ -191,7 +191,7 @@ async def test_postgres_away_is_said(lookout: Lookout) -> None:
 async def test_where_there_are_too_many_the_oldest_are_asked_about_first(
     lookout: Lookout, ages: tuple[int, int]
 ) -> None:
-    lookout.options = MonitorOptions(STALE, most=1)
+    lookout.options = MonitorOptions(stale_seconds=STALE, most=1)
     for number, age in zip((0, 3), ages, strict=True):
         lookout.remember(number, ago(age))
     assert (await lookout.monitor().round()).closed == 1

@@ -68,7 +68,7 @@ class Fleet:
         await self.client.patch(PODS, name, body, namespace, subresource="status")
 
     def start(self, selector: str = "metered=yes") -> None:
-        chosen = ChosenNamespaces(self.client, selector, Pace(Backoff(0.02, 0.2)))
+        chosen = ChosenNamespaces(self.client, selector, Pace(backoff=Backoff(0.02, 0.2)))
         recorder = PodRecorder(PodSelection(chosen=chosen))
         recording: Recording[Any] = Recording(
             self.client,

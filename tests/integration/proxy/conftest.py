@@ -98,7 +98,7 @@ class World:
     seconds: float = 1000.0
     rule: PlacementRule = PlacementRule.FIRST_FIT
     answer_seconds: float = 5.0
-    pace: Pace = field(default_factory=lambda: Pace(FAST, FAST))
+    pace: Pace = field(default_factory=lambda: Pace(poll=FAST, retry=FAST))
     patience_seconds: float = 5.0
     gather_seconds: float = 0.0
     at_once: int = 1
@@ -131,7 +131,7 @@ class World:
 
     def build(self) -> Service:
         options = StoreOptions(
-            "ipuhub-system",
+            namespace="ipuhub-system",
             patience_seconds=self.patience_seconds,
             gather_seconds=self.gather_seconds,
             at_once=self.at_once,
@@ -153,7 +153,9 @@ class World:
             store,
             fleet,
             lambda: self.now,
-            ServiceOptions(self.answer_seconds, self.rule, self.pace, self.turns),
+            ServiceOptions(
+                answer_seconds=self.answer_seconds, rule=self.rule, pace=self.pace, queue=self.turns
+            ),
         )
         sweep = Sweep(store, fleet, service, lambda: self.now, self.sweep_options)
         return Service(store, fleet, service, sweep, asyncio.create_task(store.run()), lead)

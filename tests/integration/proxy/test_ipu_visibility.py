@@ -46,12 +46,14 @@ STEADY = LeaseTiming(duration_seconds=60.0, renew_deadline_seconds=40.0, retry_s
 
 def showing(lab: Lab, **given: Any) -> ProxyOptions:
     owner = f"{SYSTEM}/{lab.tracker}"
-    visibility = VisibilityOptions(owner, look_seconds=0.05, count_seconds=0.05, **given)
+    visibility = VisibilityOptions(owner=owner, look_seconds=0.05, count_seconds=0.05, **given)
     return replace(lab.options, visibility=visibility)
 
 
 def led_by(lab: Lab, options: ProxyOptions, identity: str) -> ProxyOptions:
-    election = LeadershipOptions(SYSTEM, lab.tracker, identity, STEADY)
+    election = LeadershipOptions(
+        namespace=SYSTEM, lease=lab.tracker, identity=identity, timing=STEADY
+    )
     return replace(options, election=election)
 
 
@@ -182,6 +184,6 @@ async def test_one_setting_reaches_proxy_and_prober(lab: Lab, settings: Any) -> 
     assert configured("127.0.0.1", 0).visibility is None
     assert pod_selection(None).has_ipu_requests
     settings.IPU_VISIBILITY = settings.IPU_VISIBILITY_ON_MASTER = True
-    want = VisibilityOptions(f"{SYSTEM}/ipu-partitions-tracker", on_masters=True)
+    want = VisibilityOptions(owner=f"{SYSTEM}/ipu-partitions-tracker", on_masters=True)
     assert configured("127.0.0.1", 0).visibility == want
     assert not pod_selection(None).has_ipu_requests

@@ -163,7 +163,7 @@ async def test_a_release_that_comes_while_a_place_is_sought_comes_after_it(
 
 
 async def test_a_release_wakes_a_partition_that_is_rarely_looked_at(world: World) -> None:
-    world.pace = Pace(Backoff(3600, 3600), Backoff(3600, 3600))
+    world.pace = Pace(poll=Backoff(3600, 3600), retry=Backoff(3600, 3600))
     world.vipu.polls = 10**6
     world.answer_seconds = 0.2
     proxy = await world.start()

@@ -22,7 +22,9 @@ AFTER = 30.0
 @pytest.fixture(params=["told", "published"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """One rack of 64 IPUs."""
-    made = World(published_only=request.param == "published", turns=QueueOptions(AFTER))
+    made = World(
+        published_only=request.param == "published", turns=QueueOptions(reserve_after_seconds=AFTER)
+    )
     for address in ("v1:8090", "v2:8090"):
         made.add_vipu(address, machines=16)
     yield made

@@ -28,7 +28,9 @@ SELDOM = LeaseTiming(duration_seconds=300.0, renew_deadline_seconds=200.0, retry
 
 
 def as_replica(lab: Lab, identity: str, timing: LeaseTiming = STEADY) -> ProxyOptions:
-    election = LeadershipOptions(SYSTEM, lab.tracker, identity, timing)
+    election = LeadershipOptions(
+        namespace=SYSTEM, lease=lab.tracker, identity=identity, timing=timing
+    )
     return replace(lab.options, election=election)
 
 

@@ -113,7 +113,9 @@ async def test_the_block_with_the_least_in_the_way_is_named(site: Site) -> None:
 
 
 async def test_who_would_fit_but_for_an_older_job_says_so(site: Site) -> None:
-    object.__setattr__(site.proxy.service.waiting, "_options", QueueOptions(30.0))
+    object.__setattr__(
+        site.proxy.service.waiting, "_options", QueueOptions(reserve_after_seconds=30.0)
+    )
     await site.put("running", size=8)
     await site.put("large", size=32)
     site.world.later(31)

@@ -63,7 +63,7 @@ def test_an_ipv6_address_is_written_in_brackets(
 
 
 def test_a_server_that_is_not_started_has_no_controller_and_stops_quietly(storage: Path) -> None:
-    server = VipuServer(ServerOptions(storage))
+    server = VipuServer(ServerOptions(storage=storage))
     with pytest.raises(RuntimeError, match="not started"):
         _ = server.controller
     server.stop()

@@ -176,7 +176,7 @@ async def test_a_partition_is_pending_until_the_last_machine_has_confirmed(
 def test_a_late_confirmation_does_not_end_what_began_since(tmp_path: Path, clock: Clock) -> None:
     file = StateFile(tmp_path / "state.json")
     file.open()
-    latencies = Latencies(UNCONFIRMED, UNCONFIRMED)
+    latencies = Latencies(create=UNCONFIRMED, reset=UNCONFIRMED)
     controller = Controller(fleet_of_parts(1, 4, [("c", "a")]), file, latencies, clock)
     first = controller.create(CreateRequest("p", 4)).started_at
     controller.confirm("p", first)

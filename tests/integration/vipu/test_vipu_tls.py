@@ -114,10 +114,10 @@ def test_files_that_cannot_be_used_are_named(
     settings.VIPU_KEY_PATH = ""
     assert vipu_tls() is None
     with pytest.raises(ValueError, match="--tls-certificate and --tls-key"):
-        _ = ServerOptions(tmp_path, client_ca=first.ca_file).tls
+        _ = ServerOptions(storage=tmp_path, client_ca=first.ca_file).tls
     server = VipuServer(
         ServerOptions(
-            tmp_path / "state.json",
+            storage=tmp_path / "state.json",
             port=0,
             tls_certificate=tmp_path / "no",
             tls_key=tmp_path / "no",

@@ -92,7 +92,9 @@ class World:
             self.admin, self.cluster.kubeconfig, self.folder, f"{SYSTEM}/ipuhub-webhooks"
         )
         client = await self.stack.enter_async_context(KubeClient(load_config(str(path), "")))
-        options = KeeperOptions(SYSTEM, SECRET, NAME, ("127.0.0.1",))
+        options = KeeperOptions(
+            namespace=SYSTEM, secret=SECRET, configuration=NAME, names=("127.0.0.1",)
+        )
         kept = KeptCertificate(client, options, self.clock)
         runner = web.AppRunner(build_app(WebhookRules()))
         await runner.setup()

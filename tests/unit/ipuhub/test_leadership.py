@@ -18,9 +18,25 @@ from ipuhub.process.leadership import LeadershipOptions
     ],
 )
 def test_times_at_which_two_could_work_are_refused(timing: tuple[int, int, int]) -> None:
+    duration, renew, retry = timing
     with pytest.raises(ConfigError, match="each must be less than the previous value"):
-        LeadershipOptions("default", "a", "me", LeaseTiming(*timing))
+        LeadershipOptions(
+            namespace="default",
+            lease="a",
+            identity="me",
+            timing=LeaseTiming(
+                duration_seconds=duration, renew_deadline_seconds=renew, retry_seconds=retry
+            ),
+        )
 
 
 def test_times_that_leave_a_margin_are_taken() -> None:
-    assert LeadershipOptions("default", "a", "me", LeaseTiming(3, 2, 1)).timing.retry_seconds == 1
+    assert (
+        LeadershipOptions(
+            namespace="default",
+            lease="a",
+            identity="me",
+            timing=LeaseTiming(duration_seconds=3, renew_deadline_seconds=2, retry_seconds=1),
+        ).timing.retry_seconds
+        == 1
+    )

@@ -89,12 +89,16 @@ def test_lists_that_cannot_be_read_say_what_to_write(text: str, says: str) -> No
 
 
 def test_settings_are_the_defaults_unless_a_controller_has_its_own() -> None:
-    defaults = PartitionSettings("c", "a", 2, 4, reconfigurable=True)
+    defaults = PartitionSettings(
+        cluster_id="c", allocation_id="a", num_gcds=2, num_replicas=4, reconfigurable=True
+    )
     plain, own = parse_controllers(
         "a:1:k=v,b:2:k=v;cluster=c2;allocation=;gcds=1;replicas=0;reconfigurable=off", defaults
     )
     assert plain.settings == defaults
-    assert own.settings == PartitionSettings("c2", "", 1, 0, reconfigurable=False)
+    assert own.settings == PartitionSettings(
+        cluster_id="c2", allocation_id="", num_gcds=1, num_replicas=0, reconfigurable=False
+    )
 
 
 def test_first_fit_keeps_the_order_of_the_list_and_leaves_out_what_is_full() -> None:

@@ -54,7 +54,7 @@ def longest(**given: Any) -> TrackerEntry:
         label="l" * (MAX_CONTROLLER_LENGTH - len(controller)),
         active_at=NOW,
         reason="ControllerUnavailable",
-        asked=asked_of(PartitionSettings("c" * 200, "a" * 200)),
+        asked=asked_of(PartitionSettings(cluster_id="c" * 200, allocation_id="a" * 200)),
         **given,
     )
 
