@@ -272,7 +272,8 @@ def _paints(holdings: Iterable[Holding], fill: str) -> Mapping[str, Paint]:
 def _legend(holdings: Iterable[Holding], paints: Mapping[str, Paint], fill: str) -> tuple[Key, ...]:
     """The names on the map, those with the most IPUs first; at the end what nobody may name."""
     if fill == "state":
-        return ()
+        held = sum(holding.size for holding in holdings if holding.state == "held")
+        return (Key("held", "is-held", held),) if held else ()
     named: dict[tuple[str, str], list[Holding]] = {}
     for holding in holdings:
         uid = holding.job.uid if fill == "job" and holding.job else ""

@@ -26,6 +26,12 @@ POLLING_SECONDS: Final = 1.0
 _PUT: Final = """
 INSERT INTO ipuhub_taskmessage (queue, body, queued_at) VALUES (%s, %s, now())
 """
+# Only periodic tasks expire: while no worker runs, one of each kind waits, and not one a period.
+_DROP_EXPIRED: Final = """
+DELETE FROM ipuhub_taskmessage
+WHERE queue = %s AND (claimed_until IS NULL OR claimed_until < now())
+  AND (body::jsonb #>> '{headers,expires}')::timestamptz < now()
+"""
 _CLAIM: Final = """
 UPDATE ipuhub_taskmessage SET claimed_until = now() + %s * interval '1 second'
 WHERE id = (
@@ -81,6 +87,8 @@ class Channel(virtual.Channel):
             _run(statement, [number])
 
     def _put(self, queue: str, message: dict[str, Any], **_options: Any) -> None:
+        if message.get("headers", {}).get("expires"):
+            _run(_DROP_EXPIRED, [queue])
         _run(_PUT, [queue, json.dumps(message)])
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:

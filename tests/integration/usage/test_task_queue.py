@@ -144,3 +144,31 @@ def test_workers_of_many_threads_share_a_hundred_messages() -> None:
         thread.join()
     assert sorted(had) == list(range(100))
     assert not TaskMessage.objects.exists()
+
+
+def test_what_has_expired_makes_room_for_the_next_of_its_kind() -> None:
+    """While no worker runs, beat goes on."""
+    for _ in range(5):
+        app.send_task("ipuhub.heartbeat", expires=-1)
+        app.send_task(TASK, [1])
+    app.send_task("ipuhub.heartbeat", expires=60)
+    app.send_task("usage.sum_days", expires=60)
+    waiting = [
+        json.loads(body)["headers"] for body in TaskMessage.objects.values_list("body", flat=True)
+    ]
+    assert sorted(one["task"] for one in waiting) == [
+        "ipuhub.heartbeat",
+        *[TASK] * 5,
+        "usage.sum_days",
+    ]
+    assert all(
+        one["expires"] is None or one["expires"] > timezone.now().isoformat() for one in waiting
+    )
+
+
+def test_an_expired_task_that_a_worker_has_is_left_to_it() -> None:
+    app.send_task(TASK, [1], expires=-1)
+    with workers(1) as (worker,):
+        assert worker.look() == [1]
+        app.send_task("ipuhub.heartbeat", expires=60)
+        assert TaskMessage.objects.count() == 2

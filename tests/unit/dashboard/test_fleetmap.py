@@ -167,7 +167,7 @@ def test_who_may_not_see_a_job_learns_nothing_of_it_but_that_it_holds_ipus() -> 
 
 @pytest.mark.parametrize(
     ("fill", "label", "css"),
-    [("user", "anna", ""), ("namespace", "a", ""), ("state", "", "is-held")],
+    [("user", "anna", ""), ("namespace", "a", ""), ("state", "held", "is-held")],
 )
 def test_squares_get_their_colour_by_what_is_asked(fill: str, label: str, css: str) -> None:
     found = draw(
@@ -176,7 +176,25 @@ def test_squares_get_their_colour_by_what_is_asked(fill: str, label: str, css: s
         fill=fill,
     )
     assert squares(found)[0].css == (css or f"fill-{colour_number(label)}")
-    assert [key.label for key in found.legend] == ([label] if label else [])
+    assert [key.label for key in found.legend] == [label]
+    assert sum(key.ipus for key in found.legend) == 12
+
+
+def test_what_the_controller_says_of_an_ipu_is_on_its_square() -> None:
+    machines = controller(partition("bert", 4))
+    first, second = machines["machines"][0]["ipus"], machines["machines"][1]["ipus"]
+    first[0]["cordon"] = second[0]["cordon"] = second[1]["cordon"] = "ag1 is cordoned: cables"
+    second[1]["fault"] = "ag1: IPU 1 is hot"
+    found = draw(machines, running=("bert",))
+    assert squares(found)[0].label.endswith("; ag1 is cordoned: cables")
+    cordoned, broken = squares(found)[4:6]
+    assert (cordoned.css, cordoned.label) == ("is-cordoned", "free, but ag1 is cordoned: cables")
+    assert (broken.css, broken.label, broken.decals) == (
+        "is-faulty",
+        "ag1: IPU 1 is hot",
+        ("crossed",),
+    )
+    assert (found.counts["cordoned"], found.counts["faulty"], found.counts["held"]) == (1, 1, 4)
 
 
 def test_free_ipus_that_no_job_can_get_are_told_apart() -> None:
