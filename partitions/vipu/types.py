@@ -47,6 +47,14 @@ class IpuLinkRouting(StrEnum):
     RINGSWNC = "RINGSWNC"
 
 
+class GatewayRouting(StrEnum):
+    """How the links between IPU-Link domains are used; UNDEFINED: nobody has asked."""
+
+    UNDEFINED = "UNDEFINED"
+    RING = "RING"
+    SWRING = "SWRING"
+
+
 class SyncType(StrEnum):
     """How the GCDs of a partition synchronise; UNDEFINED: the controller decides."""
 
@@ -79,6 +87,7 @@ class CreateRequest:
     ipus: tuple[IpuId, ...] = ()
     auto_reset: bool = False
     relocatable: bool = False
+    gateway_routing: GatewayRouting = GatewayRouting.UNDEFINED
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +164,4 @@ class IpuofConfig:
     num_ipulink_segments: int
     gcds: tuple[Gcd, ...]
     server_version: str
+    gateway_routing: GatewayRouting = GatewayRouting.UNDEFINED

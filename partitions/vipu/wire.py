@@ -10,6 +10,7 @@ from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.topology import IpuId
 from partitions.vipu.types import (
     CreateRequest,
+    GatewayRouting,
     Gcd,
     IpuLinkRouting,
     IpuofConfig,
@@ -47,6 +48,7 @@ def request_to_message(request: CreateRequest) -> pb.CreatePartitionRequest:
             reconfigurable=request.reconfigurable,
             num_replicas=request.num_replicas,
             ipus=ipus_to_messages(request.ipus),
+            gw_routing_type=pb.GatewayRoutingType.Value(f"GRT_{request.gateway_routing}"),
         ),
         disable_auto_reset=not request.auto_reset,
         relocatable=request.relocatable,
@@ -54,10 +56,7 @@ def request_to_message(request: CreateRequest) -> pb.CreatePartitionRequest:
 
 
 def request_from_message(message: pb.CreatePartitionRequest) -> CreateRequest:
-    """The request a client sent; raises InvalidRequest for values that the API does not have.
-
-    A gateway routing is accepted and has no effect: it applies between IPU-Link domains only.
-    """
+    """The request a client sent; raises InvalidRequest for values that the API does not have."""
     wanted = message.requirements
     return CreateRequest(
         id=wanted.id,
@@ -73,6 +72,7 @@ def request_from_message(message: pb.CreatePartitionRequest) -> CreateRequest:
         ipus=ipus_from_messages(wanted.ipus, wanted.cluster_id),
         auto_reset=not message.disable_auto_reset,
         relocatable=message.relocatable,
+        gateway_routing=_gateway_routing(wanted.gw_routing_type),
     )
 
 
@@ -167,6 +167,7 @@ def config_to_message(config: IpuofConfig) -> pb.PartitionConfig:
             for gcd in config.gcds
         ],
         ipuof_server_version=config.server_version,
+        gw_routing_type=pb.GatewayRoutingType.Value(f"GRT_{config.gateway_routing}"),
     )
 
 
@@ -182,6 +183,7 @@ def config_from_message(message: pb.PartitionConfig) -> IpuofConfig:
             for gcd in message.gcd_configs
         ),
         server_version=message.ipuof_server_version,
+        gateway_routing=_gateway_routing(message.gw_routing_type),
     )
 
 
@@ -228,6 +230,13 @@ def _routing(value: pb.IpuLinkRoutingType.ValueType) -> IpuLinkRouting:
         return IpuLinkRouting(pb.IpuLinkRoutingType.Name(value).removeprefix("IRT_"))
     except ValueError as error:
         raise InvalidRequest(f"there is no IPU-Link routing type {value}") from error
+
+
+def _gateway_routing(value: pb.GatewayRoutingType.ValueType) -> GatewayRouting:
+    try:
+        return GatewayRouting(pb.GatewayRoutingType.Name(value).removeprefix("GRT_"))
+    except ValueError as error:
+        raise InvalidRequest(f"there is no gateway routing type {value}") from error
 
 
 def _sync_type(value: pb.SyncType.ValueType) -> SyncType:

@@ -11,7 +11,13 @@ from partitions.vipu import wire
 from partitions.vipu.cli.output import Table
 from partitions.vipu.errors import VipuError
 from partitions.vipu.protos import vipu_user_pb2 as pb
-from partitions.vipu.types import CreateRequest, IpuLinkRouting, ReadyState, SyncType
+from partitions.vipu.types import (
+    CreateRequest,
+    GatewayRouting,
+    IpuLinkRouting,
+    ReadyState,
+    SyncType,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -86,11 +92,9 @@ async def create_partition(client: VipuClient, options: argparse.Namespace) -> N
             num_ipulink_segments=options.num_ipulink_segments,
             auto_reset=not options.disable_auto_reset,
             relocatable=options.relocatable,
+            gateway_routing=GatewayRouting(options.gw_routing.upper()),
         )
     )
-    if options.gw_routing != "undefined":
-        wanted = pb.GatewayRoutingType.Value(f"GRT_{options.gw_routing.upper()}")
-        request.requirements.gw_routing_type = wanted
     await client.ask("CreatePartition", request)
     if not options.no_wait:
         await _until_active(client, options.name)

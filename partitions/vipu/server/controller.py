@@ -128,6 +128,7 @@ class Controller:
                 sync_type=settled.sync_type,
                 auto_reset=request.auto_reset,
                 relocatable=request.relocatable,
+                gateway_routing=request.gateway_routing,
                 operation=OperationState.CREATING,
                 started_at=now,
                 ready_at=now + self._latencies.create,

@@ -91,6 +91,7 @@ def ipuof_config(
         num_ipulink_segments=1,
         gcds=tuple(_gcd(record, topology, number, hardware) for number in wanted),
         server_version=IPUOF_VERSION,
+        gateway_routing=record.gateway_routing,
     )
 
 

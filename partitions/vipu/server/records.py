@@ -11,7 +11,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from partitions.vipu.topology import IpuId
-from partitions.vipu.types import IpuLinkRouting, OperationState, ReadyState, SyncType
+from partitions.vipu.types import (
+    GatewayRouting,
+    IpuLinkRouting,
+    OperationState,
+    ReadyState,
+    SyncType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +52,7 @@ class PartitionRecord:
     errors: tuple[str, ...] = ()
     auto_resets: int = 0
     auto_reset_at: datetime | None = None
+    gateway_routing: GatewayRouting = GatewayRouting.UNDEFINED
 
     def is_busy(self, now: datetime) -> bool:
         """Whether the operation still runs; a clock that was set back does not prolong it."""
@@ -143,6 +150,7 @@ def record_to_json(record: PartitionRecord) -> dict[str, Any]:
         "reconfigurable": record.reconfigurable,
         "routing": record.routing,
         "syncType": record.sync_type,
+        "gatewayRouting": record.gateway_routing,
         "autoReset": record.auto_reset,
         "relocatable": record.relocatable,
         "operation": record.operation,
@@ -175,6 +183,8 @@ def record_from_json(data: Mapping[str, Any]) -> PartitionRecord:
         errors=tuple(map(str, data["errors"])),
         auto_resets=int(data["autoResets"]),
         auto_reset_at=None if auto_reset_at is None else _instant(auto_reset_at),
+        # Files of version 1 do not have it.
+        gateway_routing=GatewayRouting(data.get("gatewayRouting", "UNDEFINED")),
     )
 
 

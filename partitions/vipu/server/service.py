@@ -163,6 +163,7 @@ def _listed(record: PartitionRecord, state: ReadyState) -> pb.Partition:
             num_gcds=record.num_gcds,
             num_replicas=record.num_replicas,
             num_ipulink_segments=1,
+            gw_routing_type=pb.GatewayRoutingType.Value(f"GRT_{record.gateway_routing}"),
             reconfigurable=record.reconfigurable,
         ),
     )

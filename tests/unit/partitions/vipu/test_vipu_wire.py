@@ -301,7 +301,12 @@ def test_an_auto_reset_time_survives_the_wire() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "want"), [(4, "no IPU-Link routing type 99"), (7, "no sync type 99")]
+    ("number", "want"),
+    [
+        (4, "no IPU-Link routing type 99"),
+        (6, "no gateway routing type 99"),
+        (7, "no sync type 99"),
+    ],
 )
 def test_a_request_with_a_value_that_the_api_does_not_have_is_refused(
     number: int, want: str
