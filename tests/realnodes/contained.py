@@ -10,7 +10,7 @@ import sys
 import tarfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from devcluster.demo.supervisor import Supervisor
 
@@ -155,6 +155,12 @@ class ContainedSupervisor(Supervisor):
                     os.chown(path, USER, USER)
 
 
+_V_IPU: Final = {
+    "partitions.vipu.agent.main": "vipu-agent",
+    "partitions.vipu.server.main": "vipu-server",
+}
+
+
 def in_image(command: Sequence[str]) -> list[str]:
     """The same command with the image's own programs."""
     python, first, *rest = command
@@ -162,8 +168,8 @@ def in_image(command: Sequence[str]) -> list[str]:
     if first != "-m":
         return ["ipuhub", *rest]
     module, *arguments = rest
-    if module == "partitions.vipu.server.main":
-        return ["vipu-server", *arguments]
+    if module in _V_IPU:
+        return [_V_IPU[module], *arguments]
     assert module == "celery"
     where = arguments.index("--schedule")  # the image names a file of its own
     return ["celery", *arguments[:where], *arguments[where + 2 :]]

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 MEGABYTE = 1_000_000
 APPS = ("ipuhub", "jobs", "partitions", "usage", "dashboard")
-RUNNING = ("vipu-server", "webhooks", "proxy", "operator", "web", "prober", "monitor", "worker")
+RUNNING = (
+    "vipu-agents",
+    "vipu-server",
+    "webhooks",
+    "proxy",
+    "operator",
+    "web",
+    "prober",
+    "monitor",
+    "worker",
+)
 NAMES = ("ipuhub", "ipuhub-launcher")
 
 
