@@ -99,6 +99,7 @@ def main() -> None:
     )
     lives.add_argument("--cycles", type=int, default=50, help="of each of 8 clients")
     lives.add_argument("--rounds", type=int, default=5)
+    lives.add_argument("--agents", type=int, default=0, help="machines behind agents; 0: none")
     lives.add_argument("--stored", type=int, default=10_000, help="partitions to start with")
     holes = commands.add_parser("fragmentation", help="best fit beside first fit")
     holes.add_argument("--machines", type=int, default=64, help="of four IPUs each")

@@ -27,15 +27,45 @@ _CLIENTS = 8
 
 def run(options: argparse.Namespace) -> None:
     """Print cycles a second and the server's CPU a cycle, in an empty and in a used fleet."""
+    if options.agents:
+        with tempfile.TemporaryDirectory() as folder:
+            _with_agents(folder, options)
+        return
     for machines, partitions in ((8, 0), (1024, 0), (1024, 2000)):
         with tempfile.TemporaryDirectory() as folder:
-            asyncio.run(_cycles(folder, machines, partitions, options))
+            server, port = _server(folder, "--machines", str(machines))
+            asyncio.run(_cycles(server, port, (machines, partitions), options))
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_start(folder, options.stored))
 
 
-async def _cycles(folder: str, machines: int, partitions: int, options: argparse.Namespace) -> None:
-    server, port = _server(folder, machines)
+def _with_agents(folder: str, options: argparse.Namespace) -> None:
+    count = options.agents
+    ports = [free_port() for _ in range(2 * count)]
+    if ports[-1] - ports[0] != 2 * count - 1:
+        raise SystemExit("the next free ports do not count up: try again")
+    command = [sys.executable, "-m", "partitions.vipu.agent.main", "--port", str(ports[0])]
+    command += ["--exporter-port", str(ports[count]), "--machines", str(count)]
+    command += ["--configure-latency-seconds", "0", "--log-level", "warning"]
+    agents = subprocess.Popen(command)
+    try:
+        server, port = _server(
+            folder, "--agents", ",".join(f"127.0.0.1:{p}" for p in ports[:count])
+        )
+        # Half of the IPUs are held meanwhile.
+        asyncio.run(_cycles(server, port, (count, count), options))
+    finally:
+        agents.kill()
+        agents.wait()
+
+
+async def _cycles(
+    server: subprocess.Popen[bytes],
+    port: int,
+    fleet: tuple[int, int],
+    options: argparse.Namespace,
+) -> None:
+    machines, partitions = fleet
     try:
         async with VipuClient(f"127.0.0.1:{port}", deadline_seconds=90) as client:
             await _ready(client)
@@ -64,21 +94,21 @@ async def _live(port: int, name: str, cycles: int) -> None:
         for number in range(cycles):
             partition = f"{name}-{number}"
             await client.create_partition(CreateRequest(partition, 1))
-            status = await client.partition_status(partition)
-            assert status.ready_state is ReadyState.ACTIVE
+            while (await client.partition_status(partition)).ready_state is not ReadyState.ACTIVE:
+                await asyncio.sleep(0.005)  # its agent has not confirmed yet
             await client.remove_partition(partition)
 
 
 async def _start(folder: str, partitions: int) -> None:
-    machines = partitions  # two IPUs of each machine's four are used
-    server, port = _server(folder, machines)
+    fleet = ("--machines", str(partitions))  # two IPUs of each machine's four are used
+    server, port = _server(folder, *fleet)
     async with VipuClient(f"127.0.0.1:{port}", deadline_seconds=90) as client:
         await _ready(client)
         await _fill(client, partitions)
     server.kill()
     server.wait()
     began = time.monotonic()
-    server, port = _server(folder, machines)
+    server, port = _server(folder, *fleet)
     async with VipuClient(f"127.0.0.1:{port}", deadline_seconds=90) as client:
         await _ready(client)
     took, used = time.monotonic() - began, psutil.Process(server.pid).memory_info().rss
@@ -87,10 +117,10 @@ async def _start(folder: str, partitions: int) -> None:
     print(f"start with {partitions} partitions stored: {took:.1f} s, {used / 2**20:.0f} MiB")
 
 
-def _server(folder: str, machines: int) -> tuple[subprocess.Popen[bytes], int]:
+def _server(folder: str, *fleet: str) -> tuple[subprocess.Popen[bytes], int]:
     port = free_port()
     command = [sys.executable, "-m", "partitions.vipu.server.main", "--port", str(port)]
-    command += ["--storage", f"{folder}/state", "--machines", str(machines)]
+    command += ["--storage", f"{folder}/state", *fleet]
     command += ["--create-latency-seconds", "0", "--log-level", "warning"]
     return subprocess.Popen(command), port
 

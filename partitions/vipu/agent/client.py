@@ -53,6 +53,7 @@ class AgentClient:
         self._tls = tls
         self._used: TlsFiles | None = None
         self._channel: aio.Channel | None = None
+        self._methods: AgentServiceAsyncStub | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,7 +63,7 @@ class AgentClient:
 
     async def close(self) -> None:
         """End the connection; a later call opens it again."""
-        channel, self._channel = self._channel, None
+        channel, self._channel, self._methods = self._channel, None, None
         if channel is not None:
             await channel.close(None)
 
@@ -104,10 +105,10 @@ class AgentClient:
         files = self._tls() if self._tls else None
         if files is not self._used:
             await self.close()
-        if self._channel is None:
+        if self._methods is None:
             self._used, self._channel = files, self._opened(files)
-        stub: AgentServiceAsyncStub = AgentServiceStub(self._channel)
-        return stub
+            self._methods = AgentServiceStub(self._channel)
+        return self._methods
 
     def _opened(self, files: TlsFiles | None) -> aio.Channel:
         if files is None:

@@ -29,7 +29,7 @@ from partitions.vipu.server.agentfleet import (
 from partitions.vipu.server.machines import Hardware
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping
     from concurrent.futures import Future
     from datetime import datetime
 
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from partitions.vipu.client import TlsFiles
     from partitions.vipu.server.agentfleet import Action
     from partitions.vipu.server.records import PartitionRecord
+    from partitions.vipu.server.state import State
     from partitions.vipu.topology import Topology
 
 log = structlog.get_logger(__name__)
-# Between two questions while a machine is at work: soon at first, less often if it takes long.
-_BUSY_SECONDS: Final = 0.01
+# Between two questions while a machine is at work: soon after a change, then less and less often.
+_BUSY_SECONDS: Final = 0.001
 _LONGEST_BUSY_SECONDS: Final = 0.25
 
 
@@ -53,8 +54,9 @@ class Machines(Protocol):
         """The fleet."""
         ...
 
-    def list(self) -> list[PartitionRecord]:
-        """All partitions."""
+    @property
+    def state(self) -> State:
+        """All partitions at this moment."""
         ...
 
     def confirm(self, partition_id: str, started_at: datetime) -> None:
@@ -130,6 +132,10 @@ class AgentLinks:
         self._links: dict[str, _Link] = {}
         self._known: dict[str, tuple[PartitionRecord, frozenset[str]]] = {}
         self._machines: Machines | None = None
+        self._indexes: dict[str, set[int]] = {}
+        # Partitions that changed since the last refresh. Any thread adds to them.
+        self._changed: set[str] = set()
+        self._changing = threading.Lock()
         self._inventories: dict[str, Inventory] = {}
         hosts = {agent: address.rpartition(":")[0] for agent, address in addresses.items()}
         self.hardware = Hardware(self._inventories, hosts)
@@ -149,10 +155,14 @@ class AgentLinks:
         self._machines = machines
         self._run(self._watch()).result()
 
-    def changed(self) -> None:
-        """Partitions were made, reset or removed: tell the machines now."""
-        with suppress(RuntimeError):  # stopped meanwhile
-            self._loop.call_soon_threadsafe(self._refresh)
+    def changed(self, partitions: Collection[str]) -> None:
+        """These partitions were made, reset or removed: tell their machines now."""
+        with self._changing:
+            is_first = not self._changed
+            self._changed.update(partitions)
+        if is_first:
+            with suppress(RuntimeError):  # stopped meanwhile
+                self._loop.call_soon_threadsafe(self._refresh)
 
     def fail(self, agent: str, fault: Fault) -> None:
         """Let the machine of an agent fail, if it is simulated; raises VipuError."""
@@ -189,6 +199,10 @@ class AgentLinks:
                 self._inventories[link.agent] = link.inventory
 
     async def _watch(self) -> None:
+        for ipu in self._watched.topology.ipus:
+            self._indexes.setdefault(ipu.agent, set()).add(ipu.index)
+        with self._changing:
+            self._changed.update(self._watched.state.partitions)
         self._refresh()
         self._tasks = [asyncio.create_task(self._follow(link)) for link in self._links.values()]
 
@@ -199,25 +213,25 @@ class AgentLinks:
         await asyncio.gather(*(link.client.close() for link in self._links.values()))
 
     def _refresh(self) -> None:
-        """Say to each machine's link what the machine has to be configured for."""
-        machines = self._watched
-        records = {record.id: record for record in machines.list()}
-        for partition in self._known.keys() - records.keys():
-            for agent in self._known.pop(partition)[1]:
-                del self._links[agent].wanted[partition]
+        """Say to the machines' links what changed partitions have to be configured for."""
+        with self._changing:
+            changed, self._changed = self._changed, set()
+        partitions = self._watched.state.partitions
+        for partition in changed:
+            self._want(partition, partitions.get(partition))
+
+    def _want(self, partition: str, record: PartitionRecord | None) -> None:
+        """Want this of a partition's machines, and nothing more where it is gone."""
+        _, agents = self._known.pop(partition, (None, frozenset()))
+        parts = configurations(record, self._watched.topology) if record is not None else {}
+        for agent in agents - parts.keys():
+            del self._links[agent].wanted[partition]
+            self._links[agent].wake.set()
+        for agent, configuration in parts.items():
+            if self._links[agent].wanted.get(partition) != configuration:
+                self._links[agent].wanted[partition] = configuration
                 self._links[agent].wake.set()
-        for partition, record in records.items():
-            known, agents = self._known.get(partition, (None, frozenset()))
-            if known is record:
-                continue
-            parts = configurations(record, machines.topology)
-            for agent in agents - parts.keys():
-                del self._links[agent].wanted[partition]
-                self._links[agent].wake.set()
-            for agent, configuration in parts.items():
-                if self._links[agent].wanted.get(partition) != configuration:
-                    self._links[agent].wanted[partition] = configuration
-                    self._links[agent].wake.set()
+        if record is not None:
             self._known[partition] = record, frozenset(parts)
 
     @property
@@ -240,6 +254,7 @@ class AgentLinks:
                 log.exception("agent not followed", agent=link.agent)
             with suppress(TimeoutError):
                 await asyncio.wait_for(link.wake.wait(), pause)
+                busy = _BUSY_SECONDS  # what is new must not wait as long as what is slow
 
     async def _beat(self, link: _Link) -> bool:
         """Ask an agent once and act on its answer; whether its machine is at work."""
@@ -255,8 +270,11 @@ class AgentLinks:
             return False
         await self._report(link, health)
         actions = differences(link.wanted, health)
-        for action in actions:
-            await self._do(link, action)
+        # Each kind at once, but the releases first: their IPUs may be wanted again.
+        releases = [each for each in actions if isinstance(each, Release)]
+        begun = [each for each in actions if not isinstance(each, Release)]
+        for few in (releases, begun):
+            await asyncio.gather(*(self._do(link, action) for action in few))
         link.ready = ready(health)
         await self._confirm(link)
         return bool(actions) or any(_key(each) not in link.ready for each in link.wanted.values())
@@ -273,7 +291,7 @@ class AgentLinks:
             partitions=len(health.partitions),
         )
         link.boot_id = health.boot_id
-        if {ipu.index for ipu in link.inventory.ipus} == self._indexes(link.agent):
+        if {ipu.index for ipu in link.inventory.ipus} == self._indexes[link.agent]:
             self._inventories[link.agent] = link.inventory
 
     async def _miss(self, link: _Link, why: str) -> None:
@@ -284,15 +302,12 @@ class AgentLinks:
 
     async def _fits(self, link: _Link) -> bool:
         """Whether the machine has the IPUs that the fleet counts on; else it is lost."""
-        fleet = self._indexes(link.agent)
+        fleet = self._indexes[link.agent]
         has = {ipu.index for ipu in link.inventory.ipus} if link.inventory else set()
         if fleet != has:
             text = f"{link.agent} has {len(has)} IPUs, not {len(fleet)}: restart vipu-server"
             await self._lose(link, _Outage.UNFIT, text)
         return fleet == has
-
-    def _indexes(self, agent: str) -> set[int]:
-        return {ipu.index for ipu in self._watched.topology.ipus if ipu.agent == agent}
 
     async def _lose(self, link: _Link, outage: _Outage, sentence: str) -> None:
         if link.outage is not outage:
@@ -306,7 +321,7 @@ class AgentLinks:
         if link.outage is not _Outage.NONE:
             await asyncio.to_thread(machines.agent_back, link.agent)
             # A fault may have ended while nobody asked.
-            for index in self._indexes(link.agent) - health.faults.keys():
+            for index in self._indexes[link.agent] - health.faults.keys():
                 await asyncio.to_thread(machines.heal_ipu, link.agent, index)
                 link.faults.pop(index, None)
             link.outage = _Outage.NONE
@@ -331,7 +346,8 @@ class AgentLinks:
 
     async def _confirm(self, link: _Link) -> None:
         """Tell the controller which partitions all their machines have set up by now."""
-        for partition in list(link.wanted):
+        done = []
+        for partition in link.wanted:
             record, agents = self._known.get(partition, (None, frozenset()))
             if (
                 record is not None
@@ -341,7 +357,9 @@ class AgentLinks:
                     for agent in agents
                 )
             ):
-                await asyncio.to_thread(self._watched.confirm, partition, record.started_at)
+                done.append((partition, record.started_at))
+        # Together, so that they share a write of the state file.
+        await asyncio.gather(*(asyncio.to_thread(self._watched.confirm, *one) for one in done))
 
 
 def _key(configuration: Configuration) -> tuple[str, str]:

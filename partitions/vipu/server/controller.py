@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import TypeAlias
 
-    from partitions.vipu.server.records import MachineRecord
     from partitions.vipu.server.statefile import StateFile
     from partitions.vipu.topology import Topology
     from partitions.vipu.types import CreateRequest, IpuofConfig
@@ -101,8 +100,8 @@ class Controller:
         self._queue = _Queue()
         self._current = _loaded(topology, state)
         self.hardware = Hardware()
-        # Called after each change, from any thread.
-        self.on_change: Callable[[], None] = _nothing
+        # Called with the ids of changed partitions after each write, one call at a time.
+        self.on_change: Callable[[Collection[str]], None] = _nothing
 
     def create(self, request: CreateRequest) -> PartitionRecord:
         """Reserve IPUs for a new partition, PENDING until the creation latency is over.
@@ -333,7 +332,8 @@ class Controller:
         except Exception as error:  # noqa: BLE001  # it goes to all who wait
             return error
         self._current = draft.state
-        self.on_change()
+        if changed := {one.id for one in draft.changes if not isinstance(one, MachineRecord)}:
+            self.on_change(changed)
         return None
 
 
@@ -360,8 +360,9 @@ def _loaded(topology: Topology, file: StateFile) -> State:
     return draft.state
 
 
-def _nothing() -> None:
+def _nothing(changed: Collection[str]) -> None:
     """Nobody waits for changes."""
+    del changed
 
 
 def _existing(records: Mapping[str, PartitionRecord], partition_id: str) -> PartitionRecord:

@@ -193,6 +193,26 @@ def test_a_late_confirmation_does_not_end_what_began_since(tmp_path: Path, clock
     file.close()
 
 
+def test_agents_hear_which_partitions_changed_and_nothing_of_refused_changes(
+    tmp_path: Path, clock: Clock
+) -> None:
+    file = StateFile(tmp_path / "state.json")
+    file.open()
+    controller = Controller(fleet_of_parts(1, 4, [("c", "a")]), file, Latencies(), clock)
+    heard: list[set[str]] = []
+    controller.on_change = lambda changed: heard.append(set(changed))
+    controller.create(CreateRequest("p", 2))
+    controller.create(CreateRequest("q", 2))
+    with pytest.raises(NoCapacity):
+        controller.create(CreateRequest("r", 2))
+    controller.cordon("ag0", "a test")
+    controller.uncordon("ag0")
+    controller.reset("p")
+    controller.remove("q")
+    assert heard == [{"p"}, {"q"}, {"p"}, {"q"}]
+    file.close()
+
+
 async def test_a_reset_is_done_by_the_machines(
     machines: Callable[..., list[Machine]], start: Callable[..., VipuServer]
 ) -> None:
