@@ -31,7 +31,7 @@ from partitions.vipu.server.agentlinks import AgentLinks, LinkTiming
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.records import UNCONFIRMED
 from partitions.vipu.server.service import UserService, VersionService
-from partitions.vipu.server.statefile import StateFile, StateFileError
+from partitions.vipu.server.statefile import StateFile, StateFileError, default_storage
 from partitions.vipu.serving import (
     ListenError,
     OptionParser,
@@ -121,7 +121,14 @@ def parse_options(
     """Read the command line, and before it the environment; ends the process with a usage text
     where one is wrong."""
     command_line = sys.argv[1:] if arguments is None else arguments
-    return ServerOptions(**vars(_parser().read(_ENVIRONMENT, command_line, environ)))
+    parser = _parser()
+    options = parser.read(_ENVIRONMENT, command_line, environ)
+    if options.storage is None:
+        try:
+            options.storage = default_storage(environ, is_root=os.geteuid() == 0)
+        except StateFileError as error:
+            parser.error(str(error))
+    return ServerOptions(**vars(options))
 
 
 def _parser() -> OptionParser:
@@ -158,8 +165,8 @@ def _address_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--storage",
         type=Path,
-        default=Path("vipu-server.json"),
-        help="file that stores the partitions",
+        help="file that stores the partitions (as root /var/lib/ipuhub/vipu-server.json, else "
+        "ipuhub/vipu-server.json in XDG_STATE_HOME or ~/.local/state)",
     )
 
 

@@ -15,6 +15,7 @@ import json
 import os
 import zlib
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -30,13 +31,13 @@ from partitions.vipu.server.state import Removed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from partitions.vipu.server.records import PartitionRecord
     from partitions.vipu.server.state import State, Stored
 
 FORMAT: Final = "ipuhub-vipu-server"
 VERSION: Final = 2
+_NAME: Final = "vipu-server.json"
 # Rewritten at this size, and at a multiple of what was in force when it was last written whole.
 _SMALL_BYTES: Final = 1 << 20
 _GROWTH: Final = 4
@@ -47,6 +48,26 @@ log = structlog.get_logger(__name__)
 
 class StateFileError(Exception):
     """The state file cannot be used; the sentence names it and says what to do."""
+
+
+def default_storage(environ: Mapping[str, str], *, is_root: bool) -> Path:
+    """Return the state file of a server that is given none.
+
+    Raise StateFileError if an earlier version left its file in the working folder: a start without
+    its partitions would give their IPUs away a second time.
+    """
+    folder = Path("/var/lib")
+    if not is_root:
+        home = Path(environ.get("XDG_STATE_HOME", ""))
+        # The XDG specification has relative paths ignored.
+        folder = home if home.is_absolute() else Path.home() / ".local" / "state"
+    path, earlier = folder / "ipuhub" / _NAME, Path(_NAME).absolute()
+    if earlier != path and earlier.exists() and not path.exists():
+        raise StateFileError(
+            f"{earlier} is the state file of an earlier version; the default is now {path}: "
+            f"move it there, or start with --storage {earlier}"
+        )
+    return path
 
 
 class StateFile:
@@ -67,7 +88,8 @@ class StateFile:
             lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StateFileError(
-                f"cannot use the state file {self.path}: {error.strerror} ({error.filename})"
+                f"cannot use the state file {self.path}: {error.strerror} ({error.filename}); "
+                "choose another --storage"
             ) from error
         try:
             # The kernel drops this lock with the process, kill -9 included.

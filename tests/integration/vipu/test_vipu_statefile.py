@@ -14,10 +14,11 @@ import pytest
 from partitions.vipu.client import CreateRequest, ReadyState, VipuClient
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.server.controller import Controller, Latencies
+from partitions.vipu.server.main import parse_options
 from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.records import MachineRecord
 from partitions.vipu.server.state import Draft, State
-from partitions.vipu.server.statefile import StateFile, StateFileError
+from partitions.vipu.server.statefile import StateFile, StateFileError, default_storage
 from partitions.vipu.topology import IpuId
 from tests.builders.fleets import fleet_of_machines
 
@@ -334,3 +335,35 @@ def test_what_is_said_of_machines_is_kept_until_nothing_is(tmp_path: Path) -> No
     assert StateFile(file.path).load() == ([], said[1:])
     assert later.state.occupancy.why_closed(IpuId(0, 0)) is None
     assert later.state.occupancy.why_closed(IpuId(0, 6)) == "it is hot"
+
+
+def test_a_server_that_is_given_no_file_stores_where_its_user_keeps_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    state, name = tmp_path / "state", "ipuhub/vipu-server.json"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    told = {"XDG_STATE_HOME": str(state)}
+    assert default_storage(told, is_root=True) == Path("/var/lib") / name
+    assert default_storage(told, is_root=False) == state / name
+    for silent in ({}, {"XDG_STATE_HOME": ""}, {"XDG_STATE_HOME": "relative"}):
+        assert default_storage(silent, is_root=False) == tmp_path / ".local/state" / name
+    chosen = {"IPUHUB_SIMULATED_VIPU_STORAGE": str(tmp_path / "chosen.json")}
+    assert parse_options([], chosen).storage == tmp_path / "chosen.json"
+
+
+def test_the_file_of_an_earlier_version_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    told, earlier = {"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path / "vipu-server.json"
+    earlier.touch()
+    with pytest.raises(SystemExit, match="2"):
+        parse_options([], told)
+    assert f"start with --storage {earlier}" in capsys.readouterr().err
+    assert parse_options(["--storage", "vipu-server.json"], told).storage.samefile(earlier)
+    moved = tmp_path / "state/ipuhub/vipu-server.json"
+    moved.parent.mkdir(parents=True)
+    earlier.rename(moved)
+    assert parse_options([], told).storage == moved
