@@ -33,9 +33,15 @@ def archives() -> Path:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> RealCluster:
+def server() -> RealCluster:
+    """The cluster as it is, for tests that only ask its API server."""
+    return RealCluster(Path(GIVEN), Path(os.environ["IPUHUB_TEST_NODES_KIT"]))
+
+
+@pytest.fixture(scope="session")
+def cluster(server: RealCluster) -> RealCluster:
     """The cluster, its nodes with our image and the V-IPU controller's label."""
-    cluster = RealCluster(Path(GIVEN), Path(os.environ["IPUHUB_TEST_NODES_KIT"]))
+    cluster = server
     cluster.load(build_image(Path("build/test-image")))
     cluster.kubectl("label", "nodes", "--all", "--overwrite", "vipu-ctrl=vctl1")
     return cluster

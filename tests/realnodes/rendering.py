@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from functools import cache
@@ -27,9 +28,23 @@ def template(
     *values: str, release: str = "gc", namespace: str = "ipus"
 ) -> subprocess.CompletedProcess[str]:
     sets = [word for value in values for word in ("--set", value)]
+    return _helm_template(release, namespace, *sets)
+
+
+def template_of(
+    values: dict[str, Any], release: str = "gc", namespace: str = "ipus"
+) -> subprocess.CompletedProcess[str]:
+    """The same with the values as a file has them."""
+    return _helm_template(release, namespace, "-f", "-", stdin=json.dumps(values))
+
+
+def _helm_template(
+    release: str, namespace: str, *options: str, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
     helm = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
     return subprocess.run(
-        [helm, "template", release, str(CHART), "-n", namespace, *sets],
+        [helm, "template", release, str(CHART), "-n", namespace, *options],
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=60,

@@ -6,72 +6,37 @@ IPUHUB_TEST_IMAGES (default dist/images).
 
 from __future__ import annotations
 
-import os
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.fakes.waiting import wait_until
+from tests.realnodes.release import CHART, ROOT, Helm, end_jobs, load_images
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.realnodes.kit import RealCluster
 
-ROOT = Path(__file__).resolve().parents[2]
-CHART = "charts/ipuhub"
 NAMESPACE = "ipuhub-system"
 NAME = "ipuhub-ipu-operator"
 TRIAL = ("-f", f"{CHART}/trial-values.yaml")
-IMAGES = Path(os.environ.get("IPUHUB_TEST_IMAGES", ROOT / "dist/images"))
 COMPONENTS = {
     "controller-manager", "vipu-proxy", "webhook", "prober", "monitor", "worker", "beat", "web",
     "vipu-server", "database",
 }  # fmt: skip
 
 
-class Helm:
-    """The kit's helm on one cluster."""
-
-    def __init__(self, cluster: RealCluster) -> None:
-        self._environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
-        path = Path(os.environ["CLUSTER_BIN"]) / "helm"
-        self._program = str(path)
-
-    def run(
-        self, *arguments: str, check: bool = True, namespace: str = NAMESPACE
-    ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [self._program, *arguments, "-n", namespace],
-            cwd=ROOT,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-        assert not check or done.returncode == 0, done.stdout + done.stderr
-        return done
-
-
 @pytest.fixture(scope="module")
 def helm(cluster: RealCluster) -> Iterator[Helm]:
     """The release `ipuhub`, installed by the values for a trial."""
-    for image in ("ipuhub", "ipuhub-launcher", "ipuhub-postgres"):
-        cluster.load(IMAGES / f"{image}.tar")
-    helm = Helm(cluster)
-    options = ("--create-namespace", *TRIAL, "--wait", "--timeout", "90s")
+    load_images(cluster)
+    helm = Helm(cluster, NAMESPACE)
+    options = ("--create-namespace", "--take-ownership", *TRIAL, "--wait", "--timeout", "90s")
     helm.run("install", "ipuhub", CHART, *options)
     yield helm
     helm.run("uninstall", "ipuhub", "--no-hooks", check=False)
-    cluster.kubectl("delete", "ipujobs", "--all", "-A", "--wait=false", check=False)
-    for job in cluster.get("ipujobs", "-A")["items"]:
-        meta = job["metadata"]
-        patch = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-        where = ("-n", meta["namespace"])
-        cluster.kubectl("patch", "ipujob", meta["name"], *where, *patch, check=False)
+    end_jobs(cluster)
     cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s")
 
 
@@ -83,6 +48,11 @@ def own_pods(cluster: RealCluster) -> list[dict[str, Any]]:
 def job_status(cluster: RealCluster) -> dict[str, Any]:
     found = cluster.get("ipujob", "trial", "-n", "default")
     return dict(found.get("status") or {})
+
+
+def uids_of_workers(cluster: RealCluster) -> set[str]:
+    pods = cluster.get("pods", "-n", "default", "-l", "graphcore.ai/ipujob-name=trial")
+    return {pod["metadata"]["uid"] for pod in pods["items"]}
 
 
 def authority(cluster: RealCluster) -> str:
@@ -164,28 +134,37 @@ def test_an_upgrade_leaves_certificate_secrets_and_running_jobs(
     secret = cluster.get("secret", f"{NAME}-web", "-n", NAMESPACE)["data"]
     password = cluster.get("secret", f"{NAME}-database", "-n", NAMESPACE)["data"]
     partitions = job_status(cluster).get("instances")
-    workers = {
-        pod["metadata"]["uid"]
-        for pod in cluster.get("pods", "-n", "default", "-l", "graphcore.ai/ipujob-name=trial")[
-            "items"
-        ]
-    }
+    workers = uids_of_workers(cluster)
     replicas = ("--set", "controller.replicas=2", "--set", "admissionWebhooks.replicas=2")
     helm.run("upgrade", "ipuhub", CHART, *TRIAL, *replicas, "--wait", "--timeout", "120s")
     assert authority(cluster) == before
     assert cluster.get("secret", f"{NAME}-web", "-n", NAMESPACE)["data"] == secret
     assert cluster.get("secret", f"{NAME}-database", "-n", NAMESPACE)["data"] == password
     assert job_status(cluster).get("instances") == partitions
-    assert workers == {
-        pod["metadata"]["uid"]
-        for pod in cluster.get("pods", "-n", "default", "-l", "graphcore.ai/ipujob-name=trial")[
-            "items"
-        ]
-    }
+    assert workers == uids_of_workers(cluster)
     assert cluster.get("pdb", f"{NAME}-webhook", "-n", NAMESPACE)["spec"]["minAvailable"] == 1
 
 
+def test_a_rollback_leaves_them_as_well(cluster: RealCluster, helm: Helm) -> None:
+    before = authority(cluster)
+    secret = cluster.get("secret", f"{NAME}-web", "-n", NAMESPACE)["data"]
+    partitions, workers = job_status(cluster).get("instances"), uids_of_workers(cluster)
+    operator = ("deployment", f"{NAME}-controller-manager", "-n", NAMESPACE)
+    assert cluster.get(*operator)["spec"]["replicas"] == 2
+    helm.run("rollback", "ipuhub", "1", "--wait", "--timeout", "120s")
+    assert cluster.get(*operator)["spec"]["replicas"] == 1
+    assert authority(cluster) == before
+    assert cluster.get("secret", f"{NAME}-web", "-n", NAMESPACE)["data"] == secret
+    assert job_status(cluster).get("launcherStatus") == "Running"
+    assert job_status(cluster).get("instances") == partitions
+    assert uids_of_workers(cluster) == workers
+
+
 def test_nothing_was_denied(cluster: RealCluster, helm: Helm) -> None:
+    wait_until(
+        lambda: not any("deletionTimestamp" in pod["metadata"] for pod in own_pods(cluster)),
+        "pods of the upgrade gone",
+    )
     for pod in own_pods(cluster):
         name = pod["metadata"]["name"]
         assert "is forbidden" not in cluster.kubectl("logs", "-n", NAMESPACE, name), name

@@ -1,0 +1,54 @@
+"""Installing the chart on a cluster with real nodes, by the kit's helm."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.realnodes.kit import RealCluster
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = "charts/ipuhub"
+IMAGES = Path(os.environ.get("IPUHUB_TEST_IMAGES", ROOT / "dist/images"))
+
+
+class Helm:
+    """The kit's helm on one cluster, in one namespace."""
+
+    def __init__(self, cluster: RealCluster, namespace: str) -> None:
+        self.namespace = namespace
+        self._environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+        self._program = str(Path(os.environ["CLUSTER_BIN"]) / "helm")
+
+    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run helm in the release's namespace."""
+        done = subprocess.run(
+            [self._program, *arguments, "-n", self.namespace],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
+
+
+def load_images(cluster: RealCluster) -> None:
+    """Put the product's images, as `make images` builds them, onto every node."""
+    for image in ("ipuhub", "ipuhub-launcher", "ipuhub-postgres"):
+        cluster.load(IMAGES / f"{image}.tar")
+
+
+def end_jobs(cluster: RealCluster) -> None:
+    """Delete all IPUJobs although nobody is left who would release them."""
+    cluster.kubectl("delete", "ipujobs", "--all", "-A", "--wait=false", check=False)
+    for job in cluster.get("ipujobs", "-A")["items"]:
+        meta = job["metadata"]
+        patch = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        where = ("-n", meta["namespace"])
+        cluster.kubectl("patch", "ipujob", meta["name"], *where, *patch, check=False)

@@ -1,0 +1,246 @@
+"""Every parameter of the chart with another value: it reaches the objects, and a server takes them.
+
+The objects that differ are sent with `kubectl apply --dry-run=server`, which runs the server's
+validation and admission and stores nothing. Unknown fields are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.realnodes.rendering import CHART, template_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.realnodes.kit import RealCluster
+
+NAMESPACE = "ipus"
+# Everything on, so that every parameter has an object to reach.
+BASE: dict[str, Any] = {
+    "vipuServer.enabled": True,
+    "database.enabled": True,
+    "extendedScheduler.enabled": True,
+    "extendedScheduler.image.tag": "v1.37.2",
+    "ipuVisibility.enabled": True,
+    "web.hosts": ["ipuhub.example"],
+    "web.ingress.enabled": True,
+    "web.oidc.issuer": "https://login.example/lab",
+    "web.oidc.clientId": "ipuhub",
+    "web.existingSecret": "web",
+}
+_RESOURCES = {"requests": {"cpu": "20m"}, "limits": {"memory": "1Gi"}}
+_TERM = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_AFFINITY = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_TERM]}}}
+# Values by the whole name, or by its last part. None: the type's own (`_others`).
+VALUES: dict[str, Any] = {
+    "resources": _RESOURCES,
+    "affinity": _AFFINITY,
+    "tolerations": [{"key": "ipu", "operator": "Exists", "effect": "NoSchedule"}],
+    "settings": {"IPUHUB_LOG_LEVEL": "DEBUG"},
+    "securityContext": {"runAsUser": 1000},
+    "podSecurityPolicyContext": {"runAsUser": 1000},
+    "podSecurityContext": {"runAsUser": 1000},
+    "controller.dnsPolicy": "Default",
+    "vipuServerLabel": "disk=ssd",
+    "vipuServer.nodeLabel": "disk=ssd",
+    "vipuControllers": "vipu.example:8090:disk=ssd",
+    "storage": "10Gi",
+    "pullPolicy": "Always",
+    "admissionWebhooks.scope": "team-a",
+    "admissionWebhooks.timeoutSeconds": 20,
+    "trustedProxies": ["10.0.0.0/8"],
+    "controller.serviceAccount.create": False,
+    "global.imagePullSecrets": ["registry"],
+    # The other modes come with what they need, by the parameters beside it.
+    "admissionWebhooks.certificate.mode": "helm",
+}
+# What a parameter needs beside it, or instead of a part of the base.
+BESIDE: dict[str, dict[str, Any]] = {
+    "admissionWebhooks.certificate.existingSecret": {
+        "admissionWebhooks.certificate.caBundle": "-----BEGIN CERTIFICATE-----"
+    },
+    "admissionWebhooks.certificate.caBundle": {
+        "admissionWebhooks.certificate.existingSecret": "served"
+    },
+    "database.url": {"database.enabled": False},
+    "database.existingSecret": {"database.enabled": False},
+}
+for _name in ("vipuServerAddr", "vipuServerPort", "vipuServerLabel", "vipuControllers"):
+    BESIDE[_name] = {"vipuServer.enabled": False}
+BESIDE["vipuServerPort"]["vipuServerAddr"] = BESIDE["vipuServerLabel"]["vipuServerAddr"] = "vipu"
+BESIDE["admissionWebhooks.patch.enabled"] = {"admissionWebhooks.certificate.mode": "certManager"}
+BESIDE["vipuServer.enabled"] = {"vipuServerAddr": "vipu"}
+for _name in ("issuer.name", "issuer.kind"):
+    BESIDE[f"admissionWebhooks.certificate.{_name}"] = {
+        "admissionWebhooks.certificate.mode": "certManager",
+        "admissionWebhooks.certificate.issuer.name": "site",
+    }
+# Groups that a cluster serves only with the software they belong to.
+ELSEWHERE = {"cert-manager.io", "monitoring.coreos.com"}
+
+
+def _parameters() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and schema of every parameter by its first name (test_chart_values has the others)."""
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    stack = [("", schema)]
+    while stack:
+        name, node = stack.pop()
+        if "properties" in node and node.get("additionalProperties") is False:
+            stack += [
+                (f"{name}.{key}".lstrip("."), each) for key, each in node["properties"].items()
+            ]
+        else:
+            yield name, node
+
+
+def _default(name: str) -> Any:
+    """The parameter's value in BASE or values.yaml; KeyError: another name of a parameter."""
+    if name in BASE:
+        return BASE[name]
+    found = DEFAULTS
+    for part in name.split("."):
+        found = found[part]
+    return found
+
+
+def _is_first_name(name: str) -> bool:
+    try:
+        _default(name)
+    except KeyError:
+        return False
+    return True
+
+
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+PARAMETERS = {name: node for name, node in sorted(_parameters()) if _is_first_name(name)}
+
+
+def _others(name: str) -> list[Any]:
+    """Values of the parameter that are not its default."""
+    leaf, default, schema = name.rsplit(".", 1)[-1], _default(name), PARAMETERS[name]
+    for key in (name, leaf):
+        if key in VALUES:
+            return [VALUES[key]]
+    if "enum" in schema:
+        return [each for each in schema["enum"] if each != default and each]
+    match schema.get("type"):
+        case "boolean":
+            return [not default]
+        case "integer":
+            return [(default or 0) + 1]
+        case "string":
+            return ["other"]
+        case "array":
+            return [[8443 if "integer" in json.dumps(schema) else "other"]]
+    return [{"example.com/one": "two"}]
+
+
+def _values(given: dict[str, Any]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for name, value in given.items():
+        *parents, leaf = name.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[leaf] = value
+    return tree
+
+
+def _render(given: dict[str, Any]) -> list[dict[str, Any]]:
+    done = template_of(_values(given), namespace=NAMESPACE)
+    assert done.returncode == 0, f"{given}: {done.stderr}"
+    documents = [each for each in yaml.safe_load_all(done.stdout) if each]
+    for each in documents:
+        if each["kind"] == "Secret":  # passwords are made anew by each rendering
+            each["data"] = dict.fromkeys(each.get("data") or (), "")
+    return documents
+
+
+@cache
+def _base(beside: str) -> str:
+    return json.dumps(_render(BASE | json.loads(beside)))
+
+
+def _changed(name: str, value: Any) -> list[dict[str, Any]]:
+    """The objects that are otherwise, or are there only, with this value."""
+    beside = BESIDE.get(name, {})
+    without = {key: each for key, each in beside.items() if key != name}
+    try:
+        usual = json.loads(_base(json.dumps(without, sort_keys=True)))
+    except AssertionError:
+        usual = []  # what stands beside it is nothing without it
+    made = _render(BASE | beside | {name: value})
+    if [each for each in usual if each not in made] and not made:
+        return usual
+    return [each for each in made if each not in usual] or [
+        each for each in usual if each not in made
+    ]
+
+
+def _ignored(name: str) -> bool:
+    """Whether the parameter's text says that it does nothing, alone or in general."""
+    return "gnored" in PARAMETERS[name]["description"] or name in {
+        "admissionWebhooks.patch.enabled",
+        "crds.enabled",
+    }
+
+
+@pytest.fixture(scope="module")
+def groups(server: RealCluster) -> Iterator[set[str]]:
+    """API groups that the cluster serves; the chart's namespace is there meanwhile."""
+    server.kubectl("create", "namespace", NAMESPACE)
+    versions = server.kubectl("api-versions").split()
+    yield {version.rpartition("/")[0] for version in versions}
+    server.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def _are_taken(server: RealCluster, documents: list[dict[str, Any]]) -> None:
+    """Assert that the server would store each of them."""
+    for each in documents:
+        if each["kind"] == "Pod":  # its account would have to be stored before it
+            del each["spec"]["serviceAccountName"]
+    given = yaml.safe_dump_all(documents)
+    options = ("--dry-run=server", "--validate=strict", "-n", NAMESPACE)
+    done = server.try_kubectl("apply", *options, "-f", "-", stdin=given)
+    assert not documents or done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("part", sorted({name.split(".")[0] for name in PARAMETERS}))
+def test_another_value_reaches_objects_that_a_server_takes(
+    server: RealCluster, groups: set[str], part: str
+) -> None:
+    asked = [
+        (name, value)
+        for name in PARAMETERS
+        if name.split(".")[0] == part
+        for value in _others(name)
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = list(pool.map(lambda one: _changed(*one), asked))
+    silent = [
+        name
+        for (name, _), made in zip(asked, found, strict=True)
+        if not made and not _ignored(name)
+    ]
+    assert silent == []
+    sent = {json.dumps(each, sort_keys=True) for made in found for each in made}
+    documents = [json.loads(each) for each in sorted(sent)]
+    of_groups = {each["apiVersion"].rpartition("/")[0] for each in documents}
+    assert of_groups - groups <= ELSEWHERE
+    served = [each for each in documents if each["apiVersion"].rpartition("/")[0] in groups]
+    _are_taken(server, served)
+
+
+def test_everything_at_once_is_taken(server: RealCluster, groups: set[str]) -> None:
+    documents = _render(BASE)
+    assert {each["apiVersion"].rpartition("/")[0] for each in documents} <= groups
+    _are_taken(server, documents)

@@ -1,0 +1,120 @@
+"""Two releases of the chart in one cluster, each for namespaces of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fakes.waiting import wait_until
+from tests.realnodes.release import CHART, ROOT, Helm, end_jobs, load_images
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.realnodes.kit import RealCluster
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release, the namespace it is installed in, and the one whose jobs it runs."""
+
+    name: str
+    helm: Helm
+    team: str
+
+    def tracker(self, cluster: RealCluster) -> dict[str, Any]:
+        """The partitions that this release has at its V-IPU controller."""
+        found = cluster.find("configmap", "ipu-partitions-tracker", "-n", self.helm.namespace)
+        data = (found or {}).get("data") or {}
+        return {key: json.loads(entry) for key, entry in data.items()}
+
+    def has_partition_for(self, cluster: RealCluster, job: str) -> bool:
+        """Whether it holds an active partition for the job of this UID."""
+        entries = self.tracker(cluster).items()
+        return any(
+            key.startswith(f"{job}.") and entry["phase"] == "active" for key, entry in entries
+        )
+
+
+@pytest.fixture(scope="module")
+def releases(cluster: RealCluster) -> Iterator[tuple[Release, Release]]:
+    """`left` and `right`; the second one deletes what is left when it is uninstalled."""
+    load_images(cluster)
+    made = []
+    for name in ("left", "right"):
+        team, helm = f"team-{name}", Helm(cluster, f"ipuhub-{name}")
+        cluster.kubectl("create", "namespace", team)
+        values = {
+            "controller.namespaces": [team],
+            "vipuServer.enabled": True,
+            "crds.enabled": name == "left",
+            "uninstall.drain": name == "right",
+        }
+        sets = [
+            word
+            for key, value in values.items()
+            for word in ("--set-json", f"{key}={json.dumps(value)}")
+        ]
+        # The CRD stays when a release goes, and is then still the other release's.
+        options = ("--create-namespace", "--take-ownership", *sets, "--wait", "--timeout", "90s")
+        helm.run("install", name, CHART, *options)
+        made.append(Release(name, helm, team))
+    yield made[0], made[1]
+    for release in made:
+        release.helm.run("uninstall", release.name, "--no-hooks", check=False)
+    end_jobs(cluster)
+    for release in made:
+        names = (release.team, release.helm.namespace)
+        cluster.kubectl("delete", "namespace", *names, "--timeout=120s")
+
+
+def status(cluster: RealCluster, release: Release) -> dict[str, Any]:
+    found = cluster.find("ipujob", "trial", "-n", release.team)
+    return dict((found or {}).get("status") or {})
+
+
+def uid(cluster: RealCluster, release: Release) -> str:
+    return str(cluster.get("ipujob", "trial", "-n", release.team)["metadata"]["uid"])
+
+
+def test_each_runs_the_jobs_of_its_namespaces_with_partitions_of_its_own(
+    cluster: RealCluster, releases: tuple[Release, Release]
+) -> None:
+    text = (ROOT / "examples/trial.yaml").read_text(encoding="utf-8")
+    for release in releases:
+        longer = text.replace("sleep 30", "sleep 900")
+        cluster.kubectl("apply", "-n", release.team, "-f", "-", stdin=longer)
+    for release in releases:
+        wait_until(
+            lambda here=release: status(cluster, here).get("launcherStatus") == "Running",
+            f"the job of {release.name} runs",
+        )
+    left, right = releases
+    for release, other in ((left, right), (right, left)):
+        assert release.has_partition_for(cluster, uid(cluster, release))
+        assert not other.has_partition_for(cluster, uid(cluster, release))
+
+
+def test_a_wrong_job_is_refused_by_the_webhooks_of_either(
+    cluster: RealCluster, releases: tuple[Release, Release]
+) -> None:
+    text = (ROOT / "examples/trial.yaml").read_text(encoding="utf-8")
+    wrong = text.replace('modelReplicas: "2"', 'modelReplicas: "none"').replace("trial", "wrong")
+    for release in releases:
+        done = cluster.try_kubectl("apply", "-n", release.team, "-f", "-", stdin=wrong)
+        assert done.returncode != 0, release.name
+        assert "modelReplicas" in done.stderr
+
+
+def test_one_that_is_uninstalled_deletes_its_jobs_and_leaves_the_others_alone(
+    cluster: RealCluster, releases: tuple[Release, Release]
+) -> None:
+    left, right = releases
+    before = (uid(cluster, left), status(cluster, left))
+    right.helm.run("uninstall", right.name, "--wait", "--timeout", "120s")
+    assert cluster.find("ipujob", "trial", "-n", right.team) is None
+    assert (uid(cluster, left), status(cluster, left)) == before
+    assert left.has_partition_for(cluster, before[0])
