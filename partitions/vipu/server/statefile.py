@@ -53,14 +53,10 @@ class StateFileError(Exception):
 def default_storage(environ: Mapping[str, str], *, is_root: bool) -> Path:
     """Return the state file of a server that is given none.
 
-    Raise StateFileError if an earlier version left its file in the working folder: a start without
-    its partitions would give their IPUs away a second time.
+    Raise StateFileError if the user has no home, or if an earlier version left its file in the
+    working folder: a start without its partitions would give their IPUs away a second time.
     """
-    folder = Path("/var/lib")
-    if not is_root:
-        home = Path(environ.get("XDG_STATE_HOME", ""))
-        # The XDG specification has relative paths ignored.
-        folder = home if home.is_absolute() else Path.home() / ".local" / "state"
+    folder = Path("/var/lib") if is_root else _state_home(environ)
     path, earlier = folder / "ipuhub" / _NAME, Path(_NAME).absolute()
     if earlier != path and earlier.exists() and not path.exists():
         raise StateFileError(
@@ -68,6 +64,19 @@ def default_storage(environ: Mapping[str, str], *, is_root: bool) -> Path:
             f"move it there, or start with --storage {earlier}"
         )
     return path
+
+
+def _state_home(environ: Mapping[str, str]) -> Path:
+    """Where the XDG Base Directory Specification has a user's programs keep their state."""
+    told = Path(environ.get("XDG_STATE_HOME", ""))
+    if told.is_absolute():  # the specification has relative paths ignored
+        return told
+    try:
+        return Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise StateFileError(
+            "no place for the state file, since this user has no home: give --storage"
+        ) from error
 
 
 class StateFile:

@@ -367,3 +367,11 @@ def test_the_file_of_an_earlier_version_is_not_passed_over(
     moved.parent.mkdir(parents=True)
     earlier.rename(moved)
     assert parse_options([], told).storage == moved
+
+
+def test_a_user_without_a_home_is_told_to_name_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a container whose user no /etc/passwd knows."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+    with pytest.raises(StateFileError, match="give --storage"):
+        default_storage({}, is_root=False)
