@@ -141,7 +141,7 @@ class StandInLog:
             return ["Terminated" if code == _SIGTERM_CODE else "Killed"]
         return [
             "Traceback (most recent call last):",
-            '  File "/work/train.py", line 88, in <module>',
+            '  File "/app/train.py", line 88, in <module>',
             "    loss = step(batch)",
             "RuntimeError: the device returned an error while running the graph",
             f"rank 0 ended with exit code {code}; the other ranks were stopped",
