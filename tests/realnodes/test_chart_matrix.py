@@ -84,6 +84,15 @@ for _name in ("issuer.name", "issuer.kind"):
         "admissionWebhooks.certificate.mode": "certManager",
         "admissionWebhooks.certificate.issuer.name": "site",
     }
+# Refused when they are missing, with what stands beside them.
+REQUIRED = {
+    "admissionWebhooks.certificate.existingSecret",
+    "admissionWebhooks.certificate.caBundle",
+    "database.existingSecret",
+    "database.url",
+    "vipuControllers",
+    "vipuServerAddr",
+}
 # Groups that a cluster serves only with the software they belong to.
 ELSEWHERE = {"cert-manager.io", "monitoring.coreos.com"}
 
@@ -166,24 +175,19 @@ def _render(given: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @cache
-def _base(beside: str) -> str:
-    return json.dumps(_render(BASE | json.loads(beside)))
+def _rendered(given: str) -> str:
+    return json.dumps(_render(json.loads(given)))
 
 
 def _changed(name: str, value: Any) -> list[dict[str, Any]]:
-    """The objects that are otherwise, or are there only, with this value."""
-    beside = BESIDE.get(name, {})
-    without = {key: each for key, each in beside.items() if key != name}
-    try:
-        usual = json.loads(_base(json.dumps(without, sort_keys=True)))
-    except AssertionError:
-        usual = []  # what stands beside it is nothing without it
+    """The objects that are otherwise, or are there only, with this value; else those that go."""
+    beside = {key: each for key, each in BESIDE.get(name, {}).items() if key != name}
     made = _render(BASE | beside | {name: value})
-    if [each for each in usual if each not in made] and not made:
-        return usual
-    return [each for each in made if each not in usual] or [
-        each for each in usual if each not in made
-    ]
+    # A parameter that is required beside the others is compared with another value of its own.
+    before = {name: f"{value}-before"} if name in REQUIRED else {}
+    usual = json.loads(_rendered(json.dumps(BASE | beside | before, sort_keys=True)))
+    new = [each for each in made if each not in usual]
+    return new or [each for each in usual if each not in made]
 
 
 def _ignored(name: str) -> bool:
