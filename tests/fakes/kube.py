@@ -20,7 +20,7 @@ from jobs.ipujob.names import (
 )
 from jobs.launcher.main import awaited, closed_because
 from jobs.operator.observer import BY_JOB, BY_UID, Caches, by_job
-from tests.fakes.jsoncopy import copied
+from tests.fakes.jsoncopy import copied, merge
 from tests.fakes.podstates import closed_gate, containers, environment, exited, unschedulable
 from tests.fakes.refusing import Refusing
 
@@ -158,7 +158,7 @@ class FakeKube:
                 raise Conflict(409, "Conflict", "the object has been modified")
         part = {"status": body["status"]} if subresource == "status" else body
         before = copied(found)
-        _merge(found, copied(part))
+        merge(found, copied(part))
         if subresource == "status" and self.status_fields is not None:
             for dropped in found["status"].keys() - self.status_fields:
                 del found["status"][dropped]
@@ -388,15 +388,3 @@ class FakeKube:
             owners = manifest["metadata"].get("ownerReferences") or ()
             if any(owner["uid"] == meta["uid"] for owner in owners):
                 self.mark_deleted(owned_plural, manifest)
-
-
-def _merge(target: Manifest, patch: Manifest) -> None:
-    for key, value in patch.items():
-        if value is None:
-            target.pop(key, None)
-        elif isinstance(value, dict):
-            if not isinstance(target.get(key), dict):
-                target[key] = {}
-            _merge(target[key], value)
-        else:
-            target[key] = value

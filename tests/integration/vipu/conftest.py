@@ -9,6 +9,7 @@ import pytest
 
 from partitions.vipu.client import VipuClient
 from partitions.vipu.server.main import ServerOptions, VipuServer
+from tests.integration.vipu.agentmachines import Machine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -71,3 +72,17 @@ def server(start_server: Callable[..., tuple[VipuServer, int]]) -> tuple[VipuSer
 async def client(server: tuple[VipuServer, int]) -> AsyncIterator[VipuClient]:
     async with VipuClient(f"127.0.0.1:{server[1]}") as client:
         yield client
+
+
+@pytest.fixture
+def machines() -> Iterator[Callable[..., list[Machine]]]:
+    """machines(count) -> that many running agents, killed at the end."""
+    running: list[Machine] = []
+
+    def start(count: int, *options: str, latency: float = 0.05) -> list[Machine]:
+        running.extend(Machine(latency, *options) for _ in range(count))
+        return running[-count:]
+
+    yield start
+    for machine in running:
+        machine.kill()

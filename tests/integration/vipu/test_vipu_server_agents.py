@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
-import grpc
 import pytest
 
 from devcluster.security.certificates import Authority
@@ -16,79 +12,20 @@ from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.machine import Configuration, Device, Fault, FaultKind, PartitionState
 from partitions.vipu.client import CreateRequest, OperationState, ReadyState, VipuClient
 from partitions.vipu.errors import NoCapacity
-from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.main import ServerOptions, VipuServer
-from partitions.vipu.server.records import UNCONFIRMED
-from partitions.vipu.server.statefile import StateFile
-from partitions.vipu.topology import fleet_of_parts
 from partitions.vipu.types import IpuLinkRouting, SyncType
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually
+from tests.integration.vipu.agentmachines import state_of
 from tests.integration.vipu.test_vipu_tls import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from partitions.vipu.agent.machine import Inventory, MachinePartition
-    from tests.integration.vipu.conftest import Clock
+    from tests.integration.vipu.agentmachines import Machine
 
 LOST_SECONDS = 3.0  # in the tests that wait for it; a busy machine must not lose agents elsewhere
-
-
-class Machine:
-    """One vipu-agent process, that can be killed, stopped and started again."""
-
-    def __init__(self, latency: float, *options: str) -> None:
-        self.port, self.exporter_port, self.latency = free_port(), free_port(), latency
-        self.options = options
-        self.process: subprocess.Popen[bytes] | None = None
-        self.start()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "partitions.vipu.agent.main", "--port", str(self.port)]
-        command += ["--exporter-port", str(self.exporter_port), "--agent", f"m{self.port}"]
-        for what in ("configure", "reset"):
-            command += [f"--{what}-latency-seconds", str(self.latency)]
-        self.process = subprocess.Popen([*command, *self.options], stderr=subprocess.DEVNULL)
-
-    def signal(self, number: signal.Signals) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-
-    async def partitions(self) -> tuple[MachinePartition, ...]:
-        async with AgentClient(self.address, deadline_seconds=60) as agent:
-            return (await agent.health()).partitions
-
-    async def inventory(self) -> Inventory:
-        async with AgentClient(self.address, deadline_seconds=60) as agent:
-            return await agent.inventory()
-
-    async def names(self) -> list[str]:
-        return [each.configuration.partition for each in await self.partitions()]
-
-
-@pytest.fixture
-def machines() -> Iterator[Callable[..., list[Machine]]]:
-    """machines(count) -> that many running agents, killed at the end."""
-    running: list[Machine] = []
-
-    def start(count: int, *options: str, latency: float = 0.05) -> list[Machine]:
-        running.extend(Machine(latency, *options) for _ in range(count))
-        return running[-count:]
-
-    yield start
-    for machine in running:
-        machine.kill()
 
 
 @pytest.fixture
@@ -115,10 +52,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., VipuServer]]:
 
 def client(server: VipuServer) -> VipuClient:
     return VipuClient(f"127.0.0.1:{server._options.port}", deadline_seconds=60)
-
-
-async def state_of(vipu: VipuClient, name: str) -> ReadyState:
-    return (await vipu.partition_status(name)).ready_state
 
 
 async def active(vipu: VipuClient, name: str, size: int, **more: object) -> None:
@@ -171,46 +104,6 @@ async def test_a_partition_is_pending_until_the_last_machine_has_confirmed(
         slow.latency = 0.0
         slow.start()
         await eventually(lambda: state_of(vipu, "p"), lambda state: state is ReadyState.ACTIVE)
-
-
-def test_a_late_confirmation_does_not_end_what_began_since(tmp_path: Path, clock: Clock) -> None:
-    file = StateFile(tmp_path / "state.json")
-    file.open()
-    latencies = Latencies(create=UNCONFIRMED, reset=UNCONFIRMED)
-    controller = Controller(fleet_of_parts(1, 4, [("c", "a")]), file, latencies, clock)
-    first = controller.create(CreateRequest("p", 4)).started_at
-    controller.confirm("p", first)
-    assert controller.get("p").ready_state(clock()) is ReadyState.ACTIVE
-    clock.forward(1)
-    controller.reset("p")
-    controller.confirm("p", first)
-    assert controller.get("p").ready_state(clock()) is ReadyState.PENDING
-    controller.confirm("p", clock())
-    assert controller.get("p").ready_state(clock()) is ReadyState.ACTIVE
-    controller.remove("p")
-    controller.confirm("p", clock())
-    assert controller.list() == []
-    file.close()
-
-
-def test_agents_hear_which_partitions_changed_and_nothing_of_refused_changes(
-    tmp_path: Path, clock: Clock
-) -> None:
-    file = StateFile(tmp_path / "state.json")
-    file.open()
-    controller = Controller(fleet_of_parts(1, 4, [("c", "a")]), file, Latencies(), clock)
-    heard: list[set[str]] = []
-    controller.on_change = lambda changed: heard.append(set(changed))
-    controller.create(CreateRequest("p", 2))
-    controller.create(CreateRequest("q", 2))
-    with pytest.raises(NoCapacity):
-        controller.create(CreateRequest("r", 2))
-    controller.cordon("ag0", "a test")
-    controller.uncordon("ag0")
-    controller.reset("p")
-    controller.remove("q")
-    assert heard == [{"p"}, {"q"}, {"p"}, {"q"}]
-    file.close()
 
 
 async def test_a_reset_is_done_by_the_machines(
@@ -415,65 +308,6 @@ async def refused(vipu: VipuClient, request: CreateRequest) -> bool:
         await vipu.remove_partition(request.id)
         return False
     return True
-
-
-class ServerProcess:
-    """A vipu-server process over these machines, that can be killed and started again."""
-
-    def __init__(self, storage: Path, machines: list[Machine]) -> None:
-        self.port = free_port()
-        self._command = [sys.executable, "-m", "partitions.vipu.server.main"]
-        self._command += ["--port", str(self.port), "--storage", str(storage)]
-        self._command += ["--agents", ",".join(each.address for each in machines)]
-        self._command += ["--agent-lost-seconds", "80"]
-        self.start()
-
-    def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
-        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
-            grpc.channel_ready_future(channel).result(timeout=90)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-@pytest.fixture
-def server_process(
-    tmp_path: Path, machines: Callable[..., list[Machine]]
-) -> Iterator[tuple[ServerProcess, list[Machine]]]:
-    both = machines(2)
-    process = ServerProcess(tmp_path / "killed.json", both)
-    yield process, both
-    process.kill()
-
-
-async def test_agents_and_controller_killed_at_work_agree_in_the_end(
-    server_process: tuple[ServerProcess, list[Machine]],
-) -> None:
-    process, both = server_process
-    async with VipuClient(f"127.0.0.1:{process.port}", deadline_seconds=60) as vipu:
-        for number in range(12):
-            await vipu.create_partition(CreateRequest(f"p{number}", 1))
-            if number % 4 == 3:
-                both[number % 8 // 4].kill()
-                both[number % 8 // 4].start()
-            if number % 3:
-                await vipu.remove_partition(f"p{number}")
-            if number % 5 == 4:
-                process.kill()
-                await asyncio.to_thread(process.start)
-        left = {each.id for each in await vipu.list_partitions()}
-        assert left == {"p0", "p3", "p6", "p9"}
-        for name in left:
-            await eventually(
-                lambda name=name: state_of(vipu, name), lambda state: state is ReadyState.ACTIVE
-            )
-
-    async def names() -> list[str]:
-        return sorted([name for each in both for name in await each.names()])
-
-    await eventually(names, lambda found: found == sorted(left))
 
 
 def test_agents_that_cannot_be_are_refused_in_words(

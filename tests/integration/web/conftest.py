@@ -8,10 +8,15 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from ipuhub.models import NamespaceGrant
+from tests.fakes.oidcprovider import oidc_provider
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from django.contrib.auth.models import User
     from pytest_django.fixtures import SettingsWrapper
+
+    from tests.fakes.oidcprovider import OidcProvider
 
 
 @pytest.fixture(autouse=True)
@@ -36,3 +41,13 @@ def alice(db: None) -> User:
 def charlie(db: None) -> User:
     """The stranger: signed in, sees nothing."""
     return get_user_model().objects.create_user("charlie", password="x")
+
+
+@pytest.fixture
+def provider(settings: SettingsWrapper) -> Iterator[OidcProvider]:
+    """An OIDC provider on a real socket, and the settings of a site that uses it."""
+    with oidc_provider() as found:
+        settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID = found.issuer, found.client_id
+        settings.OIDC_CLIENT_SECRET = found.secret
+        settings.ALLOWED_HOSTS = ["testserver"]
+        yield found

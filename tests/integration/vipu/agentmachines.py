@@ -1,0 +1,61 @@
+"""A vipu-agent as a process that tests kill, stop and start again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from partitions.vipu.agent.client import AgentClient
+from tests.fakes.freeport import free_port
+
+if TYPE_CHECKING:
+    import signal
+
+    from partitions.vipu.agent.machine import Inventory, MachinePartition
+    from partitions.vipu.client import ReadyState, VipuClient
+
+
+class Machine:
+    """One vipu-agent process, that can be killed, stopped and started again."""
+
+    def __init__(self, latency: float, *options: str) -> None:
+        self.port, self.exporter_port, self.latency = free_port(), free_port(), latency
+        self.options = options
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "partitions.vipu.agent.main", "--port", str(self.port)]
+        command += ["--exporter-port", str(self.exporter_port), "--agent", f"m{self.port}"]
+        for what in ("configure", "reset"):
+            command += [f"--{what}-latency-seconds", str(self.latency)]
+        self.process = subprocess.Popen([*command, *self.options], stderr=subprocess.DEVNULL)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    async def partitions(self) -> tuple[MachinePartition, ...]:
+        async with AgentClient(self.address, deadline_seconds=60) as agent:
+            return (await agent.health()).partitions
+
+    async def inventory(self) -> Inventory:
+        async with AgentClient(self.address, deadline_seconds=60) as agent:
+            return await agent.inventory()
+
+    async def names(self) -> list[str]:
+        return [each.configuration.partition for each in await self.partitions()]
+
+
+async def state_of(vipu: VipuClient, name: str) -> ReadyState:
+    return (await vipu.partition_status(name)).ready_state
