@@ -20,6 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import urllib3
 
 from ipuhub.oidc.tokens import Refused, key_for, keys_of
+from ipuhub.oidc.trust import Trust, TrustError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,10 +33,26 @@ _PATIENCE: Final = urllib3.Timeout(connect=3, read=5)
 _MOST_BYTES: Final = 1024 * 1024
 _MOST_WAITING: Final = 4
 _JSON: Final = {"Accept": "application/json"}
+_INSTEAD: Final = "sign in with a user name and password of IPUHub."
+_AWAY: Final = (
+    f"The provider of single sign-on does not answer. Try again in a moment, or {_INSTEAD}"
+)
+_UNTRUSTED: Final = (
+    "IPUHub cannot verify the certificate of the single sign-on provider, so it sent nothing "
+    f"there. Tell an administrator (IPUHUB_OIDC_CA_PATH), or {_INSTEAD}"
+)
 
 
 class Unreachable(Exception):  # noqa: N818  # an answer, not an error
-    """The provider did not answer, or not as a provider does; the text is for logs."""
+    """The provider did not answer, or not as a provider does; the text is for logs.
+
+    `outcome` is for the metric, `sentence` for people.
+    """
+
+    def __init__(self, detail: str, outcome: str = "unreachable", sentence: str = _AWAY) -> None:
+        super().__init__(detail)
+        self.outcome = outcome
+        self.sentence = sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +70,16 @@ class Provider:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        context = ssl.create_default_context(cafile=client.ca_path or None)
-        self._pool = urllib3.PoolManager(ssl_context=context, timeout=_PATIENCE, retries=False)
+        self._trust = Trust(client.ca_path)
+        self._pool: tuple[ssl.SSLContext, urllib3.PoolManager] | None = None
         self._places = threading.BoundedSemaphore(_MOST_WAITING)
         self._lock = threading.Lock()
         self._metadata: tuple[float, dict[str, Any]] | None = None
         self._keys: tuple[float, list[jwt.PyJWK]] | None = None
+
+    def load_trust(self) -> None:
+        """Load the CA certificates. Raise TrustError if they cannot be used."""
+        self._trust.context()
 
     def metadata(self) -> dict[str, Any]:
         """Return the discovery document. Raise Unreachable if it cannot be had."""
@@ -151,7 +172,7 @@ class Provider:
         body = urlencode(fields) if fields else None
         try:
             with self._place():
-                answer = self._pool.request(
+                answer = self._connections().request(
                     method,
                     address,
                     headers=headers,
@@ -161,7 +182,11 @@ class Provider:
                 )
                 text = answer.read(_MOST_BYTES + 1, decode_content=True)
                 answer.close()
+        except TrustError as error:
+            raise Unreachable(str(error), "certificate", _UNTRUSTED) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            if error.args and isinstance(error.args[0], ssl.SSLCertVerificationError):
+                raise Unreachable(str(error)[:300], "certificate", _UNTRUSTED) from error
             raise Unreachable(str(error)[:300]) from error
         if len(text) > _MOST_BYTES:
             raise Unreachable("the answer is too large")
@@ -174,6 +199,14 @@ class Provider:
                 raise Unreachable("the answer is not a JSON object")
             document = {}
         return answer.status, document
+
+    def _connections(self) -> urllib3.PoolManager:
+        """Return the connections that were verified against the current CA certificates."""
+        context, known = self._trust.context(), self._pool
+        if known is None or known[0] is not context:
+            pool = urllib3.PoolManager(ssl_context=context, timeout=_PATIENCE, retries=False)
+            known = self._pool = (context, pool)
+        return known[1]
 
     @contextmanager
     def _place(self) -> Iterator[None]:

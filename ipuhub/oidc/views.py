@@ -51,8 +51,9 @@ if TYPE_CHECKING:
 SIGN_INS = Metric(
     "ipuhub_external_sign_ins_total",
     Kind.COUNTER,
-    "Sign-ins by OIDC or by a proxy's header, by outcome: `ok`, `unreachable`, `untrusted` (a "
-    "header from elsewhere, ignored), or why it was refused.",
+    "Sign-ins by OIDC or by a proxy's header, by outcome: `ok`, `unreachable`, `certificate` (the "
+    "provider's cannot be verified), `untrusted` (a header from elsewhere, ignored), or why it was "
+    "refused.",
     "Does sign-in by the provider work, and why not?",
     ("outcome",),
 )
@@ -71,10 +72,6 @@ _SALT: Final = "ipuhub.oidc"
 _SIGN_IN_SECONDS: Final = 600
 _LONGEST_HINT: Final = 4000
 _BACKEND: Final = "django.contrib.auth.backends.ModelBackend"
-_AWAY: Final = (
-    "The provider of single sign-on does not answer. Try again in a moment, or sign in with a "
-    "user name and password of IPUHub."
-)
 
 
 @lru_cache(maxsize=4)
@@ -295,7 +292,7 @@ def backchannel_logout(request: HttpRequest) -> HttpResponse:
         said = {"error": "invalid_request", "error_description": refused.detail}
         return JsonResponse(said, status=400)
     except Unreachable as away:
-        _logouts.labels("unreachable").inc()
+        _logouts.labels(away.outcome).inc()
         _LOG.warning("the OIDC provider does not answer", error=str(away))
         return JsonResponse({"error": "temporarily_unavailable"}, status=503)
     ended = end_sessions(settings.OIDC_ISSUER, claims)
@@ -313,9 +310,9 @@ def refuse(request: HttpRequest, refused: Refused) -> HttpResponse:
 
 
 def _away(request: HttpRequest, away: Unreachable) -> HttpResponse:
-    sign_ins.labels("unreachable").inc()
+    sign_ins.labels(away.outcome).inc()
     _LOG.warning("the OIDC provider does not answer", error=str(away))
-    context = {"title": "Single sign-on does not work now", "sentence": _AWAY}
+    context = {"title": "Single sign-on does not work now", "sentence": away.sentence}
     return render(request, "registration/refused.html", context, status=503)
 
 

@@ -27,8 +27,9 @@ OIDC_CLIENT_SECRET = ENV.text(
 OIDC_CA_PATH = ENV.text(
     "IPUHUB_OIDC_CA_PATH",
     "",
-    doc="File with the CA certificates that verify the provider's certificate (PEM). Empty: the "
-    "operating system's.",
+    doc="File with the CA certificates that verify the provider's certificate (PEM), in place of "
+    "the operating system's. A changed file applies to new connections. Empty: the operating "
+    "system's.",
 )
 OIDC_NAME = ENV.text(
     "IPUHUB_OIDC_NAME", "single sign-on", doc="Name of the provider on the sign-in page."

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
 
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
@@ -203,11 +204,21 @@ def _handler(provider: OidcProvider) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+class _Server(ThreadingHTTPServer):
+    """Passes over clients that hang up, as those that do not trust its certificate do."""
+
+    def handle_error(self, *_: object) -> None:
+        pass
+
+
 @contextmanager
-def oidc_provider() -> Iterator[OidcProvider]:
-    """Yield a provider that listens on a port of its own."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
-    provider = OidcProvider(f"http://127.0.0.1:{server.server_address[1]}")
+def oidc_provider(tls: ssl.SSLContext | None = None) -> Iterator[OidcProvider]:
+    """Yield a provider that listens on a port of its own, with HTTPS if `tls` is given."""
+    server = _Server(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    scheme = "https" if tls else "http"
+    provider = OidcProvider(f"{scheme}://127.0.0.1:{server.server_address[1]}")
     server.RequestHandlerClass = _handler(provider)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

@@ -73,6 +73,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     },
     "database.url": {"database.enabled": False},
     "database.existingSecret": {"database.enabled": False},
+    "web.oidc.caKey": {"web.oidc.caConfigMap": "corporate"},
 }
 for _name in ("vipuServerAddr", "vipuServerPort", "vipuServerLabel", "vipuControllers"):
     BESIDE[_name] = {"vipuServer.enabled": False}

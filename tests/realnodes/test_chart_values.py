@@ -18,6 +18,13 @@ from tests.realnodes.rendering import (
     template,
 )
 
+OIDC = (
+    VIPU,
+    "database.enabled=true",
+    "web.oidc.issuer=https://login.example/lab",
+    "web.oidc.clientId=ipuhub",
+)
+
 
 def test_graphcores_own_command_installs_operator_proxy_and_webhooks() -> None:
     documents = render(
@@ -232,3 +239,33 @@ def test_single_sign_on_reaches_the_dashboard_with_its_secret_as_a_file() -> Non
     assert volumes["oidc"]["secret"]["secretName"] == "login"
     without = named(render("database.enabled=true", VIPU), "Deployment")["gc-ipu-operator-web"]
     assert not [name for name in environment(without) if name.startswith("IPUHUB_OIDC")]
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        ("web.oidc.caConfigMap=corporate", {"configMap": {"name": "corporate"}}),
+        (
+            "web.oidc.caSecret=corporate",
+            {"secret": {"secretName": "corporate", "defaultMode": 288}},
+        ),
+    ],
+)
+def test_the_dashboard_verifies_the_provider_by_one_key_of_a_given_object(
+    given: str, want: dict[str, dict[str, Any]]
+) -> None:
+    values = (*OIDC, given, "web.oidc.caKey=bundle.pem")
+    web = named(render(*values), "Deployment")["gc-ipu-operator-web"]
+    path = environment(web)["IPUHUB_OIDC_CA_PATH"]
+    (mount,) = [each for each in container(web)["volumeMounts"] if each["name"] == "oidc-ca"]
+    assert mount == {"name": "oidc-ca", "mountPath": path.rpartition("/")[0], "readOnly": True}
+    (volume,) = [
+        each for each in web["spec"]["template"]["spec"]["volumes"] if each["name"] == "oidc-ca"
+    ]
+    ((kind, source),) = want.items()
+    items = [{"key": "bundle.pem", "path": path.rpartition("/")[2]}]
+    assert volume == {"name": "oidc-ca", kind: source | {"items": items}}
+    refused = template(*values, "web.oidc.caConfigMap=a", "web.oidc.caSecret=b")
+    assert "web.oidc.caConfigMap and web.oidc.caSecret exclude each other" in refused.stderr
+    without = named(render(*OIDC), "Deployment")["gc-ipu-operator-web"]
+    assert "IPUHUB_OIDC_CA_PATH" not in environment(without)

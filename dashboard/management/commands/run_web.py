@@ -22,6 +22,8 @@ from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from ipuhub.database import bounded
+from ipuhub.oidc.trust import TrustError
+from ipuhub.oidc.views import provider
 from ipuhub.process import logs, runtime
 from ipuhub.process.runtime import until_stopped
 from ipuhub.web.statics import prepare
@@ -105,6 +107,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         _require_secret_key()
+        _require_ca_file()
         try:
             once_it_answers(_prepare_database, settings.DATABASE_WAIT_SECONDS)
         except OperationalError as error:
@@ -180,6 +183,15 @@ def _require_secret_key() -> None:
         raise CommandError(
             "set IPUHUB_SECRET_KEY or IPUHUB_SECRET_KEY_FILE: 50 random characters"
         ) from error
+
+
+def _require_ca_file() -> None:
+    """Raise CommandError if users sign in at a provider and its CA file cannot be used."""
+    try:
+        if settings.OIDC_ISSUER:
+            provider().load_trust()
+    except TrustError as error:
+        raise CommandError(str(error)) from error
 
 
 def _ensure_admin(password: str) -> None:

@@ -9,6 +9,7 @@ from django.contrib.auth import get_user_model
 
 from ipuhub.models import NamespaceGrant
 from tests.fakes.oidcprovider import oidc_provider
+from tests.integration.web.oidcsignin import use_provider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,5 @@ def charlie(db: None) -> User:
 def provider(settings: SettingsWrapper) -> Iterator[OidcProvider]:
     """An OIDC provider on a real socket, and the settings of a site that uses it."""
     with oidc_provider() as found:
-        settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID = found.issuer, found.client_id
-        settings.OIDC_CLIENT_SECRET = found.secret
-        settings.ALLOWED_HOSTS = ["testserver"]
+        use_provider(settings, found)
         yield found

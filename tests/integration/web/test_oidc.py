@@ -17,13 +17,12 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
 from django.test import Client
-from prometheus_client import REGISTRY
 
 from ipuhub.models import ExternalIdentity
 from ipuhub.oidc import provider as provider_module
 from tests.fakes.freeport import free_port
 from tests.fakes.oidcprovider import rsa_key
-from tests.integration.web.oidcsignin import sign_in, user_of
+from tests.integration.web.oidcsignin import count, sign_in, user_of
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import SettingsWrapper
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 LOGOUT = "/oidc/backchannel-logout"
-
-
-def count(outcome: str, name: str = "sign_ins") -> float:
-    found = REGISTRY.get_sample_value(f"ipuhub_external_{name}_total", {"outcome": outcome})
-    return found or 0.0
 
 
 def test_a_new_user_signs_in_and_comes_to_the_page_asked_for(provider: OidcProvider) -> None:
