@@ -229,6 +229,12 @@ def _check_answer(request: HttpRequest) -> None:
     error = request.GET.get("error")
     if error == "access_denied":
         raise Refused("denied", "The provider did not let you sign in to IPUHub.", error, 403)
+    if error == "invalid_scope":
+        sentence = (
+            "The provider refuses a scope that IPUHub requests. Ask an administrator to correct "
+            "IPUHUB_OIDC_SCOPES."
+        )
+        raise Refused("scope", sentence, f"requested: {' '.join(settings.OIDC_SCOPES)}"[:200])
     if error is not None:
         sentence = "The provider reported an error. Try again, or ask an administrator."
         raise Refused("provider", sentence, error[:100])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from ipuhub.env import SettingError
@@ -36,8 +37,10 @@ OIDC_NAME = ENV.text(
 )
 OIDC_SCOPES = ENV.words(
     "IPUHUB_OIDC_SCOPES",
-    ["openid", "profile"],
-    doc="Scopes that the dashboard requests; openid is always among them.",
+    ["openid", "profile", "email"],
+    doc="Scopes that the dashboard requests, separated by commas; openid is always among them. Add "
+    "groups if the provider sends groups for that scope only; some refuse scopes that they do not "
+    "know.",
 )
 OIDC_USERNAME_CLAIM = ENV.text(
     "IPUHUB_OIDC_USERNAME_CLAIM",
@@ -76,6 +79,13 @@ OIDC_SESSION_SECONDS = ENV.integer(
     maximum=30 * 24 * 3600,
     doc="Longest session after sign-in by OIDC, in seconds. Back-channel logout ends it earlier.",
 )
+for _scope in OIDC_SCOPES:
+    if not re.fullmatch(r"[!#-+\-.-\[\]-~]+", _scope):  # RFC 6749, 3.3, without the comma
+        raise SettingError(
+            f"IPUHUB_OIDC_SCOPES: {_scope!r} is not a scope. Separate scopes by commas; a scope "
+            "has no blanks, quotation marks or backslashes: openid,profile,email,groups"
+        )
+OIDC_SCOPES = list(dict.fromkeys(["openid", *OIDC_SCOPES]))
 if OIDC_ISSUER:
     _address = urlsplit(OIDC_ISSUER)
     if not _address.hostname or _address.scheme not in ({"https"} if HTTPS else {"https", "http"}):
@@ -85,8 +95,6 @@ if OIDC_ISSUER:
         )
     if not OIDC_CLIENT_ID:
         raise SettingError("IPUHUB_OIDC_ISSUER is set and IPUHUB_OIDC_CLIENT_ID is not: set both")
-    if "openid" not in OIDC_SCOPES:
-        OIDC_SCOPES.insert(0, "openid")
 AUTH_HEADER_USER = ENV.pattern(
     "IPUHUB_AUTH_HEADER_USER",
     "",

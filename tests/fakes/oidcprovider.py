@@ -58,6 +58,8 @@ class OidcProvider:
         self.token: str | None = None  # instead of one that it signs
         self.asked: list[str] = []
         self.asks_person = False
+        self.scopes = {"openid", "profile", "email", "groups"}  # others are refused
+        self.scope_of: dict[str, str] = {}  # claims that are given for a scope only
 
     def document(self) -> dict[str, Any]:
         ends = ("authorization", "token", "end_session")
@@ -100,6 +102,14 @@ class OidcProvider:
         common = {"iss": self.issuer, "aud": self.client_id, "iat": now, "exp": now + 300}
         return {**common, "sub": self.person["sub"], "sid": self.sid, **more}
 
+    def told(self, scopes: list[str]) -> dict[str, Any]:
+        """The claims about the person that these scopes give."""
+        return {
+            name: value
+            for name, value in self.person.items()
+            if self.scope_of.get(name, "openid") in scopes
+        }
+
     def logout_token(self, **changes: Any) -> str:
         events: dict[str, Any] = {LOGOUT_EVENT: {}}
         claims = self.claims(jti=secrets.token_hex(8), events=events)
@@ -110,6 +120,9 @@ class OidcProvider:
         assert asked["response_type"] == "code"
         assert asked["code_challenge_method"] == "S256"
         assert asked["client_id"] == self.client_id
+        if not self.scopes.issuperset(asked["scope"].split()):
+            answer = {"error": "invalid_scope", "state": asked["state"], "iss": self.issuer}
+            return f"{asked['redirect_uri']}?{urlencode(answer)}"
         code = secrets.token_urlsafe(16)
         self.codes[code] = asked
         answer = {"code": code, "state": asked["state"], "iss": self.issuer}
@@ -128,7 +141,7 @@ class OidcProvider:
             or asked["redirect_uri"] != fields["redirect_uri"]
         ):
             return 400, {"error": "invalid_grant"}
-        claims = self.claims(nonce=asked["nonce"], **self.person)
+        claims = self.claims(nonce=asked["nonce"], **self.told(asked["scope"].split()))
         token = self.token or self.sign({**claims, **self.changes})
         return 200, {"access_token": "x", "token_type": "Bearer", "id_token": token}
 

@@ -79,6 +79,10 @@ def test_graphcores_own_command_installs_operator_proxy_and_webhooks() -> None:
             "mode helm and existingSecret exclude each other",
         ),
         ((f"{CERTIFICATE}.issuer.name=x",), "issuer needs mode certManager"),
+        (
+            ("web.oidc.scopes={open id}",),
+            "at '/web/oidc/scopes/0': 'open id' does not match pattern",
+        ),
         (("admissionWebhooks.patch.enabled=false",), "patch.enabled=false: set"),
     ],
 )
@@ -226,13 +230,18 @@ def test_single_sign_on_reaches_the_dashboard_with_its_secret_as_a_file() -> Non
     refused = template(*values)
     assert refused.returncode != 0
     assert "web.oidc.issuer needs web.oidc.clientId" in refused.stderr
-    groups = ("web.oidc.adminGroups={ipu-admins,ops}", "web.oidc.existingSecret=login")
-    documents = render(*values, "web.oidc.clientId=ipuhub", *groups)
+    given = (
+        "web.oidc.adminGroups={ipu-admins,ops}",
+        "web.oidc.existingSecret=login",
+        "web.oidc.scopes={openid,groups}",
+    )
+    documents = render(*values, "web.oidc.clientId=ipuhub", *given)
     web = named(documents, "Deployment")["gc-ipu-operator-web"]
     found = environment(web)
     assert found["IPUHUB_OIDC_ISSUER"] == "https://login.example/lab"
     assert found["IPUHUB_OIDC_CLIENT_ID"] == "ipuhub"
     assert found["IPUHUB_OIDC_ADMIN_GROUPS"] == "ipu-admins,ops"
+    assert found["IPUHUB_OIDC_SCOPES"] == "openid,groups"
     assert found["IPUHUB_OIDC_CLIENT_SECRET_FILE"] == "/run/ipuhub/oidc/client-secret"
     assert found["IPUHUB_ALLOWED_HOSTS"]
     volumes = {each["name"]: each for each in web["spec"]["template"]["spec"]["volumes"]}

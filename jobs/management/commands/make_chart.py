@@ -34,6 +34,11 @@ _TYPES: Final[dict[str, dict[str, Any]]] = {
     "port": {"type": "integer", "minimum": 1, "maximum": 65535},
     "boolean": {"type": "boolean"},
     "texts": {"type": "array", "items": {"type": "string"}},
+    # As IPUHUB_OIDC_SCOPES takes them.
+    "scopes": {
+        "type": "array",
+        "items": {"type": "string", "pattern": r"^[!#-+\-.-\[\]-~]+$"},
+    },
     "ports": {
         "type": "array",
         "items": {"type": "integer", "minimum": 1, "maximum": 65535},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ISSUER = "IPUHUB_OIDC_ISSUER"
+ISSUER, SCOPES = "IPUHUB_OIDC_ISSUER", "IPUHUB_OIDC_SCOPES"
 
 
 @pytest.mark.parametrize(
@@ -18,13 +18,39 @@ ISSUER = "IPUHUB_OIDC_ISSUER"
         ({ISSUER: "https://a.example"}, "IPUHUB_OIDC_CLIENT_ID is not: set both"),
         ({ISSUER: "http://a.example", "IPUHUB_OIDC_CLIENT_ID": "x"}, "must be an https:// address"),
         ({ISSUER: "a.example", "IPUHUB_OIDC_CLIENT_ID": "x"}, "must be an https:// address"),
+        ({SCOPES: "openid profile"}, "'openid profile' is not a scope. Separate scopes by commas"),
+        ({SCOPES: 'openid,"groups"'}, "is not a scope"),
+        ({SCOPES: "openid,gr\\oups"}, "is not a scope"),
+        ({SCOPES: "openid,grüppen"}, "is not a scope"),
         ({"IPUHUB_AUTH_HEADER_USER": "X-User"}, "IPUHUB_AUTH_HEADER_PROXIES is not"),
         ({"IPUHUB_AUTH_HEADER_USER": "X_User"}, "IPUHUB_AUTH_HEADER_USER must be"),
     ],
 )
 def test_a_contradiction_is_named(given: dict[str, str], want: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import ipuhub.variables.signin"],
+    done = started("import ipuhub.variables.signin", given)
+    assert done.returncode != 0
+    assert want in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        ({}, "openid profile email"),
+        ({SCOPES: "openid, profile, groups"}, "openid profile groups"),
+        ({SCOPES: "groups,api://ipuhub/read,groups"}, "openid groups api://ipuhub/read"),
+        ({SCOPES: ""}, "openid"),
+    ],
+)
+def test_openid_is_always_a_scope_and_none_is_requested_twice(
+    given: dict[str, str], want: str
+) -> None:
+    read = "from ipuhub.variables.signin import OIDC_SCOPES; print(*OIDC_SCOPES)"
+    assert started(read, given).stdout.strip() == want
+
+
+def started(program: str, given: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
         env=os.environ | given,
         cwd=Path(__file__).parents[3],
         capture_output=True,
@@ -32,5 +58,3 @@ def test_a_contradiction_is_named(given: dict[str, str], want: str) -> None:
         timeout=90,
         check=False,
     )
-    assert done.returncode != 0
-    assert want in done.stderr
