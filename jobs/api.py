@@ -105,10 +105,12 @@ class JobDetailSerializer(JobSerializer):
 
 
 @extend_schema_view(
-    get=extend_schema(operation_id="jobs_list", summary="Jobs, newest first", tags=["jobs"])
+    get=extend_schema(
+        operation_id="jobs_list", summary="Jobs, newest first or by `sort`", tags=["jobs"]
+    )
 )
 class JobList(ListAPIView[JobRecord]):
-    """All jobs that the caller may see, including deleted jobs, newest first."""
+    """All jobs that the caller may see, including deleted jobs, newest first or by `sort`."""
 
     queryset = JobRecord.objects.none()
     serializer_class = JobSerializer

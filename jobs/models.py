@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import IsNull
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +37,10 @@ class EarlierFailure:
 
     uid: str
     name: str
+
+
+ENDED_AT = Coalesce("completed_at", "deleted_at")
+"""When a job ended: a job that was deleted while it ran ended with that."""
 
 
 class JobRecord(models.Model):
@@ -82,7 +88,8 @@ class JobRecord(models.Model):
             ),
             models.Index(F("status"), F("created_at").desc(), F("id").desc(), name="job_status"),
             models.Index(F("group"), F("created_at").desc(), F("id").desc(), name="job_group"),
-            models.Index(F("user"), F("created_at").desc(), F("id").desc(), name="job_user"),
+            # All in one direction: the list can be sorted by user.
+            models.Index(fields=["user", "created_at", "id"], name="job_user"),
             # Read as a whole for a part of a name: a fiftieth of the table.
             models.Index(fields=["name", "id"], name="job_name_search"),
             models.Index(
@@ -93,6 +100,9 @@ class JobRecord(models.Model):
             models.Index(
                 F("completed_at").desc(), name="job_ended", condition=Q(completed_at__isnull=False)
             ),
+            # Two orders of the list. `job_over` has no entry of a job that runs.
+            models.Index(fields=["ipus", "id"], name="job_ipus"),
+            models.Index(ENDED_AT, name="job_over", condition=Q(IsNull(ENDED_AT, False))),
         ]
 
     def __str__(self) -> str:

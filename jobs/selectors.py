@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from django.db.models import Model
+from django.db.models import Model, Q
 
 from ipuhub.recording.shapes import CHECKPOINT_TABLE
+from ipuhub.web.keyset import Order
 from jobs.ipujob.conditions import FINISHED, JobState
-from jobs.models import EarlierFailure, JobAttempt, JobPast, JobRecord, JobTransition
+from jobs.models import ENDED_AT, EarlierFailure, JobAttempt, JobPast, JobRecord, JobTransition
 from jobs.operator.observer import ASKING, BY_AGE
 
 if TYPE_CHECKING:
@@ -29,6 +30,16 @@ _EARLIER_DAYS: Final = 30
 _LARGE = ("spec", "conditions", "labels", "partitions")  # shown for one job, not for fifty
 
 
+SORTS: Final = {
+    "created": Order(("created_at", "id")),
+    "name": Order(("name", "id")),
+    "ipus": Order(("ipus", "id")),
+    "ended": Order(("ended_at", "created_at", "id"), missing=Q(completed_at=None, deleted_at=None)),
+    "user": Order(("user", "created_at", "id")),
+}
+"""The orders of the list, each served by an index."""
+
+
 def visible_jobs(scope: Scope) -> QuerySet[JobRecord]:
     """All jobs that `scope` covers, in no order."""
     if scope.namespaces is None:
@@ -37,8 +48,8 @@ def visible_jobs(scope: Scope) -> QuerySet[JobRecord]:
 
 
 def listed_jobs(scope: Scope) -> QuerySet[JobRecord]:
-    """Return the jobs without the columns that a list does not show."""
-    return visible_jobs(scope).defer(*_LARGE)
+    """Return the jobs without the columns that a list does not show, and with `ended_at`."""
+    return visible_jobs(scope).defer(*_LARGE).annotate(ended_at=ENDED_AT)
 
 
 def jobs_with_uid(scope: Scope, uid: str) -> QuerySet[JobRecord]:

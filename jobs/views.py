@@ -13,7 +13,7 @@ from ipuhub.web.lists import Column, ListPage
 from ipuhub.web.readings import freshness
 from jobs.ipujob.conditions import brief_message
 from jobs.models import JobRecord
-from jobs.selectors import DELETED, ENDED, STATES, WATCH, listed_jobs, message_of, state_of
+from jobs.selectors import DELETED, ENDED, SORTS, STATES, WATCH, listed_jobs, message_of, state_of
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 class JobFilters(Filters):
     """By namespace, group and user (exact), state, part of the name, and day of creation."""
+
+    sorts = SORTS
 
     namespace = django_filters.CharFilter(label="Namespace")
     name = django_filters.CharFilter(label="Name contains", method="has_in_name")
@@ -73,14 +75,15 @@ def _freshness(_request: HttpRequest) -> dict[str, Any]:
 
 COLUMNS = (
     Column("state", "Status", state_of, kind="badge"),
-    Column("name", "Job", lambda job: job.name, link=_address),
+    Column("name", "Job", lambda job: job.name, link=_address, sort="name"),
     Column("namespace", "Namespace", lambda job: job.namespace),
     Column("group", "Group", lambda job: job.group),
-    Column("user", "User", lambda job: job.user),
-    Column("ipus", "IPUs", lambda job: job.ipus, kind="number"),
+    Column("user", "User", lambda job: job.user, sort="user"),
+    Column("ipus", "IPUs", lambda job: job.ipus, kind="number", sort="ipus"),
     Column("workers", "Workers", lambda job: job.workers, kind="number"),
     Column("restart_count", "Restarts", lambda job: job.restart_count, kind="number"),
-    Column("created_at", "Age", lambda job: job.created_at, kind="age"),
+    Column("created_at", "Created", lambda job: job.created_at, kind="age", sort="created"),
+    Column("ended_at", "Ended", lambda job: job.ended_at, kind="age", sort="ended"),
     Column("message", "Message", _message, kind="brief", shown=_brief_message),
     Column("uid", "", lambda job: job.uid, kind="export"),
     Column("instances", "", lambda job: job.instances, kind="export"),

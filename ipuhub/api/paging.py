@@ -9,9 +9,12 @@ from rest_framework.pagination import BasePagination
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from ipuhub.web.keyset import CursorError, read_page
+from ipuhub.web.filters import SORT, order_named
+from ipuhub.web.keyset import CursorError, Order, read_page
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from django.db.models import QuerySet
     from rest_framework.request import Request
     from rest_framework.views import APIView
@@ -29,7 +32,9 @@ class KeysetPagination(BasePagination):
     ) -> list[Any]:
         """Return one page of rows. Raise ValidationError if cursor or size is invalid."""
         size = page_size(request.query_params.get("page_size"))
-        order = getattr(view, "ordering", ("created_at", "id"))
+        order = Order(getattr(view, "ordering", ("created_at", "id")))
+        if sorts := _sorts_of(view):
+            order = order_named(sorts, request.query_params.get(SORT, ""), order)
         try:
             page = read_page(queryset, order, request.query_params.get("cursor", ""), size)
         except CursorError as error:
@@ -51,12 +56,20 @@ class KeysetPagination(BasePagination):
             "properties": {"next": link, "results": schema},
         }
 
-    def get_schema_operation_parameters(self, _view: APIView) -> list[dict[str, Any]]:
+    def get_schema_operation_parameters(self, view: APIView) -> list[dict[str, Any]]:
+        names = [sign + name for name in _sorts_of(view) for sign in ("", "-")]
+        sort = {"type": "string", "enum": names}
         size = {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE, "default": PAGE_SIZE}
         return [
             _parameter("cursor", "Cursor of the page, from `next`.", {"type": "string"}),
             _parameter("page_size", "Number of rows per page.", size),
+            *([_parameter(SORT, "Order of the rows; `-`: descending.", sort)] if names else []),
         ]
+
+
+def _sorts_of(view: APIView | None) -> Mapping[str, Order]:
+    sorts: Mapping[str, Order] = getattr(getattr(view, "filterset_class", None), "sorts", {})
+    return sorts
 
 
 def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:

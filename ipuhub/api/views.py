@@ -14,6 +14,7 @@ from ipuhub.api.paging import page_size, refuse_cursor
 from ipuhub.api.parsing import AnyAccept, PageFilterBackend
 from ipuhub.web.exports import export, lines_download
 from ipuhub.web.filters import BadFilter
+from ipuhub.web.keyset import Order
 from ipuhub.web.lists import CHUNK_ROWS, in_chunks
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class FileList(ListAPIView[_M], Generic[_M]):
         page_size(request.query_params.get("page_size"))
         refuse_cursor(request.query_params.get("cursor"))
         rows = PageFilterBackend().filter_queryset(request, self.get_queryset(), self)
-        ordered = rows.order_by(*(f"-{name}" for name in self.ordering))
+        ordered = rows.order_by(*Order(self.ordering).expressions)
         found = in_chunks(ordered.iterator(chunk_size=CHUNK_ROWS), self.prepare)
         if form == CSV:
             return export("csv", self.columns, found, self.file_name)

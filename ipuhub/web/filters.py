@@ -8,6 +8,7 @@ returning an empty list.
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import django_filters
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
     from django.http import QueryDict
     from django.utils.safestring import SafeString
 
+    from ipuhub.web.keyset import Order
+
     _M = TypeVar("_M", bound=Model)
 
 _YES_NO = {None: None, "": None, "true": True, "false": False}
 MOST_VALUES = 100
 OF_THE_LIST = frozenset({"cursor", "page_size", "format"})  # parameters that are no filters
+SORT = "sort"
 
 
 class BadFilter(ValidationError):  # noqa: N818  # as Http404: the answer, not a bug
@@ -152,10 +156,12 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
     """Base of all filter classes; also styles the controls of the page.
 
     A range is a pair of InstantFilters called `since` and `until`. `of_usage`: accountants may
-    filter by any namespace.
+    filter by any namespace. `sorts`: the orders that `?sort=` may name, by name; `-` before a name
+    means descending.
     """
 
     of_usage: ClassVar[bool] = False
+    sorts: ClassVar[Mapping[str, Order]] = {}
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -184,9 +190,32 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]
             found.append("until: the range must end after it begins.")
         known = sorted(self.filters)
         unknown = sorted(set(self.data) - set(known) - OF_THE_LIST)
+        if self.sorts and SORT in unknown:
+            unknown.remove(SORT)
+            found += bad_sort(self.sorts, self.sort)
         return found + [
             f"{name}: unknown filter. Valid filters: {', '.join(known)}." for name in unknown
         ]
+
+    @property
+    def sort(self) -> str:
+        """The order that the parameters name, empty without one."""
+        return self.data.get(SORT) or "" if self.sorts else ""
+
+
+def bad_sort(sorts: Mapping[str, Order], name: str) -> list[str]:
+    """Return what is wrong with the name of an order."""
+    if not name or name.removeprefix("-") in sorts:
+        return []
+    remedy = f"Put - before it for descending order, as in {SORT}=-{next(iter(sorts))}."
+    return [f"{SORT}: {name[:50]!r} is not one of {', '.join(sorts)}. {remedy}"]
+
+
+def order_named(sorts: Mapping[str, Order], name: str, default: Order) -> Order:
+    """Return the order of a name that is valid, or the default if it is empty."""
+    if not name:
+        return default
+    return replace(sorts[name.removeprefix("-")], is_descending=name.startswith("-"))
 
 
 def bind_filters(

@@ -1,7 +1,8 @@
 """glue: keyset pagination: every page costs the same, and no row is shown twice.
 
-A cursor is the position of the last row shown, newest first, by two fields: a time and a unique
-number. It is opaque to clients and contains only data that the row shows.
+A cursor is the position of the first or last row shown: the values of the fields that decide the
+order, the last of them unique. It names its order, is checked value by value, is opaque to clients
+and contains only data that the row shows.
 """
 
 from __future__ import annotations
@@ -11,17 +12,30 @@ import binascii
 import datetime as dt
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from django.db.models import Model, Q
+from django.db.models import (
+    BooleanField,
+    DateTimeField,
+    F,
+    Func,
+    IntegerField,
+    Model,
+    Q,
+    TextField,
+    Value,
+)
+from django.db.models.lookups import GreaterThan, LessThan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from django.db.models import QuerySet
+    from django.db.models.expressions import OrderBy
 
 _M = TypeVar("_M", bound=Model)
-Order = tuple[str, str]  # a time and a unique whole number, both descending
+_AFTER: Final = "after"
+_BEFORE: Final = "before"
 
 
 class CursorError(ValueError):
@@ -29,46 +43,141 @@ class CursorError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """The fields that decide the order of a list, the last of them unique, all in one direction.
+
+    One direction lets an index serve the order and its reverse, and a comparison of whole rows
+    start anywhere in it. Only the first field may be null: `missing` selects the rows without it,
+    which come last in either direction.
+    """
+
+    fields: tuple[str, ...]
+    is_descending: bool = True
+    missing: Q | None = None
+
+    @property
+    def name(self) -> str:
+        """The name by which a cursor knows its order."""
+        return f"{'-' if self.is_descending else ''}{self.fields[0]}"
+
+    @property
+    def parts(self) -> list[tuple[Q, tuple[str, ...]]]:
+        """The parts of the list, one after the other, each with the fields that order it."""
+        if self.missing is None:
+            return [(Q(), self.fields)]
+        has_value = Q(**{f"{self.fields[0]}__isnull": False})
+        return [(has_value, self.fields), (self.missing, self.fields[1:])]
+
+    @property
+    def expressions(self) -> list[OrderBy]:
+        """The order of the whole list in one query, for a file."""
+        last = {"nulls_last": True} if self.missing is not None else {}
+        return [
+            F(name).desc(**last) if self.is_descending else F(name).asc(**last)
+            for name in self.fields
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class Page(Generic[_M]):
-    """Rows and the cursor of the next page; None at the end."""
+    """Rows, and the cursors of the next and the previous page; None at either end."""
 
     rows: Sequence[_M]
     next_cursor: str | None
+    previous_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A position between two rows, beside the row with these values."""
+
+    values: tuple[Any, ...]
+    is_before: bool
+
+    def part_of(self, order: Order) -> int:
+        return int(order.missing is not None and self.values[0] is None)
 
 
 def read_page(rows: QuerySet[_M], order: Order, cursor: str, size: int) -> Page[_M]:
-    """Return at most `size` rows after `cursor` (empty: the newest). Raise CursorError if
+    """Return at most `size` rows beside `cursor` (empty: the first ones). Raise CursorError if
     invalid."""
-    ordered = rows.order_by(*(f"-{name}" for name in order))
-    if cursor:
-        ordered = ordered.filter(_after(order, *_decode(cursor)))
-    found = list(ordered[: size + 1])
-    more = len(found) > size
-    return Page(found[:size], _encode(order, found[size - 1]) if more else None)
+    place = _decode(cursor, rows, order) if cursor else None
+    found = _read(rows, order, place, size + 1)
+    shown, more = found[:size], len(found) > size
+    if place and place.is_before:
+        if not more:  # the first rows, and what has been added since
+            return read_page(rows, order, "", size)
+        shown.reverse()
+        return Page(shown, _encode(order, _AFTER, shown[-1]), _encode(order, _BEFORE, shown[0]))
+    return Page(
+        shown,
+        _encode(order, _AFTER, shown[-1]) if more else None,
+        _encode(order, _BEFORE, shown[0]) if place and shown else None,
+    )
 
 
-def _after(order: Order, instant: dt.datetime, number: int) -> Q:
-    # The first condition alone is what the index can use; the other decides between equals.
-    time, unique = order
-    strictly = Q(**{f"{time}__lt": instant}) | Q(**{f"{unique}__lt": number})
-    return Q(**{f"{time}__lte": instant}) & strictly
+def _read(rows: QuerySet[_M], order: Order, place: _Place | None, count: int) -> list[_M]:
+    """Return the rows from a place on, in the direction of reading."""
+    is_back = place is not None and place.is_before
+    is_descending = order.is_descending != is_back
+    parts = order.parts
+    first = place.part_of(order) if place else 0
+    found: list[_M] = []
+    for number in range(first, -1, -1) if is_back else range(first, len(parts)):
+        if len(found) == count:
+            break
+        where, fields = parts[number]
+        part = rows.filter(where).order_by(*(f"{'-' * is_descending}{name}" for name in fields))
+        if place and number == first:
+            part = part.filter(_beyond(fields, place.values[-len(fields) :], is_descending))
+        found += part[: count - len(found)]
+    return found
 
 
-def _encode(order: Order, row: Any) -> str:
-    time, unique = (getattr(row, name) for name in order)
-    text = json.dumps([time.isoformat(), unique], separators=(",", ":"))
+def _beyond(fields: Sequence[str], values: Sequence[Any], is_descending: bool) -> Any:
+    # One comparison of whole rows, which an index can start from, also amid many equal values.
+    left, right = (
+        Func(*terms, function="ROW", output_field=BooleanField())
+        for terms in ([F(name) for name in fields], [Value(value) for value in values])
+    )
+    return LessThan(left, right) if is_descending else GreaterThan(left, right)
+
+
+def _encode(order: Order, side: str, row: Any) -> str:
+    values = (getattr(row, name) for name in order.fields)
+    plain = [value.isoformat() if isinstance(value, dt.datetime) else value for value in values]
+    text = json.dumps([order.name, side, *plain], separators=(",", ":"), ensure_ascii=False)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _decode(cursor: str) -> tuple[dt.datetime, int]:
+def _decode(cursor: str, rows: QuerySet[Any], order: Order) -> _Place:
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        time, number = json.loads(text)
-        instant = dt.datetime.fromisoformat(time)
-        if instant.utcoffset() != dt.timedelta(0) or type(number) is not int:
+        name, side, *values = json.loads(text)
+        if name != order.name or side not in {_AFTER, _BEFORE}:
             raise CursorError(cursor)
-        if abs(number) >= 2**63:
-            raise CursorError(cursor)
+        checked = [
+            _check(rows, field, value, may_miss=order.missing is not None and number == 0)
+            for number, (field, value) in enumerate(zip(order.fields, values, strict=True))
+        ]
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:
         raise CursorError("cursor: not a cursor of this list. Start again without it.") from error
-    return instant, number
+    return _Place(tuple(checked), side == _BEFORE)
+
+
+def _check(rows: QuerySet[Any], name: str, value: Any, *, may_miss: bool) -> Any:
+    """Return the value of a field as PostgreSQL takes it. Raise ValueError or TypeError."""
+    if value is None and may_miss:
+        return None
+    kind = F(name).resolve_expression(rows.query).output_field
+    if isinstance(kind, DateTimeField):
+        instant = dt.datetime.fromisoformat(value)
+        if instant.utcoffset() == dt.timedelta(0):
+            return instant
+    elif isinstance(kind, IntegerField):
+        if type(value) is int and abs(value) < 2**63:
+            return value
+    elif isinstance(kind, TextField) and isinstance(value, str) and "\0" not in value:
+        value.encode()  # half of a surrogate pair is no text
+        return value
+    raise ValueError(f"not a value of {name}")

@@ -19,7 +19,8 @@ Example: the complete page of partitions (`partitions/views.py`)::
 
 Kinds: text, number, time, second (a time to the second), age, badge (colour by `ipuhub.web.lists`),
 code, note, brief (a note in one line), log, export. Rows are newest first by `order`: a time and a
-unique number with an index.
+unique number with an index. `sort` of a column names one of the filter class's `sorts`: its head
+then links to that order, which is in the URL (`?sort=-ipus`) and holds for the twins, too.
 Filters are in the URL; an invalid filter is a 400 and a namespace without access a 403, each with a
 sentence. `template` may extend `lists/page.html`; `more(request)` adds to its context,
 `prepare(request, filters, rows)` to the rows of a page or of a part of a file. Twins:
@@ -42,8 +43,8 @@ from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import scope_of, usage_scope_of
 from ipuhub.web.exports import export, known_format
-from ipuhub.web.filters import BadFilter, bind_filters
-from ipuhub.web.keyset import CursorError, read_page
+from ipuhub.web.filters import BadFilter, bind_filters, order_named
+from ipuhub.web.keyset import CursorError, Order, read_page
 from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ PAGE_SIZE = 50
 CHUNK_ROWS = 2000  # of a file
 COUNTED_TO = 10_000  # counting on would cost more than the page
 _SHORT_LINK, _SHORT_TEXT = 32, 12  # characters
+_MOST_FIRST = frozenset({"number", "age", "time", "second"})  # the first click on their head
 _LOOKS_OF_PLAIN = {
     "text": "",
     "number": "text-sm-end text-nowrap",
@@ -103,7 +105,7 @@ class Column:
     """A column: `key` in CSV and JSON, `label` on the page, `value` from a row.
 
     `shown`: shown on the page instead of the value. `sparse`: hidden on pages where no row has a
-    value.
+    value. `sort`: the name of the order by this column.
     """
 
     key: str
@@ -113,6 +115,17 @@ class Column:
     link: Callable[[Any], str] | None = None
     shown: Callable[[Any], object] | None = None
     sparse: bool = False
+    sort: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a column; `href` leads to its order, `direction` is that of the list's order."""
+
+    label: str
+    kind: str
+    href: str = ""
+    direction: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +171,7 @@ class _Content:
     filters: Filters
     page: Page[Any]
     count: int
+    order: Order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,20 +214,25 @@ class ListPage:
             kind = known_format(request.GET.get("format", ""))
             if kind:
                 return self._export(request, kind, bound)
-            page = read_page(bound.qs, self.order, request.GET.get("cursor", ""), PAGE_SIZE)
+            order = self._order(bound)
+            page = read_page(bound.qs, order, request.GET.get("cursor", ""), PAGE_SIZE)
         except BadFilter as error:
             return self._refuse(request, error.messages)
         except CursorError as error:
             return self._refuse(request, [str(error)])
         if self.prepare:
             self.prepare(request, bound, page.rows)
-        return self._show(request, _Content(bound, page, bound.qs[: COUNTED_TO + 1].count()))
+        count = bound.qs[: COUNTED_TO + 1].count()
+        return self._show(request, _Content(bound, page, count, order))
+
+    def _order(self, bound: Filters) -> Order:
+        return order_named(bound.sorts, bound.sort, Order(self.order))
 
     def _scope(self, request: HttpRequest) -> Scope:
         return (usage_scope_of if self.filters.of_usage else scope_of)(request.user)
 
     def _export(self, request: HttpRequest, kind: str, bound: Filters) -> HttpResponseBase:
-        ordered = bound.qs.order_by(*(f"-{name}" for name in self.order))
+        ordered = bound.qs.order_by(*self._order(bound).expressions)
         rows: Iterator[Any] = ordered.iterator(chunk_size=CHUNK_ROWS)
         if self.prepare:
             rows = in_chunks(rows, partial(self.prepare, request, bound))
@@ -223,15 +242,19 @@ class ListPage:
         columns = self.columns_of(content.page.rows)
         lines = [make_cells(columns, row) for row in content.page.rows]
         extra = self.more(request) if self.more else {}
-        tag = fragment_etag(request, lines, content.count, content.page.next_cursor, extra)
+        ends = (content.page.previous_cursor, content.page.next_cursor)
+        tag = fragment_etag(request, lines, content.count, ends, extra)
         if same := not_modified(request, tag):
             return same
         context = {
             "filter": content.filters,
-            "columns": columns,
+            "heads": [self._head(request, column, content.order) for column in columns],
+            "sorts": self._sorts(content),
+            "is_newest_first": content.order == Order(self.order),
             "lines": lines,
             "count": min(content.count, COUNTED_TO),
             "uncounted": content.count > COUNTED_TO,
+            "newer": _with(request, cursor=content.page.previous_cursor),
             "older": _with(request, cursor=content.page.next_cursor),
             "csv": _with(request, format="csv"),
             "json": _with(request, format="json"),
@@ -240,6 +263,24 @@ class ListPage:
             **extra,
         }
         return tagged(self._render(request, context, 200), tag)
+
+    def _head(self, request: HttpRequest, column: Column, order: Order) -> Head:
+        if not column.sort:
+            return Head(column.label, column.kind)
+        is_current = self.filters.sorts[column.sort].fields == order.fields
+        descends = not order.is_descending if is_current else column.kind in _MOST_FIRST
+        href = _with(request, sort=f"{'-' * descends}{column.sort}")
+        return Head(column.label, column.kind, href, _direction(order) if is_current else "")
+
+    def _sorts(self, content: _Content) -> list[tuple[str, str, bool]]:
+        """Return the orders to choose from, where there is no room for heads, and the current."""
+        return [
+            (name, f"{column.label}, {_direction(order)}", order == content.order)
+            for column in self.columns
+            if column.sort
+            for name in (column.sort, f"-{column.sort}")
+            for order in [order_named(self.filters.sorts, name, content.order)]
+        ]
 
     def _refuse(self, request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
         bound = self.filters(request.GET, queryset=self.select(self._scope(request)).none())
@@ -258,6 +299,11 @@ class ListPage:
         }
         template = "lists/_rows.html" if fragment else self.template
         return render(request, template, general | context, status=status)
+
+
+def _direction(order: Order) -> str:
+    """Return the direction as `aria-sort` calls it."""
+    return "descending" if order.is_descending else "ascending"
 
 
 def in_chunks(rows: Iterable[Any], prepare: Callable[[Sequence[Any]], None]) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from dashboard.history import ended_and_unfinished_jobs, ended_jobs, read_reach
 from ipuhub.web.access import Scope
-from ipuhub.web.keyset import read_page
+from ipuhub.web.keyset import Order, read_page
 from jobs.models import JobRecord
 from partitions.models import PartitionLifetime
 from partitions.selectors import visible_partitions
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 ADMIN, USER = Scope(None), Scope(frozenset({"ns-7"}))
-ORDER = ("reserved_at", "id")
+ORDER = Order(("reserved_at", "id"))
 ROWS = 8000
 HISTORY = {"partitions_partitionlifetime", "jobs_jobrecord"}
 SINCE = NOON - dt.timedelta(days=1)

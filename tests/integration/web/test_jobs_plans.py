@@ -10,11 +10,13 @@ from django.db.models import QuerySet
 from django.http import QueryDict
 
 from ipuhub.web.access import Scope
-from ipuhub.web.keyset import read_page
+from ipuhub.web.filters import order_named
+from ipuhub.web.keyset import Order, read_page
 from jobs.models import JobRecord
-from jobs.selectors import listed_jobs
+from jobs.selectors import SORTS, listed_jobs
 from jobs.views import JobFilters
 
+NEWEST = Order(("created_at", "id"))
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 
 
@@ -29,7 +31,9 @@ _DIFFERS = {
     "user": "'user-' || n % 30",
     "name": "'job-' || n",
     "status": "CASE WHEN n % 39 = 0 THEN 'Failed' ELSE 'Completed' END",
+    "ipus": "1 << n % 5",
     "created_at": "first.created_at - n * interval '1 minute'",
+    "completed_at": "first.created_at - n * interval '1 minute' + interval '1 hour'",
 }
 
 
@@ -58,6 +62,20 @@ def _history(db: None) -> None:
         cursor.execute("SET LOCAL enable_seqscan = off")  # so small a table may well be read whole
 
 
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The plan of each query of a list that follows."""
+    found: list[str] = []
+    seen = QuerySet.__iter__
+
+    def explained(rows: QuerySet[JobRecord]) -> object:
+        found.append(rows.explain())
+        return seen(rows)
+
+    monkeypatch.setattr(QuerySet, "__iter__", explained)
+    return found
+
+
 @pytest.mark.usefixtures("_history")
 @pytest.mark.parametrize(
     "query",
@@ -73,18 +91,47 @@ def _history(db: None) -> None:
 )
 @pytest.mark.parametrize("scope", [Scope(None), Scope(frozenset({"team-3"}))])
 def test_a_page_of_the_list_reads_no_whole_history(
-    query: str, scope: Scope, monkeypatch: pytest.MonkeyPatch
+    query: str, scope: Scope, plans: list[str]
 ) -> None:
     filters = JobFilters(QueryDict(query), queryset=listed_jobs(scope))
-    plans: list[str] = []
-    seen = QuerySet.__iter__
-
-    def explained(rows: QuerySet[JobRecord]) -> object:
-        plans.append(rows.explain())
-        return seen(rows)
-
-    monkeypatch.setattr(QuerySet, "__iter__", explained)
-    page = read_page(filters.qs, ("created_at", "id"), "", 50)
+    page = read_page(filters.qs, NEWEST, "", 50)
     assert page.rows
     assert plans
     assert not [plan for plan in plans if "Seq Scan on jobs_jobrecord" in plan]
+
+
+@pytest.mark.usefixtures("_history")
+@pytest.mark.parametrize(
+    ("sort", "index"),
+    [
+        ("created", "job_newest"),
+        ("name", "job_name_search"),
+        ("ipus", "job_ipus"),
+        ("ended", "job_over"),
+        ("user", "job_user"),
+    ],
+)
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_page_in_any_order_starts_in_its_index(
+    sort: str, index: str, sign: str, plans: list[str]
+) -> None:
+    order, rows = order_named(SORTS, sign + sort, NEWEST), listed_jobs(Scope(None))
+    page = read_page(rows, order, "", 50)
+    read_page(rows, order, page.next_cursor or "", 50)
+    assert len(plans) == 2
+    assert all(f"using {index} on" in plan for plan in plans)
+    conditions = [line for line in plans[1].splitlines() if "Index Cond: " in line]
+    assert len(conditions) == 1
+    sorted_by = [line for line in plans[1].splitlines() if "Sort  (" in line]
+    assert len(sorted_by) == (sort == "ended")  # those of one instant, which are few
+    assert all("Incremental Sort" in line for line in sorted_by)
+
+
+@pytest.mark.usefixtures("_history")
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_jobs_that_have_not_ended_are_found_by_their_own_index(sign: str, plans: list[str]) -> None:
+    order, rows = order_named(SORTS, f"{sign}ended", NEWEST), listed_jobs(Scope(None))
+    page = read_page(rows, order, "", 9000)
+    assert page.rows[-1].name == "job-0"  # the only one
+    assert len(plans) == 2
+    assert "job_alive" in plans[1]
