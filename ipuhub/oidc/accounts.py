@@ -34,23 +34,6 @@ class Roles(NamedTuple):
     accountants: Collection[str]
 
 
-def claim_at(claims: Mapping[str, Any], path: str) -> Any:
-    """Return a claim by its name, or by names of nested objects with dots between them."""
-    if path in claims:
-        return claims[path]
-    found: Any = claims
-    for part in path.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
-
-
-def groups_in(claims: Mapping[str, Any], path: str) -> frozenset[str]:
-    """Return the groups of a claim that is a list of texts, or one text."""
-    found = claim_at(claims, path)
-    listed = [found] if isinstance(found, str) else found if isinstance(found, list) else []
-    return frozenset(each for each in listed if isinstance(each, str))
-
-
 def require_group(groups: frozenset[str], roles: Roles) -> None:
     """Raise Refused if groups are required and the user is in none of them."""
     if roles.required and not groups & set(roles.required):

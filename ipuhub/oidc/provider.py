@@ -1,4 +1,4 @@
-"""io: the OIDC provider over HTTP: discovery document, keys, exchange of a code for tokens.
+"""io: the OIDC provider over HTTP: discovery document, keys, code for tokens, userinfo.
 
 Discovery document and keys are cached for an hour. A key ID that is not among the keys loads them
 again, because a provider that rotates its keys signs with the new key at once. Tokens with invented
@@ -9,6 +9,7 @@ for it.
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import threading
 import time
@@ -19,7 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 
-from ipuhub.oidc.tokens import Refused, key_for, keys_of
+from ipuhub.oidc.tokens import LONGEST_TOKEN, Refused, key_for, keys_of
 from ipuhub.oidc.trust import Trust, TrustError
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ _PATIENCE: Final = urllib3.Timeout(connect=3, read=5)
 _MOST_BYTES: Final = 1024 * 1024
 _MOST_WAITING: Final = 4
 _JSON: Final = {"Accept": "application/json"}
+_HEADER_TEXT: Final = re.compile(f"[!-~]{{1,{LONGEST_TOKEN}}}")
+_NO_USERINFO: Final = (
+    "The provider did not give the user information that IPUHub needs, so you are not signed in. "
+    "Sign in again. If that does not help, tell an administrator."
+)
 _INSTEAD: Final = "sign in with a user name and password of IPUHub."
 _AWAY: Final = (
     f"The provider of single sign-on does not answer. Try again in a moment, or {_INSTEAD}"
@@ -144,6 +150,18 @@ class Provider:
             raise Unreachable(f"token endpoint: {said}")
         return answer
 
+    def userinfo(self, access_token: object) -> dict[str, Any]:
+        """Return the user's claims. Raise Refused if the provider does not accept the token."""
+        if not isinstance(access_token, str) or not _HEADER_TEXT.fullmatch(access_token):
+            raise Refused("userinfo", _NO_USERINFO, "token endpoint: no usable access token")
+        headers = {**_JSON, "Authorization": f"Bearer {access_token}"}
+        status, answer = self._ask("GET", self._needed("userinfo_endpoint"), headers)
+        if status in {400, 401, 403}:
+            raise Refused("userinfo", _NO_USERINFO, f"userinfo endpoint: {status}")
+        if status != 200:
+            raise Unreachable(f"userinfo endpoint: {status}")
+        return answer
+
     def _needed(self, name: str) -> str:
         address = self.endpoint(name)
         if not address:
@@ -196,7 +214,8 @@ class Provider:
             document = None
         if not isinstance(document, dict):
             if answer.status == 200:
-                raise Unreachable("the answer is not a JSON object")
+                kind = answer.headers.get("Content-Type", "")[:100]
+                raise Unreachable(f"{address} answers {kind!r}, not a JSON object")
             document = {}
         return answer.status, document
 

@@ -31,14 +31,8 @@ from django.views.decorators.http import require_POST, require_safe
 from prometheus_client import Counter
 
 from ipuhub.models import ExternalSession
-from ipuhub.oidc.accounts import (
-    Roles,
-    claim_at,
-    end_sessions,
-    find_or_make_user,
-    groups_in,
-    remember_session,
-)
+from ipuhub.oidc.accounts import Roles, end_sessions, find_or_make_user, remember_session
+from ipuhub.oidc.claims import claim_at, completed, groups_in, missing_claims
 from ipuhub.oidc.provider import Client, Provider, Unreachable
 from ipuhub.oidc.tokens import Expected, Refused, check_id_token, check_logout_token
 from ipuhub.process.metrics import Kind, Metric
@@ -175,6 +169,7 @@ def _sign_in(request: HttpRequest) -> str:
         raise Refused("token", "The provider's answer has no ID token.", "is openid a scope?")
     now = timezone.now()
     claims = check_id_token(token, provider().find_key, _expected(), kept["nonce"], now)
+    claims = _with_userinfo(claims, answer.get("access_token"))
     identity = find_or_make_user(
         settings.OIDC_ISSUER,
         claims["sub"],
@@ -190,6 +185,17 @@ def _sign_in(request: HttpRequest) -> str:
     remember_session(identity, str(request.session.session_key), claims, token, ends)
     _LOG.info("signed in by OIDC", user=identity.user.get_username(), subject=claims["sub"][:100])
     return _safe_next(request, kept["next"]) or resolve_url(settings.LOGIN_REDIRECT_URL)
+
+
+def _with_userinfo(claims: dict[str, Any], access_token: object) -> dict[str, Any]:
+    """Return the claims with those that only the userinfo endpoint has, if there is one."""
+    looked_for = [settings.OIDC_USERNAME_CLAIM]
+    if any(roles()):
+        looked_for.append(settings.OIDC_GROUPS_CLAIM)
+    missing = missing_claims(claims, looked_for)
+    if not missing or not provider().endpoint("userinfo_endpoint"):
+        return claims
+    return completed(claims, provider().userinfo(access_token), missing)
 
 
 def roles() -> Roles:

@@ -45,14 +45,14 @@ OIDC_SCOPES = ENV.words(
 OIDC_USERNAME_CLAIM = ENV.text(
     "IPUHUB_OIDC_USERNAME_CLAIM",
     "preferred_username",
-    doc="Claim of the ID token with the name for a new user. Later sign-ins find the user by "
-    "issuer and subject.",
+    doc="Claim of the ID token, or of the userinfo endpoint, with the name for a new user. Later "
+    "sign-ins find the user by issuer and subject.",
 )
 OIDC_GROUPS_CLAIM = ENV.text(
     "IPUHUB_OIDC_GROUPS_CLAIM",
     "groups",
-    doc="Claim of the ID token with the user's groups. A dot leads into an object: "
-    "realm_access.roles.",
+    doc="Claim of the ID token, or of the userinfo endpoint, with the user's groups. A dot leads "
+    "into an object: realm_access.roles.",
 )
 OIDC_REQUIRED_GROUPS = ENV.words(
     "IPUHUB_OIDC_REQUIRED_GROUPS",

@@ -56,13 +56,17 @@ class OidcProvider:
         self.metadata: dict[str, Any] = {}  # changes to the discovery document
         self.codes: dict[str, dict[str, str]] = {}
         self.token: str | None = None  # instead of one that it signs
+        self.userinfo: dict[str, Any] | None = None  # None: it has no such endpoint
+        self.userinfo_answer: tuple[int, Any] | None = None  # instead of the right one
+        self.access_token: object = secrets.token_urlsafe(16)
         self.asked: list[str] = []
         self.asks_person = False
         self.scopes = {"openid", "profile", "email", "groups"}  # others are refused
         self.scope_of: dict[str, str] = {}  # claims that are given for a scope only
 
     def document(self) -> dict[str, Any]:
-        ends = ("authorization", "token", "end_session")
+        ends = ["authorization", "token", "end_session"]
+        ends += [] if self.userinfo is None else ["userinfo"]
         return {
             "issuer": self.issuer,
             "jwks_uri": f"{self.issuer}/jwks",
@@ -143,7 +147,14 @@ class OidcProvider:
             return 400, {"error": "invalid_grant"}
         claims = self.claims(nonce=asked["nonce"], **self.told(asked["scope"].split()))
         token = self.token or self.sign({**claims, **self.changes})
-        return 200, {"access_token": "x", "token_type": "Bearer", "id_token": token}
+        access = {"access_token": self.access_token, "token_type": "Bearer"}
+        return 200, {**access, "id_token": token}
+
+    def tell(self, authorization: str) -> tuple[int, Any]:
+        """Return the answer of the userinfo endpoint."""
+        if authorization != f"Bearer {self.access_token}":
+            return 401, {"error": "invalid_token"}
+        return self.userinfo_answer or (200, {"sub": self.person["sub"], **(self.userinfo or {})})
 
     def end(self, asked: dict[str, str]) -> str:
         """Return where the browser goes after its session here has ended."""
@@ -181,6 +192,8 @@ def _handler(provider: OidcProvider) -> type[BaseHTTPRequestHandler]:
                 self._send_on(sent_on[parts.path](query))
             elif parts.path in shown:
                 self._json(200, shown[parts.path]())
+            elif parts.path == "/userinfo" and provider.userinfo is not None:
+                self._json(*provider.tell(self.headers.get("Authorization", "")))
             else:
                 self._json(404, {})
 
