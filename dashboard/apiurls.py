@@ -8,6 +8,15 @@ from django.conf import settings
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
+from dashboard.actions.api import (
+    CancelJob,
+    JobsView,
+    ResumeJob,
+    RunJobAgain,
+    ScaleJob,
+    SuspendJob,
+)
+from dashboard.actions.auditlist import AuditList
 from dashboard.fleet import FleetView
 from dashboard.health import Components
 from dashboard.job.api import JobPods, JobUsageSoFar, JobWaiting
@@ -20,10 +29,17 @@ if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("jobs", JobsView.as_view(), name="jobs"),
     path("", include("jobs.api")),
     path("jobs/<str:uid>/pods", JobPods.as_view(), name="job-pods"),
     path("jobs/<str:uid>/logs", JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:uid>/waiting", JobWaiting.as_view(), name="job-waiting"),
+    path("jobs/<str:uid>/suspend", SuspendJob.as_view(), name="job-suspend"),
+    path("jobs/<str:uid>/resume", ResumeJob.as_view(), name="job-resume"),
+    path("jobs/<str:uid>/cancel", CancelJob.as_view(), name="job-cancel"),
+    path("jobs/<str:uid>/scale", ScaleJob.as_view(), name="job-scale"),
+    path("jobs/<str:uid>/run-again", RunJobAgain.as_view(), name="job-run-again"),
+    *with_files("audit", AuditList, "api-audit"),
     path(
         "",
         include(

@@ -8,6 +8,8 @@ from django.conf import settings
 from django.urls import include, path
 
 from dashboard.account import PasswordPage, revoke_token, tokens
+from dashboard.actions.auditlist import audit_page
+from dashboard.actions.pages import act_on_job, create_job
 from dashboard.apireference import Index, api_reference
 from dashboard.fleet import fleet_page
 from dashboard.health import health_dot
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
 
 tabs_of_a_job = [
+    path("new/", create_job, name="create"),
+    path("<str:uid>/do/<str:key>/", act_on_job, name="act"),
     path("<str:uid>/", job_page, name="detail"),
     path("<str:uid>/logs/", logs_page, name="logs"),
     path("<str:uid>/pods/", pods_page, name="pods"),
@@ -54,6 +58,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),
     path("account/users/", users_page, name="account-users"),
     path("account/password/", signed_in(PasswordPage.as_view()), name="account-password"),
+    path("audit/", audit_page, name="audit"),
     path("metrics", metrics, name="metrics"),
 ]
 if settings.USAGE_ENABLED:

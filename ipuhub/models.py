@@ -215,6 +215,50 @@ class ExternalSession(models.Model):
         return f"session of {self.identity} since {self.issued_at}"
 
 
+class AuditEntry(models.Model):
+    """A write to Kubernetes that a user asked for, and what the API server answered.
+
+    The row is committed before the write is sent, with the outcome `sent`; the answer makes it
+    `accepted`, `refused` or `unknown` (no answer: the write may have happened). A row that stays
+    `sent` belongs to a web process that ended in between.
+
+    `kubernetes_user` is who the write impersonated; `via` is `page`, `session` (of the API) or
+    `token NAME`; `change` is
+    the body that was sent, `status` the HTTP status of the answer. `key` is the caller's
+    Idempotency-Key, `digest` of the request that used it first.
+    """
+
+    at = models.DateTimeField()
+    answered_at = models.DateTimeField(null=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
+    user_name = models.TextField()
+    kubernetes_user = models.TextField()
+    via = models.TextField(default="page")
+    action = models.TextField()
+    namespace = models.TextField()
+    name = models.TextField()
+    uid = models.TextField(default="")
+    change = models.JSONField()
+    outcome = models.TextField(default="sent")
+    status = models.IntegerField(null=True)
+    message = models.TextField(default="")
+    key = models.TextField(null=True)  # noqa: DJ001  # null: many rows have none
+    digest = models.TextField(default="")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["user", "key"], name="audit_key_once")
+        ]
+        indexes: ClassVar = [
+            models.Index(F("at").desc(), F("id").desc(), name="audit_newest"),
+            models.Index(F("namespace"), F("at").desc(), F("id").desc(), name="audit_namespace"),
+            models.Index(F("uid"), F("at").desc(), name="audit_job"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user_name}: {self.action} {self.namespace}/{self.name}"
+
+
 def long_lifetimes(began: str, ended: str, *, name: str) -> GistIndex:
     """Return an index of the lifetimes longer than a day by the time that they span.
 

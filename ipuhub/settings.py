@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ipuhub.database import database_settings
 from ipuhub.variables import BASE_DIR, ENV
+from ipuhub.variables.actions import *  # noqa: F403
 from ipuhub.variables.jobs import *  # noqa: F403
 from ipuhub.variables.metering import *  # noqa: F403
 from ipuhub.variables.metering import USAGE_OPEN_PRIMEHUB_PATHS

@@ -1,6 +1,7 @@
 """glue: jobs in the API; a job's pods and usage are in `dashboard/job/`.
 
-`dashboard/apiurls.py` adds `/pods` and the other paths that join apps.
+`dashboard/apiurls.py` adds `/jobs` itself, which also creates jobs, `/pods` and the other paths
+that join apps.
 """
 
 from __future__ import annotations
@@ -141,6 +142,5 @@ class JobDetail(RetrieveAPIView[JobRecord]):
 
 app_name = "jobs-api"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("jobs", JobList.as_view(), name="list"),
     path("jobs/<str:uid>", JobDetail.as_view(), name="detail"),
 ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from difflib import unified_diff
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
 from django.http import Http404, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from dashboard.actions.manifests import as_yaml, manifest_of
 from dashboard.job.diagnosis import diagnose
 from dashboard.job.queue import read_place
 from dashboard.job.stepper import draw_stepper
@@ -18,11 +18,11 @@ from dashboard.job.tables import job_tables, usage_table
 from dashboard.job.tabs import answer_tab, read_view, require_job
 from dashboard.job.timeline import draw_timeline, timeline_rows
 from dashboard.job.usage import read_held
+from ipuhub.models import AuditEntry
 from ipuhub.web.access import scope_of
 from ipuhub.web.exports import FORMATS, export
 from ipuhub.web.lists import colour_of
 from ipuhub.web.requests import signed_in
-from jobs.ipujob.names import API_VERSION, KIND
 from jobs.ipujob.spec import with_defaults
 
 if TYPE_CHECKING:
@@ -77,10 +77,12 @@ def pods_page(request: HttpRequest, uid: str) -> HttpResponseBase:
 def events_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     """Show all that happened to a job, in one order."""
     view = read_view(request, uid)
-    events = tell_story(view.job, view.held)
+    requests = AuditEntry.objects.filter(uid=view.job.uid).order_by("-at")[:_SHOWN_EVENTS]
+    events = tell_story(view.job, view.held, requests)
     shown = [(event, colour_of(event.state)) for event in events[:_SHOWN_EVENTS]]
     context = {"events": shown, "hidden_events": len(events) - len(shown)}
-    return answer_tab(view, "events", "jobs/_events.html", context)
+    asked = [(event.at, event.what) for event in events if event.kind == "action"]
+    return answer_tab(view, "events", "jobs/_events.html", context, asked)
 
 
 @require_safe
@@ -99,11 +101,11 @@ def yaml_page(request: HttpRequest, uid: str) -> HttpResponseBase:
     if request.GET.get("format"):
         return _download(request, uid)
     view = read_view(request, uid)
-    written = _as_yaml(view.job.spec)
-    filled = _as_yaml(with_defaults(view.job.spec))
+    written = as_yaml(view.job.spec)
+    filled = as_yaml(with_defaults(view.job.spec))
     difference = unified_diff(written.splitlines(), filled.splitlines(), lineterm="", n=2)
     context = {
-        "manifest": _as_yaml(_manifest(view.job)),
+        "manifest": as_yaml(manifest_of(view.job)),
         "difference": [line for line in difference if not line.startswith(("---", "+++", "@@"))],
     }
     return answer_tab(view, "yaml", "jobs/_yaml.html", context)
@@ -113,34 +115,9 @@ def _download(request: HttpRequest, uid: str) -> HttpResponseBase:
     if request.GET["format"] != "yaml":
         raise Http404("A job's manifest has one form: yaml.")
     job = require_job(request, uid)
-    answer = HttpResponse(_as_yaml(_manifest(job)), content_type="application/yaml")
+    answer = HttpResponse(as_yaml(manifest_of(job)), content_type="application/yaml")
     answer["Content-Disposition"] = f'attachment; filename="{job.name}.yaml"'
     return answer
-
-
-def _manifest(job: JobRecord) -> dict[str, Any]:
-    """The job without what the cluster adds, so that it can be applied again."""
-    meta: dict[str, Any] = {"name": job.name, "namespace": job.namespace}
-    if job.labels:
-        meta["labels"] = job.labels
-    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": job.spec}
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as a block, as people do."""
-
-
-def _as_block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _as_block)
-
-
-def _as_yaml(value: object) -> str:
-    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=100, sort_keys=False)
-    return text
 
 
 def _export(kind: str, key: str, tables: Sequence[Table], job: JobRecord) -> HttpResponseBase:

@@ -22,6 +22,16 @@ class Attempt(Protocol):
     ended_at: datetime | None
 
 
+class Request(Protocol):
+    """A change of the job that a user asked for through IPUHub."""
+
+    at: datetime
+    user_name: str
+    action: str
+    outcome: str
+    message: str
+
+
 class Transition(Protocol):
     """A change of state."""
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from dashboard.job.shapes import Job, Lives, Partition, Pod
+    from dashboard.job.shapes import Job, Lives, Partition, Pod, Request
 
 _NAMED: Final = 3  # of pods to which the same happened in the same second
 _ORDER: Final = {"reserving": 1, "Pending": 2, "active": 3, "Scheduled": 4, "Started": 5}
@@ -21,7 +21,7 @@ _PLAIN: Final = "IPUJob"  # begins the reasons that only repeat the state
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line. `kind`: job, attempt, partition or pod; `state` gives it its colour."""
+    """A line. `kind`: job, attempt, partition, pod or action; `state` gives it its colour."""
 
     at: datetime
     kind: str
@@ -32,13 +32,14 @@ class Event:
     is_first: bool = False
 
 
-def tell_story(job: Job, lives: Lives) -> list[Event]:
+def tell_story(job: Job, lives: Lives, requests: Iterable[Request] = ()) -> list[Event]:
     """All of it, newest first; no sentence stands in two lines of one second."""
     events = [
         *_of_job(job),
         *_of_attempts(job),
         *(event for each in lives.partitions for event in _of_partition(each)),
         *_of_pods(lives.pods),
+        *(_of_request(each) for each in requests),
     ]
     events.sort(key=_place, reverse=True)
     return list(_without_echoes(events))
@@ -69,6 +70,14 @@ def _of_attempts(job: Job) -> Iterator[Event]:
         own = f" of instance {each.instance}" if job.instances > 1 else ""
         what = f"Attempt {each.attempt + 1}{own} failed"
         yield Event(each.ended_at, "attempt", what, "Failed", each.reason, each.message)
+
+
+def _of_request(each: Request) -> Event:
+    what = f"{each.user_name} asked to {each.action.replace('-', ' ')} the job"
+    if each.outcome != "accepted":
+        what += f": {each.outcome}"
+    state = "Failed" if each.outcome == "refused" else ""
+    return Event(each.at, "action", what, state, message=each.message)
 
 
 def _of_partition(each: Partition) -> Iterator[Event]:

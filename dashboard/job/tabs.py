@@ -17,6 +17,8 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 
+from dashboard.actions.changes import RUN_AGAIN, change_of, offered_actions
+from dashboard.actions.identity import kubernetes_user_of
 from dashboard.job.usage import read_held
 from ipuhub.web.access import may_see_cost, scope_of
 from ipuhub.web.lists import colour_of
@@ -103,7 +105,8 @@ def answer_tab(
         [(row.pk, row.updated_at) for row in view.held.pods],
         [(row.pk, row.updated_at) for row in view.held.partitions],
     ]
-    tag = fragment_etag(view.request, view.job.updated_at, lives, view.fresh, grows, shown)
+    acts_as = kubernetes_user_of(view.request.user)
+    tag = fragment_etag(view.request, view.job.updated_at, lives, view.fresh, grows, acts_as, shown)
     if same := not_modified(view.request, tag):
         return same
     template = "jobs/_job.html" if wants_fragment(view.request) else "jobs/job.html"
@@ -134,6 +137,7 @@ def _head(view: JobView, tab: str) -> dict[str, Any]:
             and (settings.JOB_LOGS or not each.of_logs)
         ],
         "commands": _commands(job),
+        "actions": offered_actions(job) if kubernetes_user_of(view.request.user) else [],
         "now": view.now,
     }
 
@@ -142,11 +146,10 @@ def _commands(job: JobRecord) -> list[tuple[str, str]]:
     """What one may do about the job with kubectl; nothing once it is gone."""
     if job.deleted_at is not None:
         return []
-    kubectl, name = f"kubectl -n {job.namespace}", job.name
-    lines = [("Describe", f"{kubectl} describe ipujob {name}")]
-    if job.completed_at is None:
-        suspended = job.status == "Suspended"
-        change = '{"spec":{"suspend":%s}}' % ("false" if suspended else "true")
-        patch = f"{kubectl} patch ipujob {name} --type merge -p '{change}'"
-        lines.append(("Resume" if suspended else "Suspend", patch))
-    return [*lines, ("Delete", f"{kubectl} delete ipujob {name}")]
+    describe = f"kubectl -n {job.namespace} describe ipujob {job.name}"
+    lines = [
+        (action.label, change_of(job, action.key, {"instances": job.instances}).kubectl)
+        for action in offered_actions(job)
+        if action.key != RUN_AGAIN
+    ]
+    return [("Describe", describe), *lines]

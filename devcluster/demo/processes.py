@@ -195,7 +195,12 @@ class Processes:
         return Process(
             "web",
             _manage("run_web", "--port", str(port)),
-            environment | {"IPUHUB_ADMIN_PASSWORD": self.admin_password},
+            environment
+            | {
+                "IPUHUB_ADMIN_PASSWORD": self.admin_password,
+                "IPUHUB_ACTIONS": "on",
+                "IPUHUB_ACTIONS_USERS": "admin=demo-admin",
+            },
             is_ready=lambda: answers(f"http://127.0.0.1:{port}/healthz"),
         )
 

@@ -240,7 +240,7 @@ class Demo:
         authority = renew_certificate(processes.pki, processes.webhook_certificate)
         async with self._administrator() as client:
             more = (cluster.PROCESS_MODE_FILE,) if self.runs_commands else ()
-            for path in (cluster.ACCESS_FILE, cluster.STAND_INS_FILE, *more):
+            for path in (cluster.ACCESS_FILE, cluster.ACTIONS_FILE, cluster.STAND_INS_FILE, *more):
                 await cluster.apply_file(client, path)
             for account in ACCOUNTS:
                 await cluster.write_account_kubeconfig(

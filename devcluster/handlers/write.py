@@ -20,7 +20,15 @@ from devcluster.requests import (
     write_options,
 )
 from devcluster.schemas.builtin import decode_error, merge_keys, schema_of
-from devcluster.status import StatusError, bad_request, conflict, no_such_path, success
+from devcluster.status import (
+    StatusError,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_value,
+    no_such_path,
+    success,
+)
 from devcluster.storage.metadata import parse_delete_options
 from devcluster.storage.objects import Target
 from devcluster.storage.patch import apply_patch
@@ -92,10 +100,19 @@ async def patch_object(api: Api, request: ApiRequest) -> web.StreamResponse:
     def change(old: dict[str, Any]) -> dict[str, Any]:
         new = apply_patch(old, patch, content_type, keys)
         check_type(kind, new)
+        _require_same_uid(request, old, new)
         return new
 
     item = await api.admitted.update(request, target_of(request), change, options)
     return written(api, request, item, options)
+
+
+def _require_same_uid(request: ApiRequest, old: Body, new: Body) -> None:
+    """A patch of another UID is Invalid; a PUT with one is a Conflict (found on 1.37)."""
+    uid = (new.get("metadata") or {}).get("uid")
+    if uid and uid != old["metadata"]["uid"]:
+        error = invalid_value("metadata.uid", uid, "field is immutable")
+        raise invalid(request.kind, request.path.name, [error])
 
 
 async def delete_object(api: Api, request: ApiRequest) -> web.StreamResponse:

@@ -32,6 +32,11 @@ KINDS: Final[dict[str, Kind]] = {
         401, "Invalid token", "The token is wrong, revoked or expired: create another one."
     ),
     "forbidden": Kind(403, "No access", "Ask an administrator for the namespace or the role."),
+    "cluster-forbids": Kind(
+        403,
+        "Kubernetes forbids it",
+        "Ask an administrator of the cluster for the RBAC right that `detail` names.",
+    ),
     "missing-scope": Kind(
         403, "Scope missing", "Create a token that has the scope in `scope`, and send that one."
     ),
@@ -44,9 +49,18 @@ KINDS: Final[dict[str, Kind]] = {
         406, "Not acceptable", "Send an `Accept` that allows a media type of the operation."
     ),
     "conflict": Kind(409, "Conflict", "Read the object again, then repeat the call."),
+    "not-in-cluster": Kind(
+        409, "Not in the cluster", "The job was deleted. Run it again, or create a new one."
+    ),
     "body-too-large": Kind(413, "Body too large", "Send a smaller body."),
     "unsupported-media-type": Kind(
         415, "Unsupported media type", "Send `Content-Type: application/json`."
+    ),
+    "cluster-refuses": Kind(
+        422, "Kubernetes refuses it", "Correct the field of the job that `detail` names."
+    ),
+    "idempotency-key-reused": Kind(
+        422, "Idempotency-Key reused", "Send a new key with each new request."
     ),
     "too-many-requests": Kind(
         429, "Too many requests", "Wait the seconds of `Retry-After`; see the `RateLimit` headers."
@@ -63,6 +77,11 @@ KINDS: Final[dict[str, Kind]] = {
     "server-busy": Kind(503, "Server busy", "Wait the seconds of `Retry-After`."),
     "proxy-unavailable": Kind(
         503, "V-IPU Proxy unavailable", "Try again later. Administrators check the page System."
+    ),
+    "cluster-unavailable": Kind(
+        503,
+        "Kubernetes API unavailable",
+        "Read the job, since the change may have happened; then try again later.",
     ),
     "queue-unavailable": Kind(
         503, "Task queue unavailable", "Try again later. Administrators check the worker."

@@ -191,7 +191,7 @@ class KubeClient:
         body = {key: value for key, value in options.items() if value is not None}
         return await self._call("delete", resource, "DELETE", (namespace, name, None), body)
 
-    async def request(  # the raw escape hatch
+    async def request(  # noqa: PLR0913  # the raw escape hatch
         self,
         method: str,
         path: str,
@@ -200,12 +200,16 @@ class KubeClient:
         body: Any = None,
         content_type: str = JSON,
         timeout_seconds: float | None = None,
+        acts_as: str = "",
     ) -> Any:
         """Send anything (logs, version, a token request); JSON is decoded, other answers are text.
 
-        Counted in `calls` as ("request", method).
+        `acts_as`: a user to impersonate in this request. Counted in `calls` as ("request", method).
         """
-        request = Request(method, path, params, body, content_type, timeout_seconds)
+        headers = {"Impersonate-User": acts_as} if acts_as else None
+        request = Request(
+            method, path, params, body, content_type, timeout_seconds, headers=headers
+        )
         return await self._timed("request", method, request)
 
     def stream(

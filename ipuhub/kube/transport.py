@@ -42,7 +42,8 @@ _TLS_MAY_STAY_OPEN = sys.version_info < (3, 12, 8)
 class Request:
     """One HTTP request. `body` is sent as JSON, or as it is when it is bytes.
 
-    `raw` asks for the bytes of a JSON answer instead of what they say.
+    `raw` asks for the bytes of a JSON answer instead of what they say. `headers` replace
+    those of the credentials that have the same names.
     """
 
     method: str
@@ -52,6 +53,7 @@ class Request:
     content_type: str = JSON
     timeout_seconds: float | None = None
     raw: bool = False
+    headers: Mapping[str, str] | None = None
 
 
 class Transport:
@@ -158,7 +160,7 @@ class Transport:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         session = await self._connected()
         trust = self.config.trust
-        headers = {"Accept": f"{JSON}, */*", **credentials}
+        headers = {"Accept": f"{JSON}, */*", **credentials, **(request.headers or {})}
         data = request.body
         if data is not None:
             headers["Content-Type"] = request.content_type

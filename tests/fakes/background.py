@@ -45,10 +45,12 @@ class Background:
 class Cluster:
     """The embedded API with the CRD; it can stop and come back at the same address."""
 
-    def __init__(self, background: Background, directory: Path) -> None:
+    def __init__(
+        self, background: Background, directory: Path, authorization: str = "allow-all"
+    ) -> None:
         self._background = background
         self._directory = directory
-        self._server = DevCluster(directory)
+        self._server = DevCluster(directory, authorization=authorization)
         background.run(self._server.start())
         self._port = int(self._server.url.rpartition(":")[2])
         self.kubeconfig = str(self._server.kubeconfig)

@@ -54,6 +54,27 @@ def test_without_logs_the_dashboard_may_read_no_pod() -> None:
     assert given["IPUHUB_JOB_LOGS"] == "off"
 
 
+ACTING = (*EVERYTHING, "web.actions.enabled=true", "web.actions.users.admin=ops@lab")
+
+
+def acting(*values: str) -> list[Any]:
+    """The rules by which the dashboard acts as its users."""
+    documents = render(*ACTING, *values)
+    roles = [one for one in documents if one["metadata"]["name"].endswith("-web-actions")]
+    assert sorted(one["kind"] for one in roles) == ["ClusterRole", "ClusterRoleBinding"]
+    return [rule for one in roles for rule in one.get("rules", ())]
+
+
+def test_the_dashboard_acts_as_the_named_users_and_as_nobody_by_default() -> None:
+    rule = {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}
+    assert acting() == [rule | {"resourceNames": ["ops@lab"]}]
+    assert acting("web.actions.singleSignOn=lab:{subject}") == [rule]
+    web = named(render(*EVERYTHING), "Deployment")["gc-ipu-operator-web"]
+    (container,) = web["spec"]["template"]["spec"]["containers"]
+    given = {one["name"]: one.get("value") for one in container["env"]}
+    assert given["IPUHUB_ACTIONS"] == "off"
+
+
 def test_no_right_is_a_wildcard_or_grants_more_than_it_has() -> None:
     rules = [rule for each in granted().values() if isinstance(each, list) for rule in each]
     words = [word for rule in rules for values in rule.values() for word in values]

@@ -305,3 +305,13 @@ async def test_concurrent_patches_of_different_keys_all_arrive(api: Api, namespa
         return len((await api.get(maps(namespace, "a"))).ok(200).get("data", {})) == 5
 
     await eventually(has_all)
+
+
+async def test_a_patch_that_names_another_uid_changes_nothing(api: Api, namespace: str) -> None:
+    made = (await api.create(maps(namespace), config_map("a", {"a": "1"}))).ok(201)
+    patch: Json = {"metadata": {"uid": "12345"}, "data": {"a": "2"}}
+    refused = (await api.patch(maps(namespace, "a"), patch)).refused(422, "Invalid")
+    assert [cause["field"] for cause in refused["details"]["causes"]] == ["metadata.uid"]
+    assert (await api.get(maps(namespace, "a"))).ok(200)["data"] == {"a": "1"}
+    patch["metadata"]["uid"] = made["metadata"]["uid"]
+    assert (await api.patch(maps(namespace, "a"), patch)).ok(200)["data"] == {"a": "2"}

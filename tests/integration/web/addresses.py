@@ -98,6 +98,7 @@ _SIGN_IN: Final = {
     "account-password": Example(OF_ALL),
     "account-users": Example(OF_ADMINS),
 }
+_ACTION_API: Final = _api(404, 404, 403, 404, 403)  # actions are off here
 _JOBS: Final = {
     "overview": Example(OF_ALL),
     "jobs:list": Example(OF_ALL, queries=_FILES),
@@ -108,7 +109,17 @@ _JOBS: Final = {
     "jobs:yaml": Example(OF_NAMESPACE, _JOB),
     "jobs:usage": Example(OF_NAMESPACE, _JOB),
     "search": Example(OF_ALL, queries=("?q=secret-p", "?q=team-a")),
-    "jobs-api:list": Example(API_OF_ALL, queries=("", "?namespace=")),
+    "jobs": Example(API_OF_ALL, queries=("", "?namespace=")),
+    "job-suspend": Example(_ACTION_API, _JOB, form={}),
+    "job-resume": Example(_ACTION_API, _JOB, form={}),
+    "job-cancel": Example(_ACTION_API, _JOB, form={}),
+    "job-scale": Example(_ACTION_API, _JOB, form={}),
+    "job-run-again": Example(_ACTION_API, _JOB, form={}),
+    "jobs:create": Example(_page(403, 403, 403, 403, 403)),
+    "jobs:act": Example(_page(404, 404, 403, 404, 403), {**_JOB, "key": "suspend"}),
+    "audit": Example(OF_ALL, queries=_FILES),
+    "api-audit": Example(API_OF_ALL),
+    "api-audit-file": Example(API_OF_ALL, _CSV),
     "jobs-api:detail": Example(API_OF_NAMESPACE, _JOB),
     "job-pods": Example(API_OF_NAMESPACE, _JOB),
     "job-logs": Example(_api(404, 404, 503, 404, 503), _JOB),  # no cluster here
@@ -181,6 +192,9 @@ _REPORTS: Final = {
     ),
 }
 FORMS: Final = {  # addresses that answer a GET as well
+    "jobs": Example(_api(403, 403, 403, 403, 403), form={}),
+    "jobs:create": Example(_page(403, 403, 403, 403, 403), form={}),
+    "jobs:act": Example(_page(404, 404, 403, 404, 403), {**_JOB, "key": "cancel"}, form={}),
     "account-tokens": Example(_page(400, 400, 400, 400, 400), form={}),
     "account-password": Example(_page(400, 400, 400, 400, 400), form={}),
     "usage:rates": Example(_page(403, 403, 403, 400, 400), form={}),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from devcluster.demo.cluster import ACCESS_FILE, STAND_INS_FILE
+from devcluster.demo.cluster import ACCESS_FILE, ACTIONS_FILE, STAND_INS_FILE
 from devcluster.demo.processes import ACCOUNTS, NAMESPACE
 from jobs.builders.context import BuildContext
 from jobs.builders.mpi import build_role
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "access.txt"
+DEMO_ADMIN = "demo-admin"
 NEVER = {"secrets", "*", "nodes/proxy", "pods/attach", "pods/portforward", "clusterroles"}
 
 
 def manifests() -> list[dict[str, Any]]:
-    files = (ACCESS_FILE, STAND_INS_FILE)
+    files = (ACCESS_FILE, ACTIONS_FILE, STAND_INS_FILE)
     return [one for file in files for one in yaml.safe_load_all(file.read_text())]
 
 
@@ -45,6 +46,9 @@ def granted() -> Iterator[tuple[str, str, dict[str, Any]]]:
         reference = one["roleRef"]
         home = namespace if reference["kind"] == "Role" else ""
         for subject in one["subjects"]:
+            if subject["kind"] == "User":
+                assert subject["name"] == DEMO_ADMIN
+                continue
             assert (subject["kind"], subject["namespace"]) == ("ServiceAccount", NAMESPACE)
             for rule in roles[reference["kind"], home, reference["name"]]:
                 yield subject["name"], namespace, rule
@@ -72,7 +76,10 @@ def test_nobody_has_a_wildcard_secrets_or_another_ones_rights() -> None:
     for account, namespace, rule in granted():
         given = {*rule.get("apiGroups", ()), *rule.get("resources", ()), *rule["verbs"]}
         assert not given & NEVER, account
-        assert not given & {"impersonate", "escalate", "bind"}, account
+        assert not given & {"escalate", "bind"}, account
+        if "impersonate" in given:
+            acts = (account, rule["resources"], rule["resourceNames"])
+            assert acts == ("ipuhub-web", ["users"], [DEMO_ADMIN])
         if {"serviceaccounts/token"} & given:
             assert (rule["resourceNames"], namespace) == ([account], NAMESPACE)
 

@@ -1,0 +1,265 @@
+"""glue: actions on jobs in the API: one POST each, with dry run and Idempotency-Key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
+
+from django.conf import settings
+from django.http import Http404
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import APIException, PermissionDenied, ValidationError
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from dashboard.actions.audit import LONGEST_KEY, Actor, KeyReusedError, carry_out
+from dashboard.actions.changes import (
+    MOST_INSTANCES,
+    RUN_AGAIN,
+    SCALE,
+    BadChangeError,
+    change_of,
+    create,
+)
+from dashboard.actions.identity import ACTIONS_OFF, NO_IDENTITY, kubernetes_user_of
+from dashboard.actions.writer import WriteProblem, send
+from ipuhub.api.files import read_yes
+from ipuhub.api.kinds import KINDS
+from ipuhub.api.problems import CONTENT_TYPE
+from ipuhub.api.schema import ProblemSerializer
+from ipuhub.models import ApiToken
+from ipuhub.web.access import is_admin, require_namespaces, scope_of
+from jobs.api import JobList
+from jobs.ipujob.names import LONGEST_JOB_NAME
+from jobs.selectors import NO_JOB, find_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.contrib.auth.models import User
+    from rest_framework.request import Request
+
+    from dashboard.actions.changes import Change
+
+_F = TypeVar("_F", bound="Callable[..., Response]")
+_DRY_RUN: Final = OpenApiParameter(
+    "dry_run",
+    bool,
+    default=False,
+    description="Have the API server judge the change (RBAC, admission webhooks), and change "
+    "nothing.",
+)
+_KEY: Final = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "maxLength": LONGEST_KEY},
+    OpenApiParameter.HEADER,
+    description="A text of your choice, such as a UUID. A request that repeats the key changes "
+    "nothing and gets the answer of the first one (`replayed`: true). Keys stay known for as long "
+    "as the audit.",
+)
+
+
+class OutcomeSerializer(serializers.Serializer[Any]):
+    """What the API server accepted."""
+
+    action = serializers.CharField()
+    namespace = serializers.CharField()
+    name = serializers.CharField()
+    uid = serializers.CharField(help_text="Of the job; empty for a dry run of a new one.")
+    dry_run = serializers.BooleanField()
+    replayed = serializers.BooleanField(help_text="An earlier request with this key did it.")
+    audit = serializers.IntegerField(allow_null=True, help_text="Number in the audit.")
+
+
+class NoBodySerializer(serializers.Serializer[Any]):
+    """No fields."""
+
+
+class ScaleSerializer(serializers.Serializer[Any]):
+    """How many instances the job is to have."""
+
+    instances = serializers.IntegerField(min_value=1, max_value=MOST_INSTANCES)
+
+
+class RunAgainSerializer(serializers.Serializer[Any]):
+    """The name of the new job; left out, the next free number is tried once: `train-run2`."""
+
+    name = serializers.CharField(max_length=LONGEST_JOB_NAME, required=False)
+
+
+class ManifestSerializer(serializers.Serializer[Any]):
+    """An IPUJob, as `kubectl create -f` takes it."""
+
+    apiVersion = serializers.CharField()  # noqa: N815  # as Kubernetes writes it
+    kind = serializers.CharField()
+    metadata = serializers.DictField()
+    spec = serializers.DictField()
+
+
+class ActionProblem(APIException):
+    """A change that was not made; the kind says why."""
+
+    def __init__(self, kind: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.default_code = kind
+        self.status_code = KINDS[kind].status
+
+
+def _described(summary: str, name: str, body: Any, status: int = 200) -> Callable[[_F], _F]:
+    refusals = {409: "conflict", 422: "refused by Kubernetes, or the key belongs to another body"}
+    problems = {
+        (code, CONTENT_TYPE): OpenApiResponse(ProblemSerializer, text.capitalize() + ".")
+        for code, text in refusals.items()
+    }
+    return extend_schema(
+        operation_id=name,
+        summary=summary,
+        tags=["jobs"],
+        parameters=[_DRY_RUN, _KEY],
+        request=body,
+        responses={status: OutcomeSerializer, **problems},
+    )
+
+
+class JobAction(APIView):
+    """Base of the actions on one job."""
+
+    key: ClassVar[str]
+    body: ClassVar[type[serializers.Serializer[Any]]] = NoBodySerializer
+
+    def act(self, request: Request, uid: str) -> Response:
+        """Do it. Raises Http404, PermissionDenied, ValidationError and ActionProblem."""
+        job = find_job(scope_of(request.user), uid)
+        if job is None:
+            raise Http404(NO_JOB)
+        actor = _actor_of(request)
+        given = self.body(data=request.data)
+        given.is_valid(raise_exception=True)
+        try:
+            change = change_of(job, self.key, given.validated_data)
+        except BadChangeError as error:
+            if error.field == "action":
+                raise ActionProblem("conflict", str(error)) from error
+            raise ValidationError({error.field: [str(error)]}) from error
+        return answer(request, actor, change, 201 if change.is_new else 200)
+
+
+class SuspendJob(JobAction):
+    """Suspend a job: its pods end, and its IPUs are free."""
+
+    key = "suspend"
+
+    @_described("Suspend a job", "jobs_suspend", NoBodySerializer)
+    def post(self, request: Request, uid: str) -> Response:
+        """Set `spec.suspend`, as the user's Kubernetes user."""
+        return self.act(request, uid)
+
+
+class ResumeJob(JobAction):
+    """Resume a suspended job."""
+
+    key = "resume"
+
+    @_described("Resume a job", "jobs_resume", NoBodySerializer)
+    def post(self, request: Request, uid: str) -> Response:
+        """Unset `spec.suspend`, as the user's Kubernetes user."""
+        return self.act(request, uid)
+
+
+class CancelJob(JobAction):
+    """Cancel a job: delete it from the cluster. Its record stays."""
+
+    key = "cancel"
+
+    @_described("Cancel a job", "jobs_cancel", NoBodySerializer)
+    def post(self, request: Request, uid: str) -> Response:
+        """Delete the IPUJob, as the user's Kubernetes user."""
+        return self.act(request, uid)
+
+
+class ScaleJob(JobAction):
+    """Change how many instances a job without a launcher has."""
+
+    key = SCALE
+    body = ScaleSerializer
+
+    @_described("Scale a job", "jobs_scale", ScaleSerializer)
+    def post(self, request: Request, uid: str) -> Response:
+        """Set `spec.jobInstances`, as the user's Kubernetes user."""
+        return self.act(request, uid)
+
+
+class RunJobAgain(JobAction):
+    """Create a new job with the labels and the spec of this one, which may be deleted."""
+
+    key = RUN_AGAIN
+    body = RunAgainSerializer
+
+    @_described("Run a job again", "jobs_run_again", RunAgainSerializer, 201)
+    def post(self, request: Request, uid: str) -> Response:
+        """Create the new IPUJob, as the user's Kubernetes user."""
+        return self.act(request, uid)
+
+
+class JobsView(JobList):
+    """All jobs that the caller may see, and new ones."""
+
+    @_described("Create a job", "jobs_create", ManifestSerializer, 201)
+    def post(self, request: Request) -> Response:
+        """Create an IPUJob from its manifest, as the user's Kubernetes user; without a namespace in
+        `default`. Raises PermissionDenied, ValidationError and ActionProblem."""
+        actor = _actor_of(request)
+        given = dict(request.data)
+        metadata = given.get("metadata")
+        if isinstance(metadata, dict):
+            given["metadata"] = {"namespace": "default", **metadata}
+        try:
+            change = create(given)
+        except BadChangeError as error:
+            raise ValidationError({error.field: [str(error)]}) from error
+        require_namespaces(scope_of(request.user), [change.namespace])
+        return answer(request, actor, change, 201)
+
+
+def answer(request: Request, actor: Actor, change: Change, status: int) -> Response:
+    """Send the change as the caller's Kubernetes user; return what was accepted.
+
+    Raises ValidationError and ActionProblem.
+    """
+    key = _key_of(request)
+    body = {"action": change.action.key, "namespace": change.namespace, "name": change.name}
+    try:
+        if read_yes(request, "dry_run"):
+            send(change, actor.kubernetes_user, dry_run=True)
+            known = {"uid": change.uid, "dry_run": True, "replayed": False, "audit": None}
+            return Response(body | known)
+        done = carry_out(change, actor, key)
+    except WriteProblem as problem:
+        sentence = problem.said(in_full=is_admin(request.user))
+        raise ActionProblem(problem.kind, sentence) from problem
+    except KeyReusedError as error:
+        raise ActionProblem(error.kind, str(error)) from error
+    known = {"uid": done.entry.uid, "dry_run": False}
+    known |= {"replayed": done.is_replay, "audit": done.entry.pk}
+    return Response(body | known, status=status)
+
+
+def _actor_of(request: Request) -> Actor:
+    if not settings.ACTIONS:
+        raise PermissionDenied(ACTIONS_OFF)
+    name = kubernetes_user_of(request.user)
+    if not name:
+        raise PermissionDenied(NO_IDENTITY)
+    token = request.auth
+    via = f"token {token.name}" if isinstance(token, ApiToken) else "session"
+    return Actor(cast("User", request.user), name, via)
+
+
+def _key_of(request: Request) -> str | None:
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return None
+    if not 0 < len(key) <= LONGEST_KEY or not key.isprintable() or not key.isascii():
+        sentence = f"must be 1 to {LONGEST_KEY} printable ASCII characters."
+        raise ValidationError({"Idempotency-Key": [sentence]})
+    return key

@@ -1,0 +1,286 @@
+"""domain: what users can do to an IPUJob, as writes that Kubernetes takes and as kubectl lines.
+
+An action is offered by the job's recorded state. Whether it is allowed, the API server decides, by
+its RBAC and by the admission webhooks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from jobs.ipujob.names import API_VERSION, KIND, LONGEST_JOB_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from jobs.ipujob.manifests import Manifest
+
+SUSPEND, RESUME, SCALE, CANCEL, RUN_AGAIN, CREATE = (
+    "suspend",
+    "resume",
+    "scale",
+    "cancel",
+    "run-again",
+    "create",
+)
+MOST_INSTANCES: Final = 2**31 - 1  # int32, as the field is declared
+MERGE_PATCH: Final = "application/merge-patch+json"
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+_RUN: Final = re.compile(r"-run(\d{1,9})$")
+
+
+class BadChangeError(Exception):
+    """A value of an action is wrong; the message says what to do. `field` names the value."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Job(Protocol):
+    """What of a recorded job decides about its actions."""
+
+    uid: str
+    namespace: str
+    name: str
+    status: str
+    spec: dict[str, Any]
+    labels: dict[str, str]
+    instances: int
+    completed_at: datetime | None
+    deleted_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do. `effect` says what happens then, `done` what happened."""
+
+    key: str
+    label: str
+    effect: str
+    done: str
+    is_severe: bool = False
+
+
+ACTIONS: Final = {
+    each.key: each
+    for each in (
+        Action(
+            SUSPEND,
+            "Suspend",
+            "The operator ends the job's pods and gives its IPUs back. Data that the job did not "
+            "save is lost. Resume starts the job from the beginning.",
+            "suspended",
+        ),
+        Action(
+            RESUME,
+            "Resume",
+            "The job asks for IPUs again, by its place in the queue, and starts when it gets them.",
+            "resumed",
+        ),
+        Action(SCALE, "Scale", "The operator starts or ends instances of the job.", "scaled"),
+        Action(
+            CANCEL,
+            "Cancel",
+            "The job is deleted from the cluster, with its pods, and its IPUs are given back. This "
+            "page and the usage stay.",
+            "canceled",
+            is_severe=True,
+        ),
+        Action(
+            RUN_AGAIN,
+            "Run again",
+            "A new job with the same spec is created. This job stays as it is.",
+            "created",
+        ),
+        Action(CREATE, "Create", "The job is created.", "created"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write: an HTTP method on an IPUJob, or on the IPUJobs of the namespace for a new one.
+
+    `uid` is the object's that is changed, empty for a new one. `kubectl` does the same on a command
+    line.
+    """
+
+    action: Action
+    method: str
+    namespace: str
+    name: str
+    body: Any
+    kubectl: str
+    uid: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the write creates an object."""
+        return self.method == "POST"
+
+
+def offered_actions(job: Job) -> list[Action]:
+    """Return the actions that make sense in the job's state, in the order of the page."""
+    if job.deleted_at is not None:
+        return [ACTIONS[RUN_AGAIN]]
+    if job.completed_at is not None:
+        return [ACTIONS[RUN_AGAIN], ACTIONS[CANCEL]]
+    keys = [RESUME if job.spec.get("suspend") is True else SUSPEND]
+    if can_scale(job.spec):
+        keys.append(SCALE)
+    return [ACTIONS[key] for key in (*keys, RUN_AGAIN, CANCEL)]
+
+
+def can_scale(spec: Mapping[str, Any]) -> bool:
+    """Return whether the job may have several instances: it has no launcher, and its spec gives
+    sizes by instance."""
+    return not spec.get("launcher") and "ipusPerJobInstance" in spec
+
+
+def change_of(job: Job, key: str, values: Mapping[str, Any]) -> Change:
+    """Return the write of the action `key`. Raise BadChangeError if a value is wrong, or if the
+    job's state does not allow the action.
+
+    `values`: `instances` for scale, `name` for run-again.
+    """
+    if key not in {action.key for action in offered_actions(job)}:
+        raise BadChangeError("action", _not_now(job, key))
+    if key == RUN_AGAIN:
+        return run_again(job, str(values.get("name") or next_name(job.name)))
+    if key == CANCEL:
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": job.uid},
+        }
+        return _of(job, key, "DELETE", options, f"delete ipujob {shlex.quote(job.name)}")
+    if key == SCALE:
+        number = read_instances(values.get("instances"))
+        line = f"scale ipujob {shlex.quote(job.name)} --replicas {number}"
+        return _of(job, key, "PATCH", {"spec": {"jobInstances": number}}, line)
+    spec = {"spec": {"suspend": key == SUSPEND}}
+    text = json.dumps(spec, separators=(",", ":"))
+    line = f"patch ipujob {shlex.quote(job.name)} --type merge -p {shlex.quote(text)}"
+    return _of(job, key, "PATCH", spec, line)
+
+
+def _of(job: Job, key: str, method: str, body: dict[str, Any], line: str) -> Change:
+    if method == "PATCH":
+        # The server refuses to change a UID: a new job of the same name is never touched.
+        body = {"metadata": {"uid": job.uid}, **body}
+    kubectl = f"kubectl -n {shlex.quote(job.namespace)} {line}"
+    return Change(ACTIONS[key], method, job.namespace, job.name, body, kubectl, job.uid)
+
+
+def _not_now(job: Job, key: str) -> str:
+    if job.deleted_at is not None:
+        return "The job is no longer in the cluster."
+    if job.completed_at is not None:
+        return "The job has ended."
+    if key == SCALE:
+        return "Only jobs without a launcher have several instances."
+    return "The job is suspended." if key == SUSPEND else "The job is not suspended."
+
+
+def read_instances(value: object) -> int:
+    """Return a number of instances. Raise BadChangeError if it is none."""
+    text = str(value).strip() if isinstance(value, int | str) and value is not True else ""
+    if text.isascii() and text.isdecimal() and len(text) <= 10 and 1 <= int(text) <= MOST_INSTANCES:
+        return int(text)
+    raise BadChangeError("instances", f"must be a whole number from 1 to {MOST_INSTANCES}.")
+
+
+def next_name(name: str) -> str:
+    """Return a name for another run of a job: `train-run2` after `train`, then `train-run3`."""
+    found = _RUN.search(name)
+    number = int(found[1]) + 1 if found else 2
+    tail = f"-run{number}"
+    stem = name[: found.start()] if found else name
+    return stem[: LONGEST_JOB_NAME - len(tail)].rstrip("-.") + tail
+
+
+def run_again(job: Job, name: str) -> Change:
+    """Return the creation of a job with the same labels and spec, not suspended."""
+    spec = {key: value for key, value in job.spec.items() if key != "suspend"}
+    metadata: dict[str, Any] = {"name": name, "namespace": job.namespace}
+    if job.labels:
+        metadata["labels"] = job.labels
+    manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+    return create(manifest, RUN_AGAIN)
+
+
+def create(manifest: Manifest, key: str = CREATE) -> Change:
+    """Return the creation of an IPUJob. Raise BadChangeError if the manifest is of another kind, or
+    lacks a usable name or namespace; the API server judges the rest."""
+    _require_json(manifest, _DEEPEST)
+    if manifest.get("apiVersion") != API_VERSION or manifest.get("kind") != KIND:
+        raise BadChangeError("manifest", f"must have apiVersion {API_VERSION} and kind {KIND}.")
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, dict):
+        raise BadChangeError("manifest", "must have metadata with a name.")
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    _require_name("name", name, _NAME)
+    _require_name("namespace", namespace, _NAMESPACE)
+    if not isinstance(manifest.get("spec"), dict):
+        raise BadChangeError("manifest", "must have a spec.")
+    kubectl = f"kubectl -n {namespace} create -f {name}.yaml"
+    return Change(ACTIONS[key], "POST", str(namespace), str(name), manifest, kubectl)
+
+
+_DEEPEST: Final = 64
+_INT64: Final = 2**63
+
+
+def _require_json(value: object, depth: int) -> None:
+    """Raise BadChangeError if JSON, the API server or PostgreSQL cannot hold the value."""
+    if not depth:
+        raise BadChangeError("manifest", f"is nested deeper than {_DEEPEST} levels.")
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if not isinstance(key, str):
+                raise BadChangeError("manifest", f"has the key {key!r}: write keys as text.")
+            _require_scalar(key)
+            _require_json(each, depth - 1)
+    elif isinstance(value, list):
+        for each in value:
+            _require_json(each, depth - 1)
+    else:
+        _require_scalar(value)
+
+
+def _require_scalar(value: object) -> None:
+    wrong = ""
+    if isinstance(value, str):
+        if "\0" in value or _has_surrogate(value):
+            wrong = "a character that no text may contain"
+    elif isinstance(value, float):
+        wrong = "" if math.isfinite(value) else f"{value}, which JSON does not know"
+    elif isinstance(value, int):
+        wrong = "" if -_INT64 <= value < _INT64 else "a whole number of more than 64 bits"
+    elif value is not None:
+        wrong = f"a value of the type {type(value).__name__}, which JSON does not know"
+    if wrong:
+        raise BadChangeError("manifest", f"has {wrong}.")
+
+
+def _has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _require_name(field: str, value: object, pattern: re.Pattern[str]) -> None:
+    is_name = isinstance(value, str) and pattern.fullmatch(value)
+    if not is_name or len(str(value)) > LONGEST_JOB_NAME:
+        raise BadChangeError(
+            field,
+            f"must be lower-case letters, digits and hyphens, at most {LONGEST_JOB_NAME}, such as "
+            "train-2.",
+        )

@@ -1,0 +1,171 @@
+"""glue: the pages that change jobs: each shows what happens first, and does it when confirmed.
+
+The first page asks the API server with a dry run, as the user, so that it shows what RBAC and the
+admission webhooks say before anything happens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from dashboard.actions.audit import Actor, carry_out
+from dashboard.actions.changes import (
+    ACTIONS,
+    CREATE,
+    RUN_AGAIN,
+    SCALE,
+    BadChangeError,
+    change_of,
+    create,
+    next_name,
+    offered_actions,
+)
+from dashboard.actions.identity import ACTIONS_OFF, NO_IDENTITY, kubernetes_user_of
+from dashboard.actions.manifests import MOST_BYTES, as_yaml, read_manifest
+from dashboard.actions.writer import WriteProblem, send
+from dashboard.job.tabs import require_job
+from ipuhub.api.kinds import KINDS
+from ipuhub.web.access import is_admin, require_namespaces, scope_of
+from ipuhub.web.requests import signed_in
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.http import HttpRequest, HttpResponse
+
+    from dashboard.actions.changes import Change
+    from jobs.models import JobRecord
+
+_EXAMPLE: Final = """\
+apiVersion: graphcore.ai/v1alpha1
+kind: IPUJob
+metadata:
+  name: my-job
+  namespace: default
+spec:
+  jobInstances: 1
+  ipusPerJobInstance: 1
+  workersPerJobInstance: 1
+  workers:
+    template:
+      spec:
+        containers:
+          - name: worker
+            image: python:3.11-slim
+            command: [python, -c, "print('hello')"]
+"""
+
+
+def require_actor(request: HttpRequest) -> Actor:
+    """Return who asks. Raise PermissionDenied with a sentence if he may not change jobs."""
+    if not settings.ACTIONS:
+        raise PermissionDenied(ACTIONS_OFF)
+    name = kubernetes_user_of(request.user)
+    if not name:
+        raise PermissionDenied(NO_IDENTITY)
+    return Actor(cast("User", request.user), name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+@never_cache
+def act_on_job(request: HttpRequest, uid: str, key: str) -> HttpResponse:
+    """Show what an action would do; a POST does it. Raises Http404 and PermissionDenied."""
+    job = require_job(request, uid)
+    actor = require_actor(request)
+    if key not in ACTIONS or key == CREATE:
+        raise Http404(f"Actions are {', '.join(key for key in ACTIONS if key != CREATE)}.")
+    given = request.POST if request.method == "POST" else request.GET
+    values = {"instances": given.get("instances"), "name": given.get("name")}
+    context: dict[str, Any] = {"job": job, "action": ACTIONS[key], "actor": actor}
+    context |= {"asks_name": key == RUN_AGAIN, "asks_instances": key == SCALE}
+    context |= {"name": values["name"] or next_name(job.name)}
+    context |= {"instances": values["instances"] or job.instances}
+    if key == SCALE and values["instances"] is None and _is_offered(job, key):
+        return render(request, "jobs/action.html", context)
+    try:
+        change = change_of(job, key, values)
+        if request.method == "POST":
+            return _do(request, change, actor)
+        context |= _describe(job, change)
+        send(change, actor.kubernetes_user, dry_run=True)
+    except (BadChangeError, WriteProblem) as problem:
+        return _refuse(request, "jobs/action.html", context, problem)
+    return render(request, "jobs/action.html", context | {"is_allowed": True})
+
+
+def _is_offered(job: JobRecord, key: str) -> bool:
+    return key in {action.key for action in offered_actions(job)}
+
+
+def _describe(job: JobRecord, change: Change) -> dict[str, Any]:
+    if change.is_new:
+        return {"manifest": as_yaml(change.body), "kubectl": change.kubectl}
+    spec = change.body.get("spec", {}) if isinstance(change.body, dict) else {}
+    fields = [(f"spec.{key}", job.spec.get(key, "not set"), value) for key, value in spec.items()]
+    return {"fields": fields, "kubectl": change.kubectl}
+
+
+def _do(request: HttpRequest, change: Change, actor: Actor) -> HttpResponse:
+    entry = carry_out(change, actor).entry
+    what = f"{change.namespace}/{change.name}"
+    if change.is_new:
+        said = f"Job {what} was created. It is listed as soon as the prober has recorded it."
+        messages.success(request, said)
+        query = urlencode({"namespace": change.namespace, "name": change.name})
+        return redirect(f"{reverse('jobs:list')}?{query}")
+    messages.success(request, f"Job {what} was {change.action.done}.")
+    return redirect("jobs:detail", uid=entry.uid)
+
+
+def _refuse(
+    request: HttpRequest,
+    template: str,
+    context: dict[str, Any],
+    problem: BadChangeError | WriteProblem,
+) -> HttpResponse:
+    if isinstance(problem, WriteProblem):
+        sentence, status = (
+            problem.said(in_full=is_admin(request.user)),
+            KINDS[problem.kind].status,
+        )
+    else:
+        sentence, status = f"{problem.field}: {problem}", 400
+    return render(request, template, context | {"problem": sentence}, status=status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+@never_cache
+def create_job(request: HttpRequest) -> HttpResponse:
+    """Show a form for a manifest; a POST checks it with a dry run, or creates the job.
+
+    Raises PermissionDenied.
+    """
+    actor = require_actor(request)
+    scope = scope_of(request.user)
+    default = min(scope.namespaces) if scope.namespaces else "default"
+    text = request.POST.get("manifest", _EXAMPLE.replace("default", default, 1))
+    context: dict[str, Any] = {"text": text, "actor": actor, "most": MOST_BYTES // 1024}
+    if request.method != "POST":
+        return render(request, "jobs/create.html", context)
+    try:
+        change = create(read_manifest(text, default))
+        require_namespaces(scope, [change.namespace])
+        if request.POST.get("confirm") == "yes":
+            return _do(request, change, actor)
+        made = send(change, actor.kubernetes_user, dry_run=True)
+    except (BadChangeError, WriteProblem) as problem:
+        return _refuse(request, "jobs/create.html", context, problem)
+    shown = {key: made.get(key) for key in ("apiVersion", "kind", "spec")}
+    context |= {"is_allowed": True, "change": change, "made": as_yaml(shown)}
+    return render(request, "jobs/create.html", context)

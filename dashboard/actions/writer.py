@@ -1,0 +1,132 @@
+"""io: sends a change to the API server as the user's Kubernetes user, and explains a refusal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from dashboard.actions.changes import MERGE_PATCH
+from ipuhub.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    ConfigError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unreachable,
+)
+from ipuhub.kube.transport import JSON
+from ipuhub.web.readings import NO_CONFIG, say
+from jobs.ipujob.names import IPUJOBS
+from partitions.connections import sources
+
+if TYPE_CHECKING:
+    from dashboard.actions.changes import Change
+    from jobs.ipujob.manifests import Manifest
+
+FIELD_MANAGER: Final = "ipuhub-dashboard"
+SECONDS: Final = 12.0
+"""How long a write may take: the admission webhooks have 10 s."""
+_AWAY: Final = "The Kubernetes API is unavailable"
+_MAY_NOT_IMPERSONATE: Final = (
+    "The dashboard may not act as you in this cluster: its ServiceAccount needs `impersonate` on "
+    "your Kubernetes user"
+)
+
+
+class WriteProblem(Exception):  # noqa: N818  # an answer, not an error
+    """Why a write did not happen, or may not have happened (`is_unknown`).
+
+    `kind` is one of `ipuhub.api.kinds`; `detail` is for administrators.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        problem: str,
+        detail: str = "",
+        *,
+        is_unknown: bool = False,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(problem)
+        self.kind, self.problem, self.detail = kind, problem, detail
+        self.is_unknown, self.status = is_unknown, status
+
+    def said(self, *, in_full: bool) -> str:
+        """The sentence, with its detail only `in_full`."""
+        return say(self.problem.removesuffix("."), self.detail, in_full=in_full)
+
+
+def send(change: Change, acts_as: str, *, dry_run: bool) -> Manifest:
+    """Return the object as the API server has it after the change. Raise WriteProblem.
+
+    With `dry_run` the server judges the change (RBAC, admission webhooks, schema) and stores
+    nothing.
+    """
+    try:
+        kube = sources().kube
+    except ConfigError as error:
+        raise WriteProblem("cluster-unavailable", NO_CONFIG, str(error)) from error
+    path = IPUJOBS.path(change.namespace, None if change.is_new else change.name)
+    params = {"dryRun": "All"} if dry_run else {}
+    if change.method != "DELETE":
+        params |= {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+    try:
+        answer: Any = kube.request(
+            change.method,
+            path,
+            params=params,
+            body=change.body,
+            content_type=MERGE_PATCH if change.method == "PATCH" else JSON,
+            timeout_seconds=SECONDS,
+            acts_as=acts_as,
+        )
+    except ApiError as error:
+        raise explain(error, change, acts_as) from error
+    return answer if isinstance(answer, dict) else {}
+
+
+def explain(error: ApiError, change: Change, acts_as: str) -> WriteProblem:
+    """Return the sentence that says why the API server did not do it."""
+    if isinstance(error, Invalid) and _is_other_uid(error):
+        return WriteProblem("conflict", _REPLACED, status=error.status)
+    known = [(kind, sentence) for type_, kind, sentence in _WHY if isinstance(error, type_)]
+    kind, sentence = known[0] if known else ("cluster-unavailable", _AWAY)
+    detail = error.message
+    if isinstance(error, Forbidden) and " cannot impersonate " in error.message:
+        sentence = _MAY_NOT_IMPERSONATE
+    elif isinstance(error, Forbidden | Invalid):
+        detail = ""
+    return WriteProblem(
+        kind,
+        sentence.format(
+            who=acts_as,
+            why=error.message,
+            what=f"namespace {change.namespace}" if change.is_new else "job",
+        ),
+        detail,
+        is_unknown=isinstance(error, Unreachable),
+        status=error.status or None,
+    )
+
+
+def _is_other_uid(error: Invalid) -> bool:
+    """A patch that names another UID than the object's is Invalid, a deletion a Conflict."""
+    causes = error.details.get("causes") or ()
+    return any(cause.get("field") == "metadata.uid" for cause in causes)
+
+
+_REPLACED: Final = "The job was replaced by another one of this name"
+_WHY: Final[tuple[tuple[type[ApiError], str, str], ...]] = (
+    (Forbidden, "cluster-forbids", "Kubernetes does not allow this to {who}: {why}"),
+    (AlreadyExists, "conflict", "There is a job of this name already. Choose another name"),
+    (Conflict, "conflict", _REPLACED),
+    (NotFound, "not-in-cluster", "The {what} is not in the cluster"),
+    (Invalid, "cluster-refuses", "Kubernetes refuses this: {why}"),
+    (
+        Unreachable,
+        "cluster-unavailable",
+        "The Kubernetes API did not answer: look at the job before you try again",
+    ),
+)

@@ -1,0 +1,70 @@
+"""glue: settings of actions on jobs: whether there are any, and who a user is in Kubernetes."""
+
+from __future__ import annotations
+
+import string
+from typing import Final
+
+from ipuhub.env import SettingError
+from ipuhub.variables import ENV
+
+ENV.read_by("Dashboard")
+ACTIONS = ENV.switch(
+    "IPUHUB_ACTIONS",
+    False,
+    doc="Whether the dashboard and the API change IPUJobs: suspend, resume, cancel, scale, run "
+    "again, create. Each write impersonates the user's Kubernetes user, so Kubernetes RBAC decides "
+    "what the user may do. The web process needs `impersonate` on `users`.",
+)
+_PAIRS = ENV.words(
+    "IPUHUB_ACTIONS_USERS",
+    [],
+    doc="Kubernetes users of IPUHub users, as NAME=KUBERNETES, such as "
+    "`admin=ops@lab.example`. A user without a Kubernetes user sees no actions. Names that begin "
+    "with `system:` are not allowed.",
+)
+ACTIONS_SINGLE_SIGN_ON = ENV.text(
+    "IPUHUB_ACTIONS_SINGLE_SIGN_ON",
+    "",
+    doc="Kubernetes user of people who sign in at a provider and are not in IPUHUB_ACTIONS_USERS. "
+    "{subject}, {issuer} and {username} stand for their values: `{issuer}#{subject}` is what an "
+    "API server takes by default (--oidc-username-claim=sub). Use {username} only if the provider "
+    "never gives a name to another person. Empty: these users see no actions.",
+)
+_FIELDS: Final = {"subject", "issuer", "username"}
+RESERVED: Final = "system:"
+"""Kubernetes keeps names with this prefix for its own components."""
+
+
+def _read_pairs(pairs: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, _, kubernetes = (part.strip() for part in pair.partition("="))
+        if not name or not kubernetes or kubernetes.startswith(RESERVED) or name in found:
+            raise SettingError(
+                f"IPUHUB_ACTIONS_USERS: {pair!r} must be NAME=KUBERNETES, each NAME once, and "
+                f"KUBERNETES must not begin with {RESERVED!r}"
+            )
+        found[name] = kubernetes
+    return found
+
+
+def _check_format(text: str) -> None:
+    try:
+        fields = {field for _, field, _, _ in string.Formatter().parse(text) if field is not None}
+    except ValueError:
+        fields = {text}
+    if text and (not fields or not fields <= _FIELDS or text.startswith(RESERVED)):
+        raise SettingError(
+            f"IPUHUB_ACTIONS_SINGLE_SIGN_ON must contain {{subject}} or {{username}} and may "
+            f"contain {{issuer}}; it must not begin with {RESERVED!r}: {text!r}"
+        )
+    if text and not fields & {"subject", "username"}:
+        raise SettingError(
+            f"IPUHUB_ACTIONS_SINGLE_SIGN_ON gives everyone the same Kubernetes user: {text!r} "
+            "needs {subject} or {username}"
+        )
+
+
+ACTIONS_USERS = _read_pairs(_PAIRS)
+_check_format(ACTIONS_SINGLE_SIGN_ON)
