@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from django.db.models import Model, Q
+from django.db.models import Model
 
 from ipuhub.recording.shapes import CHECKPOINT_TABLE
 from ipuhub.web.keyset import Order
@@ -34,7 +34,7 @@ SORTS: Final = {
     "created": Order(("created_at", "id")),
     "name": Order(("name", "id")),
     "ipus": Order(("ipus", "id")),
-    "ended": Order(("ended_at", "created_at", "id"), missing=Q(completed_at=None, deleted_at=None)),
+    "ended": Order(("ended_at", "created_at", "id"), has_missing=True),
     "user": Order(("user", "created_at", "id")),
 }
 """The orders of the list, each served by an index."""

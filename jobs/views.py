@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import datetime as dt
+from typing import TYPE_CHECKING, Any, Final
 
 import django_filters
+from django.db.models.lookups import GreaterThan
 from django.urls import reverse
 from django.utils import timezone
 
 from ipuhub.web.filters import Filters, InstantFilter
-from ipuhub.web.lists import Column, ListPage
+from ipuhub.web.lists import Chip, Column, ListPage
 from ipuhub.web.readings import freshness
-from jobs.ipujob.conditions import brief_message
-from jobs.models import JobRecord
+from jobs.ipujob.conditions import JobState, brief_message
+from jobs.models import ENDED_AT, JobRecord
 from jobs.selectors import DELETED, ENDED, SORTS, STATES, WATCH, listed_jobs, message_of, state_of
 
 if TYPE_CHECKING:
@@ -20,8 +22,16 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
 
 
+_SPANS: Final = {
+    "24h": ("24 hours", dt.timedelta(hours=24)),
+    "7d": ("7 days", dt.timedelta(days=7)),
+    "30d": ("30 days", dt.timedelta(days=30)),
+}
+
+
 class JobFilters(Filters):
-    """By namespace, group and user (exact), state, part of the name, and day of creation."""
+    """By namespace, group and user (exact), state, part of the name, time of the end, and day of
+    creation."""
 
     sorts = SORTS
 
@@ -32,6 +42,12 @@ class JobFilters(Filters):
         choices=[(state, state) for state in STATES],
         empty_label="Any",
         method="in_state",
+    )
+    ended = django_filters.ChoiceFilter(
+        label="Ended",
+        choices=[(name, f"Last {words}") for name, (words, _) in _SPANS.items()],
+        empty_label="Any",
+        method="in_span",
     )
     group = django_filters.CharFilter(label="Group")
     user = django_filters.CharFilter(label="User")
@@ -55,6 +71,19 @@ class JobFilters(Filters):
             return rows.filter(deleted_at__isnull=False).exclude(status__in=ENDED)
         found = rows.filter(status=value)
         return found if value in ENDED else found.filter(deleted_at=None)
+
+    def in_span(self, rows: QuerySet[JobRecord], _name: str, value: str) -> QuerySet[JobRecord]:
+        """Jobs that ended, or were deleted before that, in a span of time up to now."""
+        return rows.filter(GreaterThan(ENDED_AT, timezone.now() - _SPANS[value][1]))
+
+
+def _chips(request: HttpRequest) -> list[Chip]:
+    return [
+        Chip("Waiting", {"status": JobState.PENDING.value, "ended": ""}),
+        Chip("Running", {"status": JobState.RUNNING.value, "ended": ""}),
+        Chip("Failed 24 h", {"status": JobState.FAILED.value, "ended": "24h"}),
+        Chip("Mine", {"user": request.user.get_username()}),
+    ]
 
 
 def _address(job: JobRecord) -> str:
@@ -103,4 +132,5 @@ job_list = ListPage(
     select=listed_jobs,
     empty="Submit one: kubectl apply -f examples/single-gcd-sample.yaml",
     more=_freshness,
+    chips=_chips,
 ).view

@@ -47,13 +47,13 @@ class Order:
     """The fields that decide the order of a list, the last of them unique, all in one direction.
 
     One direction lets an index serve the order and its reverse, and a comparison of whole rows
-    start anywhere in it. Only the first field may be null: `missing` selects the rows without it,
-    which come last in either direction.
+    start anywhere in it. The first field may be null if the order `has_missing`: the rows without
+    it come last in either direction.
     """
 
     fields: tuple[str, ...]
     is_descending: bool = True
-    missing: Q | None = None
+    has_missing: bool = False
 
     @property
     def name(self) -> str:
@@ -63,15 +63,16 @@ class Order:
     @property
     def parts(self) -> list[tuple[Q, tuple[str, ...]]]:
         """The parts of the list, one after the other, each with the fields that order it."""
-        if self.missing is None:
+        if not self.has_missing:
             return [(Q(), self.fields)]
-        has_value = Q(**{f"{self.fields[0]}__isnull": False})
-        return [(has_value, self.fields), (self.missing, self.fields[1:])]
+        first, *others = self.fields
+        is_missing = f"{first}__isnull"
+        return [(Q(**{is_missing: False}), self.fields), (Q(**{is_missing: True}), tuple(others))]
 
     @property
     def expressions(self) -> list[OrderBy]:
         """The order of the whole list in one query, for a file."""
-        last = {"nulls_last": True} if self.missing is not None else {}
+        last = {"nulls_last": True} if self.has_missing else {}
         return [
             F(name).desc(**last) if self.is_descending else F(name).asc(**last)
             for name in self.fields
@@ -95,7 +96,7 @@ class _Place:
     is_before: bool
 
     def part_of(self, order: Order) -> int:
-        return int(order.missing is not None and self.values[0] is None)
+        return int(order.has_missing and self.values[0] is None)
 
 
 def read_page(rows: QuerySet[_M], order: Order, cursor: str, size: int) -> Page[_M]:
@@ -157,7 +158,7 @@ def _decode(cursor: str, rows: QuerySet[Any], order: Order) -> _Place:
         if name != order.name or side not in {_AFTER, _BEFORE}:
             raise CursorError(cursor)
         checked = [
-            _check(rows, field, value, may_miss=order.missing is not None and number == 0)
+            _check(rows, field, value, may_miss=order.has_missing and number == 0)
             for number, (field, value) in enumerate(zip(order.fields, values, strict=True))
         ]
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:

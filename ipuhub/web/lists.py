@@ -20,7 +20,8 @@ Example: the complete page of partitions (`partitions/views.py`)::
 Kinds: text, number, time, second (a time to the second), age, badge (colour by `ipuhub.web.lists`),
 code, note, brief (a note in one line), log, export. Rows are newest first by `order`: a time and a
 unique number with an index. `sort` of a column names one of the filter class's `sorts`: its head
-then links to that order, which is in the URL (`?sort=-ipus`) and holds for the twins, too.
+then links to that order, which is in the URL (`?sort=-ipus`) and holds for the twins, too. `chips`
+are links that set filters, and take them back with a second click.
 Filters are in the URL; an invalid filter is a 400 and a namespace without access a 403, each with a
 sentence. `template` may extend `lists/page.html`; `more(request)` adds to its context,
 `prepare(request, filters, rows)` to the rows of a page or of a part of a file. Twins:
@@ -48,7 +49,7 @@ from ipuhub.web.keyset import CursorError, Order, read_page
 from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
@@ -116,6 +117,20 @@ class Column:
     shown: Callable[[Any], object] | None = None
     sparse: bool = False
     sort: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A link that sets some filters of a list; an empty value clears one."""
+
+    label: str
+    parameters: Mapping[str, str]
+
+    def link(self, request: HttpRequest) -> tuple[str, str, bool]:
+        """Return its label, its address and whether the list is filtered like that."""
+        is_on = all(request.GET.get(name, "") == text for name, text in self.parameters.items())
+        values = dict.fromkeys(self.parameters, "") if is_on else self.parameters
+        return self.label, _with(request, **values), is_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +203,7 @@ class ListPage:
     template: str = "lists/page.html"
     more: Callable[[HttpRequest], dict[str, Any]] | None = None
     prepare: Callable[[HttpRequest, Filters, Sequence[Any]], None] | None = None
+    chips: Callable[[HttpRequest], Sequence[Chip]] | None = None
 
     @property
     def view(self) -> Callable[..., HttpResponseBase]:
@@ -205,7 +221,7 @@ class ListPage:
     @property
     def has_many_filters(self) -> bool:
         """Whether the filters need more than one line."""
-        return len(self.filters.base_filters) > 7
+        return len(self.filters.base_filters) > 8
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
         rows = self.select(self._scope(request))
@@ -250,6 +266,7 @@ class ListPage:
             "filter": content.filters,
             "heads": [self._head(request, column, content.order) for column in columns],
             "sorts": self._sorts(content),
+            "chips": [chip.link(request) for chip in self.chips(request)] if self.chips else (),
             "is_newest_first": content.order == Order(self.order),
             "lines": lines,
             "count": min(content.count, COUNTED_TO),
@@ -327,13 +344,14 @@ def _cell(column: Column, row: Any) -> Cell:
 
 
 def _with(request: HttpRequest, **parameters: str | None) -> str:
-    """Return the current URL with its filters and these parameters; empty if a parameter is
-    None."""
+    """Return the current URL with its filters and these parameters, without the empty ones; no
+    URL if a parameter is None."""
     if None in parameters.values():
         return ""
     query = request.GET.copy()
-    for name in ("cursor", "format"):
+    for name in ("cursor", "format", *(name for name in parameters if not parameters[name])):
         query.pop(name, None)
     for name, value in parameters.items():
-        query[name] = value or ""
+        if value:
+            query[name] = value
     return f"{request.path}?{query.urlencode()}" if query else request.path

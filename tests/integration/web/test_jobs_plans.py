@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.db.models import QuerySet
 from django.http import QueryDict
+from django.utils import timezone
 
 from ipuhub.web.access import Scope
 from ipuhub.web.filters import order_named
@@ -128,10 +129,22 @@ def test_a_page_in_any_order_starts_in_its_index(
 
 
 @pytest.mark.usefixtures("_history")
+@pytest.mark.parametrize("query", ["ended=24h", "status=Failed&ended=24h"])
+def test_jobs_that_ended_in_a_span_are_found_by_their_end(query: str, plans: list[str]) -> None:
+    JobRecord.objects.filter(name="job-39").update(completed_at=timezone.now())
+    filters = JobFilters(QueryDict(query), queryset=listed_jobs(Scope(None)))
+    assert [job.name for job in read_page(filters.qs, NEWEST, "", 50).rows] == ["job-39"]
+    assert len(plans) == 1
+    assert "job_over" in plans[0]
+
+
+@pytest.mark.usefixtures("_history")
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_jobs_that_have_not_ended_are_found_by_their_own_index(sign: str, plans: list[str]) -> None:
+def test_jobs_that_have_not_ended_are_found_by_the_index_of_ends(
+    sign: str, plans: list[str]
+) -> None:
     order, rows = order_named(SORTS, f"{sign}ended", NEWEST), listed_jobs(Scope(None))
     page = read_page(rows, order, "", 9000)
     assert page.rows[-1].name == "job-0"  # the only one
     assert len(plans) == 2
-    assert "job_alive" in plans[1]
+    assert "job_over" in plans[1]
