@@ -72,11 +72,9 @@ class Order:
     @property
     def expressions(self) -> list[OrderBy]:
         """The order of the whole list in one query, for a file."""
-        last = {"nulls_last": True} if self.has_missing else {}
-        return [
-            F(name).desc(**last) if self.is_descending else F(name).asc(**last)
-            for name in self.fields
-        ]
+        if not self.has_missing:
+            return [F(name).desc() if self.is_descending else F(name).asc() for name in self.fields]
+        return _terms(self.fields, self.is_descending, missing_first=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +121,24 @@ def _read(rows: QuerySet[_M], order: Order, place: _Place | None, count: int) ->
     is_descending = order.is_descending != is_back
     parts = order.parts
     first = place.part_of(order) if place else 0
-    found: list[_M] = []
+    found: list[QuerySet[_M]] = []
     for number in range(first, -1, -1) if is_back else range(first, len(parts)):
-        if len(found) == count:
-            break
         where, fields = parts[number]
         part = rows.filter(where).order_by(*(f"{'-' * is_descending}{name}" for name in fields))
         if place and number == first:
             part = part.filter(_beyond(fields, place.values[-len(fields) :], is_descending))
-        found += part[: count - len(found)]
-    return found
+        found.append(part[:count])
+    if len(found) == 1:
+        return list(found[0])
+    # Each part starts in its index; one question is enough for a page that has rows of both.
+    both = found[0].union(*found[1:], all=True)
+    return list(both.order_by(*_terms(order.fields, is_descending, missing_first=is_back))[:count])
+
+
+def _terms(fields: Sequence[str], is_descending: bool, *, missing_first: bool) -> list[OrderBy]:
+    """Return an order in which the rows without the first field are together at one end."""
+    nulls = {"nulls_first": True} if missing_first else {"nulls_last": True}
+    return [F(name).desc(**nulls) if is_descending else F(name).asc(**nulls) for name in fields]
 
 
 def _beyond(fields: Sequence[str], values: Sequence[Any], is_descending: bool) -> Any:

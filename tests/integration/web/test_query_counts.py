@@ -25,6 +25,7 @@ MOST = 8
 BASELINE = {
     "/jobs/": 6,
     "/jobs/?namespace=team-a&status=Completed": 6,
+    "/jobs/?sort=-ended&status=Completed": 6,
     "/jobs/?format=csv": 4,
     "/jobs/uid-team-a-job-0007/": 6,
     "/jobs/uid-team-a-job-0007/logs/": 6,
