@@ -29,6 +29,9 @@ _SPANS: Final = {
 }
 
 
+_RUNS: Final = frozenset({JobState.RUNNING.value, JobState.RESTARTING.value})
+
+
 class JobFilters(Filters):
     """By namespace, group and user (exact), state, part of the name, time of the end, and day of
     creation."""
@@ -98,6 +101,19 @@ def _brief_message(job: JobRecord) -> str:
     return message_of(job, brief_message(job.message, f"{job.namespace}/{job.name}"))
 
 
+def _duration(job: Any) -> int | None:
+    """Return the whole seconds from the start of a job to its end; None without either."""
+    if job.started_at is None or job.ended_at is None:
+        return None
+    return max(0, int((job.ended_at - job.started_at).total_seconds()))
+
+
+def _duration_so_far(job: Any) -> int | dt.datetime | None:
+    """Return the duration, or since when the job runs: a page counts on from there."""
+    runs = job.ended_at is None and job.status in _RUNS
+    return job.started_at if runs else _duration(job)
+
+
 def _freshness(_request: HttpRequest) -> dict[str, Any]:
     return {"freshness": freshness(WATCH, timezone.now())}
 
@@ -113,6 +129,7 @@ COLUMNS = (
     Column("restart_count", "Restarts", lambda job: job.restart_count, kind="number"),
     Column("created_at", "Created", lambda job: job.created_at, kind="age", sort="created"),
     Column("ended_at", "Ended", lambda job: job.ended_at, kind="age", sort="ended"),
+    Column("duration_seconds", "Duration", _duration, kind="duration", shown=_duration_so_far),
     Column("message", "Message", _message, kind="brief", shown=_brief_message),
     Column("uid", "", lambda job: job.uid, kind="export"),
     Column("instances", "", lambda job: job.instances, kind="export"),

@@ -17,7 +17,8 @@ Example: the complete page of partitions (`partitions/views.py`)::
         order=("reserved_at", "id"), empty="A job's partition appears here once reserved.",
     ).view                                     # path("", partition_list, name="list")
 
-Kinds: text, number, time, second (a time to the second), age, badge (colour by `ipuhub.web.lists`),
+Kinds: text, number, time, second (a time to the second), age, duration (seconds, or a time from
+which it still grows), badge (colour by `ipuhub.web.lists`),
 code, note, brief (a note in one line), log, export. Rows are newest first by `order`: a time and a
 unique number with an index. `sort` of a column names one of the filter class's `sorts`: its head
 then links to that order, which is in the URL (`?sort=-ipus`) and holds for the twins, too. `chips`
@@ -34,6 +35,7 @@ The colour of each state, for every badge and chart of the pages.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -97,7 +99,7 @@ _LOOKS_OF_PLAIN = {
 _LOOKS = {
     **_LOOKS_OF_PLAIN,
     "log": "log",
-    **dict.fromkeys(("age", "time", "second"), "text-nowrap"),
+    **dict.fromkeys(("age", "duration", "time", "second"), "text-nowrap"),
 }
 
 
@@ -162,6 +164,11 @@ class Cell:
     def is_plain(self) -> bool:
         """Return whether the cell is plain text, as most are."""
         return self.kind in _LOOKS_OF_PLAIN
+
+    @property
+    def is_instant(self) -> bool:
+        """Return whether the value is a time, from which a duration still grows."""
+        return isinstance(self.value, datetime)
 
     @property
     def look(self) -> str:

@@ -197,3 +197,26 @@ def test_what_users_wrote_is_escaped(staff: Client) -> None:
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert" in text
     assert "<b>" not in text
+
+
+def test_a_duration_is_from_start_to_end_and_grows_while_a_job_runs(staff: Client) -> None:
+    began = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+    times = {"created_at": began - dt.timedelta(hours=1), "started_at": began}
+    ended = began + dt.timedelta(minutes=90, seconds=5)
+    jobhistory.job("done", status="Completed", completed_at=ended, **times)
+    jobhistory.job("gone", deleted_at=ended, **times)
+    jobhistory.job("runs", **times)
+    jobhistory.job("held", status="Suspended", **times)
+    jobhistory.job("waits", status="Pending", **times | {"started_at": None})
+    rows = json.loads(body(staff.get("/jobs/?format=json")))
+    assert {row["name"]: (row["ended_at"], row["duration_seconds"]) for row in rows} == {
+        "done": ("2026-03-01T13:30:05Z", 5405),
+        "gone": ("2026-03-01T13:30:05Z", 5405),
+        **dict.fromkeys(["runs", "held", "waits"], (None, None)),
+    }
+    cells = re.findall(r'data-label="Duration".*?</td>', body(staff.get("/jobs/")), re.DOTALL)
+    assert len(cells) == 5
+    assert sum("<span>90m</span>" in cell for cell in cells) == 2
+    growing = [cell for cell in cells if "data-age" in cell]
+    assert len(growing) == 1
+    assert 'datetime="2026-03-01T12:00:00+00:00"' in growing[0]
