@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.urls import reverse
 
+from dashboard.actions.identity import kubernetes_user_of
 from ipuhub.web.access import is_accountant, is_admin
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ USAGE_TABS = (
 
 def navigation(request: HttpRequest) -> dict[str, Any]:
     """Context processor: `nav` and, on pages about usage, `tabs`: items with their address and
-    whether they are active; `usage_on`."""
+    whether they are active; `usage_on`; `may_act`: whether the user changes jobs here."""
     match = request.resolver_match
     page = match.view_name if match else ""
     admin = is_admin(request.user)
@@ -79,6 +80,7 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
         "nav": [(*item, entry.key) for item, entry in zip(_items(shown, page), shown, strict=True)],
         # A function, so that a fragment, which has no tabs, does not ask what the user may do.
         "tabs": lambda: _usage_tabs(request, page),
+        "may_act": lambda: bool(kubernetes_user_of(request.user)),
     }
 
 

@@ -147,6 +147,7 @@ job_list = ListPage(
     columns=COLUMNS,
     filters=JobFilters,
     select=listed_jobs,
+    template="jobs/list.html",
     empty="Submit one: kubectl apply -f examples/single-gcd-sample.yaml",
     more=_freshness,
     chips=_chips,

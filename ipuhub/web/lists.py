@@ -77,6 +77,10 @@ COLOURS = {
     "waiting": "yellow",
     "releasing": "orange",
     "released": "secondary",
+    "accepted": "green",
+    "refused": "red",
+    "unknown": "yellow",
+    "sent": "orange",
 }
 
 

@@ -58,6 +58,8 @@ VALUES: dict[str, Any] = {
     "admissionWebhooks.scope": "team-a",
     "admissionWebhooks.timeoutSeconds": 20,
     "trustedProxies": ["10.0.0.0/8"],
+    "web.actions.users": {"admin": "ops@lab.example"},
+    "web.actions.singleSignOn": "{issuer}#{subject}",
     "controller.serviceAccount.create": False,
     "global.imagePullSecrets": ["registry"],
     # The other modes come with what they need, by the parameters beside it.
@@ -74,6 +76,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "database.url": {"database.enabled": False},
     "database.existingSecret": {"database.enabled": False},
     "web.oidc.caKey": {"web.oidc.caConfigMap": "corporate"},
+    "web.actions.enabled": {"web.actions.users": {"admin": "ops@lab.example"}},
 }
 for _name in ("vipuServerAddr", "vipuServerPort", "vipuServerLabel", "vipuControllers"):
     BESIDE[_name] = {"vipuServer.enabled": False}

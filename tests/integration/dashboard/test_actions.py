@@ -108,7 +108,7 @@ def test_kubernetes_refuses_what_its_rbac_does_not_allow_and_it_is_recorded(
     text = shown.content.decode()
     assert shown.status_code == 403
     assert "Kubernetes does not allow this to bob@lab" in text
-    assert 'type="submit">Cancel' not in text
+    assert 'type="submit">Cancel the job' not in text
     assert bob.post(f"/jobs/{job.uid}/do/cancel/").status_code == 403
     assert lab.spec_of(job) is not None
     entry = AuditEntry.objects.get()

@@ -29,7 +29,7 @@ def staff(admin: User) -> Client:
     [
         ("get", "/api/v1/nothing-here", 404, "not-found"),
         ("get", "/api/v1/jobs/no-such-uid", 404, "not-found"),
-        ("post", "/api/v1/jobs", 405, "method-not-allowed"),
+        ("post", "/api/v1/partitions", 405, "method-not-allowed"),
         ("get", "/api/v1/jobs?since=soon", 400, "invalid-value"),
         ("get", "/api/v1/jobs?status=Flying", 400, "invalid-value"),
         ("get", "/api/v1/jobs?stauts=Failed", 400, "invalid-value"),
@@ -110,10 +110,10 @@ def test_a_session_needs_the_csrf_token_to_write_and_a_token_does_not(
 ) -> None:
     client.handler.enforce_csrf_checks = True
     client.force_login(admin)
-    assert client.post("/api/v1/jobs").status_code == 403
+    assert client.post("/api/v1/partitions").status_code == 403
     strict = tool(admin)
     strict.handler.enforce_csrf_checks = True
-    assert strict.post("/api/v1/jobs").status_code == 405
+    assert strict.post("/api/v1/partitions").status_code == 405
 
 
 def test_the_openapi_document_is_valid_and_made_without_a_warning(
