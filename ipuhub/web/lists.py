@@ -92,7 +92,7 @@ def colour_of(state: str) -> str:
 PAGE_SIZE = 50
 CHUNK_ROWS = 2000  # of a file
 COUNTED_TO = 10_000  # counting on would cost more than the page
-_SHORT_LINK, _SHORT_TEXT = 32, 12  # characters
+_SHORT_LINK, _SHORT_TEXT = 32, 20  # characters
 _MOST_FIRST = frozenset({"number", "age", "time", "second"})  # the first click on their head
 _LOOKS_OF_PLAIN = {
     "text": "",
