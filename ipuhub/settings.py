@@ -53,6 +53,7 @@ SPECTACULAR_SETTINGS = {
     "CONTACT": {"name": "The administrators of this installation"},
     "LICENSE": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
     "TAGS": [
+        {"name": "audit", "description": "Who changed which job, and what came of it."},
         {"name": "capacity", "description": "IPUs of each V-IPU controller."},
         {"name": "components", "description": "Which component of IPUHub is down."},
         {"name": "fleet", "description": "Each IPU with its job, the queue, and what fits."},
