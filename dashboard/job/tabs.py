@@ -147,8 +147,9 @@ def _commands(job: JobRecord) -> list[tuple[str, str]]:
     if job.deleted_at is not None:
         return []
     describe = f"kubectl -n {job.namespace} describe ipujob {job.name}"
+    values = {"instances": max(1, job.instances)}  # 0: the spec's own number is invalid
     lines = [
-        (action.label, change_of(job, action.key, {"instances": job.instances}).kubectl)
+        (action.label, change_of(job, action.key, values).kubectl)
         for action in offered_actions(job)
         if action.key != RUN_AGAIN
     ]

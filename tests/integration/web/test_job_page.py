@@ -261,3 +261,11 @@ def test_a_tab_of_a_foreign_job_is_as_unknown_as_none(
     }
     assert len(texts) == 1
     assert client.get(f"/jobs/{ended.uid}/{tab}").status_code == 404
+
+
+def test_a_job_with_an_invalid_number_of_instances_has_its_page(staff: Client) -> None:
+    spec = {"ipusPerJobInstance": "x", "jobInstances": 0, "workers": {}}
+    job = jobhistory.job(spec=spec, instances=0, ipus=0)
+    answer = staff.get(f"/jobs/{job.uid}/")
+    assert answer.status_code == 200
+    assert "scale ipujob train --replicas 1" in answer.content.decode()
