@@ -8,18 +8,17 @@ for it.
 
 from __future__ import annotations
 
-import json
 import re
-import ssl
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlsplit
 
-import urllib3
+import aiohttp
 
+from ipuhub.oidc.exchange import Question, Unreachable, ask
 from ipuhub.oidc.tokens import LONGEST_TOKEN, Refused, key_for, keys_of
 from ipuhub.oidc.trust import Trust, TrustError
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 _KEPT_SECONDS: Final = 3600.0
 _AGAIN_SECONDS: Final = 5.0
-_PATIENCE: Final = urllib3.Timeout(connect=3, read=5)
-_MOST_BYTES: Final = 1024 * 1024
 _MOST_WAITING: Final = 4
 _JSON: Final = {"Accept": "application/json"}
 _HEADER_TEXT: Final = re.compile(f"[!-~]{{1,{LONGEST_TOKEN}}}")
@@ -39,26 +36,6 @@ _NO_USERINFO: Final = (
     "The provider did not give the user information that IPUHub needs, so you are not signed in. "
     "Sign in again. If that does not help, tell an administrator."
 )
-_INSTEAD: Final = "sign in with a user name and password of IPUHub."
-_AWAY: Final = (
-    f"The provider of single sign-on does not answer. Try again in a moment, or {_INSTEAD}"
-)
-_UNTRUSTED: Final = (
-    "IPUHub cannot verify the certificate of the single sign-on provider, so it sent nothing "
-    f"there. Tell an administrator (IPUHUB_OIDC_CA_PATH), or {_INSTEAD}"
-)
-
-
-class Unreachable(Exception):  # noqa: N818  # an answer, not an error
-    """The provider did not answer, or not as a provider does; the text is for logs.
-
-    `outcome` is for the metric, `sentence` for people.
-    """
-
-    def __init__(self, detail: str, outcome: str = "unreachable", sentence: str = _AWAY) -> None:
-        super().__init__(detail)
-        self.outcome = outcome
-        self.sentence = sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +54,6 @@ class Provider:
     def __init__(self, client: Client) -> None:
         self.client = client
         self._trust = Trust(client.ca_path)
-        self._pool: tuple[ssl.SSLContext, urllib3.PoolManager] | None = None
         self._places = threading.BoundedSemaphore(_MOST_WAITING)
         self._lock = threading.Lock()
         self._metadata: tuple[float, dict[str, Any]] | None = None
@@ -118,7 +94,7 @@ class Provider:
             found = key_for(known[1], key_id)
             if found is not None or age < _AGAIN_SECONDS:
                 return found
-        with self._lock:
+        with self._lock:  # who waits here has one deadline, and asks nothing after it
             if self._keys is known:  # else another thread has just asked
                 self._keys = (time.monotonic(), self._read_keys())
             fresh = self._keys
@@ -137,8 +113,8 @@ class Provider:
         if not self.client.secret:
             fields["client_id"] = self.client.client_id
         elif methods is None or "client_secret_basic" in methods:
-            pair = f"{quote(self.client.client_id, safe='')}:{quote(self.client.secret, safe='')}"
-            headers |= urllib3.make_headers(basic_auth=pair)
+            name, secret = quote(self.client.client_id, safe=""), quote(self.client.secret, safe="")
+            headers["Authorization"] = aiohttp.encode_basic_auth(name, secret)
         else:
             fields |= {"client_id": self.client.client_id, "client_secret": self.client.secret}
         status, answer = self._ask("POST", self._needed("token_endpoint"), headers, fields)
@@ -187,45 +163,12 @@ class Provider:
     def _ask(
         self, method: str, address: str, headers: Mapping[str, str], fields: Any = None
     ) -> tuple[int, dict[str, Any]]:
-        body = urlencode(fields) if fields else None
         try:
-            with self._place():
-                answer = self._connections().request(
-                    method,
-                    address,
-                    headers=headers,
-                    body=body,
-                    redirect=False,
-                    preload_content=False,
-                )
-                text = answer.read(_MOST_BYTES + 1, decode_content=True)
-                answer.close()
+            trust = self._trust.context()
         except TrustError as error:
-            raise Unreachable(str(error), "certificate", _UNTRUSTED) from error
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            if error.args and isinstance(error.args[0], ssl.SSLCertVerificationError):
-                raise Unreachable(str(error)[:300], "certificate", _UNTRUSTED) from error
-            raise Unreachable(str(error)[:300]) from error
-        if len(text) > _MOST_BYTES:
-            raise Unreachable("the answer is too large")
-        try:
-            document = json.loads(text)
-        except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            if answer.status == 200:
-                kind = answer.headers.get("Content-Type", "")[:100]
-                raise Unreachable(f"{address} answers {kind!r}, not a JSON object")
-            document = {}
-        return answer.status, document
-
-    def _connections(self) -> urllib3.PoolManager:
-        """Return the connections that were verified against the current CA certificates."""
-        context, known = self._trust.context(), self._pool
-        if known is None or known[0] is not context:
-            pool = urllib3.PoolManager(ssl_context=context, timeout=_PATIENCE, retries=False)
-            known = self._pool = (context, pool)
-        return known[1]
+            raise Unreachable.by_certificate(str(error)) from error
+        with self._place():
+            return ask(Question(method, address, headers, fields or {}), trust)
 
     @contextmanager
     def _place(self) -> Iterator[None]:

@@ -33,7 +33,8 @@ from prometheus_client import Counter
 from ipuhub.models import ExternalSession
 from ipuhub.oidc.accounts import Roles, end_sessions, find_or_make_user, remember_session
 from ipuhub.oidc.claims import claim_at, completed, groups_in, missing_claims
-from ipuhub.oidc.provider import Client, Provider, Unreachable
+from ipuhub.oidc.exchange import Unreachable, one_deadline
+from ipuhub.oidc.provider import Client, Provider
 from ipuhub.oidc.tokens import Expected, Refused, check_id_token, check_logout_token
 from ipuhub.process.metrics import Kind, Metric
 
@@ -90,13 +91,14 @@ def _expected() -> Expected:
 
 
 def _configured(view: Callable[[HttpRequest], HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 404 where no provider is configured."""
+    """Answer 404 where no provider is configured; wait for a slow one until one deadline."""
 
     @wraps(view)
     def guarded(request: HttpRequest) -> HttpResponse:
         if not settings.OIDC_ISSUER:
             raise Http404
-        return view(request)
+        with one_deadline():
+            return view(request)
 
     return guarded
 

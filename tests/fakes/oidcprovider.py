@@ -27,7 +27,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
@@ -62,6 +62,10 @@ class OidcProvider:
         self.asked: list[str] = []
         self.asks_person = False
         self.scopes = {"openid", "profile", "email", "groups"}  # others are refused
+        self.dribbles: dict[str, str] = {}  # path: "headers" or "body", sent byte by byte for 10 s
+        self.hung_up = threading.Event()  # a client left such an answer
+        self.ends = threading.Event()
+        self.before_answer: Callable[[], None] = lambda: None
         self.scope_of: dict[str, str] = {}  # claims that are given for a scope only
 
     def document(self) -> dict[str, Any]:
@@ -166,6 +170,20 @@ class OidcProvider:
         """Do what a browser does at the provider: return the address it is sent back to."""
         return self.authorize(dict(parse_qsl(urlsplit(address).query)))
 
+    def dribble(self, handler: BaseHTTPRequestHandler, part: str, first: bytes) -> None:
+        """Send one byte after the other while the client listens, if told to for this path."""
+        if self.dribbles.get(urlsplit(handler.path).path) != part:
+            return
+        handler.flush_headers()
+        try:
+            handler.wfile.write(first)
+            for _ in range(500):
+                self.ends.wait(0.02)
+                handler.wfile.write(b" ")
+        except OSError:
+            self.hung_up.set()
+            raise
+
     def post_logout(self, address: str, token: str) -> int:
         """Send a logout token as a provider does; return the status."""
         body = urlencode({"logout_token": token}).encode()
@@ -214,9 +232,12 @@ def _handler(provider: OidcProvider) -> type[BaseHTTPRequestHandler]:
             )
 
         def _answer(self, status: int, text: str, kind: str) -> None:
+            provider.before_answer()
             self.send_response(status)
             self.send_header("Content-Type", kind)
+            provider.dribble(self, "headers", b"X-More: ")
             self.end_headers()
+            provider.dribble(self, "body", b"{")
             self.wfile.write(text.encode())
 
         def _send_on(self, address: str) -> None:
@@ -251,6 +272,7 @@ def oidc_provider(tls: ssl.SSLContext | None = None) -> Iterator[OidcProvider]:
     try:
         yield provider
     finally:
+        provider.ends.set()
         server.shutdown()
         server.server_close()
         thread.join()
