@@ -15,6 +15,7 @@ from partitions.vipu.protos import vipu_admin_pb2 as admin_pb
 from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.protos import vipu_version_pb2 as version_pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceStub
+from partitions.vipu.protos.vipu_fleet_pb2_grpc import FleetServiceStub
 from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceStub
 from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceStub
 from partitions.vipu.topology import topology_from_attributes
@@ -209,8 +210,10 @@ class AdminClient(VipuClient):
     """The admin API of one controller of ours; errors and connection as of VipuClient."""
 
     async def ask(self, method: str, question: Message) -> Any:
-        """Call a method of AdminService by its name and return the whole message."""
-        return await self._call(getattr(AdminServiceStub(self._connection), method), question)
+        """Call a method of a service of the admin port by its name; return the whole message."""
+        stubs = (make(self._connection) for make in (AdminServiceStub, FleetServiceStub))
+        call = next(getattr(stub, method) for stub in stubs if hasattr(stub, method))
+        return await self._call(call, question)
 
     async def version(self) -> str:
         """The version of the controller."""

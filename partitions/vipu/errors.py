@@ -4,6 +4,13 @@
 # ruff: noqa: N818
 from __future__ import annotations
 
+_LONGEST_QUOTE = 80
+
+
+def quoted(name: str) -> str:
+    """A name that a caller sent, for a sentence; only the length of one that is too long."""
+    return repr(name) if len(name) <= _LONGEST_QUOTE else f"of {len(name):,} characters"
+
 
 class VipuError(Exception):
     """A V-IPU controller refused or failed; `retryable` says whether the same call may work later.

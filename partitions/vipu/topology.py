@@ -103,6 +103,11 @@ class Topology:
         return tuple(sorted({(ipu.id.cluster, ipu.id.domain) for ipu in self.ipus}))
 
     @cached_property
+    def clusters(self) -> frozenset[str]:
+        """The clusters that the IPUs are said to be in."""
+        return frozenset(ipu.cluster for ipu in self.ipus if ipu.cluster)
+
+    @cached_property
     def is_told_whole(self) -> bool:
         """Whether the controller has said of each IPU its place, cluster and allocation."""
         return not self.is_guess and all(ipu.cluster and ipu.allocation for ipu in self.ipus)

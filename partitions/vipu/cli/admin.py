@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from partitions.vipu.cli import admincommands as commands
+from partitions.vipu.cli import fleetcommands as fleet
 from partitions.vipu.cli.program import add_frame, entities, run, shared_options
 from partitions.vipu.cli.settings import ADMIN_PORT
 from partitions.vipu.client import AdminClient
@@ -20,6 +21,8 @@ _EXAMPLES: Final = """examples:
   vipu-admin list partitions --agent ag3
   vipu-admin uncordon agent ag3
   vipu-admin provoke fault ag3 --ipu 2
+  vipu-admin create cluster c1 --agents ag0,ag1,ag2,ag3 --topology mesh
+  vipu-admin create allocation team-a --cluster c1 --agents ag0,ag1
   VIPU_CLI_API_HOST=10.1.2.3 vipu-admin list events --watch
 """
 
@@ -45,12 +48,63 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.ArgumentParser) -> None:
+    """Clusters and allocations."""
+    create = entities(actions, "create", "create a cluster or an allocation")
+    about = "put agents that are in no cluster into a new one, in the order of their cabling"
+    cluster = _named(create, "cluster", fleet.create_cluster, about, shared)
+    _agents(cluster, is_required=True)
+    cluster.add_argument(
+        "--topology", choices=fleet.TOPOLOGIES, default="torus", help="cabling of the IPU-Links"
+    )
+    cluster.add_argument(
+        "--num-ipulinkdomains",
+        type=_number,
+        default=0,
+        metavar="N",
+        help="IPU-Link domains, among which the agents are divided evenly (default: as few as "
+        "hold them, 64 IPUs in each)",
+    )
+    cluster.add_argument(
+        "--cluster-topology", choices=("line", "looped"), default="line", help="between domains"
+    )
+    about = "let users have partitions of agents of a cluster"
+    allocation = _named(create, "allocation", fleet.create_allocation, about, shared)
+    allocation.add_argument("--cluster", required=True, metavar="ID", help="the cluster")
+    _agents(allocation, is_required=False)
+    about = "remove a cluster; refused while it has allocations"
+    _named(remove, "cluster", fleet.remove_cluster, about, shared)
+    about = "remove an allocation; refused while it has partitions"
+    _named(remove, "allocation", fleet.remove_allocation, about, shared)
+    _named(get, "cluster", fleet.get_cluster, "one cluster", shared)
+    _named(get, "allocation", fleet.get_allocation, "one allocation", shared)
+
+
+def _agents(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
+    more = "" if is_required else " (default: all of the cluster that are in no allocation)"
+    parser.add_argument(
+        "--agents",
+        type=lambda text: [each.strip() for each in text.split(",")],
+        default=[],
+        required=is_required,
+        metavar="ID,ID,...",
+        help=f"ids of agents, separated by commas{more}",
+    )
+
+
+def _number(text: str) -> int:
+    value = int(text)
+    if not 0 < value < 2**31:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 1")
+    return value
+
+
 def _add_lists(actions: Any, shared: argparse.ArgumentParser) -> None:
     listing = entities(actions, "list", "list agents, clusters, allocations, partitions or events")
     for names, command, about in (
         (("agents", "agent"), commands.list_agents, "all agents, with what is wrong"),
-        (("clusters", "cluster"), commands.list_clusters, "clusters and their agents"),
-        (("allocations", "allocation"), commands.list_allocations, "allocations and their agents"),
+        (("clusters", "cluster"), fleet.list_clusters, "clusters and their agents"),
+        (("allocations", "allocation"), fleet.list_allocations, "allocations and their agents"),
         (("partitions", "partition"), commands.list_partitions, "everybody's partitions"),
         (("events", "event"), commands.list_events, "the last changes since the start"),
     ):
@@ -61,7 +115,9 @@ def _add_lists(actions: Any, shared: argparse.ArgumentParser) -> None:
 
 
 def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
-    get = entities(actions, "get", "show an agent or the server")
+    get = entities(actions, "get", "show an agent, a cluster, an allocation or the server")
+    remove = entities(actions, "remove", "remove a partition, an allocation or a cluster")
+    _add_arrangement(actions, remove, get, shared)
     _named(get, "agent", commands.get_agent, "one agent, with its faults", shared)
     server = get.add_parser("server", help="version, age and size", parents=[shared])
     server.set_defaults(command=commands.get_server)
@@ -72,11 +128,11 @@ def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
     uncordon = entities(actions, "uncordon", "let a machine have new partitions again")
     about = "let an agent's machine have new partitions again"
     _named(uncordon, "agent", commands.uncordon_agent, about, shared)
-    for action, command, about in (
-        ("reset", commands.reset_partition, "bring a partition back to its first state"),
-        ("remove", commands.remove_partition, "free the IPUs of a partition, whoever made it"),
-    ):
-        _named(entities(actions, action, about), "partition", command, about, shared)
+    about = "free the IPUs of a partition, whoever made it"
+    _named(remove, "partition", commands.remove_partition, about, shared)
+    about = "bring a partition back to its first state"
+    reset = entities(actions, "reset", about)
+    _named(reset, "partition", commands.reset_partition, about, shared)
     for action, command, about in (
         ("provoke", commands.provoke_fault, "let a simulated machine fail: rehearse a fault"),
         ("clear", commands.clear_fault, "end a provoked fault"),
@@ -91,7 +147,7 @@ def _named(
     entity: Any, name: str, command: object, about: str, shared: argparse.ArgumentParser
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = entity.add_parser(name, help=about, parents=[shared])
-    what = "partition" if name == "partition" else "agent"
+    what = name if name in {"partition", "cluster", "allocation"} else "agent"
     parser.add_argument("name", metavar="ID", help=f"id of the {what}")
     parser.set_defaults(command=command)
     return parser

@@ -52,20 +52,6 @@ async def uncordon_agent(client: VipuClient, options: argparse.Namespace) -> Non
     await client.ask("UncordonAgent", pb.UncordonAgentRequest(agent_id=options.name))
 
 
-async def list_clusters(client: VipuClient, options: argparse.Namespace) -> Table:
-    """The clusters with their agents."""
-    del options
-    found = (await client.ask("ListClusters", pb.ListClustersRequest())).clusters
-    return _groups("Cluster ID", "Allocations", [(each, each.allocation_ids) for each in found])
-
-
-async def list_allocations(client: VipuClient, options: argparse.Namespace) -> Table:
-    """The allocations with their agents."""
-    del options
-    found = (await client.ask("ListAllocations", pb.ListAllocationsRequest())).allocations
-    return _groups("Allocation ID", "Clusters", [(each, each.cluster_ids) for each in found])
-
-
 async def list_partitions(client: VipuClient, options: argparse.Namespace) -> Table:
     """Everybody's partitions, or those of one machine."""
     question = pb.ListPartitionsRequest(agent_id=options.agent or "")
@@ -161,7 +147,8 @@ def _status(agent: pb.Agent) -> str:
     return f"{state},Cordoned" if agent.cordoned else state
 
 
-def _groups(head: str, others: str, found: Sequence[tuple[pb.Group, Sequence[str]]]) -> Table:
+def groups_table(head: str, others: str, found: Sequence[tuple[pb.Group, Sequence[str]]]) -> Table:
+    """Clusters or allocations under a head of their own, with what belongs to each."""
     rows = [
         (
             group.id,
@@ -169,7 +156,7 @@ def _groups(head: str, others: str, found: Sequence[tuple[pb.Group, Sequence[str
             str(group.ipus),
             str(group.free_ipus),
             str(group.ipulink_domains),
-            " ".join(names),
+            " ".join(names) or "-",
         )
         for group, names in found
     ]

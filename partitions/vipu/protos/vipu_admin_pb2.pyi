@@ -300,10 +300,15 @@ class Group(_message.Message):
     IPULINK_DOMAINS_FIELD_NUMBER: _builtins.int
     IPUS_FIELD_NUMBER: _builtins.int
     FREE_IPUS_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_FIELD_NUMBER: _builtins.int
+    LOOPED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     ipulink_domains: _builtins.int
     ipus: _builtins.int
     free_ipus: _builtins.int
+    topology: _builtins.str
+    """Of a cluster: "torus" or "mesh", and whether its IPU-Link domains form a ring."""
+    looped: _builtins.bool
     @_builtins.property
     def cluster_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -320,10 +325,12 @@ class Group(_message.Message):
         ipulink_domains: _builtins.int = ...,
         ipus: _builtins.int = ...,
         free_ipus: _builtins.int = ...,
+        topology: _builtins.str = ...,
+        looped: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "allocation_ids", b"allocation_ids", "cluster_ids", b"cluster_ids", "free_ipus", b"free_ipus", "id", b"id", "ipulink_domains", b"ipulink_domains", "ipus", b"ipus"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "allocation_ids", b"allocation_ids", "cluster_ids", b"cluster_ids", "free_ipus", b"free_ipus", "id", b"id", "ipulink_domains", b"ipulink_domains", "ipus", b"ipus", "looped", b"looped", "topology", b"topology"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

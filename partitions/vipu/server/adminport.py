@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 import grpc
 import structlog
 
-from partitions.vipu.protos import vipu_admin_pb2
+from partitions.vipu.protos import vipu_admin_pb2, vipu_fleet_pb2
 from partitions.vipu.protos.vipu_admin_pb2_grpc import add_AdminServiceServicer_to_server
+from partitions.vipu.protos.vipu_fleet_pb2_grpc import add_FleetServiceServicer_to_server
 from partitions.vipu.server.adminservice import AdminService
+from partitions.vipu.server.fleetservice import FleetService
 from partitions.vipu.serving import add_standard_services, listen
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 STOP_SECONDS: Final = 2.0
 _THREADS: Final = 4
 _ADMIN: Final = vipu_admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+_FLEET: Final = vipu_fleet_pb2.DESCRIPTOR.services_by_name["FleetService"].full_name
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +38,8 @@ class AdminPort:
             options=(("grpc.so_reuseport", 0),),  # as of the users' port
         )
         add_AdminServiceServicer_to_server(AdminService(controller, facts), self._server)
-        self._health = add_standard_services(self._server, (_ADMIN,))
+        add_FleetServiceServicer_to_server(FleetService(controller), self._server)
+        self._health = add_standard_services(self._server, (_ADMIN, _FLEET))
 
     def start(self, host: str, port: int, tls: ServerTls | None) -> None:
         """Listen; port 0 takes any free one. Raises ListenError or TlsFilesError."""

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from partitions.vipu.agent.machine import Fault, FaultKind
-from partitions.vipu.errors import NotFound
+from partitions.vipu.errors import NotFound, quoted
 from partitions.vipu.protos import vipu_admin_pb2 as pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceServicer
 from partitions.vipu.server.records import MachineRecord
 from partitions.vipu.server.service import answering
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from partitions.vipu.server.agentlinks import AgentLinks
@@ -95,13 +95,20 @@ class AdminService(AdminServiceServicer):
     def ListClusters(self, request: pb.ListClustersRequest) -> pb.ListClustersReply:
         """Answer with the clusters by name."""
         del request
-        return pb.ListClustersReply(clusters=self._groups(lambda ipu: ipu.cluster))
+        arranged = self._controller.state.layout.clusters
+        groups = self._groups(lambda ipu: ipu.cluster, arranged)
+        for group in groups:
+            group.topology = arranged[group.id].links
+            group.looped = arranged[group.id].looped
+        return pb.ListClustersReply(clusters=groups)
 
     @answering
     def ListAllocations(self, request: pb.ListAllocationsRequest) -> pb.ListAllocationsReply:
         """Answer with the allocations by name."""
         del request
-        return pb.ListAllocationsReply(allocations=self._groups(lambda ipu: ipu.allocation))
+        arranged = self._controller.state.layout.allocations
+        groups = self._groups(lambda ipu: ipu.allocation, arranged)
+        return pb.ListAllocationsReply(allocations=groups)
 
     @answering
     def ListPartitions(self, request: pb.ListPartitionsRequest) -> pb.ListPartitionsReply:
@@ -179,7 +186,7 @@ class AdminService(AdminServiceServicer):
         try:
             return self._machines()[agent]
         except KeyError:
-            raise NotFound(f"there is no agent {agent!r}") from None
+            raise NotFound(f"there is no agent {quoted(agent)}") from None
 
     def _index(self, agent: str, ipu: int | None) -> int:
         """The device number of an IPU of this agent, 0 for none; raises NotFound."""
@@ -208,7 +215,7 @@ class AdminService(AdminServiceServicer):
             ipulink_domain=ipus[0].id.domain,
         )
 
-    def _groups(self, name_of: Callable[[Ipu], str]) -> list[pb.Group]:
+    def _groups(self, name_of: Callable[[Ipu], str], known: Collection[str]) -> list[pb.Group]:
         topology, free = self._controller.topology, Counter[str]()
         for block in self._controller.state.occupancy.free_blocks():
             free[name_of(topology.by_id[block.ipus(1)[0]])] += block.size
@@ -219,13 +226,14 @@ class AdminService(AdminServiceServicer):
             pb.Group(
                 id=name,
                 cluster_ids=dict.fromkeys(ipu.cluster for ipu in ipus),
-                allocation_ids=dict.fromkeys(ipu.allocation for ipu in ipus),
+                allocation_ids=dict.fromkeys(ipu.allocation for ipu in ipus if ipu.allocation),
                 agent_ids=dict.fromkeys(ipu.agent for ipu in ipus),
                 ipulink_domains=len({(ipu.id.cluster, ipu.id.domain) for ipu in ipus}),
                 ipus=len(ipus),
                 free_ipus=free[name],
             )
             for name, ipus in sorted(groups.items())
+            if name in known
         ]
 
     def _partition(self, record: PartitionRecord) -> pb.Partition:

@@ -15,14 +15,16 @@ from partitions.vipu.errors import (
     NotFound,
     NotReady,
     Unavailable,
+    quoted,
 )
 from partitions.vipu.server import outages
 from partitions.vipu.server.events import Events
+from partitions.vipu.server.layout import layout_of
 from partitions.vipu.server.machines import Hardware, ipu_attributes, ipuof_config
 from partitions.vipu.server.occupancy import Occupancy
-from partitions.vipu.server.records import MachineRecord, PartitionRecord, fail_record, reset_record
-from partitions.vipu.server.requirements import choose_ipus, settle
-from partitions.vipu.server.state import Draft, State
+from partitions.vipu.server.records import PartitionRecord, fail_record, reset_record
+from partitions.vipu.server.requirements import choose_ipus, routing_of, settle
+from partitions.vipu.server.state import Draft, Removed, State
 from partitions.vipu.server.statefile import StateFileError
 from partitions.vipu.topology import CORDON_ATTRIBUTE, FAULT_ATTRIBUTE
 from partitions.vipu.types import OperationState, ReadyState
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import TypeAlias
 
+    from partitions.vipu.server.layout import Layout
+    from partitions.vipu.server.records import MachineRecord
     from partitions.vipu.server.statefile import StateFile
     from partitions.vipu.topology import Topology
     from partitions.vipu.types import CreateRequest, IpuofConfig
@@ -90,7 +94,6 @@ class Controller:
         latencies: Latencies,
         clock: Callable[[], datetime],
     ) -> None:
-        self.topology = topology
         self.clock = clock
         self.events = Events(clock)
         self._latencies = latencies
@@ -113,8 +116,8 @@ class Controller:
         def create(draft: Draft) -> None:
             if request.id in draft.partitions:
                 raise AlreadyExists(f"partition {request.id} exists already")
-            ipus = choose_ipus(request, draft.occupancy)
-            first, now = self.topology.by_id[ipus[0]], self.clock()
+            ipus = choose_ipus(request, draft.occupancy, draft.layout.meshes)
+            first, now = draft.occupancy.topology.by_id[ipus[0]], self.clock()
             record = PartitionRecord(
                 id=request.id,
                 ipus=ipus,
@@ -123,7 +126,7 @@ class Controller:
                 num_gcds=settled.num_gcds,
                 num_replicas=settled.num_replicas,
                 reconfigurable=request.reconfigurable,
-                routing=settled.routing,
+                routing=routing_of(request, has_loops=first.cluster not in draft.layout.meshes),
                 sync_type=settled.sync_type,
                 auto_reset=request.auto_reset,
                 relocatable=request.relocatable,
@@ -198,6 +201,19 @@ class Controller:
         self.events.note("machines have confirmed", partition=partition_id)
 
     @property
+    def topology(self) -> Topology:
+        """All IPUs of the fleet, as they are arranged at this moment."""
+        return self._current.occupancy.topology
+
+    def arrange(self, change: Callable[[Draft], Layout], what: str, **facts: str) -> None:
+        """Change clusters or allocations; `what` and `facts` are its event.
+
+        Raises what `change` raises, before anything is stored.
+        """
+        self._write(lambda draft: draft.put_layout(change(draft)))
+        self.events.note(what, is_bad=False, **facts)
+
+    @property
     def state(self) -> State:
         """All that is known at this moment; it never changes, later there is another one."""
         return self._current
@@ -259,7 +275,10 @@ class Controller:
         Raises InvalidRequest for an allocation that does not exist.
         """
         if allocation and allocation not in self.topology.allocations:
-            raise InvalidRequest(f"allocation {allocation!r} does not exist")
+            raise InvalidRequest(
+                f"allocation_id: allocation {quoted(allocation)} does not exist; "
+                "see vipu list allocations"
+            )
         return [
             record
             for record in self._current.partitions.values()
@@ -332,18 +351,27 @@ class Controller:
         except Exception as error:  # noqa: BLE001  # it goes to all who wait
             return error
         self._current = draft.state
-        if changed := {one.id for one in draft.changes if not isinstance(one, MachineRecord)}:
+        partitions = (one for one in draft.changes if isinstance(one, PartitionRecord | Removed))
+        if changed := {one.id for one in partitions}:
             self.on_change(changed)
         return None
 
 
 def _loaded(topology: Topology, file: StateFile) -> State:
     """What the file says of this fleet; raises StateFileError where it speaks of another one."""
-    draft = Draft(State({}, {}, Occupancy.of(topology)))
-    partitions, machines = file.load()
-    for record in partitions:
+    draft, found = Draft(State({}, {}, Occupancy.of(topology), layout_of(topology))), file.load()
+    if found.layout is not None:
+        try:
+            draft.put_layout(found.layout)
+        except KeyError as error:
+            raise StateFileError(
+                f"the clusters in {file.path} name agent {error.args[0]}, which this fleet of "
+                f"{len(topology)} IPUs does not have: start with the --machines it was made with"
+            ) from error
+        log.info("clusters and allocations are those of the state file", path=str(file.path))
+    for record in found.partitions.values():
         for ipu in record.ipus:
-            if ipu not in topology.by_id:
+            if ipu not in draft.occupancy.topology.by_id:
                 raise StateFileError(
                     f"partition {record.id} in {file.path} holds IPU {ipu.position} of "
                     f"IPU-Link domain {ipu.domain}, which this fleet of {len(topology)} "
@@ -355,7 +383,7 @@ def _loaded(topology: Topology, file: StateFile) -> State:
                     f"{record.id} hold the same IPU. It was left as it is"
                 )
         draft.put(record)
-    for machine in machines:
+    for machine in found.machines.values():
         draft.put_machine(machine)
     return draft.state
 
@@ -369,4 +397,4 @@ def _existing(records: Mapping[str, PartitionRecord], partition_id: str) -> Part
     try:
         return records[partition_id]
     except KeyError:
-        raise NotFound(f"there is no partition {partition_id!r}") from None
+        raise NotFound(f"there is no partition {quoted(partition_id)}") from None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from partitions.vipu.errors import InvalidRequest
+from partitions.vipu.errors import InvalidRequest, quoted
 from partitions.vipu.topology import (
     AGENT_PREFIX,
     ALLOCATION_ATTRIBUTE,
@@ -55,14 +55,16 @@ def ipu_attributes(
 ) -> dict[str, dict[int, dict[str, str]]]:
     """The attributes of each IPU by agent and device number; of all agents when none is named.
 
+    Agents in no allocation are left out: their IPUs are nobody's to use.
+
     With `published_only` an IPU says of itself what other V-IPU controllers say: nothing of its
     place, cluster and allocation. Raises InvalidRequest for an agent that does not exist.
     """
-    wanted = set(agents)
-    if unknown := sorted(wanted - {ipu.agent for ipu in topology.ipus}):
-        raise InvalidRequest(f"there is no agent {', '.join(unknown)}")
+    wanted, usable = set(agents), [ipu for ipu in topology.ipus if ipu.allocation]
+    if unknown := sorted(wanted - {ipu.agent for ipu in usable}):
+        raise InvalidRequest(f"agents: there is no agent {quoted(unknown[0])} in an allocation")
     found: dict[str, dict[int, dict[str, str]]] = {}
-    for ipu in topology.ipus:
+    for ipu in usable:
         if not wanted or ipu.agent in wanted:
             ours = {} if published_only else _place(ipu)
             found.setdefault(ipu.agent, {})[ipu.index] = _attributes(ipu, hardware) | ours

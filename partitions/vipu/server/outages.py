@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from partitions.vipu.errors import InvalidRequest, NoCapacity, NotFound, NotReady
+from partitions.vipu.errors import InvalidRequest, NoCapacity, NotFound, NotReady, quoted
 from partitions.vipu.server.records import MAX_AUTO_RESETS, MachineRecord, reset_record
 from partitions.vipu.server.requirements import choose_ipus
 from partitions.vipu.types import CreateRequest, OperationState
@@ -156,7 +156,7 @@ def _problems(draft: Draft, record: PartitionRecord) -> Iterator[str]:
 def _machine(draft: Draft, agent: str, index: int | None = None) -> MachineRecord:
     found = [ipu.index for ipu in draft.occupancy.topology.ipus if ipu.agent == agent]
     if not found:
-        raise NotFound(f"there is no agent {agent!r}")
+        raise NotFound(f"there is no agent {quoted(agent)}")
     if index is not None and index not in found:
         raise NotFound(f"{agent} has the IPUs {min(found)} to {max(found)}, not {index}")
     return draft.machines.get(agent, MachineRecord(agent))

@@ -6,21 +6,23 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from partitions.vipu.errors import InvalidRequest, NoCapacity
+from partitions.vipu.errors import InvalidRequest, NoCapacity, quoted
 from partitions.vipu.topology import (
     MAX_PARTITION_SIZE,
     best_fit,
     is_buddy_block,
     size_problem,
 )
-from partitions.vipu.types import IpuLinkRouting, SyncType
+from partitions.vipu.types import GatewayRouting, IpuLinkRouting, SyncType
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from partitions.vipu.server.occupancy import Occupancy
     from partitions.vipu.topology import Ipu, IpuId, Topology
     from partitions.vipu.types import CreateRequest
 
-_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +31,14 @@ class Settled:
 
     num_gcds: int
     num_replicas: int
-    routing: IpuLinkRouting
     sync_type: SyncType
 
 
 def settle(request: CreateRequest) -> Settled:
     """Judge a request on its own; raises InvalidRequest with what to write instead."""
-    if not _ID.fullmatch(request.id):
+    if not NAME.fullmatch(request.id):
         raise InvalidRequest(
-            f"partition id {request.id!r}: 1 to 63 letters, digits, '.', '_' and '-', "
+            f"partition id {quoted(request.id)}: write 1 to 63 letters, digits, '.', '_' and '-', "
             "with a letter or digit first and last"
         )
     if problem := size_problem(request.size):
@@ -47,20 +48,34 @@ def settle(request: CreateRequest) -> Settled:
             f"partition {request.id}: num_ipulink_segments {request.num_ipulink_segments}: "
             f"a partition lies in one IPU-Link domain, at most {MAX_PARTITION_SIZE} IPUs"
         )
-    return Settled(*_shares(request), _routing(request), _sync(request))
+    _check_routing(request)
+    return Settled(*_shares(request), _sync(request))
 
 
-def choose_ipus(request: CreateRequest, occupancy: Occupancy) -> tuple[IpuId, ...]:
+def routing_of(request: CreateRequest, *, has_loops: bool) -> IpuLinkRouting:
+    """The routing of a partition in a cluster with or without loop links."""
+    if request.routing is not IpuLinkRouting.UNDEFINED:
+        return request.routing
+    if request.size < MAX_PARTITION_SIZE:
+        return IpuLinkRouting.DNC
+    # Only a whole domain has its loop links to itself.
+    return IpuLinkRouting.RINGSWNC if has_loops else IpuLinkRouting.SWNC
+
+
+def choose_ipus(
+    request: CreateRequest, occupancy: Occupancy, meshes: Collection[str] = ()
+) -> tuple[IpuId, ...]:
     """The IPUs for the request, in the order of their routing ids.
 
-    Raises InvalidRequest for a cluster, allocation or IPU that does not exist, NoCapacity when
-    nothing fits now.
+    `meshes` are the clusters without loop links. Raises InvalidRequest for a cluster, allocation
+    or IPU that does not exist or lacks these links, NoCapacity when nothing fits now.
     """
     _check_place(request, occupancy.topology)
+    unfit = _unfit_clusters(request, occupancy.topology, meshes)
     if request.ipus:
         return _explicit_ipus(request, occupancy)
     blocks = occupancy.free_blocks(cluster=request.cluster_id, allocation=request.allocation_id)
-    found = best_fit(blocks, request.size)
+    found = best_fit((block for block in blocks if block.cluster not in unfit), request.size)
     if found is None:
         raise NoCapacity(_shortage(request, occupancy))
     return found
@@ -70,7 +85,8 @@ def _shares(request: CreateRequest) -> tuple[int, int]:
     gcds = request.num_gcds or 1
     if request.size % gcds:
         raise InvalidRequest(
-            f"partition {request.id}: num_gcds {gcds} does not divide its {request.size} IPUs"
+            f"partition {request.id}: num_gcds {gcds} does not divide its {request.size} IPUs; "
+            f"use a power of two of at most {request.size}"
         )
     replicas = request.num_replicas or gcds
     if replicas % gcds or replicas > request.size:
@@ -81,24 +97,49 @@ def _shares(request: CreateRequest) -> tuple[int, int]:
     return gcds, replicas
 
 
-def _routing(request: CreateRequest) -> IpuLinkRouting:
-    if request.routing is not IpuLinkRouting.UNDEFINED:
-        return request.routing
-    # Only a whole domain has its loop links to itself.
-    whole = request.size == MAX_PARTITION_SIZE
-    return IpuLinkRouting.RINGSWNC if whole else IpuLinkRouting.DNC
+def _check_routing(request: CreateRequest) -> None:
+    ring = request.routing is IpuLinkRouting.RINGSWNC
+    if ring and request.size < MAX_PARTITION_SIZE:
+        raise InvalidRequest(
+            f"partition {request.id}: ipulink_routing_type RINGSWNC needs the loop links of a "
+            f"whole IPU-Link domain, {MAX_PARTITION_SIZE} IPUs, not {request.size}; use SWNC, or "
+            "leave it out"
+        )
+    if request.gateway_routing is not GatewayRouting.UNDEFINED:
+        raise InvalidRequest(
+            f"partition {request.id}: gw_routing_type {request.gateway_routing}: a partition in "
+            "one IPU-Link domain has no gateway links; leave it out"
+        )
+
+
+def _unfit_clusters(
+    request: CreateRequest, topology: Topology, meshes: Collection[str]
+) -> Collection[str]:
+    """The clusters whose links the request cannot be routed over; raises InvalidRequest if that
+    is true of all that it may be in."""
+    if request.routing is not IpuLinkRouting.RINGSWNC or not meshes:
+        return ()
+    where = topology.allocations.get(request.allocation_id) or request.cluster_id
+    if where in meshes if where else topology.clusters <= set(meshes):
+        raise InvalidRequest(
+            f"partition {request.id}: ipulink_routing_type RINGSWNC needs loop links, which "
+            f"{'cluster ' + where if where else 'no cluster'} {'does not have' if where else 'has'}"
+            "; use SWNC, or a cluster with topology torus"
+        )
+    return meshes
 
 
 def _sync(request: CreateRequest) -> SyncType:
     if request.sync_type is SyncType.GS2_INDEPENDENT_RAILS:
         raise InvalidRequest(
-            f"partition {request.id}: sync type {request.sync_type} is unsupported"
+            f"partition {request.id}: sync_type {request.sync_type} is not supported; use "
+            f"{SyncType.GS2_DEFAULT}, or leave it out"
         )
     default = (SyncType.UNDEFINED, SyncType.GS2_DEFAULT)
     if request.reconfigurable and request.sync_type not in default:
         raise InvalidRequest(
-            f"partition {request.id}: a reconfigurable partition has the default sync type, "
-            f"not {request.sync_type}"
+            f"partition {request.id}: sync_type {request.sync_type}: a reconfigurable partition "
+            f"has {SyncType.GS2_DEFAULT}; leave one of the two out"
         )
     return SyncType.GS2_DEFAULT if request.sync_type in default else request.sync_type
 
@@ -106,14 +147,18 @@ def _sync(request: CreateRequest) -> SyncType:
 def _check_place(request: CreateRequest, topology: Topology) -> None:
     """That there is such a cluster and such an allocation, one in the other."""
     allocations = topology.allocations
-    clusters = sorted(set(allocations.values()))
+    clusters = sorted(topology.clusters)
     if request.cluster_id and request.cluster_id not in clusters:
         known = ", ".join(clusters)
-        raise InvalidRequest(f"cluster {request.cluster_id!r} does not exist; there is {known}")
-    if request.allocation_id and request.allocation_id not in allocations:
-        known = ", ".join(sorted(allocations))
         raise InvalidRequest(
-            f"allocation {request.allocation_id!r} does not exist; there is {known}"
+            f"cluster_id: cluster {quoted(request.cluster_id)} does not exist; there is "
+            f"{known or 'none yet'}"
+        )
+    if request.allocation_id and request.allocation_id not in allocations:
+        known = ", ".join(sorted(filter(None, allocations)))
+        raise InvalidRequest(
+            f"allocation_id: allocation {quoted(request.allocation_id)} does not exist; there is "
+            f"{known or 'none yet'}"
         )
     if request.cluster_id and request.allocation_id:
         where = allocations[request.allocation_id]
@@ -163,8 +208,9 @@ def _is_reachable(ipu: Ipu | None, request: CreateRequest) -> bool:
 def _shortage(request: CreateRequest, occupancy: Occupancy) -> str:
     where = {"cluster": request.cluster_id, "allocation": request.allocation_id}
     sizes = [block.size for block in occupancy.free_blocks(**where)]
+    usable = sum(bool(ipu.allocation) for ipu in occupancy.topology.only(**where).ipus)
     return (
         f"partition {request.id} needs {request.size} IPUs in one block; "
-        f"{sum(sizes)} of {len(occupancy.topology.only(**where))} are free, "
+        f"{sum(sizes)} of {usable} are free, "
         f"the largest free block has {max(sizes, default=0)}"
     )

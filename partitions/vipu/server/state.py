@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from partitions.vipu.server.layout import Layout, ipus_of, topology_of
+from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.records import MachineRecord, PartitionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from partitions.vipu.server.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Removed:
 
 
 # What is stored of one change.
-Stored: TypeAlias = PartitionRecord | MachineRecord | Removed
+Stored: TypeAlias = PartitionRecord | MachineRecord | Removed | Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,13 @@ class State:
     partitions: Mapping[str, PartitionRecord]
     machines: Mapping[str, MachineRecord]
     occupancy: Occupancy
+    layout: Layout = field(default_factory=Layout)
 
     @property
     def stored(self) -> Iterator[Stored]:
         """The fewest changes that make this state out of nothing."""
+        if self.layout.is_edited:
+            yield self.layout
         yield from self.machines.values()
         yield from self.partitions.values()
 
@@ -49,12 +52,13 @@ class Draft:
         self.partitions = dict(state.partitions)
         self.machines = dict(state.machines)
         self.occupancy = state.occupancy
+        self.layout = state.layout
         self.changes: list[Stored] = []
 
     @property
     def state(self) -> State:
         """The state after the changes."""
-        return State(self.partitions, self.machines, self.occupancy)
+        return State(self.partitions, self.machines, self.occupancy, self.layout)
 
     def put(self, record: PartitionRecord) -> None:
         """Add a partition, or put it in place of the one of its id."""
@@ -75,5 +79,26 @@ class Draft:
         self.machines[record.agent] = record
         if record.is_in_service:
             del self.machines[record.agent]
-        self.occupancy = self.occupancy.closed(record.agent, record.why_closed)
+        self._close(record)
         self.changes.append(record)
+
+    def put_layout(self, layout: Layout) -> None:
+        """Arrange the machines anew; those with partitions must stay where they are.
+
+        Raises KeyError for an agent that the fleet does not have.
+        """
+        topology = topology_of(layout, ipus_of(self.occupancy.topology))
+        self.layout, self.occupancy = layout, Occupancy.of(topology)
+        for record in self.partitions.values():
+            self.occupancy = self.occupancy.taken(record.ipus, record.id)
+        for agent in dict.fromkeys(ipu.agent for ipu in topology.ipus):
+            machine = self.machines.get(agent, MachineRecord(agent))
+            if layout.why_closed(agent) or not machine.is_in_service:
+                self._close(machine)
+        self.changes.append(layout)
+
+    def _close(self, machine: MachineRecord) -> None:
+        unused = self.layout.why_closed(machine.agent)
+        self.occupancy = self.occupancy.closed(
+            machine.agent, lambda index: machine.why_closed(index) or unused
+        )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from partitions.vipu.server.layout import Layout, layout_from_json, layout_to_json
 from partitions.vipu.server.records import (
     MachineRecord,
     machine_from_json,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "ipuhub-vipu-server"
 VERSION: Final = 2
+# Of a file with clusters and allocations: earlier servers must not read it without them.
+_LAYOUT_VERSION: Final = 3
 _NAME: Final = "vipu-server.json"
 # Rewritten at this size, and at a multiple of what was in force when it was last written whole.
 _SMALL_BYTES: Final = 1 << 20
@@ -118,26 +121,29 @@ class StateFile:
             os.close(self._lock)
             self._lock = None
 
-    def load(self) -> tuple[list[PartitionRecord], list[MachineRecord]]:
-        """The stored partitions and machines, none when there is no file yet.
+    def load(self) -> Loaded:
+        """What is stored, nothing when there is no file yet.
 
         Raises StateFileError when the file is unreadable, damaged or of a newer version.
         """
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
-            return [], []
+            return Loaded()
         except OSError as error:
             raise StateFileError(
                 f"cannot read the state file {self.path}: {error.strerror}"
             ) from error
-        found = _Loaded()
+        found = Loaded()
         try:
             for change in self._changes(data):
                 found.add(change)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self._damaged(f"a line in it cannot be read ({error!r})") from error
-        return list(found.partitions.values()), list(found.machines.values())
+        is_arranged = self._version(data.partition(b"\n")[0], data) == _LAYOUT_VERSION
+        if is_arranged != (found.layout is not None):
+            raise self._damaged("its version does not fit its clusters")
+        return found
 
     def save(self, changes: Sequence[Stored], after: State) -> None:
         """Store changes that lead to this state; they survive a crash once this returns.
@@ -145,7 +151,8 @@ class StateFile:
         Raises OSError when the disk refuses; the state before then still stands.
         """
         line = _line(changes)
-        if self._file is None or self._size + len(line) > self._rewrite_at:
+        is_arranged = any(isinstance(one, Layout) for one in changes)
+        if self._file is None or is_arranged or self._size + len(line) > self._rewrite_at:
             self._write_whole(after)
         else:
             self._append(self._file, line)
@@ -165,7 +172,8 @@ class StateFile:
 
     def _write_whole(self, state: State) -> None:
         """Put a file of this state alone in place of the old one."""
-        lines = [json.dumps({"format": FORMAT, "version": VERSION}).encode() + b"\n"]
+        version = _LAYOUT_VERSION if state.layout.is_edited else VERSION
+        lines = [json.dumps({"format": FORMAT, "version": version}).encode() + b"\n"]
         lines += [_line([stored]) for stored in state.stored]
         temporary = self.path.with_name(self.path.name + ".new")
         self._leave()
@@ -226,10 +234,11 @@ class StateFile:
         if not isinstance(said, dict) or said.get("format") != FORMAT:
             raise self._damaged("vipu-server did not write it")
         version = said.get("version")
-        if version not in (1, VERSION):
+        if version not in (1, VERSION, _LAYOUT_VERSION):
             raise StateFileError(
                 f"the state file {self.path} has version {version}; this vipu-server reads "
-                f"1 and {VERSION}: start the version that wrote it, or choose another --storage"
+                f"1 to {_LAYOUT_VERSION}: start the version that wrote it, or choose another "
+                "--storage"
             )
         return int(version)
 
@@ -240,12 +249,13 @@ class StateFile:
         )
 
 
-class _Loaded:
+class Loaded:
     """What the lines of a file come to."""
 
     def __init__(self) -> None:
         self.partitions: dict[str, PartitionRecord] = {}
         self.machines: dict[str, MachineRecord] = {}
+        self.layout: Layout | None = None
 
     def add(self, change: Mapping[str, Any]) -> None:
         """Take one change; raises KeyError, TypeError or ValueError for what is none."""
@@ -260,6 +270,8 @@ class _Loaded:
         elif kind == "partition":
             partition = record_from_json(what)
             self.partitions[partition.id] = partition
+        elif kind == "layout":
+            self.layout = layout_from_json(what)
         else:
             raise ValueError(f"unknown change {kind!r}")
 
@@ -274,6 +286,8 @@ def _change(stored: Stored) -> dict[str, Any]:
         return {"removed": stored.id}
     if isinstance(stored, MachineRecord):
         return {"machine": machine_to_json(stored)}
+    if isinstance(stored, Layout):
+        return {"layout": layout_to_json(stored)}
     return {"partition": record_to_json(stored)}
 
 

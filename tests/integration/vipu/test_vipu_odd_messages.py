@@ -129,9 +129,10 @@ def test_a_name_of_any_length_is_refused_with_its_status_and_what_to_write(
     for name, asked, code in asking(character * 20_000):
         told, said = ask(server[1], SERVICE.methods_by_name[name], asked.SerializeToString())
         assert told is code, (name, said)
-        assert character * 50 in said
+        assert character * 50 not in said
+        assert "of 20,000 characters" in said
         assert len(said) <= 500
     creating, asked, _ = asking(character * 20_000)[0]
     _, said = ask(server[1], SERVICE.methods_by_name[creating], asked.SerializeToString())
-    assert said.startswith("partition id '")
+    assert said.startswith("partition id of 20,000 characters")
     assert "1 to 63 letters, digits" in said

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.vipu.client import VipuClient
 from partitions.vipu.errors import (
     AlreadyExists,
     InvalidRequest,
@@ -17,7 +16,6 @@ from partitions.vipu.errors import (
     NotReady,
 )
 from partitions.vipu.places import with_places
-from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.topology import (
     IpuId,
     count_fitting,
@@ -26,7 +24,6 @@ from partitions.vipu.topology import (
 )
 from partitions.vipu.types import (
     CreateRequest,
-    GatewayRouting,
     IpuLinkRouting,
     OperationState,
     ReadyState,
@@ -37,6 +34,7 @@ from tests.builders.fleets import fleet_of_machines
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from partitions.vipu.client import VipuClient
     from partitions.vipu.server.main import VipuServer
 
     from .conftest import Clock
@@ -153,7 +151,10 @@ REFUSED = [
     (CreateRequest("p", 4, num_gcds=8), "num_gcds 8 does not divide"),
     (CreateRequest("p", 4, num_gcds=2, num_replicas=3), "num_replicas 3"),
     (CreateRequest("p", 4, num_replicas=8), "at most one for each of its 4"),
-    (CreateRequest("p", 4, sync_type=SyncType.GS2_INDEPENDENT_RAILS), "unsupported"),
+    (
+        CreateRequest("p", 4, sync_type=SyncType.GS2_INDEPENDENT_RAILS),
+        "RAILS is not supported; use",
+    ),
     (
         CreateRequest("p", 4, reconfigurable=True, sync_type=SyncType.POD_NATIVE_DEFAULT),
         "reconfigurable",
@@ -353,18 +354,3 @@ async def test_a_list_shows_each_change_since_the_list_before(
     await client.create_partition(CreateRequest("q", 1))
     assert await listed() == {"p": (8, ReadyState.ACTIVE), "q": (1, ReadyState.PENDING)}
     assert await client.list_partitions(allocation_id="default") == await client.list_partitions()
-
-
-async def test_a_gateway_routing_is_told_as_it_was_asked_for(
-    start_server: Callable[..., tuple[VipuServer, int]],
-) -> None:
-    server, port = start_server(create_latency_seconds=0)
-    async with VipuClient(f"127.0.0.1:{port}") as client:
-        for name, wanted in (("ring", GatewayRouting.RING), ("any", GatewayRouting.UNDEFINED)):
-            await client.create_partition(CreateRequest(name, 1, gateway_routing=wanted))
-            assert (await client.ipuof_config(name)).gateway_routing is wanted
-    server.stop()
-    _, port = start_server()
-    async with VipuClient(f"127.0.0.1:{port}") as client:
-        listed = (await client.ask("ListPartitions", pb.ListPartitionsRequest())).partitions
-    assert [one.spec.gw_routing_type for one in listed] == [pb.GRT_RING, pb.GRT_UNDEFINED]

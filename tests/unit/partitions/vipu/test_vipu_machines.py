@@ -27,7 +27,7 @@ def test_named_agents_only_are_answered() -> None:
 
 
 def test_an_unknown_agent_is_named() -> None:
-    with pytest.raises(InvalidRequest, match="no agent ag99"):
+    with pytest.raises(InvalidRequest, match="agents: there is no agent 'ag99'"):
         ipu_attributes(FLEET, ["ag3", "ag99"])
 
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partitions.vipu.errors import InvalidRequest, NoCapacity
 from partitions.vipu.server.occupancy import Occupancy
-from partitions.vipu.server.requirements import choose_ipus, settle
+from partitions.vipu.server.requirements import choose_ipus, routing_of, settle
 from partitions.vipu.topology import (
     PARTITION_SIZES,
     Ipu,
     IpuId,
     Topology,
     count_fitting,
+    fleet_of_parts,
     is_buddy_block,
     place,
 )
-from partitions.vipu.types import CreateRequest, IpuLinkRouting, SyncType
+from partitions.vipu.types import CreateRequest, GatewayRouting, IpuLinkRouting, SyncType
 from tests.builders.fleets import fleet_of_machines
 
 # ag0 to ag5 in allocation a of cluster x, ag6 to ag19 in b of x, the rest in c of cluster y.
@@ -34,6 +37,7 @@ FLEET = Topology(
         for ipu in fleet_of_machines(32).ipus
     )
 )
+WHOLE = fleet_of_parts(16, 4, [("x", "a"), ("y", "b")])
 steps = st.lists(
     st.tuples(
         st.sampled_from(PARTITION_SIZES), st.sampled_from(["", "a", "b", "c"]), st.booleans()
@@ -99,7 +103,28 @@ def test_explicit_ipus_across_two_allocations_are_refused() -> None:
 def test_the_routing_is_chosen_where_none_is_asked_for(
     size: int, asked: IpuLinkRouting, want: IpuLinkRouting
 ) -> None:
-    assert settle(CreateRequest("p", size, routing=asked)).routing is want
+    assert routing_of(CreateRequest("p", size, routing=asked), has_loops=True) is want
+
+
+def test_a_mesh_has_no_loop_links() -> None:
+    """What needs them goes to a torus, or is refused with the remedy."""
+    whole = CreateRequest("p", 64)
+    assert routing_of(whole, has_loops=False) is IpuLinkRouting.SWNC
+    ring, occupancy = replace(whole, routing=IpuLinkRouting.RINGSWNC), Occupancy.of(WHOLE)
+    assert choose_ipus(ring, occupancy, {"x"})[0].cluster == "y"
+    for where in ({"cluster_id": "x"}, {"allocation_id": "a"}):
+        with pytest.raises(InvalidRequest, match=r"cluster x does not have; use SWNC"):
+            choose_ipus(replace(ring, **where), occupancy, {"x"})
+    with pytest.raises(InvalidRequest, match="no cluster has"):
+        choose_ipus(ring, occupancy, {"x", "y"})
+
+
+def test_loop_links_need_a_whole_domain_and_gateway_links_several() -> None:
+    with pytest.raises(InvalidRequest, match="ipulink_routing_type RINGSWNC .* 64 IPUs, not 32"):
+        settle(CreateRequest("p", 32, routing=IpuLinkRouting.RINGSWNC))
+    settle(CreateRequest("p", 64, routing=IpuLinkRouting.RINGSWNC))
+    with pytest.raises(InvalidRequest, match="gw_routing_type RING: .* leave it out"):
+        settle(CreateRequest("p", 64, gateway_routing=GatewayRouting.RING))
 
 
 def test_a_partition_has_one_gcd_and_a_replica_each_unless_said_otherwise() -> None:

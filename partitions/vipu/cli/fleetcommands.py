@@ -1,0 +1,113 @@
+"""io: what `vipu-admin` asks about clusters and allocations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from partitions.vipu.cli.admincommands import groups_table
+from partitions.vipu.cli.output import Table
+from partitions.vipu.errors import NotFound
+from partitions.vipu.protos import vipu_admin_pb2 as admin_pb
+from partitions.vipu.protos import vipu_fleet_pb2 as pb
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from partitions.vipu.client import VipuClient
+
+TOPOLOGIES: Final = {"torus": pb.LINK_TOPOLOGY_TORUS, "mesh": pb.LINK_TOPOLOGY_MESH}
+
+
+async def create_cluster(client: VipuClient, options: argparse.Namespace) -> None:
+    """Put agents that are in no cluster into a new one. Raise VipuError."""
+    question = pb.CreateClusterRequest(
+        cluster_id=options.name,
+        agent_ids=options.agents,
+        topology=TOPOLOGIES[options.topology],
+        num_ipulink_domains=options.num_ipulinkdomains,
+        looped=options.cluster_topology == "looped",
+    )
+    await client.ask("CreateCluster", question)
+
+
+async def remove_cluster(client: VipuClient, options: argparse.Namespace) -> None:
+    """Let the agents of a cluster be in none. Raise VipuError."""
+    await client.ask("RemoveCluster", pb.RemoveClusterRequest(cluster_id=options.name))
+
+
+async def create_allocation(client: VipuClient, options: argparse.Namespace) -> None:
+    """Let users have partitions of some agents of a cluster. Raise VipuError."""
+    question = pb.CreateAllocationRequest(
+        allocation_id=options.name, cluster_id=options.cluster, agent_ids=options.agents
+    )
+    await client.ask("CreateAllocation", question)
+
+
+async def remove_allocation(client: VipuClient, options: argparse.Namespace) -> None:
+    """Let the agents of an allocation be in none. Raise VipuError."""
+    await client.ask("RemoveAllocation", pb.RemoveAllocationRequest(allocation_id=options.name))
+
+
+async def list_clusters(client: VipuClient, options: argparse.Namespace) -> Table:
+    """The clusters with their agents."""
+    del options
+    return _clusters_table(await _clusters(client))
+
+
+async def list_allocations(client: VipuClient, options: argparse.Namespace) -> Table:
+    """The allocations with their agents."""
+    del options
+    found = await _allocations(client)
+    return groups_table("Allocation ID", "Clusters", [(each, each.cluster_ids) for each in found])
+
+
+async def get_cluster(client: VipuClient, options: argparse.Namespace) -> Table:
+    """One cluster. Raise NotFound."""
+    group = _named(await _clusters(client), "cluster", options.name)
+    return _as_facts(_clusters_table([group]))
+
+
+async def get_allocation(client: VipuClient, options: argparse.Namespace) -> Table:
+    """One allocation. Raise NotFound."""
+    group = _named(await _allocations(client), "allocation", options.name)
+    return _as_facts(groups_table("Allocation ID", "Clusters", [(group, group.cluster_ids)]))
+
+
+def _clusters_table(groups: Sequence[admin_pb.Group]) -> Table:
+    table = groups_table(
+        "Cluster ID", "Allocations", [(each, each.allocation_ids) for each in groups]
+    )
+    links = [each.topology + (", looped" if each.looped else "") or "-" for each in groups]
+    return replace(
+        table,
+        heads=(*table.heads, "Topology"),
+        rows=[(*row, how) for row, how in zip(table.rows, links, strict=True)],
+        wide=table.wide | {"Topology"},
+    )
+
+
+async def _clusters(client: VipuClient) -> Sequence[admin_pb.Group]:
+    answer = await client.ask("ListClusters", admin_pb.ListClustersRequest())
+    found: Sequence[admin_pb.Group] = answer.clusters
+    return found
+
+
+async def _allocations(client: VipuClient) -> Sequence[admin_pb.Group]:
+    answer = await client.ask("ListAllocations", admin_pb.ListAllocationsRequest())
+    found: Sequence[admin_pb.Group] = answer.allocations
+    return found
+
+
+def _named(groups: Sequence[admin_pb.Group], kind: str, name: str) -> admin_pb.Group:
+    for group in groups:
+        if group.id == name:
+            return group
+    raise NotFound(f"there is no {kind} {name!r}; see vipu-admin list {kind}s")
+
+
+def _as_facts(table: Table) -> Table:
+    """A table of one row, a line for each column."""
+    (row,) = table.rows
+    return Table(("Attribute", "Value"), list(zip(table.heads, row, strict=True)), table.data[0])

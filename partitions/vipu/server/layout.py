@@ -1,0 +1,323 @@
+"""domain: clusters and allocations of a controller: which agents form them, and how they change.
+
+An agent is in at most one cluster, and in at most one allocation of it. Nothing here moves a
+machine that holds a partition: a cluster takes agents that are in none, and goes only once it has
+no allocations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from partitions.vipu.errors import AlreadyExists, InvalidRequest, NotFound, NotReady, quoted
+from partitions.vipu.server.requirements import NAME
+from partitions.vipu.topology import DOMAIN_IPUS, Ipu, IpuId, Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+class LinkTopology(StrEnum):
+    """How the IPU-Links of a domain are cabled: a torus has loop links, a mesh has none."""
+
+    TORUS = "torus"
+    MESH = "mesh"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """IPU-Link domains, each with its agents in the order of their cabling.
+
+    `looped`: the links between the domains form a ring.
+    """
+
+    id: str
+    domains: tuple[tuple[str, ...], ...]
+    links: LinkTopology = LinkTopology.TORUS
+    looped: bool = False
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """All agents, in IPU-Link order."""
+        return tuple(chain.from_iterable(self.domains))
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Agents of a cluster whose IPUs users may have partitions of."""
+
+    id: str
+    cluster: str
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All clusters and allocations by id; `is_edited`: an administrator changed what the options
+    say."""
+
+    clusters: Mapping[str, Cluster] = field(default_factory=dict)
+    allocations: Mapping[str, Allocation] = field(default_factory=dict)
+    is_edited: bool = False
+
+    @property
+    def meshes(self) -> frozenset[str]:
+        """The clusters without loop links."""
+        return frozenset(one.id for one in self.clusters.values() if one.links is LinkTopology.MESH)
+
+    def why_closed(self, agent: str) -> str:
+        """Why the machine gets no partitions as far as this decides; empty when it may."""
+        if not self.is_edited or any(agent in one.agents for one in self.allocations.values()):
+            return ""
+        return f"{agent} is in no allocation"
+
+    def cluster(self, cluster_id: str) -> Cluster:
+        """The cluster of that id; raises NotFound."""
+        try:
+            return self.clusters[cluster_id]
+        except KeyError:
+            raise NotFound(f"there is no cluster {quoted(cluster_id)}") from None
+
+    def allocation(self, allocation_id: str) -> Allocation:
+        """The allocation of that id; raises NotFound."""
+        try:
+            return self.allocations[allocation_id]
+        except KeyError:
+            raise NotFound(f"there is no allocation {quoted(allocation_id)}") from None
+
+
+def layout_of(topology: Topology) -> Layout:
+    """What the options of the server come to."""
+    domains: dict[str, dict[int, dict[str, None]]] = {}
+    allocations: dict[str, dict[str, None]] = {}
+    for ipu in topology.ipus:
+        its = domains.setdefault(ipu.cluster, {})
+        its.setdefault(ipu.id.domain, {})[ipu.agent] = None
+        allocations.setdefault(ipu.allocation, {})[ipu.agent] = None
+    return Layout(
+        {name: Cluster(name, tuple(map(tuple, its.values()))) for name, its in domains.items()},
+        {
+            name: Allocation(name, topology.allocations[name], tuple(agents))
+            for name, agents in allocations.items()
+        },
+    )
+
+
+def ipus_of(topology: Topology) -> dict[str, int]:
+    """How many IPUs each agent of a fleet has."""
+    found: dict[str, int] = {}
+    for ipu in topology.ipus:
+        found[ipu.agent] = found.get(ipu.agent, 0) + 1
+    return found
+
+
+def topology_of(layout: Layout, ipus: Mapping[str, int]) -> Topology:
+    """The fleet of these agents, each with a number of IPUs, as the layout arranges it.
+
+    Agents of no cluster stand in one without a name. Raises KeyError for an agent that the fleet
+    does not have.
+    """
+    allocation_of = {agent: one.id for one in layout.allocations.values() for agent in one.agents}
+    found: list[Ipu] = []
+    placed: set[str] = set()
+    for cluster in layout.clusters.values():
+        for number, agents in enumerate(cluster.domains):
+            for agent, first in _starts(agents, ipus):
+                placed.add(agent)
+                found += (
+                    Ipu(
+                        IpuId(number, first + index, cluster.id),
+                        agent,
+                        index,
+                        cluster.id,
+                        allocation_of.get(agent, ""),
+                    )
+                    for index in range(ipus[agent])
+                )
+    rest = [agent for agent in ipus if agent not in placed]
+    for agent, first in _starts(rest, ipus):
+        places = (divmod(first + index, DOMAIN_IPUS) for index in range(ipus[agent]))
+        found += (Ipu(IpuId(*place), agent, index) for index, place in enumerate(places))
+    return Topology(tuple(found))
+
+
+def _starts(agents: Iterable[str], ipus: Mapping[str, int]) -> Iterable[tuple[str, int]]:
+    """Where each machine begins: at a multiple of its size, so that it can be a partition."""
+    end = 0
+    for agent in agents:
+        first = -(-end // ipus[agent]) * ipus[agent]
+        end = first + ipus[agent]
+        yield agent, first
+
+
+@dataclass(frozen=True, slots=True)
+class WantedCluster:
+    """What an administrator asks for; `domains` 0: as few as hold the agents."""
+
+    id: str
+    agents: tuple[str, ...]
+    links: LinkTopology = LinkTopology.TORUS
+    looped: bool = False
+    domains: int = 0
+
+
+def with_cluster(layout: Layout, wanted: WantedCluster, ipus: Mapping[str, int]) -> Layout:
+    """The layout with one cluster more; raises InvalidRequest, NotFound, AlreadyExists, NotReady.
+
+    `ipus`: the IPUs of each agent of the fleet.
+    """
+    _check_id("cluster_id", wanted.id)
+    if wanted.id in layout.clusters:
+        raise AlreadyExists(f"cluster {wanted.id} exists already; remove it, or take another id")
+    _check_agents(wanted.agents, ipus)
+    for cluster in layout.clusters.values():
+        if taken := set(cluster.agents) & set(wanted.agents):
+            raise NotReady(
+                f"agent_ids: {min(taken)} is in cluster {cluster.id}; an agent is in one cluster: "
+                "remove that one first"
+            )
+    domains = _domains(wanted, ipus)
+    cluster = Cluster(wanted.id, domains, wanted.links, wanted.looped)
+    return replace(layout, clusters={**layout.clusters, wanted.id: cluster}, is_edited=True)
+
+
+def without_cluster(layout: Layout, cluster_id: str) -> Layout:
+    """The layout without a cluster; raises NotFound, or NotReady while it has allocations."""
+    cluster = layout.cluster(cluster_id)
+    its = sorted(one.id for one in layout.allocations.values() if one.cluster == cluster.id)
+    if its:
+        raise NotReady(f"cluster {cluster.id} has the allocations {', '.join(its)}: remove these")
+    kept = {name: one for name, one in layout.clusters.items() if name != cluster.id}
+    return replace(layout, clusters=kept, is_edited=True)
+
+
+def with_allocation(layout: Layout, wanted: Allocation) -> Layout:
+    """The layout with one allocation more, of all unallocated agents of the cluster if none is
+    named; raises InvalidRequest, NotFound, AlreadyExists, NotReady."""
+    _check_id("allocation_id", wanted.id)
+    if wanted.id in layout.allocations:
+        raise AlreadyExists(f"allocation {wanted.id} exists already; remove it, or take another id")
+    cluster = layout.cluster(wanted.cluster)
+    holders = {
+        agent: one.id
+        for one in layout.allocations.values()
+        if one.cluster == cluster.id
+        for agent in one.agents
+    }
+    agents = wanted.agents or tuple(agent for agent in cluster.agents if agent not in holders)
+    if not agents:
+        raise NotReady(f"all agents of cluster {cluster.id} are in an allocation: remove one first")
+    _check_agents(agents, cluster.agents)
+    if taken := sorted(set(agents) & holders.keys()):
+        raise NotReady(
+            f"agent_ids: {taken[0]} is in allocation {holders[taken[0]]}; an agent is in one "
+            "allocation: remove that one first"
+        )
+    ordered = tuple(agent for agent in cluster.agents if agent in set(agents))
+    made = replace(wanted, agents=ordered)
+    return replace(layout, allocations={**layout.allocations, made.id: made}, is_edited=True)
+
+
+def without_allocation(layout: Layout, allocation_id: str, partitions: Sequence[str]) -> Layout:
+    """The layout without an allocation; raises NotFound, or NotReady while it has `partitions`."""
+    allocation = layout.allocation(allocation_id)
+    if partitions:
+        few = ", ".join(partitions[:5]) + (", ..." if len(partitions) > 5 else "")
+        raise NotReady(
+            f"allocation {allocation.id} has {len(partitions)} partitions ({few}): remove these"
+        )
+    kept = {name: one for name, one in layout.allocations.items() if name != allocation.id}
+    return replace(layout, allocations=kept, is_edited=True)
+
+
+def _check_id(field_name: str, text: str) -> None:
+    if not NAME.fullmatch(text):
+        raise InvalidRequest(
+            f"{field_name} {quoted(text)}: 1 to 63 letters, digits, '.', '_' and '-', "
+            "with a letter or digit first and last"
+        )
+
+
+def _check_agents(agents: Sequence[str], known: Iterable[str]) -> None:
+    if not agents:
+        raise InvalidRequest("agent_ids: name at least one agent")
+    if len(set(agents)) != len(agents):
+        raise InvalidRequest("agent_ids: name each agent once")
+    there = list(known)
+    if unknown := [agent for agent in agents if agent not in set(there)]:
+        raise InvalidRequest(
+            f"agent_ids: there is no agent {quoted(unknown[0])} here; there are {there[0]} to "
+            f"{there[-1]}"
+        )
+
+
+def _domains(wanted: WantedCluster, ipus: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
+    """The agents of each IPU-Link domain; raises InvalidRequest."""
+    if not wanted.domains:
+        return _fewest(wanted.agents, ipus)
+    share, rest = divmod(len(wanted.agents), wanted.domains)
+    if rest or not share:
+        raise InvalidRequest(
+            f"num_ipulink_domains {wanted.domains} does not divide the {len(wanted.agents)} agents"
+        )
+    parts = tuple(
+        wanted.agents[first : first + share] for first in range(0, len(wanted.agents), share)
+    )
+    for part in parts:
+        if len(_fewest(part, ipus)) > 1:
+            raise InvalidRequest(
+                f"num_ipulink_domains {wanted.domains}: a domain has at most {DOMAIN_IPUS} IPUs, "
+                f"not the {sum(ipus[agent] for agent in part)} of {len(part)} agents; write more"
+            )
+    return parts
+
+
+def _fewest(agents: Sequence[str], ipus: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
+    domains: dict[int, list[str]] = {}
+    for agent, first in _starts(agents, ipus):
+        domains.setdefault(first // DOMAIN_IPUS, []).append(agent)
+    return tuple(map(tuple, domains.values()))
+
+
+def layout_to_json(layout: Layout) -> dict[str, Any]:
+    """The layout as the state file holds it."""
+    return {
+        "clusters": [
+            {
+                "id": one.id,
+                "domains": [list(agents) for agents in one.domains],
+                "links": one.links,
+                "looped": one.looped,
+            }
+            for one in layout.clusters.values()
+        ],
+        "allocations": [
+            {"id": one.id, "cluster": one.cluster, "agents": list(one.agents)}
+            for one in layout.allocations.values()
+        ],
+    }
+
+
+def layout_from_json(data: Mapping[str, Any]) -> Layout:
+    """The inverse of `layout_to_json`; KeyError, TypeError or ValueError on anything else."""
+    clusters = [
+        Cluster(
+            str(one["id"]),
+            tuple(tuple(map(str, agents)) for agents in one["domains"]),
+            LinkTopology(one["links"]),
+            bool(one["looped"]),
+        )
+        for one in data["clusters"]
+    ]
+    allocations = [
+        Allocation(str(one["id"]), str(one["cluster"]), tuple(map(str, one["agents"])))
+        for one in data["allocations"]
+    ]
+    return Layout(
+        {one.id: one for one in clusters},
+        {one.id: one for one in allocations},
+        is_edited=True,
+    )
