@@ -22,6 +22,7 @@ from dashboard.health import Components
 from dashboard.job.api import JobPods, JobUsageSoFar, JobWaiting
 from dashboard.job.logsapi import JobLogs
 from dashboard.partitions import AllPartitions, PartitionUsage
+from dashboard.users import RoleChangeList
 from ipuhub.api.files import with_files
 from partitions.api import urlpatterns as partition_api
 
@@ -40,6 +41,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<str:uid>/scale", ScaleJob.as_view(), name="job-scale"),
     path("jobs/<str:uid>/run-again", RunJobAgain.as_view(), name="job-run-again"),
     *with_files("audit", AuditList, "api-audit"),
+    *with_files("role-changes", RoleChangeList, "api-role-changes"),
     path(
         "",
         include(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.urls import reverse
 
-from dashboard.actions.identity import kubernetes_user_of
-from ipuhub.web.access import is_accountant, is_admin
+from ipuhub.web.access import access_of, is_accountant, is_admin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,8 +79,13 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
         "nav": [(*item, entry.key) for item, entry in zip(_items(shown, page), shown, strict=True)],
         # A function, so that a fragment, which has no tabs, does not ask what the user may do.
         "tabs": lambda: _usage_tabs(request, page),
-        "may_act": lambda: bool(kubernetes_user_of(request.user)),
+        "may_act": lambda: _may_act(request),
     }
+
+
+def _may_act(request: HttpRequest) -> bool:
+    access = access_of(request.user)
+    return bool(access.kubernetes_user) and access.operates.namespaces != frozenset()
 
 
 def _usage_tabs(request: HttpRequest, page: str) -> list[tuple[str, str, bool]]:

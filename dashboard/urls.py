@@ -20,7 +20,7 @@ from dashboard.overview import overview
 from dashboard.partitions import partition_list
 from dashboard.search import search
 from dashboard.system import system
-from dashboard.users import users_page
+from dashboard.users import role_changes, users_page
 from ipuhub.web.requests import signed_in
 from jobs.urls import urlpatterns as job_pages
 from partitions.urls import urlpatterns as partition_pages
@@ -57,6 +57,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("account/tokens/", tokens, name="account-tokens"),
     path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),
     path("account/users/", users_page, name="account-users"),
+    path("account/roles/", role_changes, name="role-changes"),
     path("account/password/", signed_in(PasswordPage.as_view()), name="account-password"),
     path("audit/", audit_page, name="audit"),
     path("metrics", metrics, name="metrics"),

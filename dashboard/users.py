@@ -1,27 +1,44 @@
-"""glue: the page of users with roles, namespaces, last sign-in and tokens, for administrators."""
+"""glue: the pages of users with roles and tokens, and of changed roles, for administrators."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+import django_filters
+from django import forms
+from django.contrib import messages
 from django.contrib.auth import get_user_model
-from django.shortcuts import render
+from django.core.exceptions import ValidationError
+from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers
 
-from ipuhub.web.access import ACCOUNTANTS, require_admin
+from ipuhub.api.auth import IsAdmin, IsSignedIn
+from ipuhub.api.views import FileList
+from ipuhub.models import RoleChange
+from ipuhub.roles import ADMIN, EVERYWHERE, ROLES, VIEWER, Grant, RoleError
+from ipuhub.web.access import require_admin
+from ipuhub.web.filters import Filters, InstantFilter
+from ipuhub.web.grants import give, take
+from ipuhub.web.lists import Column, ListPage
 from ipuhub.web.requests import signed_in
 
 if TYPE_CHECKING:
     import datetime as dt
 
     from django.contrib.auth.models import User
+    from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
 
     from ipuhub.models import ApiToken
+    from ipuhub.web.access import Scope
 
 MOST: Final = 500
 """So many users stand on the page; more are counted only."""
+_OWN: Final = "You cannot take your own role admin away. Ask another administrator."
 
 
 class Row(NamedTuple):
@@ -29,39 +46,160 @@ class Row(NamedTuple):
 
     name: str
     is_active: bool
-    roles: list[str]
-    namespaces: list[str]
+    roles: list[tuple[Grant, bool]]
     is_external: bool
     last_sign_in: dt.datetime | None
     tokens: list[ApiToken]
 
 
-@require_safe
+class RoleForm(forms.Form):
+    """A role to give to a user, or to take away."""
+
+    user = forms.CharField(max_length=150)
+    role = forms.ChoiceField(choices=[(role, role) for role in ROLES], initial=VIEWER)
+    namespace = forms.CharField(max_length=63, strip=True, initial=EVERYWHERE)
+    change = forms.ChoiceField(choices=[("grant", "Grant"), ("revoke", "Revoke")])
+
+    def clean_user(self) -> User:
+        """Return the user of this name."""
+        user = get_user_model().objects.filter(username=self.cleaned_data["user"]).first()
+        if user is None:
+            raise ValidationError("There is no user of this name.")
+        return user
+
+    def clean(self) -> dict[str, Any]:
+        """Add the grant."""
+        given = self.cleaned_data
+        try:
+            given["grant"] = Grant(given.get("role", VIEWER), given.get("namespace", EVERYWHERE))
+        except RoleError as error:
+            self.add_error("namespace", f"{error}.")
+        return given
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
+@never_cache
 def users_page(request: HttpRequest) -> HttpResponse:
-    """Show the users. Raises PermissionDenied."""
+    """Show the users; a POST grants or revokes a role. Raises PermissionDenied."""
     require_admin(request.user)
+    form = RoleForm(request.POST if request.method == "POST" else None)
+    if form.is_valid() and _change_role(request, form):
+        return redirect("account-users")
     every = get_user_model().objects.order_by("username")
-    related = ("groups", "namespace_grants", "api_tokens", "external_identities")
+    related = ("role_grants", "api_tokens", "external_identities")
     found = list(every.prefetch_related(*related)[: MOST + 1])
     context = {
         "rows": [_row(user) for user in found[:MOST]],
         "count": every.count() if len(found) > MOST else len(found),
         "most": MOST,
         "now": timezone.now(),
+        "form": form,
+        "roles": ROLES,
     }
-    return render(request, "account/users.html", context)
+    return render(request, "account/users.html", context, status=400 if form.errors else 200)
+
+
+def _change_role(request: HttpRequest, form: RoleForm) -> bool:
+    """Do it; False with an error in the form: nothing was changed."""
+    user, grant = form.cleaned_data["user"], form.cleaned_data["grant"]
+    is_grant = form.cleaned_data["change"] == "grant"
+    if user.pk == request.user.pk and grant == Grant(ADMIN) and not is_grant:
+        form.add_error("user", _OWN)
+        return False
+    by = request.user.get_username()
+    is_changed = (give if is_grant else take)(user, grant, by, timezone.now())
+    where = "all namespaces" if grant.namespace == EVERYWHERE else f"namespace {grant.namespace}"
+    has = "has now" if is_grant else "no longer has"
+    said = f"{user} {has} the role {grant.role} in {where}."
+    messages.success(request, said if is_changed else f"Nothing changed: {said}")
+    return True
 
 
 def _row(user: User) -> Row:
-    roles = ["administrator"] if user.is_staff else []
-    roles += [group.name for group in user.groups.all() if group.name == ACCOUNTANTS]
+    roles = [(Grant(ADMIN), False)] if user.is_staff else []
+    roles += sorted(
+        (Grant(row.role, row.namespace), row.from_groups) for row in user.role_grants.all()
+    )
     return Row(
         user.get_username(),
         user.is_active,
         roles,
-        sorted(grant.namespace for grant in user.namespace_grants.all()),
         bool(user.external_identities.all()),
         user.last_login,
         sorted(user.api_tokens.all(), key=lambda token: token.created_at),
     )
+
+
+class RoleChangeFilters(Filters):
+    """By user, role, namespace, who did it, and day."""
+
+    user = django_filters.CharFilter(field_name="user_name", label="User")
+    by = django_filters.CharFilter(label="By")
+    role = django_filters.ChoiceFilter(
+        label="Role", choices=[(role, role) for role in ROLES], empty_label="Any"
+    )
+    namespace = django_filters.CharFilter(label="Namespace")
+    since = InstantFilter(field_name="at", lookup_expr="gte", label="From")
+    until = InstantFilter(field_name="at", lookup_expr="lt", label="Until", end=True)
+
+    class Meta:
+        model = RoleChange
+        fields: tuple[str, ...] = ()
+
+
+def _changes(_scope: Scope) -> QuerySet[RoleChange]:
+    return RoleChange.objects.all()
+
+
+ROLE_COLUMNS = (
+    Column("user", "User", lambda change: change.user_name),
+    Column("change", "Change", lambda change: "granted" if change.is_granted else "revoked"),
+    Column("role", "Role", lambda change: change.role),
+    Column("namespace", "Namespace", lambda change: change.namespace),
+    Column("by", "By", lambda change: change.by),
+    Column("at", "Age", lambda change: change.at, kind="age"),
+)
+_role_changes = ListPage(
+    title="Role changes",
+    noun="change",
+    columns=ROLE_COLUMNS,
+    filters=RoleChangeFilters,
+    select=_changes,
+    order=("at", "id"),
+    empty="Nobody granted or revoked a role.",
+).view
+
+
+@signed_in
+def role_changes(request: HttpRequest) -> Any:
+    """Show administrators who granted which role. Raises PermissionDenied."""
+    require_admin(request.user)
+    return _role_changes(request)
+
+
+class RoleChangeSerializer(serializers.ModelSerializer[RoleChange]):
+    """A role that was granted or revoked. `namespace` is * for all; `by` is a user, `manage.py`, or
+    `sign-in` for the groups of a provider."""
+
+    user = serializers.CharField(source="user_name", read_only=True)
+
+    class Meta:
+        model = RoleChange
+        fields: ClassVar = ["id", "at", "by", "user", "role", "namespace", "is_granted"]
+        read_only_fields = fields
+
+
+@extend_schema_view(
+    get=extend_schema(operation_id="role_changes_list", summary="Changed roles", tags=["audit"])
+)
+class RoleChangeList(FileList[RoleChange]):
+    """Granted and revoked roles, newest first; administrators only."""
+
+    queryset = RoleChange.objects.all()
+    serializer_class = RoleChangeSerializer
+    filterset_class = RoleChangeFilters
+    permission_classes = (IsSignedIn, IsAdmin)
+    ordering = ("at", "id")
+    columns = ROLE_COLUMNS
+    file_name = "role-changes"

@@ -16,6 +16,7 @@ from django.db.models.functions import Greatest
 from django.db.models.lookups import GreaterThan
 
 from ipuhub.api.scopes import DEFAULT
+from ipuhub.roles import ROLES
 
 
 class WatchCheckpoint(models.Model):
@@ -92,21 +93,47 @@ class RecordFault(models.Model):
         return f"{self.namespace}/{self.name}: {self.code}"
 
 
-class NamespaceGrant(models.Model):
-    """Lets a user see one namespace; staff see all."""
+class RoleGrant(models.Model):
+    """A role of a user in a namespace (`*`: in all); see `ipuhub.roles`.
+
+    Administrators of everything are Django's staff and need no row. Grants `from_groups` come from
+    the groups of a provider, and each sign-in replaces them.
+    """
 
     user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="namespace_grants"
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="role_grants"
     )
+    role = models.TextField()
     namespace = models.TextField()
+    from_groups = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["user", "namespace"], name="namespace_grant_once")
+            models.UniqueConstraint(fields=["user", "role", "namespace"], name="role_grant_once"),
+            models.CheckConstraint(condition=Q(role__in=list(ROLES)), name="role_grant_known"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.user} sees {self.namespace}"
+        return f"{self.user}: {self.role} in {self.namespace}"
+
+
+class RoleChange(models.Model):
+    """A role that was granted to a user or revoked, and by whom."""
+
+    at = models.DateTimeField()
+    by = models.TextField()
+    user_name = models.TextField()
+    role = models.TextField()
+    namespace = models.TextField()
+    is_granted = models.BooleanField()
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(F("at").desc(), F("id").desc(), name="role_change_newest")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.by}: {self.role} of {self.user_name} in {self.namespace}"
 
 
 class ApiToken(models.Model):

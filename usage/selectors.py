@@ -45,8 +45,8 @@ def add_pod_costs(
 
 
 def faults(scope: Scope) -> QuerySet[RecordFault]:
-    """Return faults of the recorders; only users who see everything see any."""
-    return RecordFault.objects.all() if scope.sees_all else RecordFault.objects.none()
+    """Return faults of the recorders; only users who see all reports see any."""
+    return RecordFault.objects.all() if scope.sees_reports else RecordFault.objects.none()
 
 
 def gaps(_scope: Scope) -> QuerySet[WatchGap]:

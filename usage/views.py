@@ -242,7 +242,7 @@ def _context(month: Month, question: Question, params: Params, sums: Sums) -> di
         "unfiltered": _address(_without_filters(params)),
         "scope": question.scope,
         "seen": sorted(question.scope.namespaces or ()),
-        "reports": _reports(month) if question.scope.sees_all else None,
+        "reports": _reports(month) if question.scope.sees_reports else None,
     }
 
 

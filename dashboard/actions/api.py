@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
-from django.conf import settings
 from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import APIException, PermissionDenied, ValidationError
+from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from dashboard.actions.audit import LONGEST_KEY, Actor, KeyReusedError, carry_out
+from dashboard.actions.audit import (
+    LONGEST_KEY,
+    Actor,
+    KeyReusedError,
+    carry_out,
+    require_kubernetes_user,
+)
 from dashboard.actions.changes import (
     MOST_INSTANCES,
     RUN_AGAIN,
@@ -21,14 +26,13 @@ from dashboard.actions.changes import (
     change_of,
     create,
 )
-from dashboard.actions.identity import ACTIONS_OFF, NO_IDENTITY, kubernetes_user_of
 from dashboard.actions.writer import WriteProblem, send
 from ipuhub.api.files import read_yes
 from ipuhub.api.kinds import KINDS
 from ipuhub.api.problems import CONTENT_TYPE
 from ipuhub.api.schema import ProblemSerializer
 from ipuhub.models import ApiToken
-from ipuhub.web.access import is_admin, require_namespaces, scope_of
+from ipuhub.web.access import is_admin, require_operator, scope_of
 from jobs.api import JobList
 from jobs.ipujob.names import LONGEST_JOB_NAME
 from jobs.selectors import NO_JOB, find_job
@@ -132,7 +136,7 @@ class JobAction(APIView):
         job = find_job(scope_of(request.user), uid)
         if job is None:
             raise Http404(NO_JOB)
-        actor = _actor_of(request)
+        actor = _actor_of(request, job.namespace)
         given = self.body(data=request.data)
         given.is_valid(raise_exception=True)
         try:
@@ -217,7 +221,7 @@ class JobsView(JobList):
             change = create(given)
         except BadChangeError as error:
             raise ValidationError({error.field: [str(error)]}) from error
-        require_namespaces(scope_of(request.user), [change.namespace])
+        require_operator(request.user, change.namespace)
         return answer(request, actor, change, 201)
 
 
@@ -244,12 +248,8 @@ def answer(request: Request, actor: Actor, change: Change, status: int) -> Respo
     return Response(body | known, status=status)
 
 
-def _actor_of(request: Request) -> Actor:
-    if not settings.ACTIONS:
-        raise PermissionDenied(ACTIONS_OFF)
-    name = kubernetes_user_of(request.user)
-    if not name:
-        raise PermissionDenied(NO_IDENTITY)
+def _actor_of(request: Request, namespace: str = "") -> Actor:
+    name = require_kubernetes_user(request.user, namespace)
     token = request.auth
     via = f"token {token.name}" if isinstance(token, ApiToken) else "session"
     return Actor(cast("User", request.user), name, via)

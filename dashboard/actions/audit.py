@@ -7,17 +7,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from dashboard.actions.writer import WriteProblem, send
 from ipuhub.models import AuditEntry
+from ipuhub.web.access import access_of, require_operator
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import User
+    from django.contrib.auth.base_user import AbstractBaseUser
+    from django.contrib.auth.models import AnonymousUser, User
 
     from dashboard.actions.changes import Change
 
+ACTIONS_OFF: Final = "This installation does not change jobs (IPUHUB_ACTIONS). Use kubectl."
+NO_IDENTITY: Final = (
+    "You have no Kubernetes user, so you cannot change jobs here. Ask an administrator to add you "
+    "to IPUHUB_ACTIONS_USERS, or use kubectl."
+)
 SENT, ACCEPTED, REFUSED, UNKNOWN = "sent", "accepted", "refused", "unknown"
 OUTCOMES: Final = {
     ACCEPTED: "accepted",
@@ -56,6 +65,18 @@ class Done:
 
     entry: AuditEntry
     is_replay: bool = False
+
+
+def require_kubernetes_user(user: AbstractBaseUser | AnonymousUser, namespace: str = "") -> str:
+    """Return as whom the user changes jobs. Raise PermissionDenied if they may not, be it in this
+    namespace."""
+    if not settings.ACTIONS:
+        raise PermissionDenied(ACTIONS_OFF)
+    if namespace:
+        require_operator(user, namespace)
+    if not (name := access_of(user).kubernetes_user):
+        raise PermissionDenied(NO_IDENTITY)
+    return name
 
 
 def carry_out(change: Change, actor: Actor, key: str | None = None) -> Done:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from django.conf import settings
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -18,7 +16,7 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboard.actions.audit import Actor, carry_out
+from dashboard.actions.audit import Actor, carry_out, require_kubernetes_user
 from dashboard.actions.changes import (
     ACTIONS,
     CREATE,
@@ -30,12 +28,11 @@ from dashboard.actions.changes import (
     next_name,
     offered_actions,
 )
-from dashboard.actions.identity import ACTIONS_OFF, NO_IDENTITY, kubernetes_user_of
 from dashboard.actions.manifests import MOST_BYTES, as_yaml, read_manifest
 from dashboard.actions.writer import WriteProblem, send
 from dashboard.job.tabs import require_job
 from ipuhub.api.kinds import KINDS
-from ipuhub.web.access import is_admin, require_namespaces, scope_of
+from ipuhub.web.access import access_of, is_admin, require_operator
 from ipuhub.web.requests import signed_in
 
 if TYPE_CHECKING:
@@ -65,13 +62,9 @@ spec:
 """
 
 
-def require_actor(request: HttpRequest) -> Actor:
+def require_actor(request: HttpRequest, namespace: str = "") -> Actor:
     """Return who asks. Raise PermissionDenied with a sentence if he may not change jobs."""
-    if not settings.ACTIONS:
-        raise PermissionDenied(ACTIONS_OFF)
-    name = kubernetes_user_of(request.user)
-    if not name:
-        raise PermissionDenied(NO_IDENTITY)
+    name = require_kubernetes_user(request.user, namespace)
     return Actor(cast("User", request.user), name)
 
 
@@ -81,7 +74,7 @@ def require_actor(request: HttpRequest) -> Actor:
 def act_on_job(request: HttpRequest, uid: str, key: str) -> HttpResponse:
     """Show what an action would do; a POST does it. Raises Http404 and PermissionDenied."""
     job = require_job(request, uid)
-    actor = require_actor(request)
+    actor = require_actor(request, job.namespace)
     if key not in ACTIONS or key == CREATE:
         raise Http404(f"Actions are {', '.join(key for key in ACTIONS if key != CREATE)}.")
     given = request.POST if request.method == "POST" else request.GET
@@ -152,15 +145,15 @@ def create_job(request: HttpRequest) -> HttpResponse:
     Raises PermissionDenied.
     """
     actor = require_actor(request)
-    scope = scope_of(request.user)
-    default = min(scope.namespaces) if scope.namespaces else "default"
+    namespaces = access_of(request.user).operates.namespaces
+    default = min(namespaces) if namespaces else "default"
     text = request.POST.get("manifest", _EXAMPLE.replace("default", default, 1))
     context: dict[str, Any] = {"text": text, "actor": actor, "most": MOST_BYTES // 1024}
     if request.method != "POST":
         return render(request, "jobs/create.html", context)
     try:
         change = create(read_manifest(text, default))
-        require_namespaces(scope, [change.namespace])
+        require_operator(request.user, change.namespace)
         if request.POST.get("confirm") == "yes":
             return _do(request, change, actor)
         made = send(change, actor.kubernetes_user, dry_run=True)

@@ -143,7 +143,7 @@ class JobUsageSoFar(APIView):
     def get(self, request: Request, uid: str) -> Response:
         """Return it. Raises Http404."""
         job = _require_job(request.user, uid)
-        costed = may_see_cost(request.user)
+        costed = may_see_cost(request.user, job.namespace)
         usage = read_held(job, timezone.now(), limit=1, costed=costed).usage
         return Response(JobUsageSerializer(usage).data)
 

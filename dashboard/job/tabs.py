@@ -18,9 +18,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.actions.changes import RUN_AGAIN, change_of, offered_actions
-from dashboard.actions.identity import kubernetes_user_of
 from dashboard.job.usage import read_held
-from ipuhub.web.access import may_see_cost, scope_of
+from ipuhub.web.access import access_of, may_see_cost, scope_of
 from ipuhub.web.lists import colour_of
 from ipuhub.web.readings import judge
 from ipuhub.web.requests import fragment_etag, not_modified, tagged, wants_fragment
@@ -90,7 +89,7 @@ def read_view(request: HttpRequest, uid: str) -> JobView:
     """Read what all pages of a job show. Raises Http404."""
     now = timezone.now()
     job = require_job(request, uid)
-    held = read_held(job, now, costed=may_see_cost(request.user))
+    held = read_held(job, now, costed=may_see_cost(request.user, job.namespace))
     return JobView(request, job, state_of(job), held, judge(job.past.watched_at, now), now)
 
 
@@ -105,7 +104,7 @@ def answer_tab(
         [(row.pk, row.updated_at) for row in view.held.pods],
         [(row.pk, row.updated_at) for row in view.held.partitions],
     ]
-    acts_as = kubernetes_user_of(view.request.user)
+    acts_as = _acts_as(view)
     tag = fragment_etag(view.request, view.job.updated_at, lives, view.fresh, grows, acts_as, shown)
     if same := not_modified(view.request, tag):
         return same
@@ -118,6 +117,10 @@ def answer_still(view: JobView, tab: str, body: str, context: dict[str, Any]) ->
     """Answer with a page that is not swapped while it is open."""
     values = _head(view, tab) | {"body": body, "is_still": True} | context
     return render(view.request, "jobs/job.html", values)
+
+
+def _acts_as(view: JobView) -> str:
+    return access_of(view.request.user).acts_in(view.job.namespace)
 
 
 def _head(view: JobView, tab: str) -> dict[str, Any]:
@@ -137,7 +140,7 @@ def _head(view: JobView, tab: str) -> dict[str, Any]:
             and (settings.JOB_LOGS or not each.of_logs)
         ],
         "commands": _commands(job),
-        "actions": offered_actions(job) if kubernetes_user_of(view.request.user) else [],
+        "actions": offered_actions(job) if _acts_as(view) else [],
         "now": view.now,
     }
 

@@ -21,7 +21,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 
 from ipuhub.api.scopes import DEFAULT, READ, REPORTS, WRITE, read_scopes
 from ipuhub.models import ApiToken
-from ipuhub.web.access import ACCOUNTANTS_ONLY, is_accountant, scope_of
+from ipuhub.web.access import ACCOUNTANTS_ONLY, ADMINS_ONLY, is_accountant, is_admin
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -169,11 +169,11 @@ class IsSignedIn(BasePermission):
 class IsAdmin(BasePermission):
     """Administrators."""
 
-    message = "Only administrators are allowed to do this."
+    message = ADMINS_ONLY
 
     def has_permission(self, request: Request, _view: APIView) -> bool:
         """Return whether the caller is an administrator."""
-        return scope_of(request.user).sees_all
+        return is_admin(request.user)
 
 
 class IsAccountant(BasePermission):

@@ -11,14 +11,15 @@ import unicodedata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils import timezone
 
 from ipuhub.models import ExternalIdentity, ExternalSession
 from ipuhub.oidc.tokens import Refused
-from ipuhub.web.access import ACCOUNTANTS
+from ipuhub.roles import ACCOUNTANT, Grant
+from ipuhub.web.grants import BY_GROUPS, give, set_admin, set_group_grants, take
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -32,6 +33,7 @@ class Roles(NamedTuple):
     required: Collection[str]
     admins: Collection[str]
     accountants: Collection[str]
+    granted: Mapping[str, Collection[Grant]] = {}
 
 
 def require_group(groups: frozenset[str], roles: Roles) -> None:
@@ -94,16 +96,15 @@ def _taken(name: str) -> Refused:
 
 
 def _set_roles(user: User, groups: frozenset[str], roles: Roles) -> None:
-    is_admin = bool(groups & set(roles.admins))
-    if roles.admins and user.is_staff != is_admin:
-        user.is_staff = is_admin
-        user.save(update_fields=["is_staff"])
+    now = timezone.now()
+    if roles.admins:
+        set_admin(user, BY_GROUPS, now, is_admin=bool(groups & set(roles.admins)))
     if roles.accountants:
-        group = Group.objects.get_or_create(name=ACCOUNTANTS)[0]
-        if groups & set(roles.accountants):
-            user.groups.add(group)
-        else:
-            user.groups.remove(group)
+        change = give if groups & set(roles.accountants) else take
+        change(user, Grant(ACCOUNTANT), BY_GROUPS, now)
+    if roles.granted:
+        wanted = {grant for group in groups for grant in roles.granted.get(group, ())}
+        set_group_grants(user, wanted, now)
 
 
 def remember_session(

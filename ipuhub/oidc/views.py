@@ -206,6 +206,7 @@ def roles() -> Roles:
         settings.OIDC_REQUIRED_GROUPS,
         settings.OIDC_ADMIN_GROUPS,
         settings.OIDC_ACCOUNTANT_GROUPS,
+        settings.OIDC_GROUP_ROLES,
     )
 
 

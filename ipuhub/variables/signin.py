@@ -6,6 +6,7 @@ import re
 from urllib.parse import urlsplit
 
 from ipuhub.env import SettingError
+from ipuhub.roles import ADMIN, Grant, RoleError, parse_group_roles
 from ipuhub.variables import ENV
 from ipuhub.variables.web import HTTPS
 
@@ -72,6 +73,14 @@ OIDC_ACCOUNTANT_GROUPS = ENV.words(
     doc="Groups whose members are accountants, set at each sign-in. Empty: sign-in does not "
     "change who is an accountant.",
 )
+_GROUP_ROLES = ENV.words(
+    "IPUHUB_OIDC_GROUP_ROLES",
+    [],
+    doc="Roles of the provider's groups, as GROUP=ROLE (all namespaces) or GROUP=ROLE:NAMESPACE, "
+    "such as `ml=operator:team-a,finance=accountant,everyone=viewer`, set at each sign-in. Roles "
+    "are operator, accountant, viewer, and admin of a namespace. Empty: sign-in does not change "
+    "roles of namespaces.",
+)
 OIDC_SESSION_SECONDS = ENV.integer(
     "IPUHUB_OIDC_SESSION_SECONDS",
     12 * 3600,
@@ -79,6 +88,14 @@ OIDC_SESSION_SECONDS = ENV.integer(
     maximum=30 * 24 * 3600,
     doc="Longest session after sign-in by OIDC, in seconds. Back-channel logout ends it earlier.",
 )
+try:
+    OIDC_GROUP_ROLES = parse_group_roles(_GROUP_ROLES)
+except RoleError as _error:
+    raise SettingError(f"IPUHUB_OIDC_GROUP_ROLES: {_error}") from _error
+if any(Grant(ADMIN) in grants for grants in OIDC_GROUP_ROLES.values()):
+    raise SettingError(
+        "IPUHUB_OIDC_GROUP_ROLES: name groups of administrators in IPUHUB_OIDC_ADMIN_GROUPS"
+    )
 for _scope in OIDC_SCOPES:
     if not re.fullmatch(r"[!#-+\-.-\[\]-~]+", _scope):  # RFC 6749, 3.3, without the comma
         raise SettingError(
@@ -107,7 +124,7 @@ AUTH_HEADER_GROUPS = ENV.pattern(
     "",
     "[A-Za-z0-9-]*",
     doc="Header with the comma-separated groups of that user. IPUHUB_OIDC_REQUIRED_GROUPS, "
-    "_ADMIN_GROUPS and _ACCOUNTANT_GROUPS apply to them.",
+    "_ADMIN_GROUPS, _ACCOUNTANT_GROUPS and _GROUP_ROLES apply to them.",
 )
 AUTH_HEADER_PROXIES = ENV.networks(
     "IPUHUB_AUTH_HEADER_PROXIES",

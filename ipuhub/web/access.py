@@ -1,7 +1,10 @@
-"""glue: authorisation: which namespaces a user may see, for pages, API, exports and logs.
+"""glue: authorisation: what a user may see and do, for pages, fragments, API, exports and logs.
 
-Staff see everything. Accountants (the group of that name) see all usage and reports, close months
-and set rates. Of jobs and partitions they see only granted namespaces, like other users.
+`access_of` is the one place that decides. It builds an `Access` once per user object, that is, once
+per request.
+
+Administrators (Django's staff) may do everything. Others have roles (`ipuhub.roles`) per namespace
+or in all of them. Accountants see usage and its cost, but no jobs.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db.models import Value
 
-from ipuhub.models import NamespaceGrant
+from ipuhub.models import ExternalIdentity, RoleGrant
+from ipuhub.roles import ACCOUNTANT, ADMIN, EVERYWHERE, OPERATOR, VIEWER
+from ipuhub.web.identity import listed_name, single_sign_on_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,97 +26,161 @@ if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
     from django.contrib.auth.models import AnonymousUser
 
-ACCOUNTANTS = "accountant"
-"""The group that a migration makes."""
 ACCOUNTANTS_ONLY = (
     "Reports and rates cover all namespaces and are visible to administrators and accountants "
     "only. For your own namespaces, see the usage page."
 )
-_KNOWN: Final = "_ipuhub_rights"
+ADMINS_ONLY: Final = "Only administrators are allowed to do this."
+_KNOWN: Final = "_ipuhub_access"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a user may see: all (`namespaces` None), or only these namespaces."""
+    """What a user may see: all (`namespaces` None), or only these namespaces.
+
+    `with_cost`: whether the user may see what their usage costs.
+    """
 
     namespaces: frozenset[str] | None
+    with_cost: bool = False
 
     @property
     def sees_all(self) -> bool:
         return self.namespaces is None
 
+    @property
+    def sees_reports(self) -> bool:
+        """Whether it is an accountant's scope of all namespaces."""
+        return self.sees_all and self.with_cost
+
     def covers(self, namespace: str) -> bool:
         """Whether objects of `namespace` may be shown."""
         return self.namespaces is None or namespace in self.namespaces
 
+    def holds(self, other: Scope) -> bool:
+        """Whether this covers all that `other` covers."""
+        if self.namespaces is None or other.namespaces is None:
+            return self.namespaces is None
+        return other.namespaces <= self.namespaces
+
+    def __or__(self, other: Scope) -> Scope:
+        if self.namespaces is None or other.namespaces is None:
+            return Scope(None)
+        return Scope(self.namespaces | other.namespaces)
+
+
+NOTHING: Final = Scope(frozenset())
+EVERYTHING: Final = Scope(None)
+
 
 @dataclass(frozen=True, slots=True)
-class _Rights:
-    """Grants of a user who is not an administrator."""
+class Access:
+    """What one user may do: the namespaces whose jobs they see, change (`operates`), and whose
+    cost they see (`accounts`).
 
-    scope: Scope
-    is_accountant: bool
+    `kubernetes_user` is as whom their changes are sent; empty: they can change nothing.
+    """
+
+    is_admin: bool = False
+    jobs: Scope = NOTHING
+    operates: Scope = NOTHING
+    accounts: Scope = NOTHING
+    kubernetes_user: str = ""
+
+    @property
+    def is_accountant(self) -> bool:
+        """Whether the user sees reports and rates, which cover all namespaces."""
+        return self.accounts.sees_all
+
+    @property
+    def usage(self) -> Scope:
+        """The namespaces whose usage the user sees.
+
+        Cost divided by hours reveals the price, so the sums have a cost only if the user may see
+        the cost of everything in them.
+        """
+        both = self.jobs | self.accounts
+        seen = both.namespaces is None or bool(both.namespaces)
+        return Scope(both.namespaces, with_cost=seen and self.accounts.holds(both))
+
+    def acts_in(self, namespace: str) -> str:
+        """Return the Kubernetes user for changes in a namespace; empty: the user may not."""
+        return self.kubernetes_user if self.operates.covers(namespace) else ""
 
 
-def _rights_of(user: AbstractBaseUser) -> _Rights:
-    """Return the grants of `user`, read once per user object (that is, once per request)."""
-    known: _Rights | None = getattr(user, _KNOWN, None)
+def access_of(user: AbstractBaseUser | AnonymousUser) -> Access:
+    """Return what `user` may do; nothing if not signed in."""
+    if not user.is_authenticated or not user.is_active:
+        return Access()
+    known: Access | None = getattr(user, _KNOWN, None)
     if known is None:
-        known = _read_rights(user)
+        known = _read_access(user)
         setattr(user, _KNOWN, known)
     return known
 
 
-def _read_rights(user: AbstractBaseUser) -> _Rights:
-    grants = NamespaceGrant.objects.filter(user_id=user.pk)
-    rows = grants.values_list(Value("namespace"), "namespace")
-    groups: Any = getattr(user, "groups", None)
-    if groups is not None:
-        own = groups.filter(name=ACCOUNTANTS).values_list(Value("group"), "name")
-        rows = rows.union(own, all=True)
-    found = set(rows)
-    namespaces = frozenset(name for kind, name in found if kind == "namespace")
-    return _Rights(Scope(namespaces), ("group", ACCOUNTANTS) in found)
+def _read_access(user: AbstractBaseUser | AnonymousUser) -> Access:
+    """Read the grants, and the identity if changes need it, with at most one query."""
+    listed = listed_name(user.get_username())
+    asks_identity = settings.ACTIONS and not listed and bool(settings.ACTIONS_SINGLE_SIGN_ON)
+    found = _read_rows(user, grants=not is_admin(user), identities=asks_identity)
+    identities = [(first, second) for kind, first, second in found if kind == "identity"]
+    name = listed or single_sign_on_name(user.get_username(), identities)
+    if is_admin(user):
+        return Access(True, EVERYTHING, EVERYTHING, EVERYTHING, name)
+    grants = {(first, second) for kind, first, second in found if kind == "grant"}
+    operates = _where(grants, ADMIN, OPERATOR)
+    jobs = operates | _where(grants, VIEWER)
+    return Access(False, jobs, operates, _where(grants, ADMIN, ACCOUNTANT), name)
+
+
+def _read_rows(
+    user: AbstractBaseUser | AnonymousUser, *, grants: bool, identities: bool
+) -> list[tuple[str, str, str]]:
+    roles = RoleGrant.objects.filter(user=user.pk)
+    people = ExternalIdentity.objects.filter(user=user.pk)
+    asked: list[Any] = [roles.values_list(Value("grant"), "role", "namespace")] if grants else []
+    if identities:
+        asked.append(people.values_list(Value("identity"), "issuer", "subject"))
+    return list(asked[0].union(*asked[1:], all=True)) if asked else []
+
+
+def _where(grants: Iterable[tuple[str, str]], *roles: str) -> Scope:
+    found = frozenset(namespace for role, namespace in grants if role in roles)
+    return EVERYTHING if EVERYWHERE in found else Scope(found)
 
 
 def is_admin(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Return whether `user` is an administrator, without a query."""
+    """Return whether `user` is an administrator of everything, without a query."""
     return user.is_authenticated and user.is_active and bool(getattr(user, "is_staff", False))
 
 
 def scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
-    """Return the scope of `user`; empty if not signed in."""
-    if not user.is_authenticated or not user.is_active:
-        return Scope(frozenset())
-    if is_admin(user):
-        return Scope(None)
-    return _rights_of(user).scope
+    """Return whose jobs and partitions `user` sees; empty if not signed in."""
+    return access_of(user).jobs
 
 
 def is_accountant(user: AbstractBaseUser | AnonymousUser) -> bool:
     """Whether `user` may see all usage and reports, close months and set rates."""
-    if not user.is_authenticated or not user.is_active:
-        return False
-    return bool(getattr(user, "is_staff", False)) or _rights_of(user).is_accountant
+    return is_admin(user) or access_of(user).is_accountant
 
 
 def usage_scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
-    """Return the scope of `user` for usage; accountants see everything."""
-    return Scope(None) if is_accountant(user) else scope_of(user)
+    """Return whose usage `user` sees, and whether with its cost."""
+    return access_of(user).usage
 
 
 def sees_cost(scope: Scope) -> bool:
-    """Return whether a user with this scope of usage may see costs.
-
-    Cost divided by hours reveals the price, so users who may not see rates see no cost, not even of
-    their own namespaces.
-    """
-    return scope.sees_all
+    """Return whether a user with this scope of usage may see costs; see `Access.usage`."""
+    return scope.with_cost
 
 
-def may_see_cost(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Return whether `user` may see costs; see `sees_cost`."""
-    return settings.USAGE_ENABLED and is_accountant(user)
+def may_see_cost(user: AbstractBaseUser | AnonymousUser, namespace: str = "") -> bool:
+    """Return whether `user` may see costs: of a namespace, or of all that they see."""
+    if not settings.USAGE_ENABLED:
+        return False
+    access = access_of(user)
+    return access.accounts.covers(namespace) if namespace else access.usage.with_cost
 
 
 def require_namespaces(scope: Scope, namespaces: Iterable[str]) -> None:
@@ -124,10 +193,21 @@ def require_namespaces(scope: Scope, namespaces: Iterable[str]) -> None:
             )
 
 
+def require_operator(user: AbstractBaseUser | AnonymousUser, namespace: str) -> None:
+    """Raise PermissionDenied with a sentence if `user` may not change jobs of `namespace`."""
+    access = access_of(user)
+    require_namespaces(access.jobs, [namespace])
+    if not access.operates.covers(namespace):
+        raise PermissionDenied(
+            f"You may see the jobs of namespace {namespace!r}, but not change them. Ask an "
+            "administrator for the role operator."
+        )
+
+
 def require_admin(user: AbstractBaseUser | AnonymousUser) -> None:
     """Raise PermissionDenied with a sentence if `user` is not an administrator."""
-    if not scope_of(user).sees_all:
-        raise PermissionDenied("Only administrators are allowed to do this.")
+    if not is_admin(user):
+        raise PermissionDenied(ADMINS_ONLY)
 
 
 def require_accountant(user: AbstractBaseUser | AnonymousUser) -> None:

@@ -6,12 +6,14 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
+from django.db import transaction
+from django.utils import timezone
 
 from ipuhub.management.demofolder import DatabaseCommand
-from ipuhub.web.access import ACCOUNTANTS
+from ipuhub.roles import ACCOUNTANT, ADMIN, Grant, RoleError, parse_grant
+from ipuhub.web.grants import BY_COMMAND, give
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 
 class Command(DatabaseCommand):
     help = (
-        "Creates a user and prints the password once. The user sees the namespaces that "
-        "grant_namespace grants."
+        "Creates a user and prints the password once. The user has the roles given here and by "
+        "grant_namespace."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -32,6 +34,14 @@ class Command(DatabaseCommand):
             action="store_true",
             help="may see all usage, close months and set rates",
         )
+        parser.add_argument(
+            "--role",
+            action="append",
+            default=[],
+            metavar="ROLE[:NAMESPACE]",
+            help="a role (operator, accountant, viewer, admin) in a namespace, or in all; may be "
+            "repeated",
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         users, password = get_user_model(), secrets.token_urlsafe(12)
@@ -39,13 +49,23 @@ class Command(DatabaseCommand):
             raise CommandError(
                 f"user {options['user']!r} already exists; changepassword sets a new password"
             )
-        user = users(username=options["user"], is_staff=options["admin"])
+        user, grants = users(username=options["user"]), _grants_of(options)
         user.set_password(password)
         try:
             user.full_clean()
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
-        user.save()
-        if options["accountant"]:
-            user.groups.add(Group.objects.get_or_create(name=ACCOUNTANTS)[0])
+        with transaction.atomic():
+            user.save()
+            for grant in grants:
+                give(user, grant, BY_COMMAND, timezone.now())
         self.stdout.write(password)
+
+
+def _grants_of(options: dict[str, Any]) -> list[Grant]:
+    asked = [Grant(ADMIN)] if options["admin"] else []
+    asked += [Grant(ACCOUNTANT)] if options["accountant"] else []
+    try:
+        return asked + [parse_grant(text) for text in options["role"]]
+    except RoleError as error:
+        raise CommandError(str(error)) from error

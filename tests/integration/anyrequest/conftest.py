@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, connection
 from django.utils import timezone
 
-from ipuhub.models import NamespaceGrant, RecordFault, WatchGap
+from ipuhub.models import RecordFault, WatchGap
 from ipuhub.months import Month
 from tests.builders import jobhistory
 from tests.builders.fleetrows import capacity_row
 from tests.builders.rates import rate
+from tests.builders.roles import grant
 from tests.fakes.emptytables import empty_tables
 from usage.models import ReportRun
 from usage.reports.making import make_month
@@ -60,8 +60,8 @@ def _people() -> dict[str, User]:
         "user": make("alice", password="x"),
         "stranger": make("charlie"),
     }
-    made["accountant"].groups.add(Group.objects.get_or_create(name="accountant")[0])
-    NamespaceGrant.objects.create(user=made["user"], namespace="team-a")
+    grant(made["accountant"], "accountant")
+    grant(made["user"], "operator", "team-a")
     return made
 
 

@@ -10,8 +10,8 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from dashboard import history, live
-from ipuhub.models import NamespaceGrant
 from partitions.connections import fleet_reader, opened, sources
+from tests.builders.roles import grant
 from tests.fakes.background import Background, Cluster, Proxy
 
 if TYPE_CHECKING:
@@ -96,6 +96,6 @@ def admin(client: Client) -> Client:
 def user(client: Client) -> Client:
     """Sees team-a only."""
     somebody = get_user_model().objects.create_user("anna")
-    NamespaceGrant.objects.create(user=somebody, namespace="team-a")
+    grant(somebody, "operator", "team-a")
     client.force_login(somebody)
     return client

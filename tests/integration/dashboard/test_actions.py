@@ -13,8 +13,9 @@ from django.utils import timezone
 from dashboard.actions import writer
 from ipuhub.api.auth import make_token
 from ipuhub.api.scopes import READ, WRITE
-from ipuhub.models import AuditEntry, ExternalIdentity, NamespaceGrant
+from ipuhub.models import AuditEntry, ExternalIdentity
 from jobs.ipujob.names import IPUJOBS
+from tests.builders.roles import grant
 from tests.integration.dashboard.actionslab import SPEC, ActionsLab
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def lab(shared: ActionsLab, settings: SettingsWrapper) -> Iterator[ActionsLab]:
 def browser(name: str, namespace: str = "team-a") -> Client:
     user, is_new = get_user_model().objects.get_or_create(username=name)
     if is_new:
-        NamespaceGrant.objects.create(user=user, namespace=namespace)
+        grant(user, "operator", namespace)
     made = Client()
     made.force_login(user)
     return made
@@ -343,3 +344,25 @@ def test_the_events_of_a_job_say_who_asked_for_what(lab: ActionsLab) -> None:
     text = browser("ann").get(f"/jobs/{job.uid}/events/").content.decode()
     assert "ann asked to suspend the job" in text
     assert "bob asked to cancel the job: refused" in text
+
+
+def test_a_viewer_sees_the_job_but_no_buttons_and_changes_nothing(lab: ActionsLab) -> None:
+    job = lab.add()
+    viewer = get_user_model().objects.create_user("bob")
+    grant(viewer, "viewer", "team-a")
+    client = browser("bob")
+    page = client.get(f"/jobs/{job.uid}/")
+    assert page.status_code == 200
+    assert "/do/" not in page.content.decode()
+    for answer in (
+        client.post(f"/jobs/{job.uid}/do/cancel/"),
+        post(f"/api/v1/jobs/{job.uid}/cancel", tool("bob")),
+    ):
+        assert answer.status_code == 403
+        assert "role operator" in answer.content.decode()
+    manifest = {"kind": "IPUJob", "metadata": {"namespace": "team-a", "name": "n"}, "spec": SPEC}
+    assert post("/api/v1/jobs", tool("bob"), manifest).status_code in {400, 403}
+    assert lab.spec_of(job) is not None
+    assert not AuditEntry.objects.exists()
+    grant(viewer, "operator", "team-a")
+    assert "/do/cancel/" in client.get(f"/jobs/{job.uid}/").content.decode()

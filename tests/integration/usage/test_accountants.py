@@ -5,7 +5,6 @@ import hashlib
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
@@ -14,6 +13,7 @@ from ipuhub.models import RecordFault
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
+from tests.builders.roles import grant
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
 from usage.models import Rate, ReportRun
 from usage.reports.ranges import RangeFile, range_of
@@ -37,7 +37,7 @@ def alice():
 @pytest.fixture
 def accountant():
     user = get_user_model().objects.create_user("carol", password="x")
-    user.groups.add(Group.objects.get_or_create(name="accountant")[0])
+    grant(user, "accountant")
     return user
 
 

@@ -28,6 +28,11 @@ class Answers(NamedTuple):
     admin: int
 
 
+LIKE: Final = {"viewer": "owner", "reader": "owner", "steward": "owner", "bookkeeper": "stranger"}
+"""What other roles get: viewer and administrator (steward) of team-a and a viewer of everything
+(reader) as its operator (owner); an accountant of team-a (bookkeeper) as a stranger."""
+
+
 def _open(status: int = 200) -> Answers:
     return Answers(*[status] * 6)
 
@@ -69,8 +74,20 @@ class Example:
     """Who may read the name of team-a's job in it, where the answer is 200."""
     is_page: bool = False
     """Whether it is a page although it is below /api/."""
+    is_personal: bool = False
+    """Whether it is about a thing of the owner himself: every other role is a stranger to it."""
     sends_token: bool = False
     """Whether callers send a token outside of the API, too."""
+
+    def answer_to(self, caller: str) -> int:
+        """Return the status that a caller gets."""
+        like = "stranger" if self.is_personal and caller in LIKE else LIKE.get(caller, caller)
+        return int(getattr(self.answers, like))
+
+    def tells_to(self, caller: str) -> bool:
+        """Whether a caller may read the name of team-a's job in it."""
+        like = "accountant" if caller == "bookkeeper" else LIKE.get(caller, caller)
+        return like in self.tells
 
 
 _FILES: Final = ("", "?format=csv", "?format=jsonl")
@@ -94,9 +111,14 @@ _SIGN_IN: Final = {
     "oidc-callback": Example(_open(404)),
     "oidc-backchannel-logout": Example(_open(404), form={}),
     "account-tokens": Example(OF_ALL),
-    "account-token-revoke": Example(_page(404, 404, 302, 404, 404), {"number": "{token}"}, form={}),
+    "account-token-revoke": Example(
+        _page(404, 404, 302, 404, 404), {"number": "{token}"}, form={}, is_personal=True
+    ),
     "account-password": Example(OF_ALL),
     "account-users": Example(OF_ADMINS),
+    "role-changes": Example(OF_ADMINS, queries=_FILES),
+    "api-role-changes": Example(API_OF_ADMINS),
+    "api-role-changes-file": Example(API_OF_ADMINS, _CSV),
 }
 _ACTION_API: Final = _api(404, 404, 403, 404, 403)  # actions are off here
 _JOBS: Final = {
@@ -196,6 +218,7 @@ FORMS: Final = {  # addresses that answer a GET as well
     "jobs:create": Example(_page(403, 403, 403, 403, 403), form={}),
     "jobs:act": Example(_page(404, 404, 403, 404, 403), {**_JOB, "key": "cancel"}, form={}),
     "account-tokens": Example(_page(400, 400, 400, 400, 400), form={}),
+    "account-users": Example(_page(403, 403, 403, 403, 400), form={}),
     "account-password": Example(_page(400, 400, 400, 400, 400), form={}),
     "usage:rates": Example(_page(403, 403, 403, 400, 400), form={}),
     "usage-api:rates": Example(accountants_get(400), form={}),

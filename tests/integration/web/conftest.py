@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.contrib.auth import get_user_model
 
-from ipuhub.models import NamespaceGrant
+from tests.builders.roles import grant
 from tests.fakes.oidcprovider import oidc_provider
 from tests.integration.web.oidcsignin import use_provider
 
@@ -34,7 +34,7 @@ def admin(db: None) -> User:
 def alice(db: None) -> User:
     """Sees team-a."""
     user = get_user_model().objects.create_user("alice", password="x")
-    NamespaceGrant.objects.create(user=user, namespace="team-a")
+    grant(user, "operator", "team-a")
     return user
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.contrib.auth.models import Group
 
-from ipuhub.models import NamespaceGrant
-from ipuhub.web.access import ACCOUNTANTS, Scope, is_accountant, is_admin, scope_of
+from ipuhub.models import RoleGrant
+from ipuhub.web.access import Scope, is_accountant, is_admin, scope_of
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
+from tests.builders.roles import grant
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -139,11 +139,9 @@ def test_without_a_metrics_token_an_empty_one_opens_nothing(client: Client, db: 
 
 @pytest.mark.parametrize("sign_in", [browser, tool])
 def test_what_is_taken_back_holds_from_the_next_request_on(alice: User, sign_in: Any) -> None:
-    accountants = Group.objects.get_or_create(name=ACCOUNTANTS)[0]
-    alice.groups.add(accountants)
+    grant(alice, "accountant")
     client = sign_in(alice)
     job, reports = "/api/v1/jobs/uid-team-a-train", "/api/v1/usage/reports"
     assert [client.get(address).status_code for address in (job, reports)] == [200, 200]
-    NamespaceGrant.objects.all().delete()
-    alice.groups.remove(accountants)
+    RoleGrant.objects.all().delete()
     assert [client.get(address).status_code for address in (job, reports)] == [404, 403]

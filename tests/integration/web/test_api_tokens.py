@@ -15,7 +15,7 @@ from django.utils import timezone
 from rest_framework.views import APIView
 
 from ipuhub.api.auth import make_token, scope_for
-from ipuhub.models import ApiToken, NamespaceGrant
+from ipuhub.models import ApiToken, RoleGrant
 from ipuhub.web.access import scope_of
 from tests.builders.clients import browser, tool
 
@@ -189,9 +189,9 @@ def test_a_namespace_is_granted_and_taken_back(
     call_command("grant_namespace", "charlie", "team-b")
     call_command("grant_namespace", "charlie", "team-b")
     assert scope_of(charlie).namespaces == {"team-b"}
-    assert "charlie sees: team-b" in capsys.readouterr().out
+    assert "charlie has the roles: operator:team-b" in capsys.readouterr().out
     call_command("grant_namespace", "charlie", "team-b", "--revoke")
-    assert not NamespaceGrant.objects.exists()
+    assert not RoleGrant.objects.exists()
 
 
 @pytest.mark.parametrize(("options", "want"), [([], frozenset()), (["--admin"], None)])

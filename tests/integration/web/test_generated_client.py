@@ -20,9 +20,9 @@ from django.utils import timezone
 
 from ipuhub.api.auth import make_token
 from ipuhub.api.schema import openapi_text
-from ipuhub.models import NamespaceGrant
 from tests.builders import jobhistory
 from tests.builders.lifetimes import at, held, pod
+from tests.builders.roles import grant
 from tests.integration.usage.reading import make
 from tests.integration.web.webprocess import served
 
@@ -94,7 +94,7 @@ def token_of(name: str, *namespaces: str) -> str:
     """The token of a new user: of an administrator where no namespace is named."""
     user = get_user_model().objects.create_user(name, password="x", is_staff=not namespaces)
     for namespace in namespaces:
-        NamespaceGrant.objects.create(user=user, namespace=namespace)
+        grant(user, "operator", namespace)
     return make_token(user, "script", timezone.now())[1]
 
 

@@ -10,17 +10,15 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from ipuhub.models import NamespaceGrant
-from ipuhub.web.access import ACCOUNTANTS
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
+from tests.builders.roles import grant
 from tests.integration.usage.reading import make
 from usage.rates.pages import end_rate
 
@@ -44,7 +42,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def carol(django_user_model: type) -> User:
     """An accountant without a grant."""
     user: User = django_user_model.objects.create_user("carol")  # type: ignore[attr-defined]
-    user.groups.add(Group.objects.get_or_create(name=ACCOUNTANTS)[0])
+    grant(user, "accountant")
     return user
 
 
@@ -228,7 +226,7 @@ def test_only_who_sees_rates_sees_what_a_job_cost(
 ) -> None:
     rate("cpu", "500")
     for user in (alice, carol):
-        NamespaceGrant.objects.get_or_create(user=user, namespace="team-a")
+        grant(user, "operator", "team-a")
     assert "Cost so far 3,000.00 EUR" in text_of(carol, f"/jobs/{running.uid}/")
     assert "Cost" not in text_of(alice, f"/jobs/{running.uid}/")
     assert tool(alice).get(f"/api/v1/jobs/{running.uid}/usage").json()["cost"] is None

@@ -14,12 +14,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
 from django.test import Client
 
 from ipuhub.models import ExternalIdentity
 from ipuhub.oidc import provider as provider_module
+from tests.builders.roles import grant
 from tests.fakes.freeport import free_port
 from tests.fakes.oidcprovider import rsa_key
 from tests.integration.web.oidcsignin import count, sign_in, user_of
@@ -206,12 +206,12 @@ def test_groups_are_roles_at_each_sign_in(
     sign_in(provider)
     user = get_user_model().objects.get(username="ann")
     assert user.is_staff
-    assert [group.name for group in user.groups.all()] == ["accountant"]
+    assert [row.role for row in user.role_grants.all()] == ["accountant"]
     provider.person["realm_access"] = {"roles": "no list"}
     sign_in(provider)
     user.refresh_from_db()
     assert not user.is_staff
-    assert not user.groups.exists()
+    assert not user.role_grants.exists()
 
 
 def test_without_groups_for_a_role_the_role_stays_as_it_is(provider: OidcProvider) -> None:
@@ -219,11 +219,11 @@ def test_without_groups_for_a_role_the_role_stays_as_it_is(provider: OidcProvide
     user = get_user_model().objects.get(username="ann")
     user.is_staff = True
     user.save()
-    user.groups.add(Group.objects.get_or_create(name="accountant")[0])
+    grant(user, "accountant")
     sign_in(provider)
     user.refresh_from_db()
     assert user.is_staff
-    assert user.groups.count() == 1
+    assert user.role_grants.count() == 1
 
 
 def test_only_required_groups_may_sign_in(

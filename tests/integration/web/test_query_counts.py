@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from ipuhub.web.access import ACCOUNTANTS
 from jobs.models import JobRecord
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
 from tests.builders.questions import questions
 from tests.builders.rates import rate
+from tests.builders.roles import grant
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -86,7 +85,7 @@ def test_no_page_needs_more_queries_than_its_baseline(alice: User) -> None:
 def test_no_page_with_cost_needs_more_queries_than_its_baseline(admin: User, alice: User) -> None:
     rate("cpu", "1")
     rate("partition-ipu", "1")
-    alice.groups.add(Group.objects.get_or_create(name=ACCOUNTANTS)[0])
+    grant(alice, "accountant")
     counted = {}
     for user in (alice, admin):
         person, program = browser(user), tool(user)

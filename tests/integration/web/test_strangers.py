@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from ipuhub.api.auth import make_token
-from ipuhub.models import NamespaceGrant
-from ipuhub.web.access import ACCOUNTANTS
 from tests.builders import jobhistory, rates
 from tests.builders.clients import browser, tool
-from tests.integration.web.addresses import EXAMPLES, FORMS, named_addresses
+from tests.builders.roles import grant
+from tests.integration.web.addresses import EXAMPLES, FORMS, LIKE, named_addresses
 from usage.models import ReportRun
 
 if TYPE_CHECKING:
@@ -32,13 +30,17 @@ _POLLED: Final = {"HX-Request": "true"}
 
 @pytest.fixture
 def users() -> dict[str, User]:
-    """Who calls: a stranger, users of another and of the job's namespace, and two with roles."""
+    """Who calls: a stranger, users of another and of the job's namespace, and each role."""
     make = get_user_model().objects.create_user
-    names = ("stranger", "other", "owner", "accountant")
+    names = ("stranger", "other", "owner", "accountant", *LIKE)
     found = {name: make(name) for name in names} | {"admin": make("admin", is_staff=True)}
-    found["accountant"].groups.add(Group.objects.get_or_create(name=ACCOUNTANTS)[0])
-    NamespaceGrant.objects.create(user=found["other"], namespace="team-b")
-    NamespaceGrant.objects.create(user=found["owner"], namespace="team-a")
+    grant(found["accountant"], "accountant")
+    grant(found["other"], "operator", "team-b")
+    grant(found["owner"], "operator", "team-a")
+    grant(found["viewer"], "viewer", "team-a")
+    grant(found["reader"], "viewer")
+    grant(found["steward"], "admin", "team-a")
+    grant(found["bookkeeper"], "accountant", "team-a")
     return found
 
 
@@ -71,14 +73,15 @@ def test_every_caller_gets_what_he_may(
     is_api = address.startswith(("/api/", "/report/")) and not example.is_page
     by_token = is_api or example.sends_token
     sign_in = tool if by_token else browser
-    for caller, want in example.answers._asdict().items():
+    for caller in ("nobody", *users):
+        want = example.answer_to(caller)
         client = Client() if caller == "nobody" else sign_in(users[caller])
         if example.answers.nobody == 302 and example.form is None:  # a page may be polled, too
             _call(client, address, example, 401 if caller == "nobody" else want, _POLLED)
         for query in example.queries:
             asked = f"{address}{query}"
             text = _call(client, asked, example, want)
-            if want == 200 and caller not in example.tells:
+            if want == 200 and not example.tells_to(caller):
                 assert _SECRET not in text, f"{caller} reads of team-a's job in {asked}"
 
 

@@ -10,14 +10,14 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.contrib.auth.models import Group
 from django.utils import timezone
 
 from ipuhub.months import Month
-from ipuhub.web.access import ACCOUNTANTS, ACCOUNTANTS_ONLY
+from ipuhub.web.access import ACCOUNTANTS_ONLY
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
 from tests.builders.rates import rate
+from tests.builders.roles import grant
 from tests.integration.usage.reading import UTC_ZONE, make
 from usage.models import MonthReport, Rate
 from usage.rates.pages import end_rate
@@ -246,7 +246,7 @@ def test_an_accountant_sees_cost_and_who_may_not_see_rates_sees_none(
     rate("cpu", "1000")
     pod("2026-11-20T00:00", "2026-11-20T02:00", cpu=2, namespace="team-a")
     carol = django_user_model.objects.create_user("carol")  # type: ignore[attr-defined]
-    carol.groups.add(Group.objects.get_or_create(name=ACCOUNTANTS)[0])
+    grant(carol, "accountant")
     assert ask(carol, "summary")["total"]["cost"] == "4000.00"
     assert "4,000.00" in page(carol)
     for user in (alice, charlie):

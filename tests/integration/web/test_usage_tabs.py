@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from django.contrib.auth.models import Group
 
-from ipuhub.web.access import ACCOUNTANTS
+from tests.builders.roles import grant
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -33,7 +32,7 @@ def test_an_accountant_is_offered_all_pages_and_the_others_those_they_may_open(
 ) -> None:
     client.force_login(alice)
     assert labels(client, "/usage/") == ["Month", "Pods", "Gaps"]
-    alice.groups.add(Group.objects.get_or_create(name=ACCOUNTANTS)[0])
+    grant(alice, "accountant")
     assert labels(client, "/usage/") == ALL
     for address in addresses(client):
         assert client.get(address).status_code == 200

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dashboard import users
 from ipuhub.api.auth import make_token
-from ipuhub.web.access import ACCOUNTANTS
 from tests.builders.clients import browser
 from tests.builders.questions import questions
+from tests.builders.roles import grant
 
 if TYPE_CHECKING:
     import pytest
@@ -23,13 +22,14 @@ PAGE = "/account/users/"
 
 
 def test_an_administrator_sees_who_may_do_what(admin: User, alice: User, charlie: User) -> None:
-    charlie.groups.add(Group.objects.get_or_create(name=ACCOUNTANTS)[0])
+    grant(charlie, "accountant")
     make_token(alice, "<b>night</b>", timezone.now(), scopes="reports")
     page = browser(admin).get(PAGE).content.decode()
     assert "3 users" in page
     assert "team-a" in page
-    assert ">administrator<" in page
-    assert ">accountant<" in page
+    assert "admin: all namespaces" in page
+    assert "accountant: all namespaces" in page
+    assert "operator: team-a" in page
     assert "&lt;b&gt;night&lt;/b&gt; (<code>reports</code>), never used" in page
 
 

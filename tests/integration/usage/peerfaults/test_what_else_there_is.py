@@ -9,9 +9,9 @@ from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from ipuhub.models import NamespaceGrant
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import held, pod
+from tests.builders.roles import grant
 from usage.models import PodLifetime
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_21_people_see_their_own_and_strangers_nothing(accountant: Accountant) -
     pod("2026-10-10T00:00", "2026-10-10T01:00", namespace="team-b", group="b")
     alice = get_user_model().objects.create_user("alice", password="x")
     stranger = get_user_model().objects.create_user("charlie", password="x")
-    NamespaceGrant.objects.create(user=alice, namespace="team-a")
+    grant(alice, "operator", "team-a")
     month = "month=2026-10"
     assert [row["key"]["group"] for row in summed(tool(alice), month)] == ["a"]
     assert summed(tool(stranger), month) == []

@@ -1,0 +1,94 @@
+"""glue: grants and revokes roles, and records who did it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from django.db import transaction
+
+from ipuhub.models import RoleChange, RoleGrant
+from ipuhub.roles import ADMIN, EVERYWHERE, Grant
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Collection
+
+    from django.contrib.auth.models import User
+
+BY_COMMAND: Final = "manage.py"
+BY_GROUPS: Final = "sign-in"
+
+
+@transaction.atomic
+def give(user: User, grant: Grant, by: str, now: dt.datetime) -> bool:
+    """Grant a role; return whether that changed something.
+
+    What a group granted becomes a grant of its own, which sign-ins no longer take away.
+    """
+    if _is_everything(grant):
+        return set_admin(user, by, now, is_admin=True)
+    row, is_new = RoleGrant.objects.get_or_create(
+        user=user, role=grant.role, namespace=grant.namespace
+    )
+    if row.from_groups:
+        RoleGrant.objects.filter(pk=row.pk).update(from_groups=False)
+    if is_new:
+        _record(user, grant, by, now, is_granted=True)
+    return is_new or row.from_groups
+
+
+@transaction.atomic
+def take(user: User, grant: Grant, by: str, now: dt.datetime) -> bool:
+    """Revoke a role; return whether the user had it."""
+    if _is_everything(grant):
+        return set_admin(user, by, now, is_admin=False)
+    rows = RoleGrant.objects.filter(user=user, role=grant.role, namespace=grant.namespace)
+    is_changed = rows.delete()[0] > 0
+    if is_changed:
+        _record(user, grant, by, now, is_granted=False)
+    return is_changed
+
+
+@transaction.atomic
+def set_group_grants(user: User, wanted: Collection[Grant], now: dt.datetime) -> None:
+    """Make the grants that come from groups exactly these; grants of administrators stay."""
+    rows = list(RoleGrant.objects.select_for_update().filter(user=user))
+    known = {Grant(row.role, row.namespace): row.from_groups for row in rows}
+    for grant in sorted(grant for grant, is_ours in known.items() if is_ours):
+        if grant not in wanted:
+            take(user, grant, BY_GROUPS, now)
+    for grant in sorted(set(wanted) - known.keys()):
+        _row, is_new = RoleGrant.objects.get_or_create(
+            user=user,
+            role=grant.role,
+            namespace=grant.namespace,
+            defaults={"from_groups": True},
+        )
+        if is_new:  # else the same person signs in twice at the same moment
+            _record(user, grant, BY_GROUPS, now, is_granted=True)
+
+
+@transaction.atomic
+def set_admin(user: User, by: str, now: dt.datetime, *, is_admin: bool) -> bool:
+    """Make a user an administrator of everything, or no longer; return whether that changed it."""
+    if user.is_staff == is_admin:
+        return False
+    user.is_staff = is_admin
+    user.save(update_fields=["is_staff"])
+    _record(user, Grant(ADMIN), by, now, is_granted=is_admin)
+    return True
+
+
+def _is_everything(grant: Grant) -> bool:
+    return grant == Grant(ADMIN, EVERYWHERE)
+
+
+def _record(user: User, grant: Grant, by: str, now: dt.datetime, *, is_granted: bool) -> None:
+    RoleChange.objects.create(
+        at=now,
+        by=by,
+        user_name=user.get_username(),
+        role=grant.role,
+        namespace=grant.namespace,
+        is_granted=is_granted,
+    )

@@ -1,0 +1,45 @@
+"""glue: the Kubernetes user of a user, by the settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from django.conf import settings
+
+from ipuhub.variables.actions import RESERVED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LONGEST: Final = 1024
+
+
+def listed_name(username: str) -> str:
+    """Return the Kubernetes user that the settings list for a user; empty: none, or changes are
+    off."""
+    name: str = settings.ACTIONS_USERS.get(username, "") if settings.ACTIONS else ""
+    return name
+
+
+def single_sign_on_name(username: str, identities: Sequence[tuple[str, str]]) -> str:
+    """Return the Kubernetes user of someone with these identities (issuer, subject); empty: none.
+
+    With two identities it would be open which of them is meant.
+    """
+    if len(identities) != 1:
+        return ""
+    issuer, subject = identities[0]
+    name: str = settings.ACTIONS_SINGLE_SIGN_ON.format(
+        subject=subject, issuer=issuer, username=username
+    )
+    return name if is_usable(name) else ""
+
+
+def is_usable(name: str) -> bool:
+    """Return whether a name may be impersonated: it is a header's value, and no component's."""
+    return (
+        0 < len(name) <= _LONGEST
+        and name == name.strip()
+        and name.isprintable()
+        and not name.startswith(RESERVED)
+    )
