@@ -15,6 +15,7 @@ from partitions.vipu.protos import vipu_admin_pb2 as admin_pb
 from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.protos import vipu_version_pb2 as version_pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceStub
+from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import DiagnosticsServiceStub
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import FleetServiceStub
 from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceStub
 from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceStub
@@ -211,7 +212,8 @@ class AdminClient(VipuClient):
 
     async def ask(self, method: str, question: Message) -> Any:
         """Call a method of a service of the admin port by its name; return the whole message."""
-        stubs = (make(self._connection) for make in (AdminServiceStub, FleetServiceStub))
+        services = (AdminServiceStub, FleetServiceStub, DiagnosticsServiceStub)
+        stubs = (make(self._connection) for make in services)
         call = next(getattr(stub, method) for stub in stubs if hasattr(stub, method))
         return await self._call(call, question)
 

@@ -11,15 +11,18 @@ from partitions.vipu.agent import wire
 from partitions.vipu.codes import error_of
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.protos import vipu_agent_pb2 as pb
+from partitions.vipu.protos import vipu_diagnostics_pb2 as diagnostics_pb
 from partitions.vipu.protos.vipu_agent_pb2_grpc import AgentServiceStub
+from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import AgentDiagnosticsServiceStub
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from partitions.vipu.agent.machine import Configuration, Fault, Health, Inventory
+    from partitions.vipu.agent.machine import Configuration, Fault, Health, Inventory, MachineTest
     from partitions.vipu.client import TlsFiles
     from partitions.vipu.protos.vipu_agent_pb2_grpc import AgentServiceAsyncStub
+    from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import AgentDiagnosticsServiceAsyncStub
 
 _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     # Found again soon after it was down; gRPC's own backoff grows to two minutes.
@@ -100,6 +103,17 @@ class AgentClient:
     async def repair(self, ipu: int | None = None) -> None:
         """End all faults of a simulated machine, or those of one IPU."""
         await self._call((await self._stub()).RepairFaults, pb.RepairFaultsRequest(ipu=ipu))
+
+    async def test(self, kind: MachineTest, ipu: int | None) -> str:
+        """Test the machine, or one IPU: what is wrong, empty if nothing is; raises NotReady while
+        a partition uses what the test would disturb."""
+        await self._stub()
+        channel = self._channel
+        if channel is None:
+            raise Unavailable(f"agent {self.address}: the connection was closed")
+        stub: AgentDiagnosticsServiceAsyncStub = AgentDiagnosticsServiceStub(channel)
+        question = diagnostics_pb.RunTestRequest(kind=wire.TEST_NUMBERS[kind], ipu=ipu)
+        return (await self._call(stub.RunTest, question)).problem
 
     async def _stub(self) -> AgentServiceAsyncStub:
         files = self._tls() if self._tls else None

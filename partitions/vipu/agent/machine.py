@@ -146,6 +146,21 @@ class Machine(Protocol):
         """One reading for each IPU, in the order of their device numbers."""
         ...
 
+    def test(self, kind: MachineTest, ipu: int | None, now: datetime) -> str:
+        """Test the machine, or one IPU: a sentence on what is wrong, empty if nothing is.
+
+        Raises InvalidRequest, or NotReady while a partition uses what the test would disturb.
+        """
+        ...
+
+
+class MachineTest(StrEnum):
+    """What of a machine can be tested."""
+
+    CONNECTIVITY = "connectivity"
+    IPU_SELF_TEST = "ipu-self-test"
+    SYNC = "sync"
+
 
 class FaultKind(StrEnum):
     """What can be made to go wrong on a simulated machine."""

@@ -23,8 +23,11 @@ from partitions.vipu.agent import faultcommand
 from partitions.vipu.agent.exporter import Exporter
 from partitions.vipu.agent.service import AgentService
 from partitions.vipu.agent.simulated import MachineLatencies, SimulatedMachine
-from partitions.vipu.protos import vipu_agent_pb2
+from partitions.vipu.protos import vipu_agent_pb2, vipu_diagnostics_pb2
 from partitions.vipu.protos.vipu_agent_pb2_grpc import add_AgentServiceServicer_to_server
+from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import (
+    add_AgentDiagnosticsServiceServicer_to_server,
+)
 from partitions.vipu.serving import (
     ListenError,
     OptionParser,
@@ -47,6 +50,9 @@ if TYPE_CHECKING:
 
 _ENVIRONMENT: Final = "IPUHUB_VIPU_AGENT_"
 _SERVICE: Final = vipu_agent_pb2.DESCRIPTOR.services_by_name["AgentService"].full_name
+_DIAGNOSTICS: Final = vipu_diagnostics_pb2.DESCRIPTOR.services_by_name[
+    "AgentDiagnosticsService"
+].full_name
 _STOP_SECONDS: Final = 2.0
 _MOST_MACHINES: Final = 1024
 CANNOT_LISTEN, WRONG_OPTIONS = 1, 2
@@ -194,7 +200,8 @@ class VipuAgent:
         # Two agents on one port would share its connections, each with a machine of its own.
         server = aio.server(options=(("grpc.so_reuseport", 0),))
         add_AgentServiceServicer_to_server(service, server)
-        add_standard_services(server, (_SERVICE,))
+        add_AgentDiagnosticsServiceServicer_to_server(service, server)
+        add_standard_services(server, (_SERVICE, _DIAGNOSTICS))
         tls = options.tls
         credentials = tls.credentials() if tls else None
         port = listen(server, options.host, _counted(options.port, number), credentials)

@@ -14,7 +14,9 @@ from partitions.vipu.agent import wire
 from partitions.vipu.codes import code_of, details_of
 from partitions.vipu.errors import VipuError
 from partitions.vipu.protos import vipu_agent_pb2 as pb
+from partitions.vipu.protos import vipu_diagnostics_pb2 as diagnostics_pb
 from partitions.vipu.protos.vipu_agent_pb2_grpc import AgentServiceServicer
+from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import AgentDiagnosticsServiceServicer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +35,7 @@ _PAUSE_SECONDS: Final = 0.05
 _Answer = TypeVar("_Answer")
 
 
-class AgentService(AgentServiceServicer):
+class AgentService(AgentServiceServicer, AgentDiagnosticsServiceServicer):
     """What a controller may ask of one machine.
 
     `agent` is its name in the log. `simulated` is the same machine where it can fail on command,
@@ -133,6 +135,20 @@ class AgentService(AgentServiceServicer):
             return pb.RepairFaultsReply()
 
         return await self._answer_now(repair, context)
+
+    async def RunTest(
+        self, request: diagnostics_pb.RunTestRequest, context: _Context
+    ) -> diagnostics_pb.RunTestReply:
+        """Test the machine, or one IPU of it."""
+
+        def run(now: datetime) -> diagnostics_pb.RunTestReply:
+            kind = wire.test_kind_from_message(request.kind)
+            ipu = request.ipu if request.HasField("ipu") else None
+            problem = self._machine.test(kind, ipu, now)
+            self._log.info("test ran", kind=kind, ipu=ipu, problem=problem)
+            return diagnostics_pb.RunTestReply(problem=problem)
+
+        return await self._answer(run, context)
 
     async def wait_while_hung(self) -> None:
         """Return once the machine's agent is not hung."""

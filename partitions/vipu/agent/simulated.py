@@ -19,6 +19,7 @@ from partitions.vipu.agent.machine import (
     IpuInventory,
     IpuReading,
     MachinePartition,
+    MachineTest,
     PartitionState,
 )
 from partitions.vipu.errors import InvalidRequest, NotFound, NotReady
@@ -157,6 +158,28 @@ class SimulatedMachine:
         """One reading for each IPU, in the order of their device numbers."""
         return tuple(self._reading(index, ipu, now) for index, ipu in self._ipus.items())
 
+    def test(self, kind: MachineTest, ipu: int | None, now: datetime) -> str:
+        """Test the machine, or one IPU: a sentence on what is wrong, empty if nothing is.
+
+        Raises InvalidRequest, or NotReady while a partition uses what the test would disturb.
+        """
+        if ipu is not None and ipu not in self._ipus:
+            raise InvalidRequest(f"ipu {ipu}: the machine has the IPUs 0 to {self.num_ipus - 1}")
+        tested = set(self._ipus) if ipu is None else {ipu}
+        if kind is not MachineTest.CONNECTIVITY:  # that one only reads
+            for name, part in self._parts.items():
+                if tested & {device.index for device in part.configuration.devices}:
+                    raise NotReady(f"partition {name} uses it; remove that first")
+        shown = {
+            MachineTest.CONNECTIVITY: {FaultKind.LINK_DOWN},
+            MachineTest.IPU_SELF_TEST: {FaultKind.IPU_ERROR},
+            MachineTest.SYNC: {FaultKind.LINK_DOWN, FaultKind.IPU_ERROR},
+        }[kind]
+        found = [
+            fault for fault in self._present(now) if fault.kind in shown and fault.ipu in tested
+        ]
+        return "; ".join(sorted(map(_sentence, found)))
+
     def is_hung(self, now: datetime) -> bool:
         """Whether the agent of this machine answers nothing."""
         return any(fault.kind is FaultKind.HANG for fault in self._present(now))
@@ -200,11 +223,8 @@ class SimulatedMachine:
     def _sentences(self, now: datetime) -> dict[int, str]:
         found: dict[int, list[str]] = {}
         for fault in self._present(now):
-            if fault.kind is FaultKind.IPU_ERROR:
-                found.setdefault(fault.ipu, []).append(f"IPU {fault.ipu} has a memory error")
-            elif fault.kind is FaultKind.LINK_DOWN:
-                text = f"IPU-Link {fault.link} of IPU {fault.ipu} is down"
-                found.setdefault(fault.ipu, []).append(text)
+            if fault.kind in {FaultKind.IPU_ERROR, FaultKind.LINK_DOWN}:
+                found.setdefault(fault.ipu, []).append(_sentence(fault))
         return {index: "; ".join(sorted(texts)) for index, texts in sorted(found.items())}
 
     def _check(self, configuration: Configuration) -> None:
@@ -264,6 +284,12 @@ def _as_seen(part: _Part, faults: dict[int, str], now: datetime) -> MachineParti
         return MachinePartition(part.configuration, PartitionState.FAILED, problem)
     state = PartitionState.READY if now >= part.ready_at else PartitionState.CONFIGURING
     return MachinePartition(part.configuration, state)
+
+
+def _sentence(fault: Fault) -> str:
+    if fault.kind is FaultKind.IPU_ERROR:
+        return f"IPU {fault.ipu} has a memory error"
+    return f"IPU-Link {fault.link} of IPU {fault.ipu} is down"
 
 
 def _is_same(one: Fault, other: Fault) -> bool:

@@ -14,10 +14,12 @@ from partitions.vipu.agent.machine import (
     Inventory,
     IpuInventory,
     MachinePartition,
+    MachineTest,
     PartitionState,
 )
 from partitions.vipu.errors import InvalidRequest
 from partitions.vipu.protos import vipu_agent_pb2 as pb
+from partitions.vipu.protos import vipu_diagnostics_pb2 as diagnostics_pb
 from partitions.vipu.types import IpuLinkRouting, SyncType
 
 if TYPE_CHECKING:
@@ -37,6 +39,12 @@ _KINDS = {
     pb.FAULT_KIND_SLOW_RESET: FaultKind.SLOW_RESET,
 }
 _KIND_NUMBERS = {kind: number for number, kind in _KINDS.items()}
+_TESTS = {
+    diagnostics_pb.TEST_KIND_CONNECTIVITY: MachineTest.CONNECTIVITY,
+    diagnostics_pb.TEST_KIND_IPU_SELF_TEST: MachineTest.IPU_SELF_TEST,
+    diagnostics_pb.TEST_KIND_SYNC: MachineTest.SYNC,
+}
+TEST_NUMBERS = {kind: number for number, kind in _TESTS.items()}
 _TEXTS = tuple(field.name for field in fields(Inventory) if field.name != "ipus")
 
 
@@ -115,6 +123,16 @@ def health_from_message(message: pb.GetHealthReply) -> Health:
         ),
         faults=dict(message.faults),
     )
+
+
+def test_kind_from_message(value: diagnostics_pb.TestKind.ValueType) -> MachineTest:
+    """The kind of a test; raises InvalidRequest for an unknown one."""
+    try:
+        return _TESTS[value]
+    except KeyError:
+        raise InvalidRequest(
+            f"kind {value}: use 1 (connectivity), 2 (IPU self-test) or 3 (sync)"
+        ) from None
 
 
 def fault_to_message(fault: Fault, duration: timedelta | None) -> pb.InjectFaultRequest:

@@ -6,7 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from partitions.vipu.agent.machine import MachineTest
 from partitions.vipu.cli import admincommands as commands
+from partitions.vipu.cli import diagnosticcommands as diagnostics
 from partitions.vipu.cli import fleetcommands as fleet
 from partitions.vipu.cli.program import add_frame, entities, run, shared_options
 from partitions.vipu.cli.settings import ADMIN_PORT
@@ -23,6 +25,7 @@ _EXAMPLES: Final = """examples:
   vipu-admin provoke fault ag3 --ipu 2
   vipu-admin create cluster c1 --agents ag0,ag1,ag2,ag3 --topology mesh
   vipu-admin create allocation team-a --cluster c1 --agents ag0,ag1
+  vipu-admin diagnostics ipu-self-test --agents ag3
   VIPU_CLI_API_HOST=10.1.2.3 vipu-admin list events --watch
 """
 
@@ -45,7 +48,26 @@ def make_parser() -> argparse.ArgumentParser:
     actions = add_frame(parser)
     _add_lists(actions, shared)
     _add_things(actions, shared)
+    _add_diagnostics(actions, shared)
     return parser
+
+
+def _add_diagnostics(actions: Any, shared: argparse.ArgumentParser) -> None:
+    tests = entities(actions, "diagnostics", "test machines")
+    for kind, about in (
+        (MachineTest.CONNECTIVITY, "test that agents answer and IPU-Links are up"),
+        (MachineTest.IPU_SELF_TEST, "let each IPU test itself; skips those of partitions"),
+        (MachineTest.SYNC, "test the sync lines of machines; skips those with partitions"),
+    ):
+        parser = tests.add_parser(kind.value, help=about, parents=[shared])
+        _agents(parser, "all")
+        parser.add_argument("--no-wait", action="store_true", help="do not wait for its end")
+        parser.set_defaults(command=diagnostics.run_test)
+    listing = tests.add_parser("list", help="the last 20 tests", parents=[shared])
+    listing.set_defaults(command=diagnostics.list_tests)
+    about = "show the results of a test"
+    _named(tests, "get", diagnostics.get_test, about, shared)
+    _named(tests, "cancel", diagnostics.cancel_test, "end a test", shared)
 
 
 def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.ArgumentParser) -> None:
@@ -53,7 +75,7 @@ def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.Argum
     create = entities(actions, "create", "create a cluster or an allocation")
     about = "put agents that are in no cluster into a new one, in the order of their cabling"
     cluster = _named(create, "cluster", fleet.create_cluster, about, shared)
-    _agents(cluster, is_required=True)
+    _agents(cluster)
     cluster.add_argument(
         "--topology", choices=fleet.TOPOLOGIES, default="torus", help="cabling of the IPU-Links"
     )
@@ -71,7 +93,7 @@ def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.Argum
     about = "let users have partitions of agents of a cluster"
     allocation = _named(create, "allocation", fleet.create_allocation, about, shared)
     allocation.add_argument("--cluster", required=True, metavar="ID", help="the cluster")
-    _agents(allocation, is_required=False)
+    _agents(allocation, "all of the cluster that are in no allocation")
     about = "remove a cluster; refused while it has allocations"
     _named(remove, "cluster", fleet.remove_cluster, about, shared)
     about = "remove an allocation; refused while it has partitions"
@@ -80,13 +102,13 @@ def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.Argum
     _named(get, "allocation", fleet.get_allocation, "one allocation", shared)
 
 
-def _agents(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
-    more = "" if is_required else " (default: all of the cluster that are in no allocation)"
+def _agents(parser: argparse.ArgumentParser, usual: str = "") -> None:
+    more = f" (default: {usual})" if usual else ""
     parser.add_argument(
         "--agents",
         type=lambda text: [each.strip() for each in text.split(",")],
         default=[],
-        required=is_required,
+        required=not usual,
         metavar="ID,ID,...",
         help=f"ids of agents, separated by commas{more}",
     )
@@ -147,7 +169,7 @@ def _named(
     entity: Any, name: str, command: object, about: str, shared: argparse.ArgumentParser
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = entity.add_parser(name, help=about, parents=[shared])
-    what = name if name in {"partition", "cluster", "allocation"} else "agent"
+    what = {"get": "test", "cancel": "test", "fault": "agent"}.get(name, name)
     parser.add_argument("name", metavar="ID", help=f"id of the {what}")
     parser.set_defaults(command=command)
     return parser

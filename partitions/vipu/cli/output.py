@@ -18,13 +18,15 @@ FORMATS: Final = ("table", "wide", "json", "yaml")
 class Table:
     """Rows of texts under their heads; `wide` columns are shown by `--output wide` only.
 
-    `data` is what JSON and YAML show in its place.
+    `data` is what JSON and YAML show in its place. `is_bad`: what it shows has failed, and so has
+    the command.
     """
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
     data: Any
     wide: frozenset[str] = frozenset()
+    is_bad: bool = False
 
 
 def write(table: Table, form: str) -> str:

@@ -1,7 +1,7 @@
 """glue: what the V-IPU commands share: options, exit codes, how an answer is shown.
 
-Exit codes: 0 done; 1 the controller refused; 2 wrong options or settings; 3 no answer; 130
-interrupted.
+Exit codes: 0 done; 1 the controller refused, or a test of machines failed; 2 wrong options or
+settings; 3 no answer; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def _run(client: VipuClient, options: argparse.Namespace) -> int:
             form = "json" if options.showjson or not table.heads else options.output
             _say(write(table, form))
             if not options.watch:
-                return DONE
+                return REFUSED if table.is_bad else DONE
             await asyncio.sleep(WATCH_SECONDS)
 
 

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Final
 import grpc
 import structlog
 
-from partitions.vipu.protos import vipu_admin_pb2, vipu_fleet_pb2
+from partitions.vipu.protos import vipu_admin_pb2, vipu_diagnostics_pb2, vipu_fleet_pb2
 from partitions.vipu.protos.vipu_admin_pb2_grpc import add_AdminServiceServicer_to_server
+from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import (
+    add_DiagnosticsServiceServicer_to_server,
+)
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import add_FleetServiceServicer_to_server
 from partitions.vipu.server.adminservice import AdminService
+from partitions.vipu.server.diagnostics import Diagnostics, SimulatedTester
+from partitions.vipu.server.diagnosticsservice import DiagnosticsService
 from partitions.vipu.server.fleetservice import FleetService
 from partitions.vipu.serving import add_standard_services, listen
 
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
 STOP_SECONDS: Final = 2.0
 _THREADS: Final = 4
 _ADMIN: Final = vipu_admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+_DIAGNOSTICS: Final = vipu_diagnostics_pb2.DESCRIPTOR.services_by_name[
+    "DiagnosticsService"
+].full_name
 _FLEET: Final = vipu_fleet_pb2.DESCRIPTOR.services_by_name["FleetService"].full_name
 
 log = structlog.get_logger(__name__)
@@ -39,7 +47,11 @@ class AdminPort:
         )
         add_AdminServiceServicer_to_server(AdminService(controller, facts), self._server)
         add_FleetServiceServicer_to_server(FleetService(controller), self._server)
-        self._health = add_standard_services(self._server, (_ADMIN, _FLEET))
+        self._diagnostics = Diagnostics(controller, facts.links or SimulatedTester(controller))
+        add_DiagnosticsServiceServicer_to_server(
+            DiagnosticsService(self._diagnostics), self._server
+        )
+        self._health = add_standard_services(self._server, (_ADMIN, _FLEET, _DIAGNOSTICS))
 
     def start(self, host: str, port: int, tls: ServerTls | None) -> None:
         """Listen; port 0 takes any free one. Raises ListenError or TlsFilesError."""
@@ -57,3 +69,4 @@ class AdminPort:
         """Refuse new calls and let running ones end for up to 2 s."""
         self._health.enter_graceful_shutdown()
         self._server.stop(STOP_SECONDS).wait()
+        self._diagnostics.stop()

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import structlog
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from datetime import datetime
 
-    from partitions.vipu.agent.machine import Configuration, Fault, Health, Inventory
+    from partitions.vipu.agent.machine import Configuration, Fault, Health, Inventory, MachineTest
     from partitions.vipu.client import TlsFiles
     from partitions.vipu.server.agentfleet import Action
     from partitions.vipu.server.records import PartitionRecord
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from partitions.vipu.topology import Topology
 
 log = structlog.get_logger(__name__)
+_Answer = TypeVar("_Answer")
 # Between two questions while a machine is at work: soon after a change, then less and less often.
 _BUSY_SECONDS: Final = 0.001
 _LONGEST_BUSY_SECONDS: Final = 0.25
@@ -172,6 +173,10 @@ class AgentLinks:
         """End the faults of an IPU, or all of the machine; raises VipuError."""
         self._run(self._links[agent].client.repair(ipu)).result()
 
+    def test(self, agent: str, kind: MachineTest, ipu: int | None) -> str:
+        """Have an agent test its machine, or one IPU; what is wrong. Raises VipuError."""
+        return self._run(self._links[agent].client.test(kind, ipu)).result()
+
     def stop(self) -> None:
         """End all connections; what the machines do stays as it is."""
         if self._thread.is_alive():
@@ -180,7 +185,7 @@ class AgentLinks:
             self._thread.join()
         self._loop.close()
 
-    def _run(self, work: Coroutine[None, None, None]) -> Future[None]:
+    def _run(self, work: Coroutine[None, None, _Answer]) -> Future[_Answer]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _connect(self) -> None:

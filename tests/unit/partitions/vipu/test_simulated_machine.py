@@ -13,6 +13,7 @@ from partitions.vipu.agent.machine import (
     Device,
     Fault,
     FaultKind,
+    MachineTest,
     PartitionState,
 )
 from partitions.vipu.agent.simulated import LINKS, SimulatedMachine
@@ -212,3 +213,19 @@ def test_a_fault_of_what_the_machine_does_not_have_is_refused(
 def test_a_machine_that_starts_again_says_so(machine: SimulatedMachine) -> None:
     again = SimulatedMachine("ag7", at(60))
     assert machine.health(at(60)).boot_id != again.health(at(60)).boot_id
+
+
+def test_a_test_shows_its_faults_and_disturbs_no_partition(machine: SimulatedMachine) -> None:
+    machine.inject(Fault(FaultKind.LINK_DOWN, ipu=1, link=3), at(0))
+    machine.inject(Fault(FaultKind.IPU_ERROR, ipu=3), at(0))
+    link, memory = "IPU-Link 3 of IPU 1 is down", "IPU 3 has a memory error"
+    assert machine.test(MachineTest.CONNECTIVITY, None, at(1)) == link
+    assert machine.test(MachineTest.SYNC, None, at(1)) == f"{memory}; {link}"
+    found = [machine.test(MachineTest.IPU_SELF_TEST, index, at(1)) for index in range(4)]
+    assert found == ["", "", "", memory]
+    machine.configure(configuration("p", 0), at(2))
+    for kind, ipu in ((MachineTest.IPU_SELF_TEST, 0), (MachineTest.SYNC, None)):
+        with pytest.raises(NotReady, match="partition p uses it"):
+            machine.test(kind, ipu, at(3))
+    assert machine.test(MachineTest.IPU_SELF_TEST, 1, at(3)) == ""
+    assert machine.test(MachineTest.CONNECTIVITY, None, at(3)) == link

@@ -1,0 +1,125 @@
+"""io: `vipu-admin diagnostics`: start tests, follow their progress, show results."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.json_format import MessageToDict
+
+from partitions.vipu.agent.machine import MachineTest
+from partitions.vipu.agent.wire import TEST_NUMBERS
+from partitions.vipu.cli.output import Table
+from partitions.vipu.protos import vipu_diagnostics_pb2 as pb
+
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+    from partitions.vipu.client import VipuClient
+
+POLL_SECONDS: Final = 0.2
+_BAR: Final = 30
+_HEADS: Final = ("Diagnostic", "Test", "State", "Done", "Failed", "Skipped", "Started")
+_PREFIXES: Final = ("DIAGNOSTIC_STATE_", "TEST_KIND_", "OUTCOME_")
+_KINDS: Final = {number: kind.value for kind, number in TEST_NUMBERS.items()}
+
+
+async def run_test(client: VipuClient, options: argparse.Namespace) -> Table:
+    """Start a test, show its progress until it ends, and its results. Raise VipuError."""
+    kind = TEST_NUMBERS[MachineTest(options.entity)]
+    question = pb.StartDiagnosticRequest(kind=kind, agent_ids=options.agents)
+    diagnostic: pb.Diagnostic = await client.ask("StartDiagnostic", question)
+    if options.no_wait:
+        return _list([diagnostic])
+    asked = pb.GetDiagnosticRequest(diagnostic_id=diagnostic.id)
+    while True:
+        diagnostic = await client.ask("GetDiagnostic", asked)
+        running = diagnostic.state == pb.DIAGNOSTIC_STATE_RUNNING
+        _show(diagnostic, is_last=not running)
+        if not running:
+            return _results(diagnostic)
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def list_tests(client: VipuClient, options: argparse.Namespace) -> Table:
+    """The last tests."""
+    del options
+    return _list((await client.ask("ListDiagnostics", pb.ListDiagnosticsRequest())).diagnostics)
+
+
+async def get_test(client: VipuClient, options: argparse.Namespace) -> Table:
+    """The results of one test so far. Raise VipuError."""
+    question = pb.GetDiagnosticRequest(diagnostic_id=options.name)
+    return _results(await client.ask("GetDiagnostic", question))
+
+
+async def cancel_test(client: VipuClient, options: argparse.Namespace) -> None:
+    """End a test after the step that runs. Raise VipuError."""
+    await client.ask("CancelDiagnostic", pb.CancelDiagnosticRequest(diagnostic_id=options.name))
+
+
+def bar(done: int, steps: int) -> str:
+    """A progress bar."""
+    filled = _BAR * done // steps if steps else _BAR
+    return f"[{'#' * filled}{'.' * (_BAR - filled)}] {done}/{steps}"
+
+
+def _show(diagnostic: pb.Diagnostic, *, is_last: bool) -> None:
+    """The bar, where somebody looks: results go elsewhere, so that programs can read them."""
+    if sys.stderr.isatty():
+        text = f"{diagnostic.id} {bar(diagnostic.done, diagnostic.steps)}"
+        sys.stderr.write(f"\r{text}" + ("\n" if is_last else ""))
+        sys.stderr.flush()
+
+
+def _list(found: Any) -> Table:
+    rows = [
+        (
+            one.id,
+            _KINDS.get(one.kind, str(one.kind)),
+            _word(pb.DiagnosticState, one.state),
+            f"{one.done}/{one.steps}",
+            str(one.failed),
+            str(one.skipped),
+            _time(one.started_at),
+        )
+        for one in found
+    ]
+    return Table(_HEADS, rows, [_plain(one) for one in found])
+
+
+def _results(diagnostic: pb.Diagnostic) -> Table:
+    rows = [
+        (
+            one.agent_id,
+            str(one.ipu) if one.HasField("ipu") else "-",
+            _word(pb.Outcome, one.outcome),
+            one.message or "-",
+        )
+        for one in diagnostic.results
+    ]
+    is_bad = diagnostic.state in {pb.DIAGNOSTIC_STATE_FAILED, pb.DIAGNOSTIC_STATE_CANCELLED}
+    return Table(("Agent", "IPU", "Result", "Why"), rows, _plain(diagnostic), is_bad=is_bad)
+
+
+def _word(kind: Any, value: int) -> str:
+    """The name of a value without its prefix; the number of one that this release lacks."""
+    try:
+        name = str(kind.Name(value))
+    except ValueError:
+        return str(value)
+    return next((name.removeprefix(each) for each in _PREFIXES if name.startswith(each)), name)
+
+
+def _time(at: Timestamp) -> str:
+    return at.ToJsonString().partition(".")[0].removesuffix("Z") + "Z"
+
+
+def _plain(diagnostic: pb.Diagnostic) -> Any:
+    return MessageToDict(
+        diagnostic, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )

@@ -1,0 +1,225 @@
+"""io: tests of machines as long-running operations: one at a time, step by step, on a thread.
+
+Steps run on the agents; without agents the controller tests the machines that it simulates. What
+a partition uses is not disturbed: such a step is skipped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from partitions.vipu.agent.machine import MachineTest
+from partitions.vipu.errors import InvalidRequest, NotFound, NotReady, VipuError, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from datetime import datetime
+
+    from partitions.vipu.server.controller import Controller
+
+KEPT: Final = 20
+_STOP_SECONDS: Final = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class Outcome(StrEnum):
+    """How one step ended."""
+
+    PASSED = "PASSED"
+    FAILED = "FAILED"
+    SKIPPED = "SKIPPED"
+
+
+class DiagnosticState(StrEnum):
+    """How far a test is."""
+
+    RUNNING = "RUNNING"
+    PASSED = "PASSED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is tested at once: a machine, or one IPU of it."""
+
+    agent: str
+    ipu: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a step ended, and why if it did not pass."""
+
+    step: Step
+    outcome: Outcome
+    message: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Diagnostic:
+    """One test. Its thread adds results; `state` is RUNNING until `ended_at` is set."""
+
+    id: str
+    kind: MachineTest
+    steps: tuple[Step, ...]
+    started_at: datetime
+    results: list[Result] = field(default_factory=list)
+    state: DiagnosticState = DiagnosticState.RUNNING
+    ended_at: datetime | None = None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def count(self, outcome: Outcome) -> int:
+        """How many steps ended so."""
+        return sum(one.outcome is outcome for one in list(self.results))
+
+
+class Tester(Protocol):
+    """Where steps run."""
+
+    def test(self, agent: str, kind: MachineTest, ipu: int | None) -> str:
+        """What is wrong, empty if nothing is; raises VipuError."""
+        ...
+
+
+class SimulatedTester:
+    """Tests machines that have no agents: their faults are what the controller knows of them."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def test(self, agent: str, kind: MachineTest, ipu: int | None) -> str:
+        """What is wrong; raises NotReady while a partition uses what would be disturbed."""
+        state = self._controller.state
+        ipus = [one for one in state.occupancy.topology.ipus if one.agent == agent]
+        tested = [one for one in ipus if ipu in (None, one.index)]
+        if kind is not MachineTest.CONNECTIVITY:
+            for one in tested:
+                if holder := state.occupancy.holder(one.id):
+                    raise NotReady(f"partition {holder} uses it; remove that first")
+        machine = state.machines.get(agent)
+        if machine is None or (kind is MachineTest.CONNECTIVITY and not machine.lost):
+            return ""
+        said = dict.fromkeys(machine.fault_of(one.index) for one in tested)
+        return "; ".join(filter(None, said))
+
+
+class Diagnostics:
+    """Runs tests and keeps the last ones; safe to call from many threads."""
+
+    def __init__(self, controller: Controller, tester: Tester) -> None:
+        self._controller = controller
+        self._tester = tester
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, Diagnostic] = OrderedDict()
+        self._count = 0
+        self._thread: threading.Thread | None = None
+
+    def start(self, kind: MachineTest, agents: Collection[str]) -> Diagnostic:
+        """Begin a test, of all agents if none is named.
+
+        Raises InvalidRequest for an agent that does not exist, NotReady while another test runs.
+        """
+        steps = tuple(self._steps(kind, agents))
+        with self._lock:
+            for other in self._kept.values():
+                if other.state is DiagnosticState.RUNNING:
+                    raise NotReady(
+                        f"diagnostic {other.id} runs ({len(other.results)} of {len(other.steps)} "
+                        f"steps): wait for it, or cancel it with vipu-admin diagnostics cancel "
+                        f"{other.id}"
+                    )
+            self._count += 1
+            made = Diagnostic(f"d{self._count}", kind, steps, self._controller.clock())
+            self._kept[made.id] = made
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            self._thread = threading.Thread(
+                target=self._work, args=(made,), name="diagnostics", daemon=True
+            )
+            self._thread.start()
+        self._controller.events.note("diagnostic started", diagnostic=made.id, kind=kind)
+        return made
+
+    def get(self, diagnostic_id: str) -> Diagnostic:
+        """The test of that id; raises NotFound."""
+        with self._lock:
+            try:
+                return self._kept[diagnostic_id]
+            except KeyError:
+                raise NotFound(
+                    f"there is no diagnostic {quoted(diagnostic_id)}; the last {KEPT} are kept"
+                ) from None
+
+    def list(self) -> list[Diagnostic]:
+        """The tests that are kept, the oldest first."""
+        with self._lock:
+            return list(self._kept.values())
+
+    def cancel(self, diagnostic_id: str) -> None:
+        """End a test after the step that runs; raises NotFound, or NotReady if it has ended."""
+        found = self.get(diagnostic_id)
+        if found.state is not DiagnosticState.RUNNING:
+            raise NotReady(f"diagnostic {found.id} has ended: {found.state}")
+        found.cancelled.set()
+
+    def stop(self) -> None:
+        """Cancel what runs and wait for its step, up to 5 s."""
+        with self._lock:
+            thread = self._thread
+            for one in self._kept.values():
+                one.cancelled.set()
+        if thread is not None:
+            thread.join(_STOP_SECONDS)
+
+    def _steps(self, kind: MachineTest, agents: Collection[str]) -> Iterable[Step]:
+        ipus: dict[str, list[int]] = {}
+        for ipu in self._controller.topology.ipus:
+            ipus.setdefault(ipu.agent, []).append(ipu.index)
+        if unknown := [agent for agent in agents if agent not in ipus]:
+            raise InvalidRequest(
+                f"agent_ids: there is no agent {quoted(unknown[0])}; see vipu-admin list agents"
+            )
+        for agent in dict.fromkeys(agents or ipus):
+            if kind is MachineTest.IPU_SELF_TEST:
+                yield from (Step(agent, index) for index in sorted(ipus[agent]))
+            else:
+                yield Step(agent)
+
+    def _work(self, diagnostic: Diagnostic) -> None:
+        for step in diagnostic.steps:
+            if diagnostic.cancelled.is_set():
+                break
+            diagnostic.results.append(self._run(diagnostic.kind, step))
+        failed = diagnostic.count(Outcome.FAILED)
+        state = DiagnosticState.FAILED if failed else DiagnosticState.PASSED
+        if len(diagnostic.results) < len(diagnostic.steps):
+            state = DiagnosticState.CANCELLED
+        self._controller.events.note(
+            "diagnostic ended",
+            is_bad=bool(failed),
+            diagnostic=diagnostic.id,
+            state=state,
+            failed=failed,
+        )
+        diagnostic.ended_at = self._controller.clock()
+        diagnostic.state = state
+
+    def _run(self, kind: MachineTest, step: Step) -> Result:
+        try:
+            problem = self._tester.test(step.agent, kind, step.ipu)
+        except NotReady as error:
+            return Result(step, Outcome.SKIPPED, str(error))
+        except VipuError as error:
+            return Result(step, Outcome.FAILED, str(error))
+        except Exception:  # the outermost frame of a step: the others go on
+            log.exception("step of a diagnostic failed", agent=step.agent, kind=kind)
+            return Result(step, Outcome.FAILED, "internal error; the log of vipu-server has it")
+        return Result(step, Outcome.FAILED if problem else Outcome.PASSED, problem)
