@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ipuhub.database import database_settings
 from ipuhub.variables import BASE_DIR, ENV
+from ipuhub.variables.access import *  # noqa: F403
 from ipuhub.variables.actions import *  # noqa: F403
 from ipuhub.variables.jobs import *  # noqa: F403
 from ipuhub.variables.metering import *  # noqa: F403
@@ -140,6 +141,7 @@ RECORDERS = {
     "jobs": "jobs.history.recorder.JobRecorder",
     "partitions": "partitions.history.recording.PartitionHistory",
 }
+CLUSTER_AUTHORITY = "dashboard.clusteraccess.authority"
 DEMO_FOLDER = BASE_DIR / ".ipuhub" if IS_CHECKOUT else Path(".ipuhub").absolute()
 DEMO_DATABASE_URL = "devcluster.demo.postgres.url_of"
 LOGIN_URL = "login"

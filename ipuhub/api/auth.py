@@ -10,24 +10,28 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.exceptions import APIException, AuthenticationFailed, PermissionDenied
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 
 from ipuhub.api.scopes import DEFAULT, READ, REPORTS, WRITE, read_scopes
 from ipuhub.models import ApiToken
 from ipuhub.web.access import ACCOUNTANTS_ONLY, ADMINS_ONLY, is_accountant, is_admin
+from ipuhub.web.clusterusers import ClusterAway, find_account
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.http import HttpRequest
     from rest_framework.request import Request
     from rest_framework.views import APIView
+
+    from ipuhub.web.clusterusers import ServiceAccount
 
 PREFIX = "ipuhub_"  # lets secret scanners recognise a leaked token
 _USED_EVERY = dt.timedelta(minutes=1)
@@ -76,6 +80,11 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+_WRONG_ACCOUNT: Final = (
+    "This is neither an API token nor a valid token of a ServiceAccount for the audience of "
+    "IPUHUB_API_AUDIENCE (kubectl create token NAME --audience ipuhub-api)."
+)
+_READS_ONLY: Final = "ServiceAccounts only read. Use the API token of a user for changes."
 _WRONG = "The API token is invalid, revoked or expired. Create a token under Account, API tokens."
 
 
@@ -83,6 +92,14 @@ def bearer_token(request: HttpRequest | Request) -> str | None:
     """Return the request's bearer token, or None."""
     scheme, _, text = request.headers.get("Authorization", "").partition(" ")
     return text.strip() if scheme.lower() == "bearer" else None
+
+
+class ClusterUnavailable(APIException):
+    """Kubernetes does not say whose a token is."""
+
+    status_code = 503
+    default_code = "cluster-unavailable"
+    default_detail = "Kubernetes does not answer, so this token cannot be checked. Try again later."
 
 
 class MissingScope(PermissionDenied):
@@ -126,12 +143,14 @@ def _needed_scope(request: Request) -> str:
 class BearerAuthentication(BaseAuthentication):
     """Authenticate a request as the owner of its API token."""
 
-    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+    def authenticate(self, request: Request) -> tuple[Any, ApiToken | None] | None:
         """Return the owner and the token, or None without a token. Raise AuthenticationFailed if
         invalid."""
         text = bearer_token(request)
         if text is None:
             return None
+        if settings.API_SERVICE_ACCOUNTS and not text.startswith(PREFIX):
+            return _account_of(text, request), None
         token = find_token(text, timezone.now())
         if token is None:
             raise AuthenticationFailed(_WRONG)
@@ -141,6 +160,20 @@ class BearerAuthentication(BaseAuthentication):
     def authenticate_header(self, _request: Request) -> str:
         """Return what a 401 asks for."""
         return 'Bearer realm="ipuhub"'
+
+
+def _account_of(token: str, request: Request) -> ServiceAccount:
+    """Return the ServiceAccount of a token. Raise AuthenticationFailed, ClusterUnavailable, or
+    PermissionDenied if it is not to read."""
+    try:
+        account = find_account(token)
+    except ClusterAway as away:
+        raise ClusterUnavailable from away
+    if account is None:
+        raise AuthenticationFailed(_WRONG_ACCOUNT)
+    if request.method not in SAFE_METHODS:
+        raise PermissionDenied(_READS_ONLY)
+    return account
 
 
 class BearerDescription(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
@@ -154,7 +187,8 @@ class BearerDescription(OpenApiAuthenticationExtension):  # type: ignore[no-unty
             "type": "http",
             "scheme": "bearer",
             "description": "An API token, created under Account, API tokens, or with `manage.py "
-            "make_api_token`.",
+            "make_api_token`. Where it is switched on, also a token of a Kubernetes ServiceAccount "
+            "(audience `ipuhub-api`), to read.",
         }
 
 

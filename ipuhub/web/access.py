@@ -1,5 +1,7 @@
 """glue: authorisation: what a user may see and do, for pages, fragments, API, exports and logs.
 
+With IPUHUB_ACCESS=kubernetes, the Kubernetes user of a user decides whose jobs they see.
+
 `access_of` is the one place that decides. It builds an `Access` once per user object, that is, once
 per request.
 
@@ -9,15 +11,17 @@ or in all of them. Accountants see usage and its cost, but no jobs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db.models import Value
 
+from ipuhub.kube.access import User as ClusterUser
 from ipuhub.models import ExternalIdentity, RoleGrant
 from ipuhub.roles import ACCOUNTANT, ADMIN, EVERYWHERE, OPERATOR, VIEWER
+from ipuhub.web.clusterusers import EVERYBODY, ServiceAccount, authority
 from ipuhub.web.identity import listed_name, single_sign_on_name
 
 if TYPE_CHECKING:
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
     from django.contrib.auth.base_user import AbstractBaseUser
     from django.contrib.auth.models import AnonymousUser
+
+    Caller = AbstractBaseUser | AnonymousUser | ServiceAccount
 
 ACCOUNTANTS_ONLY = (
     "Reports and rates cover all namespaces and are visible to administrators and accountants "
@@ -108,7 +114,7 @@ class Access:
         return self.kubernetes_user if self.operates.covers(namespace) else ""
 
 
-def access_of(user: AbstractBaseUser | AnonymousUser) -> Access:
+def access_of(user: Caller) -> Access:
     """Return what `user` may do; nothing if not signed in."""
     if not user.is_authenticated or not user.is_active:
         return Access()
@@ -119,26 +125,52 @@ def access_of(user: AbstractBaseUser | AnonymousUser) -> Access:
     return known
 
 
-def _read_access(user: AbstractBaseUser | AnonymousUser) -> Access:
+def _read_access(user: Caller) -> Access:
     """Read the grants, and the identity if changes need it, with at most one query."""
-    listed = listed_name(user.get_username())
-    asks_identity = settings.ACTIONS and not listed and bool(settings.ACTIONS_SINGLE_SIGN_ON)
-    found = _read_rows(user, grants=not is_admin(user), identities=asks_identity)
+    if isinstance(user, ServiceAccount):
+        return _access_of_account(user)
+    is_needed = settings.ACTIONS or _asks_kubernetes()
+    listed = listed_name(user.get_username()) if is_needed else ""
+    asks_identity = is_needed and not listed and bool(settings.ACTIONS_SINGLE_SIGN_ON)
+    found = _read_rows(user.pk, grants=not is_admin(user), identities=asks_identity)
     identities = [(first, second) for kind, first, second in found if kind == "identity"]
     name = listed or single_sign_on_name(user.get_username(), identities)
+    acts_as = name if settings.ACTIONS else ""
     if is_admin(user):
-        return Access(True, EVERYTHING, EVERYTHING, EVERYTHING, name)
-    grants = {(first, second) for kind, first, second in found if kind == "grant"}
+        return Access(True, EVERYTHING, EVERYTHING, EVERYTHING, acts_as)
+    granted = _by_grants((first, second) for kind, first, second in found if kind == "grant")
+    if not _asks_kubernetes():
+        return replace(granted, kubernetes_user=acts_as)
+    jobs = _listable(ClusterUser(name, groups=(EVERYBODY,))) if name else NOTHING
+    return Access(False, jobs, jobs, granted.accounts, acts_as)
+
+
+def _asks_kubernetes() -> bool:
+    return bool(settings.ACCESS == "kubernetes")
+
+
+def _access_of_account(account: ServiceAccount) -> Access:
+    """Return what a ServiceAccount may read; it changes nothing."""
+    grants = settings.API_SERVICE_ACCOUNT_ROLES.get(account.name)
+    if grants is None:
+        return Access(jobs=_listable(account.user))
+    return replace(_by_grants((each.role, each.namespace) for each in grants), operates=NOTHING)
+
+
+def _listable(user: ClusterUser) -> Scope:
+    return Scope(authority().namespaces_of(user))
+
+
+def _by_grants(pairs: Iterable[tuple[str, str]]) -> Access:
+    grants = set(pairs)
     operates = _where(grants, ADMIN, OPERATOR)
     jobs = operates | _where(grants, VIEWER)
-    return Access(False, jobs, operates, _where(grants, ADMIN, ACCOUNTANT), name)
+    return Access(False, jobs, operates, _where(grants, ADMIN, ACCOUNTANT))
 
 
-def _read_rows(
-    user: AbstractBaseUser | AnonymousUser, *, grants: bool, identities: bool
-) -> list[tuple[str, str, str]]:
-    roles = RoleGrant.objects.filter(user=user.pk)
-    people = ExternalIdentity.objects.filter(user=user.pk)
+def _read_rows(key: Any, *, grants: bool, identities: bool) -> list[tuple[str, str, str]]:
+    roles = RoleGrant.objects.filter(user=key)
+    people = ExternalIdentity.objects.filter(user=key)
     asked: list[Any] = [roles.values_list(Value("grant"), "role", "namespace")] if grants else []
     if identities:
         asked.append(people.values_list(Value("identity"), "issuer", "subject"))
@@ -150,22 +182,22 @@ def _where(grants: Iterable[tuple[str, str]], *roles: str) -> Scope:
     return EVERYTHING if EVERYWHERE in found else Scope(found)
 
 
-def is_admin(user: AbstractBaseUser | AnonymousUser) -> bool:
+def is_admin(user: Caller) -> bool:
     """Return whether `user` is an administrator of everything, without a query."""
     return user.is_authenticated and user.is_active and bool(getattr(user, "is_staff", False))
 
 
-def scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
+def scope_of(user: Caller) -> Scope:
     """Return whose jobs and partitions `user` sees; empty if not signed in."""
     return access_of(user).jobs
 
 
-def is_accountant(user: AbstractBaseUser | AnonymousUser) -> bool:
+def is_accountant(user: Caller) -> bool:
     """Whether `user` may see all usage and reports, close months and set rates."""
     return is_admin(user) or access_of(user).is_accountant
 
 
-def usage_scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
+def usage_scope_of(user: Caller) -> Scope:
     """Return whose usage `user` sees, and whether with its cost."""
     return access_of(user).usage
 
@@ -175,7 +207,7 @@ def sees_cost(scope: Scope) -> bool:
     return scope.with_cost
 
 
-def may_see_cost(user: AbstractBaseUser | AnonymousUser, namespace: str = "") -> bool:
+def may_see_cost(user: Caller, namespace: str = "") -> bool:
     """Return whether `user` may see costs: of a namespace, or of all that they see."""
     if not settings.USAGE_ENABLED:
         return False
@@ -193,7 +225,7 @@ def require_namespaces(scope: Scope, namespaces: Iterable[str]) -> None:
             )
 
 
-def require_operator(user: AbstractBaseUser | AnonymousUser, namespace: str) -> None:
+def require_operator(user: Caller, namespace: str) -> None:
     """Raise PermissionDenied with a sentence if `user` may not change jobs of `namespace`."""
     access = access_of(user)
     require_namespaces(access.jobs, [namespace])
@@ -204,13 +236,13 @@ def require_operator(user: AbstractBaseUser | AnonymousUser, namespace: str) -> 
         )
 
 
-def require_admin(user: AbstractBaseUser | AnonymousUser) -> None:
+def require_admin(user: Caller) -> None:
     """Raise PermissionDenied with a sentence if `user` is not an administrator."""
     if not is_admin(user):
         raise PermissionDenied(ADMINS_ONLY)
 
 
-def require_accountant(user: AbstractBaseUser | AnonymousUser) -> None:
+def require_accountant(user: Caller) -> None:
     """Raise PermissionDenied with a sentence if `user` may not see reports and rates."""
     if not is_accountant(user):
         raise PermissionDenied(ACCOUNTANTS_ONLY)

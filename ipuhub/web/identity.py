@@ -15,9 +15,8 @@ _LONGEST: Final = 1024
 
 
 def listed_name(username: str) -> str:
-    """Return the Kubernetes user that the settings list for a user; empty: none, or changes are
-    off."""
-    name: str = settings.ACTIONS_USERS.get(username, "") if settings.ACTIONS else ""
+    """Return the Kubernetes user that the settings list for a user; empty: none."""
+    name: str = settings.ACTIONS_USERS.get(username, "")
     return name
 
 

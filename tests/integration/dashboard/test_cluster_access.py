@@ -1,0 +1,198 @@
+"""What Kubernetes says of users and ServiceAccounts decides what they see: on a real API server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from dashboard import clusteraccess
+from dashboard.clusteraccess import KubernetesAuthority
+from ipuhub.kube.access import User
+from ipuhub.kube.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    ROLE_BINDINGS,
+    SERVICE_ACCOUNTS,
+)
+from ipuhub.roles import parse_group_roles
+from ipuhub.web.clusterusers import ClusterAway
+from tests.builders import jobhistory
+from tests.builders.roles import grant
+from tests.integration.dashboard.actionslab import ActionsLab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_django.fixtures import SettingsWrapper
+
+    from tests.fakes.background import Background
+
+pytestmark = pytest.mark.django_db
+RBAC = "rbac.authorization.k8s.io"
+REVIEWING = "access-test-reviewing"
+
+
+@pytest.fixture(scope="module")
+def shared(
+    background: Background, tmp_path_factory: pytest.TempPathFactory, given_cluster: str
+) -> Iterator[ActionsLab]:
+    made = ActionsLab(background, tmp_path_factory.mktemp("access"), given_cluster)
+    _bind(made, {"kind": "ServiceAccount", "name": "dashboard", "namespace": "team-a"})
+    made.run("create", SERVICE_ACCOUNTS, _named("reader"), "team-a")
+    made.run("create", ROLE_BINDINGS, _reads("reader"), "team-a")
+    yield made
+    for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS):
+        made.run("delete", resource, REVIEWING)
+    made.close()
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+
+
+def _bind(lab: ActionsLab, subject: dict[str, str]) -> None:
+    rules = [
+        {"apiGroups": [f"{group}.k8s.io"], "resources": [reviews], "verbs": ["create"]}
+        for group, reviews in (
+            ("authentication", "tokenreviews"),
+            ("authorization", "subjectaccessreviews"),
+        )
+    ]
+    head = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": REVIEWING}}
+    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": REVIEWING}
+    lab.run("create", CLUSTER_ROLES, head | {"kind": "ClusterRole", "rules": rules})
+    binding = head | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]}
+    lab.run("create", CLUSTER_ROLE_BINDINGS, binding)
+
+
+def _reads(account: str) -> dict[str, Any]:
+    role = {"apiGroup": RBAC, "kind": "Role", "name": "look"}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": "team-a"}
+    head = {"apiVersion": f"{RBAC}/v1", "kind": "RoleBinding", "metadata": {"name": account}}
+    return head | {"roleRef": role, "subjects": [subject]}
+
+
+@pytest.fixture
+def lab(shared: ActionsLab, settings: SettingsWrapper) -> Iterator[ActionsLab]:
+    settings.KUBECONFIG = shared.kubeconfig
+    settings.ACCESS = "kubernetes"
+    settings.ACTIONS_USERS = {"bob": "bob@lab", "eve": "eve@lab"}
+    settings.API_SERVICE_ACCOUNTS = True
+    for namespace in ("team-a", "team-b"):
+        jobhistory.job(namespace=namespace)
+    clusteraccess.authority.cache_clear()
+    yield shared
+    clusteraccess.authority.cache_clear()
+
+
+def seen_by(client: Client, **headers: str) -> set[str]:
+    answer = client.get("/api/v1/jobs", headers=headers)
+    assert answer.status_code == 200, answer.content
+    return {job["namespace"] for job in answer.json()["results"]}
+
+
+def browser(name: str, **fields: Any) -> Client:
+    made = Client()
+    made.force_login(get_user_model().objects.create_user(name, **fields))
+    return made
+
+
+def token_of(lab: ActionsLab, account: str = "reader", audience: str = "ipuhub-api") -> str:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+    spec = {"audiences": [audience], "expirationSeconds": 3600}
+    made = lab.run(
+        "create",
+        SERVICE_ACCOUNTS,
+        body | {"spec": spec},
+        "team-a",
+        subresource="token",
+        name=account,
+    )
+    return f"Bearer {made['status']['token']}"
+
+
+def test_a_user_sees_the_namespaces_that_his_kubernetes_user_may_list(lab: ActionsLab) -> None:
+    bob = browser("bob")
+    assert seen_by(bob) == {"team-a"}
+    page = bob.get("/jobs/").content.decode()
+    assert "uid-team-a-train" in page
+    assert "uid-team-b-train" not in page
+    assert bob.get("/jobs/uid-team-b-train/").status_code == 404
+    assert bob.get("/jobs/?namespace=team-b").status_code == 403
+
+
+def test_roles_do_not_add_to_it_but_administrators_see_everything(lab: ActionsLab) -> None:
+    eve = browser("eve")  # may list nothing
+    grant(get_user_model().objects.get(username="eve"), "operator", "team-b")
+    assert seen_by(eve) == set()
+    assert seen_by(browser("nobody-in-kubernetes")) == set()
+    assert seen_by(browser("root", is_staff=True)) == {"team-a", "team-b"}
+
+
+def test_while_kubernetes_is_away_nothing_is_shown_and_a_sentence_says_so(
+    lab: ActionsLab, settings: SettingsWrapper, tmp_path: Any
+) -> None:
+    settings.KUBECONFIG = str(tmp_path / "none")
+    bob = browser("bob")
+    for path in ("/jobs/", "/api/v1/jobs", "/jobs/uid-team-a-train/logs/"):
+        answer = bob.get(path)
+        assert answer.status_code == 403
+        assert "Kubernetes does not answer" in answer.content.decode()
+        assert b"uid-team-a-train" not in answer.content.replace(path.encode(), b"")
+    token = {"Authorization": "Bearer x.y.z"}
+    answer = Client().get("/api/v1/jobs", headers=token)
+    assert (answer.status_code, answer.json()["type"]) == (
+        503,
+        "urn:ipuhub:problem:cluster-unavailable",
+    )
+
+
+def test_an_answer_is_used_for_a_bounded_time(lab: ActionsLab, settings: SettingsWrapper) -> None:
+    settings.ACCESS_CACHE_SECONDS = 30
+    now = [0.0]
+    asked = KubernetesAuthority(lambda: now[0])
+    user = User("bob@lab")
+    assert asked.namespaces_of(user) == frozenset({"team-a"})
+    settings.KUBECONFIG = "/none"
+    from partitions.connections import close
+
+    close()
+    now[0] = 29.9
+    assert asked.namespaces_of(user) == frozenset({"team-a"})
+    now[0] = 30.0
+    with pytest.raises(ClusterAway):
+        asked.namespaces_of(user)
+
+
+def test_a_service_account_reads_the_namespaces_that_it_may_list(lab: ActionsLab) -> None:
+    token = token_of(lab)
+    assert seen_by(Client(), Authorization=token) == {"team-a"}
+    headers = {"Authorization": token}
+    assert Client().get("/api/v1/jobs/uid-team-b-train", headers=headers).status_code == 404
+    assert Client().get("/api/v1/components", headers=headers).status_code == 403
+    assert Client().get("/api/v1/usage/summary", headers=headers).status_code == 200
+    refused = Client().post("/api/v1/jobs/uid-team-a-train/cancel", headers=headers)
+    assert refused.status_code == 403
+    assert "only read" in refused.json()["detail"]
+
+
+def test_a_role_of_the_settings_takes_the_place_of_the_review(
+    lab: ActionsLab, settings: SettingsWrapper
+) -> None:
+    settings.API_SERVICE_ACCOUNT_ROLES = parse_group_roles(["team-a/reader=viewer:team-b"])
+    assert seen_by(Client(), Authorization=token_of(lab)) == {"team-b"}
+
+
+@pytest.mark.parametrize("given", ["other audience", "garbage", "switched off"])
+def test_no_other_token_is_accepted(lab: ActionsLab, settings: SettingsWrapper, given: str) -> None:
+    settings.API_SERVICE_ACCOUNTS = given != "switched off"
+    token = token_of(lab, audience="elsewhere" if given == "other audience" else "ipuhub-api")
+    token = "Bearer garbage" if given == "garbage" else token
+    answer = Client().get("/api/v1/jobs", headers={"Authorization": token})
+    assert (answer.status_code, answer.json()["type"]) == (
+        401,
+        "urn:ipuhub:problem:invalid-token",
+    )

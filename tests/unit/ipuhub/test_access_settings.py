@@ -1,0 +1,38 @@
+"""Settings of access that cannot be meant stop the process in words."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROLES, GROUPS = "IPUHUB_API_SERVICE_ACCOUNT_ROLES", "IPUHUB_OIDC_GROUP_ROLES"
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        ({ROLES: "grafana=viewer"}, "must be NAMESPACE/NAME"),
+        ({ROLES: "a/b=admin"}, "no account is an administrator of everything"),
+        ({ROLES: "a/b=owner"}, "'owner' is not a role"),
+        ({"IPUHUB_ACCESS": "ldap"}, "IPUHUB_ACCESS"),
+        ({GROUPS: "ml=operator:Team A"}, "is not a valid namespace name"),
+        ({GROUPS: "operator"}, "must be GROUP=ROLE"),
+        ({GROUPS: "ops=admin"}, "IPUHUB_OIDC_ADMIN_GROUPS"),
+    ],
+)
+def test_a_setting_that_cannot_be_meant_is_named(given: dict[str, str], want: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import ipuhub.variables.access, ipuhub.variables.signin"],
+        env=os.environ | given,
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert want in done.stderr
