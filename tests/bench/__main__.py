@@ -61,6 +61,11 @@ def main() -> None:
     begin.add_argument("--jobs", type=int, default=100, help="of a burst")
     begin.add_argument("--create-seconds", type=float, nargs="+", default=[0.0, 0.5])
     begin.add_argument("--rounds", type=int, default=3)
+    begin.add_argument(
+        "--mpi-operator",
+        type=Path,
+        help="its program: bursts beside it in place of the floor; needs its manifests applied",
+    )
     gate = commands.add_parser("launcher", help="CPU of the launcher's init container")
     gate.add_argument("--rounds", type=int, default=31)
     heap = commands.add_parser("memory", help="memory of the operator with thousands of jobs")

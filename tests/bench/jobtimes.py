@@ -22,6 +22,23 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from ipuhub.kube.client import KubeClient
+    from ipuhub.kube.resources import Manifest, Resource
+
+
+def _says_running(job: Manifest) -> bool:
+    return bool((job.get("status") or {}).get("launcherStatus") == "Running")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kind of job: its resource, the label of its pods with its name, and when one runs."""
+
+    resource: Resource
+    label: str
+    is_running: Callable[[Manifest], bool]
+
+
+OURS = Subject(IPUJOBS, "graphcore.ai/ipujob-name", _says_running)
 
 
 @dataclass
@@ -29,6 +46,7 @@ class Times:
     """When what was first seen, per job, on the monotonic clock; `wanted` pods make a job."""
 
     wanted: int
+    subject: Subject = OURS
     submitted: dict[str, float] = field(default_factory=dict)
     pods: dict[str, set[str]] = field(default_factory=dict)
     pods_at: dict[str, float] = field(default_factory=dict)
@@ -37,7 +55,7 @@ class Times:
     def on_pod(self, _old: Any, new: Any) -> None:
         """A pod has changed."""
         labels = ((new or {}).get("metadata") or {}).get("labels") or {}
-        name = labels.get("graphcore.ai/ipujob-name")
+        name = labels.get(self.subject.label)
         if name is not None:
             seen = self.pods.setdefault(name, set())
             seen.add(new["metadata"]["name"])
@@ -46,7 +64,7 @@ class Times:
 
     def on_job(self, _old: Any, new: Any) -> None:
         """A job has changed."""
-        if new and (new.get("status") or {}).get("launcherStatus") == "Running":
+        if new and self.subject.is_running(new):
             self.running_at.setdefault(new["metadata"]["name"], time.monotonic())
 
     def figures(self) -> dict[str, float]:
@@ -71,12 +89,14 @@ class Times:
 
 
 @contextlib.asynccontextmanager
-async def watched(client: KubeClient, namespace: str, launcher: bool) -> AsyncIterator[Times]:
+async def watched(
+    client: KubeClient, namespace: str, launcher: bool, subject: Subject = OURS
+) -> AsyncIterator[Times]:
     """Follow the namespace's pods and jobs."""
-    times = Times(wanted=2 if launcher else 1)
+    times = Times(wanted=2 if launcher else 1, subject=subject)
     pods = Informer(client, resources.PODS, namespace=namespace)
     pods.add_handler(times.on_pod)
-    jobs = Informer(client, IPUJOBS, namespace=namespace)
+    jobs = Informer(client, subject.resource, namespace=namespace)
     jobs.add_handler(times.on_job)
     watches = [asyncio.create_task(one.run()) for one in (pods, jobs)]
     await asyncio.gather(pods.wait_synced(30), jobs.wait_synced(30))
@@ -99,7 +119,7 @@ async def submit(
 
     async def one(manifest: dict[str, Any]) -> None:
         async with limit:
-            made = await client.create(IPUJOBS, manifest)
+            made = await client.create(times.subject.resource, manifest)
             times.submitted[manifest["metadata"]["name"]] = time.monotonic()
             tell(made)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ipuhub.kube.token import TokenSource
 from partitions.client import ProxyClient
+from tests.bench import mpijobs
 from tests.bench.burst import (
     Load,
     api_calls,
@@ -51,12 +52,18 @@ async def run(options: argparse.Namespace) -> None:
     async with bench_client(options.kubeconfig) as (client, kubeconfig):
         if options.kubeconfig is not None:
             await refuse_too_few_nodes(client, 2 * max(options.jobs, options.singles))
-        await single_ours(client, kubeconfig, options.singles)
-        await single_floor(client, kubeconfig, options.singles)
+        if options.singles:
+            await single_ours(client, kubeconfig, options.singles)
+            await single_floor(client, kubeconfig, options.singles)
         for create_seconds in options.create_seconds if options.rounds else ():
             print(f"V-IPU takes {create_seconds:g} s for a partition")
             load = Load(options.jobs, launcher=True, create_seconds=create_seconds)
-            await compare(client, kubeconfig, load, options.rounds)
+            if options.mpi_operator is None:
+                await compare(client, kubeconfig, load, options.rounds)
+            else:
+                await mpijobs.compare(
+                    client, kubeconfig, options.mpi_operator, load, options.rounds
+                )
 
 
 async def single_ours(client: KubeClient, kubeconfig: Path, jobs: int) -> None:

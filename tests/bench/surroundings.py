@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ CONCURRENCY = 32
 HOME = "ipuhub-system"
 ACCOUNT = f"{HOME}/ipuhub-operator"
 METRICS_TOKEN = "bench"  # of processes that live for a round
+_CONTROL_PLANE = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 _LABEL = "vipu-ctrl=vctl1"
 
 
@@ -41,7 +43,7 @@ async def cluster(kubeconfig: Path | None) -> AsyncIterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         server = DevCluster(Path(folder))
         await server.start()
-        supervisor = Supervisor(output=_quiet)
+        supervisor = Supervisor(output=quiet)
         command = [sys.executable, str(ROOT / "manage.py"), "run_kubelet", "--nodes", "20"]
         environment = {"KUBECONFIG": str(server.kubeconfig)}
         supervisor.start(Process("kubelet", [*command, "--label", _LABEL], environment))
@@ -79,7 +81,7 @@ async def processes(
 
     The tracker goes with them: a round must not drag the tombstones of others along.
     """
-    supervisor = Supervisor(output=_quiet)
+    supervisor = Supervisor(output=quiet)
     vipu, proxy, health = (free_port() for _ in range(3))
     around = Surroundings(supervisor, f"http://127.0.0.1:{proxy}", f"http://127.0.0.1:{health}")
     manage = [sys.executable, str(ROOT / "manage.py")]
@@ -179,6 +181,19 @@ def cpu_seconds(pid: int) -> float:
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def control_plane_cpu_seconds() -> dict[str, float]:
+    """Return the CPU seconds of a real cluster's programs on this machine, by program; empty: none
+    runs here."""
+    found: Counter[str] = Counter()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            program = (folder / "cmdline").read_text(encoding="utf-8").partition("\0")[0]
+            name = program.rpartition("/")[2]
+            if name in _CONTROL_PLANE:
+                found[name] += cpu_seconds(int(folder.name))
+    return dict(found)
+
+
 def machine_cpu_seconds() -> float:
     """Return the CPU seconds that all processes of this machine have used, interrupts included."""
     fields = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:]
@@ -186,6 +201,7 @@ def machine_cpu_seconds() -> float:
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
-def _quiet(line: str) -> None:
+def quiet(line: str) -> None:
+    """Print what a process says only where BENCH_VERBOSE is set."""
     if os.environ.get("BENCH_VERBOSE"):
         print(line, file=sys.stderr)
