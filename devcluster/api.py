@@ -8,7 +8,7 @@ import orjson
 import structlog
 from aiohttp import web
 
-from devcluster.handlers import auth, documents, logs, pods, read, write
+from devcluster.handlers import apply, auth, documents, logs, pods, read, write
 from devcluster.paths import parse_path
 from devcluster.requests import ApiRequest, check_accept
 from devcluster.security.authorization import impersonate
@@ -29,7 +29,7 @@ _ON_COLLECTION: Final[dict[str, Handler]] = {
 _ON_OBJECT: Final[dict[str, Handler]] = {
     "GET": read.get_object,
     "PUT": write.replace_object,
-    "PATCH": write.patch_object,
+    "PATCH": apply.patch,
     "DELETE": write.delete_object,
 }
 _STATUS: Final[dict[str, Handler]] = {name: _ON_OBJECT[name] for name in ("GET", "PUT", "PATCH")}

@@ -194,13 +194,6 @@ def check_type(kind: Kind, body: dict[str, Any]) -> None:
 async def read_patch(request: ApiRequest) -> tuple[Any, str]:
     """Return the parsed patch and its content type; StatusError 400, 415."""
     content_type = request.http.content_type
-    if content_type == "application/apply-patch+yaml":
-        raise StatusError(
-            415,
-            "UnsupportedMediaType",
-            "server-side apply is not served by the embedded API: use kubectl apply without "
-            "--server-side, or send a merge patch",
-        )
     return parse_body(await read_raw(request.http), content_type), content_type
 
 

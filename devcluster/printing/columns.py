@@ -174,7 +174,7 @@ def _is_established(obj: Mapping[str, Any], _now: dt.datetime) -> bool:
     )
 
 
-def _deployment_ready(obj: Mapping[str, Any], _now: dt.datetime) -> str:
+def _of_replicas(obj: Mapping[str, Any], _now: dt.datetime) -> str:
     return f"{get(obj, 'status.readyReplicas', 0)}/{get(obj, 'spec.replicas', 0)}"
 
 
@@ -259,9 +259,16 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType({
         _wide("VolumeMode", "spec.volumeMode", "<unset>"),
     ),
     "deployments.apps": (
-        NAME, Column("Ready", _deployment_ready),
+        NAME, Column("Ready", _of_replicas),
         field("Up-to-date", "status.updatedReplicas", 0),
         field("Available", "status.availableReplicas", 0), AGE,
+    ),
+    "statefulsets.apps": (NAME, Column("Ready", _of_replicas), AGE),
+    "jobs.batch": (NAME, field("Active", "status.active", 0), AGE),
+    "networkpolicies.networking.k8s.io": (NAME, AGE),
+    "poddisruptionbudgets.policy": (
+        NAME, field("Min Available", "spec.minAvailable", "N/A"),
+        field("Max Unavailable", "spec.maxUnavailable", "N/A"), AGE,
     ),
     "leases.coordination.k8s.io": (NAME, field("Holder", "spec.holderIdentity"), AGE),
     f"roles.{_RBAC}": (NAME, CREATED_AT),

@@ -30,6 +30,12 @@ MERGE_KEYS: Final[Mapping[str, str]] = _FACTS["mergeKeys"]
 QUANTITIES: Final[frozenset[str]] = frozenset(_FACTS["quantities"])
 """Texts, or maps of texts, that are quantities; a JSON number is accepted too."""
 INT_OR_STRING: Final[frozenset[str]] = frozenset(_FACTS["intOrString"])
+LIST_KEYS: Final[Mapping[str, list[str]]] = _FACTS["listKeys"]
+"""`Type.field` of lists whose items server-side apply tells apart by more than the merge key."""
+ATOMIC_MAPS: Final[frozenset[str]] = frozenset(_FACTS["atomicMaps"])
+"""Types, and `Type.field`, that server-side apply replaces as a whole."""
+KEY_DEFAULTS: Final[Mapping[str, str]] = _FACTS["keyDefaults"]
+"""What a list's item that lacks one of its keys has for it."""
 REPLACED_TYPES: Final[Mapping[str, str]] = _FACTS["replacedTypes"]
 """Fields whose Python model says less than the API takes."""
 SCHEMAS_FILE = Path(__file__).with_name("builtin_schemas.json")
@@ -69,7 +75,7 @@ _GO_TYPES = MappingProxyType({"integer": "int64", "number": "float64", "boolean"
 def definitions() -> Mapping[str, Mapping[str, Any]]:
     """Every type as an object schema; `$ref` holds the bare name of another type."""
     table: dict[str, dict[str, str]] = json.loads(SCHEMAS_FILE.read_text(encoding="utf-8"))
-    found = {name: _definition(fields) for name, fields in table.items()}
+    found = {name: _definition(name, fields) for name, fields in table.items()}
     for field in found["ObjectMeta"]["properties"].values():
         if field.get("type") == "array":
             field[OMIT_EMPTY] = True  # nobody sees empty lists of owners or finalizers
@@ -109,14 +115,33 @@ def decode_error(kind: str, faults: Iterable[FieldError]) -> str:
     )
 
 
-def _definition(fields: Mapping[str, str]) -> dict[str, Any]:
-    properties = {name.removesuffix("!"): _field(kind) for name, kind in fields.items()}
+def _definition(owner: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    properties = {
+        name.removesuffix("!"): {**_field(kind), **_merging(f"{owner}.{name.removesuffix('!')}")}
+        for name, kind in fields.items()
+    }
     required = [name.removesuffix("!") for name in fields if name.endswith("!")]
     return {
         "type": "object",
         "properties": properties,
         **({"required": required} if required else {}),
+        **_merging(owner),
     }
+
+
+def _merging(field: str) -> dict[str, Any]:
+    """Return how server-side apply merges a field, or the values of a type."""
+    if field in ATOMIC_MAPS:
+        return {"x-kubernetes-map-type": "atomic"}
+    if field in KEY_DEFAULTS:
+        return {"x-key-default": KEY_DEFAULTS[field]}
+    key = MERGE_KEYS.get(field)
+    if key is None:
+        return {}
+    if not key:
+        return {"x-kubernetes-list-type": "set"}
+    keys = LIST_KEYS.get(field, [key])
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys}
 
 
 def _field(kind: str) -> Mapping[str, Any]:

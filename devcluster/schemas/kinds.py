@@ -144,10 +144,17 @@ KINDS: tuple[Kind, ...] = (
          "SelfSubjectAccessReview", namespaced=False, verbs=CREATE_ONLY),
     Kind(_AUTHORIZATION, "v1", "subjectaccessreviews", "subjectaccessreview",
          "SubjectAccessReview", namespaced=False, verbs=CREATE_ONLY),
-    # stored alone, as Services: patch_legacy_pods names the owners whose templates to annotate
+    # stored alone, as Services: the chart has them; patch_legacy_pods names owners of pods
     Kind("apps", "v1", "deployments", "deployment", "Deployment", short_names=("deploy",),
          categories=("all",), subresources=(_status("Deployment"),)),
+    Kind("apps", "v1", "statefulsets", "statefulset", "StatefulSet", short_names=("sts",),
+         categories=("all",), subresources=(_status("StatefulSet"),)),
+    Kind("batch", "v1", "jobs", "job", "Job", categories=("all",), subresources=(_status("Job"),)),
     Kind("coordination.k8s.io", "v1", "leases", "lease", "Lease"),
+    Kind("networking.k8s.io", "v1", "networkpolicies", "networkpolicy", "NetworkPolicy",
+         short_names=("netpol",)),
+    Kind("policy", "v1", "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget",
+         short_names=("pdb",), subresources=(_status("PodDisruptionBudget"),)),
     Kind(_RBAC, "v1", "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding",
          namespaced=False),
     Kind(_RBAC, "v1", "clusterroles", "clusterrole", "ClusterRole", namespaced=False),

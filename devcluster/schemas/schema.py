@@ -29,33 +29,33 @@ class Schema:
         self, openapi_v3_schema: Mapping[str, Any], definitions: Mapping[str, Mapping[str, Any]]
     ) -> None:
         self._definitions = definitions
-        root = self._resolve(openapi_v3_schema)
+        root = self.resolve(openapi_v3_schema)
         implied = {**_TYPE_META, "metadata": {"$ref": "ObjectMeta"}}
-        self._root = {**root, "properties": {**(root.get("properties") or {}), **implied}}
-        self._has_defaults = any(map(_has_default, (self._root, *definitions.values())))
-        self._validator = Validator(self._resolve)
+        self.root = {**root, "properties": {**(root.get("properties") or {}), **implied}}
+        self._has_defaults = any(map(_has_default, (self.root, *definitions.values())))
+        self._validator = Validator(self.resolve)
 
     def prune(self, obj: dict[str, Any]) -> list[str]:
         """Remove fields that the schema does not know, in place; return their paths."""
         unknown: list[str] = []
-        self._prune(obj, self._root, "", unknown)
+        self._prune(obj, self.root, "", unknown)
         return unknown
 
     def default(self, obj: dict[str, Any]) -> None:
         """Drop nulls of fields that are not nullable and what is never stored empty (labels,
         finalizers, maps of built-in kinds), then fill in defaults, in place.
         """
-        self._drop_nulls(obj, self._root)
+        self._drop_nulls(obj, self.root)
         if self._has_defaults:
-            self._default(obj, self._root)
+            self._default(obj, self.root)
 
     def validate(self, obj: Mapping[str, Any]) -> list[FieldError]:
         """Return every fault of the object in the API server's words."""
-        return self._validator.errors(obj, self._root)
+        return self._validator.errors(obj, self.root)
 
     def validate_part(self, obj: Mapping[str, Any], name: str) -> list[FieldError]:
         """Return the faults of one top-level field, as a server says them that checks just it."""
-        schema = self._root["properties"].get(name)
+        schema = self.root["properties"].get(name)
         if name not in obj or schema is None:
             return []
         return [
@@ -63,7 +63,8 @@ class Schema:
             for error in self._validator.errors(obj[name], schema)
         ]
 
-    def _resolve(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    def resolve(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a schema, or what its `$ref` names."""
         while "$ref" in schema:
             schema = self._definitions[schema["$ref"]]
         return schema
@@ -75,14 +76,14 @@ class Schema:
         if isinstance(value, list):
             items = schema.get("items")
             for at, item in enumerate(value):
-                yield f"[{at}]", item, self._resolve(items) if items else None
+                yield f"[{at}]", item, self.resolve(items) if items else None
         elif isinstance(value, dict):
             properties = schema.get("properties") or {}
             additional = schema.get("additionalProperties")
             for key, item in value.items():
                 known = properties.get(key, additional if key not in properties else None)
                 known = _ANYTHING if known is True else known
-                yield f".{key}", item, self._resolve(known) if known else None
+                yield f".{key}", item, self.resolve(known) if known else None
 
     def _prune(self, value: Any, schema: Mapping[str, Any], path: str, unknown: list[str]) -> None:
         gone = []

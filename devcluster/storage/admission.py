@@ -90,8 +90,12 @@ def _crd_faults(body: Body) -> Iterator[FieldError]:
 
 def _webhook_faults(body: Body) -> Iterator[FieldError]:
     for number, webhook in enumerate(body.get("webhooks") or ()):
-        url = (webhook.get("clientConfig") or {}).get("url") or ""
-        if not url.startswith("https://"):
+        client = webhook.get("clientConfig") or {}
+        url = client.get("url") or ""
+        if bool(url) == bool(client.get("service")):
+            detail = "exactly one of url or service is required"
+            yield required(f"webhooks[{number}].clientConfig", detail)
+        elif url and not url.startswith("https://"):
             detail = "the embedded API calls webhooks by an https URL"
             yield required(f"webhooks[{number}].clientConfig.url", detail)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from devcluster.schemas.builtin import schema_of
 from devcluster.schemas.crds import CRD_FINALIZER, CRDS, accept_names
 from devcluster.status import (
     FieldError,
@@ -34,6 +35,7 @@ from devcluster.storage.metadata import (
     mark_deleted,
     prepare_new,
 )
+from devcluster.storage.ownership import Manager, track
 from devcluster.storage.store import Item
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from devcluster.schemas.kinds import Kind
     from devcluster.schemas.registry import Registry
+    from devcluster.schemas.schema import Schema
     from devcluster.storage.store import Store
 
 Body = dict[str, Any]
@@ -50,11 +53,16 @@ _UPDATES_NEED_VERSION: Final = {"leases", "customresourcedefinitions"}
 
 @dataclass(slots=True)
 class WriteOptions:
-    """How to write: `field_validation` is Ignore, Warn or Strict; `warnings` collects sentences."""
+    """How to write: `field_validation` is Ignore, Warn or Strict; `warnings` collects sentences.
+
+    `manager` is who writes; `managed` are the `managedFields` that an apply has worked out.
+    """
 
     dry_run: bool = False
     field_validation: str = "Ignore"
     warnings: list[str] = field(default_factory=list)
+    manager: str = "devcluster"
+    managed: list[Body] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,8 @@ class Objects:
             self.check_namespace(kind, namespace, metadata.get("name", ""))
         self._check_account(kind, namespace, body)
         self._check(kind, body, errors + admission.check_new(kind, body))
+        if options.managed:
+            metadata["managedFields"] = options.managed
         return body
 
     def store_new(self, kind: Kind, body: Body, options: WriteOptions) -> Item:
@@ -155,7 +165,25 @@ class Objects:
         self._check(kind, new, errors, target.subresource)
         if kind.resource_name == CRDS and not target.subresource:
             accept_names(new, format_time(self.clock()))
+        managed = options.managed
+        if managed is None:
+            managed = self._tracked(target, old.body, new, options.manager)
+        if managed:
+            new["metadata"]["managedFields"] = managed
         return new
+
+    def schema(self, kind: Kind) -> Schema | None:
+        """Return the schema of a kind's objects."""
+        custom = self.registry.custom_kind(kind)
+        return custom.schema if custom is not None else schema_of(kind.api_version, kind.kind)
+
+    def _tracked(self, target: Target, old: Body, new: Body, manager: str) -> list[Body]:
+        """Return who owns which field after a write that is no apply."""
+        schema = self.schema(target.kind)
+        if schema is None or not old["metadata"].get("managedFields"):
+            return []
+        writer = Manager(manager, "Update", target.kind.api_version, target.subresource)
+        return track(old, new, schema, writer, format_time(self.clock()))
 
     def store_change(self, target: Target, old: Item, new: Body, options: WriteOptions) -> Item:
         """Store what `prepare_change` returned; `old` must still be what is stored."""

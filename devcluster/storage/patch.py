@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
 
@@ -34,7 +35,8 @@ def apply_patch(
     if media_type == JSON_PATCH:
         return json_patch(obj, patch)
     if media_type not in PATCH_TYPES or (media_type == STRATEGIC_PATCH and merge_keys is None):
-        accepted = ", ".join(PATCH_TYPES if merge_keys is not None else PATCH_TYPES[:2])
+        types = PATCH_TYPES if merge_keys is not None else PATCH_TYPES[:2]
+        accepted = ", ".join((*types, APPLY_PATCH))
         raise StatusError(
             415,
             "UnsupportedMediaType",

@@ -81,6 +81,8 @@ class Admitted:
     ) -> Item:
         """Replace an object by what `change` makes of it."""
         kind, action = target.kind, _action(request, "UPDATE", target.name, options)
+        agent = request.http.headers.get("User-Agent", "unknown").partition("/")[0]
+        options.manager = request.query.get("fieldManager") or agent
         is_asked = self._webhooks.concern(action)
         with _warning(options):
             for _ in range(_ATTEMPTS):

@@ -191,6 +191,9 @@ class WebhookClient:
 
     async def post(self, hook: Hook, review: dict[str, Any]) -> Any:
         """Send a review and return the decoded answer. Raises ReviewError."""
+        service = hook.spec["clientConfig"].get("service")
+        if service:  # no Service has endpoints here
+            raise ReviewError(_unserved(service, hook.seconds))
         url = f"{hook.spec['clientConfig']['url']}?timeout={hook.seconds}s"
         try:
             async with asyncio.timeout(hook.seconds):
@@ -227,6 +230,12 @@ class WebhookClient:
         if self._session is None:
             self._session = aiohttp.ClientSession()
         return self._session
+
+
+def _unserved(service: Mapping[str, Any], seconds: int) -> str:
+    name, host = service["name"], f"{service['name']}.{service['namespace']}.svc"
+    url = f"https://{host}:{service.get('port', 443)}{service.get('path', '')}?timeout={seconds}s"
+    return f'failed to call webhook: Post "{url}": no endpoints available for service "{name}"'
 
 
 @lru_cache(maxsize=32)

@@ -77,26 +77,3 @@ def test_kubectl_refuses_an_unknown_field_of_a_pod(kubectl: Kubectl, pod_namespa
     body = pod("a", hostNetwrk=True)
     said = kubectl.fails("apply", "-n", pod_namespace, "-f", "-", stdin=body)
     assert "hostNetwrk" in said
-
-
-def test_kubectl_applies_on_the_server_side(kubectl: Kubectl, namespace: str) -> None:
-    body = config_map("a", {"k": "v"})
-    said = kubectl.run("apply", "-n", namespace, "--server-side", "-f", "-", stdin=body)
-    assert said == "configmap/a serverside-applied\n"
-
-
-async def test_server_side_apply_knows_who_owns_a_field(api: Api, namespace: str) -> None:
-    path = f"/api/v1/namespaces/{namespace}/configmaps/a"
-
-    async def apply(manager: str, value: str) -> Any:
-        return await api.call(
-            "PATCH",
-            path,
-            config_map("a", {"k": value}),
-            content_type="application/apply-patch+yaml",
-            fieldManager=manager,
-        )
-
-    assert (await apply("one", "1")).status in {200, 201}
-    status = (await apply("two", "2")).refused(409, "Conflict")
-    assert status["details"]["causes"][0]["reason"] == "FieldManagerConflict"

@@ -297,12 +297,6 @@ async def test_a_body_that_cannot_be_read_says_what_can(http):
     assert (await http.call("POST", CMS, large)).status == 413
 
 
-async def test_server_side_apply_is_refused_in_a_sentence(http):
-    answer = await http.call("PATCH", f"{CMS}/a", b"a: 1", "application/apply-patch+yaml")
-    assert answer.status == 415
-    assert "without --server-side" in answer.body["message"]
-
-
 async def test_a_claim_goes_when_the_last_pod_that_mounts_it_has_gone(http):
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
     pods = "/api/v1/namespaces/default/pods"
