@@ -87,6 +87,12 @@ class BoundedCounter(_Bounded, Counter):
             child.inc(max(total - self._counted.get(labels, 0.0), 0.0))
             self._counted[labels] = total
 
+    def replace_all(self, totals: Values) -> None:
+        """Show these totals only: series of what is gone end, so that they do not pile up."""
+        self.clear()
+        self._counted.clear()
+        self.count_up(totals)
+
 
 class BoundedGauge(_Bounded, Gauge):
     """A gauge."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from partitions.vipu.agent.machine import IpuReading, Machine
+    from partitions.vipu.agent.machine import IpuReading, Machine, PartitionReading
 
 # What every scraper knows; the client library would name a newer one, which says the same here.
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -103,8 +103,31 @@ _COUNTERS: Final = (
 )
 
 
+# Field of a reading of a partition, name, help, question. They end with the partition.
+_PARTITION_COUNTERS: Final = (
+    (
+        "seconds",
+        "ipuhub_partition_seconds_total",
+        "Time since the machine was configured for the partition.",
+        "For how long has a partition held IPUs of a machine?",
+    ),
+    (
+        "host_received_bytes",
+        "ipuhub_partition_host_received_bytes_total",
+        "Bytes that the partition's IPUs of the machine received from hosts.",
+        "Does an application feed its IPUs?",
+    ),
+    (
+        "host_sent_bytes",
+        "ipuhub_partition_host_sent_bytes_total",
+        "Bytes that the partition's IPUs of the machine sent to hosts.",
+        "Does an application get results from its IPUs?",
+    ),
+)
+
+
 class IpuMeters(Meters):
-    """The metrics of the IPUs of one machine."""
+    """The metrics of the IPUs of one machine, and of the partitions on them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,6 +140,24 @@ class IpuMeters(Meters):
             (field, self.counter(name, meaning, question, *labels))
             for field, name, meaning, question in _COUNTERS
         ]
+
+        labels = ("agent", "partition")
+        self._partition_ipus = self.gauge(
+            "ipuhub_partition_ipus",
+            "IPUs of the machine that belong to the partition.",
+            "Which machines does a partition use?",
+            *labels,
+        )
+        self._partition_counters = [
+            (field, self.counter(name, meaning, question, *labels))
+            for field, name, meaning, question in _PARTITION_COUNTERS
+        ]
+
+    def fill_partitions(self, agent: str, readings: tuple[PartitionReading, ...]) -> None:
+        """Show these partitions of a machine, and no others."""
+        self._partition_ipus.set_all({(agent, one.partition): one.ipus for one in readings})
+        for field, counter in self._partition_counters:
+            counter.replace_all({(agent, one.partition): getattr(one, field) for one in readings})
 
     def fill(self, agent: str, readings: tuple[IpuReading, ...]) -> None:
         """Show these readings of a machine."""
@@ -167,5 +208,7 @@ class Exporter:
     async def _metrics(self, request: web.Request) -> web.Response:
         del request
         await self._answering()
-        self._meters.fill(self._agent, self._machine.metrics(self._clock()))
+        now = self._clock()
+        self._meters.fill(self._agent, self._machine.metrics(now))
+        self._meters.fill_partitions(self._agent, self._machine.partition_metrics(now))
         return web.Response(body=self._meters.render(), headers={"Content-Type": _CONTENT_TYPE})

@@ -115,6 +115,17 @@ class IpuReading:
     resets: int
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionReading:
+    """What a machine's part of a partition has done since it was configured."""
+
+    partition: str
+    ipus: int
+    seconds: float
+    host_received_bytes: int
+    host_sent_bytes: int
+
+
 class Machine(Protocol):
     """An IPU-Machine. Each method takes the time; none blocks.
 
@@ -144,6 +155,10 @@ class Machine(Protocol):
 
     def metrics(self, now: datetime) -> tuple[IpuReading, ...]:
         """One reading for each IPU, in the order of their device numbers."""
+        ...
+
+    def partition_metrics(self, now: datetime) -> tuple[PartitionReading, ...]:
+        """One reading for each partition on the machine."""
         ...
 
     def test(self, kind: MachineTest, ipu: int | None, now: datetime) -> str:

@@ -20,6 +20,7 @@ from partitions.vipu.agent.machine import (
     IpuReading,
     MachinePartition,
     MachineTest,
+    PartitionReading,
     PartitionState,
 )
 from partitions.vipu.errors import InvalidRequest, NotFound, NotReady
@@ -80,6 +81,7 @@ class _Part:
 
     configuration: Configuration
     ready_at: datetime
+    configured_at: datetime
 
 
 @dataclass(slots=True)
@@ -121,7 +123,9 @@ class SimulatedMachine:
         if known is not None and known.configuration == configuration:
             return
         self.release(configuration.partition, now)
-        self._parts[configuration.partition] = _Part(configuration, now + self.latencies.configure)
+        self._parts[configuration.partition] = _Part(
+            configuration, now + self.latencies.configure, now
+        )
         for device in configuration.devices:
             self._ipus[device.index].use(now, in_use=True)
 
@@ -143,7 +147,7 @@ class SimulatedMachine:
             self._ipus[device.index].resets += 1
         latency = max([self.latencies.reset, *self._slow_resets(now)])
         configuration = replace(part.configuration, generation=generation)
-        self._parts[partition] = _Part(configuration, now + latency)
+        self._parts[partition] = _Part(configuration, now + latency, part.configured_at)
 
     def health(self, now: datetime) -> Health:
         """Partitions and faults at this time."""
@@ -157,6 +161,10 @@ class SimulatedMachine:
     def metrics(self, now: datetime) -> tuple[IpuReading, ...]:
         """One reading for each IPU, in the order of their device numbers."""
         return tuple(self._reading(index, ipu, now) for index, ipu in self._ipus.items())
+
+    def partition_metrics(self, now: datetime) -> tuple[PartitionReading, ...]:
+        """One reading for each partition on the machine."""
+        return tuple(_partition_reading(part, now) for part in self._parts.values())
 
     def test(self, kind: MachineTest, ipu: int | None, now: datetime) -> str:
         """Test the machine, or one IPU: a sentence on what is wrong, empty if nothing is.
@@ -284,6 +292,17 @@ def _as_seen(part: _Part, faults: dict[int, str], now: datetime) -> MachineParti
         return MachinePartition(part.configuration, PartitionState.FAILED, problem)
     state = PartitionState.READY if now >= part.ready_at else PartitionState.CONFIGURING
     return MachinePartition(part.configuration, state)
+
+
+def _partition_reading(part: _Part, now: datetime) -> PartitionReading:
+    seconds, ipus = _since(part.configured_at, now), len(part.configuration.devices)
+    return PartitionReading(
+        partition=part.configuration.partition,
+        ipus=ipus,
+        seconds=seconds,
+        host_received_bytes=int(ipus * seconds * _RECEIVED_PER_SECOND),
+        host_sent_bytes=int(ipus * seconds * _SENT_PER_SECOND),
+    )
 
 
 def _sentence(fault: Fault) -> str:

@@ -176,6 +176,26 @@ async def test_prometheus_sees_use_and_faults_by_agent_and_ipu(
     ] > received[1]
 
 
+async def test_a_partition_has_metrics_until_it_is_released(
+    ports: Ports, client: AgentClient, clock: Clock
+) -> None:
+    await client.configure(PAIR)
+    clock.forward(10)
+    of = '{agent="ag0",partition="p1"}'
+    shown = await scrape(ports.exporter)
+    assert shown[f"ipuhub_partition_ipus{of}"] == 2
+    assert shown[f"ipuhub_partition_seconds_total{of}"] == 10
+    assert shown[f"ipuhub_partition_host_received_bytes_total{of}"] == sum(
+        shown[f'ipuhub_ipu_host_received_bytes_total{{agent="ag0",ipu="{ipu}"}}']
+        for ipu in range(4)
+    )
+    await client.reset("p1", "second")  # the application goes on
+    clock.forward(5)
+    assert (await scrape(ports.exporter))[f"ipuhub_partition_seconds_total{of}"] == 15
+    await client.release("p1")
+    assert not [name for name in await scrape(ports.exporter) if 'partition="p1"' in name]
+
+
 async def test_each_machine_of_a_process_has_its_name_ports_and_metrics(start: Starter) -> None:
     ports = await start(machines=3, agent="rack7-ag9")
     assert len({port for each in ports for port in (each.api, each.exporter)}) == 6

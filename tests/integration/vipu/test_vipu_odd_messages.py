@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from google.protobuf import message_factory
 from grpc import StatusCode
 
 from partitions.vipu.protos import vipu_user_pb2 as pb
+from tests.integration.vipu.oddmessages import SAID, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+    from google.protobuf.descriptor import MethodDescriptor
     from google.protobuf.message import Message
 
     from partitions.vipu.server.main import VipuServer
 
 SERVICE = pb.DESCRIPTOR.services_by_name["UserService"]
 METHODS = [pytest.param(method, id=method.name) for method in SERVICE.methods]
-TEXTS = ["", "p", "p-1", "0", "-", "a" * 300, "ä\u202e\x00", "../x", "p\n", "%s", "c1"]
-NUMBERS = [0, 1, 2, 3, 4, 5, 64, 65, 128, 2**31, 2**32 - 1]
-SAID = {
-    StatusCode.INVALID_ARGUMENT,
-    StatusCode.NOT_FOUND,
-    StatusCode.ALREADY_EXISTS,
-    StatusCode.RESOURCE_EXHAUSTED,
-    StatusCode.FAILED_PRECONDITION,
-    StatusCode.PERMISSION_DENIED,
-}
 
 
 def ask(port: int, method: MethodDescriptor, body: bytes) -> tuple[StatusCode, str]:
@@ -42,33 +32,6 @@ def ask(port: int, method: MethodDescriptor, body: bytes) -> tuple[StatusCode, s
         except grpc.RpcError as error:
             return error.code(), error.details()
     return StatusCode.OK, ""
-
-
-def value(random: Random, field: FieldDescriptor) -> Any:
-    if field.message_type is not None:
-        return message(random, field.message_type)
-    if field.type == field.TYPE_STRING:
-        return random.choice(TEXTS)
-    if field.type == field.TYPE_BOOL:
-        return random.random() < 0.5
-    if field.type == field.TYPE_ENUM:
-        return random.choice([*range(6), 99, -1])
-    return random.choice(NUMBERS)
-
-
-def message(random: Random, descriptor: Descriptor) -> Message:
-    made = message_factory.GetMessageClass(descriptor)()
-    for field in descriptor.fields:
-        if random.random() < 0.3:
-            continue
-        if field.is_repeated:
-            few = [value(random, field) for _ in range(random.choice([0, 1, 2, 70]))]
-            getattr(made, field.name).extend(few)
-        elif field.message_type is not None:
-            getattr(made, field.name).CopyFrom(value(random, field))
-        else:
-            setattr(made, field.name, value(random, field))
-    return made
 
 
 @pytest.mark.parametrize("method", METHODS)
