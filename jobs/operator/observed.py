@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 from jobs.builders.context import PodOptions
 from jobs.ipujob.conditions import FINISHED, JobState
 from jobs.ipujob.names import ROLE_LAUNCHER, ROLE_WORKER
-from jobs.ipujob.privileges import Privileges
 from jobs.ipujob.rules import USUAL
-from jobs.ipujob.spec import SessionLimits
-from jobs.ipujob.validation import problems
+from jobs.ipujob.spec import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.manifests import Manifest
     from jobs.ipujob.names import JobKey, Kind
     from jobs.ipujob.rules import Patience
+    from jobs.ipujob.spec import JobSpec, SessionLimits
     from jobs.ipujob.validation import Problem
     from jobs.operator.pods import PodView
 
@@ -66,12 +65,14 @@ class Observed:
     `job` is None when no job of this UID exists any more. `pods` are all pods of the job;
     `children` the others by kind, under the names the job needs; `partitions` by instance.
     `proxy_problem` says why partitions are unknown or out of reach (empty: they are not).
-    `is_namespace_ending`: nothing can be made in the job's namespace any more. `judged`: what is
-    wrong with the spec, where somebody has said so already.
+    `is_namespace_ending`: nothing can be made in the job's namespace any more. `spec` is the job's
+    spec as parsed, None if it is invalid: then `problems` are the rules that it breaks.
     """
 
     key: JobKey
     job: Manifest | None
+    spec: JobSpec | None = None
+    problems: tuple[Problem, ...] = ()
     pods: tuple[PodView, ...] = ()
     children: Mapping[Kind, Child] = field(default_factory=dict)
     partitions: Mapping[int, Partition] = field(default_factory=dict)
@@ -80,25 +81,8 @@ class Observed:
     is_namespace_ending: bool = False
     fault: Fault | None = None
     options: PodOptions = field(default_factory=PodOptions)
-    limits: SessionLimits = field(default_factory=SessionLimits)
-    privileges: Privileges = field(default_factory=Privileges)
+    limits: SessionLimits = UNLIMITED
     patience: Patience = USUAL
-    judged: tuple[Problem, ...] | None = None
-
-    def problems(self) -> tuple[Problem, ...]:
-        """Every rule that the job's spec breaks."""
-        if self.judged is not None:
-            return self.judged
-        spec, key = (self.job or {}).get("spec"), self.key
-        return tuple(
-            problems(
-                key.name,
-                spec,
-                self.limits,
-                namespace=key.namespace,
-                privileges=self.privileges,
-            )
-        )
 
     def status(self) -> Manifest:
         """The job's stored status."""

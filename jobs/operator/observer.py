@@ -1,8 +1,8 @@
 """io: collects the input of a pass from local copies: one job, its children, its partitions.
 
-Also the operator's caches of what it watches, the kept validation of each spec (not every pass
-validates again), and the order in which jobs request IPUs. The order is no guarantee: whatever fits
-gets IPUs, so a small job can overtake older, larger jobs.
+Also the operator's caches of what it watches, the parsed spec of each job (not every pass validates
+and parses it again), and the order in which jobs request IPUs. The order is no guarantee: whatever
+fits gets IPUs, so a small job can overtake older, larger jobs.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from jobs.ipujob.manifests import (
 from jobs.ipujob.names import LABEL_GROUP, LABEL_JOB_UID, JobKey, Kind, launcher_name
 from jobs.ipujob.privileges import LABEL_POD_PROFILE
 from jobs.ipujob.rules import USUAL_RULES
+from jobs.ipujob.spec import parse_spec
 from jobs.ipujob.validation import problems
 from jobs.operator import pods as podview
 from jobs.operator.keptstatus import recovered, whole
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.manifests import Manifest
     from jobs.ipujob.privileges import Privileges
     from jobs.ipujob.rules import Rules
-    from jobs.ipujob.spec import SessionLimits
+    from jobs.ipujob.spec import JobSpec, SessionLimits
     from jobs.ipujob.validation import Problem
     from jobs.operator.observed import Fault
     from jobs.operator.partitions import PartitionFacts
@@ -120,35 +121,48 @@ def only_metadata(manifest: Manifest) -> Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judgement:
-    spec: object
+class Judgement:
+    """A job's spec as parsed, None if it is invalid, and the rules that it breaks."""
+
+    spec: JobSpec | None
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    written: object
     limits: SessionLimits
     privileges: Privileges
-    found: tuple[Problem, ...]
+    judgement: Judgement
+
+
+_NO_JOB = Judgement(None, ())
 
 
 class Judgements:
-    """The problems of a spec, remembered by the job's UID as long as nothing that they depend on
-    has changed: a job is looked at about ten times on its way to Running, and judging it would be
-    a third of each plan."""
+    """Validates and parses specs, and remembers each by the job's UID as long as nothing that it
+    depends on has changed: a job is looked at about ten times on its way to Running, and judging it
+    would be a third of each plan."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Judgement] = {}
+        self._known: dict[str, _Known] = {}
 
     def of(
         self, key: JobKey, job: Mapping[str, object], limits: SessionLimits, privileges: Privileges
-    ) -> tuple[Problem, ...]:
-        """What is wrong with the job's spec."""
-        spec, known = job.get("spec"), self._known.get(key.uid)
+    ) -> Judgement:
+        """The job's spec, or what is wrong with it."""
+        written, known = job.get("spec"), self._known.get(key.uid)
         if (
             known is not None
-            and known.spec == spec
+            and known.written == written
             and (known.limits, known.privileges) == (limits, privileges)
         ):
-            return known.found
-        found = problems(key.name, spec, limits, namespace=key.namespace, privileges=privileges)
-        self._known[key.uid] = _Judgement(spec, limits, privileges, tuple(found))
-        return tuple(found)
+            return known.judgement
+        found = problems(key.name, written, limits, namespace=key.namespace, privileges=privileges)
+        parsed = parse_spec(written, limits) if isinstance(written, dict) and not found else None
+        judgement = Judgement(parsed, tuple(found))
+        self._known[key.uid] = _Known(written, limits, privileges, judgement)
+        return judgement
 
     def forget(self, uid: str) -> None:
         """The job has gone."""
@@ -207,9 +221,14 @@ class Observer:
             job = job if status is job["status"] else job | {"status": status}
         limits = self.rules.limits
         privileges = self.rules.privileges.of_namespace(self._caches.pod_profile(key.namespace))
+        judgement = _NO_JOB
+        if job is not None:
+            judgement = self._judgements.of(key, job, limits, privileges)
         return Observed(
             key=key,
             job=job,
+            spec=judgement.spec,
+            problems=judgement.problems,
             pods=views,
             children=children,
             partitions=partitions,
@@ -219,9 +238,7 @@ class Observer:
             fault=fault,
             options=self._options,
             limits=limits,
-            privileges=privileges,
             patience=self.rules.patience,
-            judged=self._judgements.of(key, job, limits, privileges) if job is not None else None,
         )
 
     def _key(self, uid: str, job: Manifest | None, claims: Sequence[Manifest]) -> JobKey | None:

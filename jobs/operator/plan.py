@@ -18,7 +18,6 @@ from jobs.builders.worker import build_worker
 from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
 from jobs.ipujob.manifests import is_being_deleted, metadata
 from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind
-from jobs.ipujob.spec import parse_spec
 from jobs.operator import decisions, waiting
 from jobs.operator.actions import CreateChild, Event, Plan, SetFinalizers, Step
 from jobs.operator.children import (
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from jobs.ipujob.manifests import Manifest
     from jobs.ipujob.spec import JobSpec
     from jobs.operator.effectivespec import EffectiveSpec
     from jobs.operator.instances import Instance
@@ -104,15 +102,13 @@ def plan(observed: Observed, now: datetime) -> Plan:
         return plan_deletion(observed, now)
     if observed.is_finished():
         return plan_finished(observed, now)
-    return _plan_unfinished(observed, observed.job.get("spec"), now)
+    if observed.spec is None:
+        return _plan_invalid(observed, now)
+    return _plan_valid(observed, observed.spec, now)
 
 
-def _plan_unfinished(observed: Observed, spec: object, now: datetime) -> Plan:
-    found = observed.problems()
-    if found or not isinstance(spec, dict):
-        message = "; ".join(str(problem) for problem in found)
-        return _plan_invalid(observed, spec if isinstance(spec, dict) else {}, message, now)
-    effective = effective_spec(observed, parse_spec(spec, observed.limits))
+def _plan_valid(observed: Observed, written: JobSpec, now: datetime) -> Plan:
+    effective = effective_spec(observed, written)
     parsed = effective.spec
     instances = instances_of(observed, parsed, now)
     records = decisions.ended(observed, parsed, instances, now)
@@ -154,8 +150,11 @@ def _plan_suspension(observed: Observed, instances: tuple[Instance, ...], now: d
     return _written(observed, verdict, instances, records, now)
 
 
-def _plan_invalid(observed: Observed, spec: Manifest, message: str, now: datetime) -> Plan:
+def _plan_invalid(observed: Observed, now: datetime) -> Plan:
     """An invalid spec makes nothing. Pods of an earlier spec keep running, and their end counts."""
+    written = (observed.job or {}).get("spec")
+    spec = written if isinstance(written, dict) else {}
+    message = "; ".join(str(problem) for problem in observed.problems)
     if spec.get("suspend") is True and observed.state() is JobState.SUSPENDED:
         return plan_suspended(observed, now)
     parsed = effective_spec_of_invalid(observed, spec)

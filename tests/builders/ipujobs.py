@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 from ipuhub.partition import Partition
 from jobs.builders.context import owner_reference
 from jobs.ipujob.names import FINALIZER, JobKey, Kind, launcher_name, pod_labels, worker_name
+from jobs.ipujob.privileges import NOBODYS
+from jobs.ipujob.spec import UNLIMITED
 from jobs.operator.observed import Child, Observed
+from jobs.operator.observer import Judgements
 from jobs.operator.ownership import trim_pod
 from jobs.operator.pods import from_manifest
 
@@ -329,6 +332,11 @@ def observed(
     key = fields.pop("key", None) or key_of(job or {})
     if with_children and job is not None:
         fields.setdefault("children", children(job))
+    privileges = fields.pop("privileges", NOBODYS)
+    if job is not None:
+        limits = fields.get("limits", UNLIMITED)
+        judgement = Judgements().of(key, job, limits, privileges)
+        fields |= {"spec": judgement.spec, "problems": judgement.problems}
     return Observed(
         key=key,
         job=job,

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.ipujob.names import JobKey
 from jobs.ipujob.privileges import NOBODYS
-from jobs.ipujob.spec import UNLIMITED
+from jobs.ipujob.spec import UNLIMITED, parse_spec
 from jobs.ipujob.validation import problems
 from jobs.operator import observer
 from jobs.operator.observer import Judgements
@@ -38,19 +38,22 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 def test_an_equal_spec_is_judged_once(judged: list[object]) -> None:
     job, known = ipujob().build(), Judgements()
+    first = known.of(KEY, job, UNLIMITED, NOBODYS)
     for _ in range(3):
-        assert known.of(KEY, copied(job), UNLIMITED, NOBODYS) == ()
+        assert known.of(KEY, copied(job), UNLIMITED, NOBODYS) is first
+    assert first.problems == ()
+    assert first.spec == parse_spec(job["spec"])
     assert len(judged) == 1
 
 
 def test_a_change_of_spec_or_rules_is_judged_anew() -> None:
     job, known = ipujob().build(), Judgements()
-    assert known.of(KEY, job, UNLIMITED, NOBODYS) == ()
+    assert known.of(KEY, job, UNLIMITED, NOBODYS).problems == ()
     other = copied(job)
     other["spec"]["workers"]["template"]["spec"]["hostPID"] = True
-    assert len(known.of(KEY, other, UNLIMITED, NOBODYS)) == 1
-    assert known.of(KEY, other, UNLIMITED, replace(NOBODYS, profile="privileged")) == ()
-    assert known.of(KEY, job, UNLIMITED, NOBODYS) == ()
+    assert len(known.of(KEY, other, UNLIMITED, NOBODYS).problems) == 1
+    assert known.of(KEY, other, UNLIMITED, replace(NOBODYS, profile="privileged")).problems == ()
+    assert known.of(KEY, job, UNLIMITED, NOBODYS).problems == ()
 
 
 async def test_a_job_is_judged_once_on_its_way_and_forgotten_when_it_has_gone(
