@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from jobs.ipujob.conditions import JobState, Reason
 from jobs.ipujob.manifests import format_time, parse_time
-from jobs.operator.keptstatus import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from datetime import datetime
     from typing import Any
 
@@ -132,7 +131,7 @@ class InstanceRecord:
 
 def record_of(status: Mapping[str, Any], index: int) -> InstanceRecord:
     """Return the record of an instance in `status`; a new record if there is none."""
-    for entry in _entries(status):
+    for entry in status.get("instances") or ():
         if entry.get("index") == index:
             return _from_entry(entry)
     return InstanceRecord(index)
@@ -140,12 +139,7 @@ def record_of(status: Mapping[str, Any], index: int) -> InstanceRecord:
 
 def records_of(status: Mapping[str, Any]) -> tuple[InstanceRecord, ...]:
     """Every instance the status knows, also those that are not wanted any more."""
-    return tuple(_from_entry(entry) for entry in _entries(status))
-
-
-def _entries(status: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    found: Sequence[Mapping[str, Any]] = whole(dict(status)).get("instances") or ()
-    return found
+    return tuple(_from_entry(entry) for entry in status.get("instances") or ())
 
 
 def _from_entry(entry: Mapping[str, Any]) -> InstanceRecord:
