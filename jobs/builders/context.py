@@ -45,13 +45,15 @@ class PodOptions:
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """One parsed job and its place. `group`: who its usage is accounted to."""
+    """One parsed job and its place. `group`: who its usage is accounted to. `fingerprint`: what the
+    pods say they were made from (`jobs.operator.effectivespec`)."""
 
     key: JobKey
     job: Manifest
     spec: JobSpec
     group: str = ""
     options: PodOptions = field(default_factory=PodOptions)
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

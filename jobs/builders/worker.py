@@ -12,8 +12,14 @@ from jobs.builders.context import (
     usage_annotation,
 )
 from jobs.builders.mpi import SCRIPT
-from jobs.ipujob.fingerprint import ANNOTATION_FINGERPRINT, fingerprint_of
-from jobs.ipujob.names import ANNOTATION_END, ROLE_WORKER, launcher_name, pod_labels, worker_name
+from jobs.ipujob.names import (
+    ANNOTATION_END,
+    ANNOTATION_FINGERPRINT,
+    ROLE_WORKER,
+    launcher_name,
+    pod_labels,
+    worker_name,
+)
 from jobs.ipujob.privileges import ADDED_CAPABILITY
 
 if TYPE_CHECKING:
@@ -63,7 +69,7 @@ def pod_metadata(
     """Labels and annotations: the job's, then the template's, then the operator's own."""
     template = context.spec.template.get("metadata") or {}
     labels = pod_labels(context.key, role, place.instance, place.attempt)
-    own = {ANNOTATION_FINGERPRINT: fingerprint_of(context.spec).to_text()}
+    own = {ANNOTATION_FINGERPRINT: context.fingerprint}
     given = {k: v for k, v in (template.get("annotations") or {}).items() if k != ANNOTATION_END}
     if context.spec.sleeps(role):
         own[ANNOTATION_END] = ""  # it will hear of its end

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from jobs.ipujob.spec import SessionLimits
 
-ANNOTATION_FINGERPRINT = "ipuhub.io/made-of"
 INTERACTIVE = "interactive"
 _STUB = {"spec": {"containers": [{"name": "main", "image": "kept"}]}}
 _FIELDS = {

@@ -33,6 +33,7 @@ ROLE_LAUNCHER = "launcher"
 ROLE_WORKER = "worker"
 ANNOTATION_USAGE = "ipuhub.io/usage"
 ANNOTATION_CREATED_BY = "ipuhub.io/created-by"
+ANNOTATION_FINGERPRINT = "ipuhub.io/made-of"
 ANNOTATION_END = "ipuhub.io/end"  # since when a sleeping pod has nothing more to wait for
 LABEL_GROUP = "ipuhub.io/group"
 LONGEST_JOB_NAME = 63

@@ -13,10 +13,10 @@ import json
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
-from jobs.ipujob.fingerprint import ANNOTATION_FINGERPRINT
 from jobs.ipujob.manifests import labels_of, metadata, name_of, namespace_of
 from jobs.ipujob.names import (
     ANNOTATION_END,
+    ANNOTATION_FINGERPRINT,
     LABEL_JOB_NAME,
     LABEL_JOB_UID,
     LABEL_ROLE,

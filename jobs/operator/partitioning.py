@@ -12,7 +12,6 @@ from ipuhub.partition import ASK_AGAIN, Partition, Phase
 from jobs.builders.context import PodPlace
 from jobs.builders.launcher import build_launcher
 from jobs.builders.worker import build_worker
-from jobs.ipujob.fingerprint import fingerprint_of
 from jobs.operator.actions import EnsurePartition, ReleasePartition, Step, TryPod
 
 if TYPE_CHECKING:
@@ -220,7 +219,5 @@ def _of_default_account(launcher: Manifest) -> Manifest:
 
 def _key(context: BuildContext) -> str:
     """Equal for jobs of one namespace whose pods differ in names only."""
-    words = (
-        f"{context.key.namespace} {len(context.key.name)} {fingerprint_of(context.spec).to_text()}"
-    )
+    words = f"{context.key.namespace} {len(context.key.name)} {context.fingerprint}"
     return hashlib.sha256(words.encode()).hexdigest()

@@ -16,6 +16,7 @@ from jobs.builders.context import BuildContext, PodPlace
 from jobs.builders.launcher import build_launcher, overrides
 from jobs.builders.worker import build_worker
 from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
+from jobs.ipujob.fingerprint import fingerprint_of
 from jobs.ipujob.manifests import is_being_deleted, metadata
 from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind
 from jobs.operator import decisions, waiting
@@ -223,7 +224,14 @@ def _plan_bring_up(
 ) -> Plan:
     """Finalizer, partitions, children, pods: whatever is missing."""
     spec = effective.spec
-    context = BuildContext(observed.key, observed.job or {}, spec, observed.group, observed.options)
+    context = BuildContext(
+        observed.key,
+        observed.job or {},
+        spec,
+        observed.group,
+        observed.options,
+        fingerprint_of(spec).to_text(),
+    )
     conflict = waiting.verdict(observed, now)
     if conflict is not None:
         status = next_status(observed, conflict, instances, {}, now)

@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.ipujob.conditions import Reason
-from jobs.ipujob.fingerprint import ANNOTATION_FINGERPRINT
 from jobs.ipujob.manifests import annotations_of, is_being_deleted, labels_of, metadata, parse_time
-from jobs.ipujob.names import ANNOTATION_END, LABEL_ATTEMPT, LABEL_INSTANCE, LABEL_ROLE
+from jobs.ipujob.names import (
+    ANNOTATION_END,
+    ANNOTATION_FINGERPRINT,
+    LABEL_ATTEMPT,
+    LABEL_INSTANCE,
+    LABEL_ROLE,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime

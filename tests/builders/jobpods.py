@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.builders.context import BuildContext, PodOptions, PodPlace
 from jobs.builders.launcher import build_launcher
 from jobs.builders.worker import build_worker
+from jobs.ipujob.fingerprint import fingerprint_of
 from jobs.ipujob.spec import parse_spec
 from tests.builders.ipujobs import key_of, partition
 
@@ -19,9 +20,9 @@ PLACE = PodPlace(0, 0, partition())
 def context_of(job: IPUJobBuilder, group: str = "", **options: Any) -> BuildContext:
     """What builders know of a job, with the operator's settings `options`."""
     built = job.build()
-    return BuildContext(
-        key_of(built), built, parse_spec(built["spec"]), group, PodOptions(**options)
-    )
+    spec = parse_spec(built["spec"])
+    stamp = fingerprint_of(spec).to_text()
+    return BuildContext(key_of(built), built, spec, group, PodOptions(**options), stamp)
 
 
 def worker_of(job: IPUJobBuilder, number: int = 0, **options: Any) -> dict[str, Any]:

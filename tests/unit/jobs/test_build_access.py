@@ -17,6 +17,7 @@ from jobs.builders.mpi import (
     build_service_account,
 )
 from jobs.builders.worker import build_worker
+from jobs.ipujob.fingerprint import fingerprint_of
 from jobs.ipujob.names import label_value
 from jobs.ipujob.spec import parse_spec
 from tests.builders.ipujobs import ipujob, key_of
@@ -31,7 +32,9 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "jobs"
 def test_golden_manifests_of_the_sample(kind: str) -> None:
     sample = yaml.safe_load(Path("examples/single-gcd-sample.yaml").read_text(encoding="utf-8"))
     sample["metadata"] |= {"namespace": "default", "uid": "b5c92cb3"}
-    context = BuildContext(key_of(sample), sample, parse_spec(sample["spec"]))
+    spec = parse_spec(sample["spec"])
+    stamp = fingerprint_of(spec).to_text()
+    context = BuildContext(key_of(sample), sample, spec, fingerprint=stamp)
     built = {
         "configmap": lambda: build_config_map(context),
         "role": lambda: build_role(context),

@@ -10,7 +10,8 @@ import pytest
 
 from jobs.ipujob.crd import build_crd
 from jobs.ipujob.fields import FIELDS, NUMBER, Field, FieldTable, MayChange
-from jobs.ipujob.fingerprint import ANNOTATION_FINGERPRINT, fingerprint_of
+from jobs.ipujob.fingerprint import fingerprint_of
+from jobs.ipujob.names import ANNOTATION_FINGERPRINT
 from jobs.ipujob.privileges import Privileges
 from jobs.ipujob.spec import known_field, parse_spec, with_defaults
 from jobs.ipujob.validation import problems
