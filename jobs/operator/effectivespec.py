@@ -1,19 +1,30 @@
-"""domain: the spec that is in effect now: what is running can delay an edit."""
+"""domain: the spec that is in effect now: what is running can delay an edit.
+
+Webhooks refuse edits of what the pods of a running job were made from, but while they are down an
+edit gets through. Running pods keep what they were made from until the next attempt, which a
+restart or a resume begins. So each pod carries a fingerprint of it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from ipuhub.partition import Phase
 from jobs.ipujob.conditions import JobState
-from jobs.ipujob.fingerprint import changes, fingerprint_of, kept, kept_of_invalid, read_fingerprint
+from jobs.ipujob.fields import FIELDS, whole_number
+from jobs.ipujob.spec import JobSpec, plain_values, restart_policy, with_defaults
+from jobs.ipujob.validation import problems
 from jobs.operator.instancerecord import records_of
 
 if TYPE_CHECKING:
-    from jobs.ipujob.fingerprint import PodFingerprint
+    from collections.abc import Mapping
+
     from jobs.ipujob.manifests import Manifest
-    from jobs.ipujob.spec import JobSpec
+    from jobs.ipujob.spec import SessionLimits
     from jobs.operator.instancerecord import InstanceRecord
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Observed
@@ -105,3 +116,128 @@ def _is_fixed(record: InstanceRecord | None) -> bool:
 def _sentence(changed: list[str]) -> str:
     named = ", ".join(changed)
     return f"Changed while the job runs: {named}. Suspend and resume the job to apply the changes"
+
+
+INTERACTIVE = "interactive"
+_STUB = {"spec": {"containers": [{"name": "main", "image": "kept"}]}}
+_FIELDS = {
+    "size": "the partition's size",
+    "workers": "the number of workers",
+    "slots": "modelReplicasPerWorker",
+    "launcher": "launcher",
+    "template": "workers.template",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PodFingerprint:
+    """A fingerprint: `size` in IPUs and `workers` of one instance, and digests.
+
+    `launcher` and `template` are digests; `launcher` is empty without a launcher. `ttl` is an
+    interactive job's.
+    """
+
+    size: int
+    workers: int
+    slots: int
+    launcher: str
+    template: str
+    ttl: int | None = None
+
+    def to_text(self) -> str:
+        """As the pods carry it."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+def fingerprint_of(spec: JobSpec) -> PodFingerprint:
+    """Return the fingerprint of pods made from `spec`."""
+    launcher = ""
+    if spec.launcher_command is not None:
+        launcher = _digest([spec.launcher_command, spec.launcher_env])
+    return PodFingerprint(
+        size=spec.partition_size,
+        workers=spec.workers_per_instance,
+        slots=spec.slots,
+        launcher=INTERACTIVE if spec.is_interactive else launcher,
+        template=_digest(spec.template),
+        ttl=spec.ttl_seconds,
+    )
+
+
+@lru_cache(maxsize=4096)
+def read_fingerprint(text: str) -> PodFingerprint | None:
+    """Return the fingerprint of a pod; None if it has none, or an unknown one."""
+    try:
+        found = json.loads(text)
+        return PodFingerprint(
+            size=int(found["size"]),
+            workers=max(int(found["workers"]), 1),
+            slots=max(int(found["slots"]), 1),
+            launcher=str(found["launcher"]),
+            template=str(found["template"]),
+            ttl=whole_number(found.get("ttl")),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def changes(old: PodFingerprint, new: PodFingerprint) -> list[str]:
+    """Return the names of the differences; an interactive job's ttl applies at once."""
+    return [words for field, words in _FIELDS.items() if getattr(old, field) != getattr(new, field)]
+
+
+def kept(written: JobSpec, old: PodFingerprint) -> JobSpec:
+    """Return the spec of a running job: what its pods were made from, with the allowed edits."""
+    command: tuple[str, ...] | None = None
+    ttl = None
+    if old.launcher == INTERACTIVE:
+        ttl = written.ttl_seconds or old.ttl or 1
+    elif old.launcher:
+        command = written.launcher_command or ()
+    return replace(
+        written,
+        partition_size=old.size,
+        workers_per_instance=old.workers,
+        slots=old.slots,
+        launcher_command=command,
+        ttl_seconds=ttl,
+        instances=1 if old.launcher else written.instances,
+    )
+
+
+def kept_of_invalid(
+    written: Mapping[str, Any], old: PodFingerprint, instances: int, limits: SessionLimits
+) -> JobSpec:
+    """Return the spec for a running job whose spec became invalid.
+
+    It has what the pods were made from, and those policies that are valid. A session longer than
+    the limit ends at the limit, or with the ttl that it began with.
+    """
+    policies = {name: written[name] for name in FIELDS.while_running if name in written}
+    for problem in problems("kept", policies):
+        policies.pop(problem.field.removeprefix("spec.").partition(".")[0], None)
+    policies = with_defaults(policies)
+    spec = JobSpec(
+        partition_size=old.size,
+        instances=instances,
+        workers_per_instance=old.workers,
+        slots=old.slots,
+        template=_STUB,
+        ttl_seconds=_session_seconds(written, old.ttl or 1, limits),
+        restart=restart_policy(policies),
+        plain=plain_values(policies),
+    )
+    return kept(spec, old)
+
+
+def _session_seconds(written: Mapping[str, Any], begun_with: int, limits: SessionLimits) -> int:
+    interactive = written.get("interactive")
+    wanted = whole_number(interactive.get("ttl")) if isinstance(interactive, dict) else None
+    if wanted is None or wanted < 1:
+        return begun_with
+    return min(wanted, max(limits.allowed(wanted), begun_with))
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -16,7 +16,6 @@ from jobs.builders.context import BuildContext, PodPlace
 from jobs.builders.launcher import build_launcher, overrides
 from jobs.builders.worker import build_worker
 from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
-from jobs.ipujob.fingerprint import fingerprint_of
 from jobs.ipujob.manifests import is_being_deleted, metadata
 from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind
 from jobs.operator import decisions, waiting
@@ -28,7 +27,12 @@ from jobs.operator.children import (
     restore_again_after,
     restore_step,
 )
-from jobs.operator.effectivespec import effective_spec, effective_spec_of_invalid, strays_of
+from jobs.operator.effectivespec import (
+    effective_spec,
+    effective_spec_of_invalid,
+    fingerprint_of,
+    strays_of,
+)
 from jobs.operator.instances import instances_of
 from jobs.operator.partitioning import (
     ask_again_after,

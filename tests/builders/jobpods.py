@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from jobs.builders.context import BuildContext, PodOptions, PodPlace
 from jobs.builders.launcher import build_launcher
 from jobs.builders.worker import build_worker
-from jobs.ipujob.fingerprint import fingerprint_of
 from jobs.ipujob.spec import parse_spec
+from jobs.operator.effectivespec import fingerprint_of
 from tests.builders.ipujobs import key_of, partition
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from jobs.builders.mpi import (
     build_service_account,
 )
 from jobs.builders.worker import build_worker
-from jobs.ipujob.fingerprint import fingerprint_of
 from jobs.ipujob.names import label_value
 from jobs.ipujob.spec import parse_spec
+from jobs.operator.effectivespec import fingerprint_of
 from tests.builders.ipujobs import ipujob, key_of
 from tests.builders.jobpods import PLACE, context_of
 

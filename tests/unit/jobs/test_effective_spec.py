@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.ipujob.fingerprint import fingerprint_of, read_fingerprint
 from jobs.ipujob.names import ANNOTATION_FINGERPRINT
 from jobs.ipujob.spec import SessionLimits, parse_spec
-from jobs.operator.effectivespec import effective_spec, effective_spec_of_invalid, strays_of
+from jobs.operator.effectivespec import (
+    effective_spec,
+    effective_spec_of_invalid,
+    fingerprint_of,
+    read_fingerprint,
+    strays_of,
+)
 from jobs.operator.instances import instances_of
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 

@@ -10,12 +10,11 @@ import pytest
 
 from jobs.ipujob.crd import build_crd
 from jobs.ipujob.fields import FIELDS, NUMBER, Field, FieldTable, MayChange
-from jobs.ipujob.fingerprint import fingerprint_of
 from jobs.ipujob.names import ANNOTATION_FINGERPRINT
 from jobs.ipujob.privileges import Privileges
 from jobs.ipujob.spec import known_field, parse_spec, with_defaults
 from jobs.ipujob.validation import problems
-from jobs.operator.effectivespec import effective_spec_of_invalid
+from jobs.operator.effectivespec import effective_spec_of_invalid, fingerprint_of
 from jobs.operator.statuskeeper import judge_crd
 from jobs.webhooks.review import Review
 from jobs.webhooks.validating import judge
