@@ -94,13 +94,13 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
-    "ipuhub.web.probes.AnswerProbes",  # before SecurityMiddleware and whoever looks at the host
+    "ipuhub.web.middleware.AnswerProbes",  # before SecurityMiddleware and whoever looks at the host
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "ipuhub.web.requests.KeepPrivate",  # after WhiteNoise: static files are everybody's
+    "ipuhub.web.middleware.KeepPrivate",  # after WhiteNoise: static files are everybody's
     "csp.middleware.CSPMiddleware",
-    "ipuhub.web.exports.DownloadSlots",  # after WhiteNoise: static files are no downloads
-    "ipuhub.web.problems.RefuseUndecodableQueries",
+    "ipuhub.web.middleware.DownloadSlots",  # after WhiteNoise: static files are no downloads
+    "ipuhub.web.middleware.RefuseUndecodableQueries",
     "django.middleware.http.ConditionalGetMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -110,8 +110,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "ipuhub.web.hashing.RefuseTooManyHashes",
-    "ipuhub.web.probes.CountRequests",
+    "ipuhub.web.middleware.RefuseTooManyHashes",
+    "ipuhub.web.middleware.CountRequests",
 ]
 TEMPLATES = [
     {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.urls import include, path
 
 from ipuhub.oidc.views import backchannel_logout, callback, sign_out, start
-from ipuhub.web.probes import healthz, readyz
+from ipuhub.web.middleware import healthz, readyz
 from ipuhub.web.signin import SignInPage
 
 if TYPE_CHECKING:

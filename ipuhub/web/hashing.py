@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING, Final
 from django.conf import settings
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 
-from ipuhub.web.problems import busy
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from django.http import HttpRequest
-    from django.http.response import HttpResponseBase
-
-RETRY_SECONDS: Final = 5
-_SENTENCE: Final = f"Too many users are signing in. Try again in {RETRY_SECONDS} seconds."
+    from collections.abc import Iterator
 
 
 class TooManyHashes(Exception):  # noqa: N818  # the callers' doing
@@ -64,23 +56,3 @@ class BoundedHasher(PBKDF2PasswordHasher):
         """Hash. Raises TooManyHashes."""
         with PLACES.one():
             return super().encode(password, salt, iterations)
-
-
-class RefuseTooManyHashes:
-    """Middleware: answer 503 with `Retry-After` when too many passwords are being hashed."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        return self._get_response(request)
-
-    def process_exception(
-        self, request: HttpRequest, exception: Exception
-    ) -> HttpResponseBase | None:
-        """Return 503 with `Retry-After` for TooManyHashes."""
-        if not isinstance(exception, TooManyHashes):
-            return None
-        refusal = busy(request, _SENTENCE, "Too many sign-ins now")
-        refusal["Retry-After"] = str(RETRY_SECONDS)
-        return refusal

@@ -1,14 +1,11 @@
 """glue: error responses: a page for people, a line for a polled fragment, problem+json for
 programs.
-
-Query strings that are not valid UTF-8 are rejected.
 """
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote_to_bytes
 
 from django.core.exceptions import DisallowedHost, RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
@@ -20,7 +17,7 @@ from ipuhub.api.problems import problem_answer
 from ipuhub.web.requests import wants_fragment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from django.http import HttpRequest, HttpResponseBase
 
@@ -131,22 +128,3 @@ def _is_program(request: HttpRequest) -> bool:
     accept = request.headers.get("Accept", "")
     is_api = request.path.startswith("/api/") and request.path != "/api/"  # that one is a page
     return is_api or accept.startswith(("application/json", "application/problem+json"))
-
-
-class RefuseUndecodableQueries:
-    """Middleware: reject a query string that is not UTF-8 (400).
-
-    Django would insert replacement characters, and a filter would silently match something else.
-    """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        query = request.META.get("QUERY_STRING", "")
-        if "%" in query or not query.isascii():
-            try:
-                unquote_to_bytes(query.encode("latin-1", "surrogateescape")).decode()
-            except UnicodeError:
-                return bad_request(request, "The query string is not valid UTF-8.")
-        return self._get_response(request)

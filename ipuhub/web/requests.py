@@ -1,4 +1,4 @@
-"""glue: requests: page or fragment, sign-in, ETags, client address and cache headers.
+"""glue: requests: page or fragment, sign-in, ETags and client address.
 
 An ETag of a polled fragment saves rendering and transfer while the fragment is unchanged.
 
@@ -11,8 +11,6 @@ change), the user and the release. A view reads, tags, and renders only if neede
 The fragment has `data-etag="{{ etag }}"`; live.js sends it back with each poll.
 
 The client address of a request takes only configured proxies into account.
-
-Cache headers keep responses private to their user.
 """
 
 from __future__ import annotations
@@ -126,22 +124,3 @@ def _parse(text: str) -> Address | None:
 
 MORE_HEADERS: Final = "_ipuhub_headers"
 """The attribute of a request for headers of its answer that a later stage decides on."""
-
-
-class KeepPrivate:
-    """Middleware: responses without cache headers are private and revalidated each time.
-
-    Pages depend on the user: without these headers a cache in front could serve one user's page to
-    another user.
-    """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        answer = self._get_response(request)
-        answer.headers.setdefault("Cache-Control", "private, no-cache")
-        for name, value in getattr(request, MORE_HEADERS, {}).items():
-            answer.headers[name] = value
-        patch_vary_headers(answer, ("Cookie", "Authorization", "HX-Request"))
-        return answer

@@ -18,7 +18,7 @@ from prometheus_client import Counter
 from rest_framework.views import APIView
 
 from ipuhub.process.metrics import Kind, Metric
-from ipuhub.web.probes import database_answer
+from ipuhub.web.middleware import database_answer
 from ipuhub.web.requests import client_address, lies_in
 from usage.api.reports import PrimeHubFile, PrimeHubMonths
 

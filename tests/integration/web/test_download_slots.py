@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 from django.utils import timezone
 
-from ipuhub.web.exports import slots
+from ipuhub.web.middleware import slots
 from tests.builders.clients import browser
 from tests.builders.lifetimes import at, pod
 from tests.integration.usage.reading import make

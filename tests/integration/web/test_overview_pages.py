@@ -89,7 +89,7 @@ def test_it_is_not_ready_without_postgres(client: Client, monkeypatch: pytest.Mo
     def away(*_: object) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr("ipuhub.web.probes.connection.cursor", away)
+    monkeypatch.setattr("ipuhub.web.middleware.connection.cursor", away)
     answer = client.get("/readyz")
     assert (answer.status_code, answer.content) == (503, b"postgres: does not answer\n")
     assert client.get("/healthz").status_code == 200
