@@ -84,7 +84,7 @@ _WORDS: Final = (
     r"|#(n/a( n/a)?|na|ref!|value!|div/0!|name[?]|num!|null!))"
 )
 _NUMBER: Final = (
-    rf"{_BLANK}[(]?[$\u20ac\u00a3\u00a5]?{_BLANK}[.,]?[0-9]{_DIGITS}"
+    rf"{_BLANK}[+-]?[(]?[$\u20ac\u00a3\u00a5]?{_BLANK}[+-]?[.,]?[0-9]{_DIGITS}"
     rf"(e[+-]?[0-9]{_DIGITS})?([ap]m?)?"
 )
 # In the part of the language that Python's `re` and PostgreSQL read alike, without a percent sign,
