@@ -16,7 +16,7 @@ from dashboard.health import health_dot
 from dashboard.job.logs import logs_page
 from dashboard.job.page import events_page, job_page, pods_page, usage_page, yaml_page
 from dashboard.metrics import metrics
-from dashboard.overview import overview
+from dashboard.overview.page import overview
 from dashboard.partitions import partition_list
 from dashboard.search import search
 from dashboard.system import system

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from django import template
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 register = template.Library()
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -19,13 +22,19 @@ def count_words(count: int, uncounted: bool, noun: str) -> str:
 
 
 @register.filter
-def amount(value: float) -> str:
+def amount(value: float | Decimal) -> str:
     """Return an amount with as many digits as it deserves: 0, 0.0042, 0.57, 12.3, 1,234."""
     if value == 0:
         return "0"
     if value < 0.1:
         return f"{value:.2g}" if value >= 0.0001 else "< 0.0001"
     return f"{value:.2f}" if value < 10 else f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+@register.filter
+def signed(value: int) -> str:
+    """Return a number with its sign: +12, 0, −3."""
+    return f"{value:+d}".replace("-", "\u2212") if value else "0"
 
 
 @register.filter

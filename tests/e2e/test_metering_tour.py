@@ -94,8 +94,8 @@ def test_from_kubectl_apply_to_the_months_csv(page: Page, demo: RunningDemo) -> 
     demo.kubectl("create", "namespace", NAMESPACE)
     demo.kubectl("label", "namespace", NAMESPACE, f"ipuhub.io/group={GROUP}")
     demo.kubectl("apply", "-f", "-", stdin=json.dumps(manifest()))
-    running = page.get_by_role("row").filter(has_text="Running").filter(has_text=JOB)
-    running.first.wait_for(timeout=60_000)
+    running = page.locator("#live[data-say^='1 running'] .fleet-legend")
+    running.get_by_role("link", name=JOB).first.wait_for(timeout=60_000)
 
     uid = shows_its_timeline(page, demo)
     page.locator("[data-state=Completed]").first.wait_for(timeout=90_000)

@@ -9,7 +9,8 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from dashboard import history, live
+from dashboard import live
+from dashboard.overview import month, trends
 from partitions.connections import fleet_reader, opened, sources
 from tests.builders.roles import grant
 from tests.fakes.background import Background, Cluster, Proxy
@@ -47,7 +48,8 @@ def _forget_readers() -> None:
         sources().close()
     for cached in (live.live_reader, fleet_reader, opened):
         cached.cache_clear()
-    history.forget()
+    month.forget()
+    trends.forget()
 
 
 @pytest.fixture(autouse=True)

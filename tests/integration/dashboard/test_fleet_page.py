@@ -11,8 +11,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from dashboard.heldday import STEP_SECONDS
-from dashboard.history import month_begin, read_reach
+from dashboard.overview.heldday import STEP_SECONDS
+from dashboard.overview.history import read_reach
 from tests.builders.fleetrows import job_row, partition_row
 from tests.builders.questions import questions
 
@@ -171,7 +171,7 @@ def test_the_held_ipus_of_a_day_are_those_of_the_records(clock: Clock) -> None:
     ]
     for name, size, reserved, released in rows:
         partition_row(name, size=size, reserved_at=reserved, released_at=released)
-    held = read_reach(month_begin(now), now).held
+    held = read_reach(now, now).trends.held
     assert held.begin == begin
     steps = held.by_namespace["team-a"]
     assert [amount // STEP_SECONDS for amount in steps[:6]] == [5] * 6

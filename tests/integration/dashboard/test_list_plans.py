@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from dashboard.history import ended_and_unfinished_jobs, ended_jobs, read_reach
+from dashboard.overview.history import ended_and_unfinished_jobs, ended_jobs, read_reach
 from ipuhub.web.access import Scope
 from ipuhub.web.keyset import Order, read_page
 from jobs.models import JobRecord

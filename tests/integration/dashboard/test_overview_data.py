@@ -14,6 +14,7 @@ from django.urls import reverse
 from ipuhub.models import RecordFault, WatchGap
 from tests.builders.fleetrows import NOON, checkpoint, job_row, partition_row
 from tests.builders.questions import questions
+from tests.builders.rates import rate
 from usage.models import PodLifetime
 
 if TYPE_CHECKING:
@@ -47,13 +48,13 @@ def test_a_new_job_shows_at_the_next_poll(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
     assert "No IPUJobs yet" in shown(admin)
-    uid = cluster.add_job("bert", "team-a", **RUNNING)
+    cluster.add_job("bert", "team-a", **RUNNING)
     proxy.hold("bert", "team-a", 4)
     clock.later(3)
     text = shown(admin)
-    assert "Running</span>" in text
-    assert "p-bert-team-a-0" in text
-    assert reverse("jobs:detail", args=[uid]) in text
+    assert "1 running" in text
+    assert "1 partition" in text
+    assert reverse("jobs:list") in text
     assert "4 <span" in text
     assert "of 32" in text
 
@@ -82,7 +83,8 @@ def test_a_finished_job_leaves_the_active_ones(admin: Client, cluster: Cluster) 
     cluster.add_job("over", "team-a", launcherStatus="Completed")
     job_row("over", completed_at=NOON + dt.timedelta(seconds=65))
     text = shown(admin)
-    assert "No active jobs" in text
+    assert "0 running" in text
+    assert reverse("jobs:detail", args=["uid-team-a-over"]) in text
     assert "60s" in text  # how long it ran: started 5 s after noon
 
 
@@ -90,12 +92,12 @@ def test_while_the_api_server_is_away_the_last_jobs_show_with_their_age(
     admin: Client, cluster: Cluster, proxy: Proxy, clock: Clock
 ) -> None:
     cluster.add_job("bert", "team-a", **RUNNING)
-    assert "bert" in shown(admin)
+    assert "1 running" in shown(admin)
     cluster.stop()
     try:
         clock.later(75)
         text = shown(admin)
-        assert "bert" in text
+        assert "1 running" in text
         assert "The Kubernetes API does not answer" in text
         assert "75s" in text
         assert "The V-IPU Proxy does not answer" not in text
@@ -113,7 +115,7 @@ def test_a_web_process_that_never_saw_the_cluster_shows_what_was_recorded(
     job_row("over", completed_at=NOON + dt.timedelta(minutes=3))
     partition_row("bert")
     text = shown(admin)
-    assert "p-bert-team-a-0" in text
+    assert "1 partition" in text
     assert "5m" in text  # the age of what stands in
     assert "1 running" in text
     assert "the prober has received nothing since" in text
@@ -161,7 +163,7 @@ def test_ipu_hours_of_the_month_are_those_of_the_namespaces_one_may_see(
             finished_at=month + dt.timedelta(minutes=90),
             updated_at=month,
         )
-    assert ">6.0<" in shown(user)  # the hour before the month is not of it
+    assert ">6.00 <" in shown(user)  # the hour before the month is not of it
 
 
 def test_an_admin_is_led_to_the_faults(admin: Client) -> None:
@@ -188,6 +190,74 @@ def test_the_tag_of_one_user_is_of_no_use_to_another(
     client.force_login(django_user_model.objects.create_user("other", is_staff=True))
     headers = {"HX-Request": "true", "If-None-Match": tag}
     assert client.get("/", headers=headers).status_code == 200
+
+
+def test_the_month_stands_against_the_same_time_of_last_month(admin: Client, clock: Clock) -> None:
+    """What is later in last month does not count; nor does the time of now within its hour."""
+    this = clock.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    last = (this - dt.timedelta(days=1)).replace(day=1)
+    clock.later((this + dt.timedelta(days=10, minutes=30) - clock.now()).total_seconds())
+    admin.force_login(get_user_model().objects.get())
+    rate("ipu", "2", str(last.date()))
+    for name, began, hours in (
+        ("now", this, 6),
+        ("then", last + dt.timedelta(days=1), 3),
+        ("later", last + dt.timedelta(days=12), 50),
+    ):
+        PodLifetime.objects.create(
+            uid=name,
+            namespace="team-a",
+            pod_name=name,
+            micro_ipus=4 * 10**6,
+            created_at=began,
+            scheduled_at=began,
+            finished_at=began + dt.timedelta(hours=hours),
+            updated_at=began,
+        )
+    text = shown(admin)
+    assert "48.0 <span" in text  # 24 IPU-hours at 2 each
+    assert "24.0 IPU-h · +100 % on" in text
+    assert "24.00 EUR, 12.0 IPU-hours of pods" in text
+
+
+def test_each_figure_has_its_day_in_words_and_as_a_line(admin: Client, clock: Clock) -> None:
+    at = clock.now()
+    ago = {hours: at - dt.timedelta(hours=hours) for hours in (1, 2, 3, 5)}
+    partition_row("held", reserved_at=ago[5], released_at=ago[1])
+    PodLifetime.objects.create(
+        uid="pod",
+        namespace="team-a",
+        pod_name="pod",
+        job_uid="uid-held",
+        partition="p-held-team-a-0",
+        micro_ipus=4 * 10**6,
+        created_at=ago[5],
+        scheduled_at=ago[5],
+        finished_at=ago[3],
+        updated_at=at,
+    )
+    job_row("slow", created_at=ago[3], started_at=ago[1], completed_at=at, status="Failed")
+    text = shown(admin)
+    assert "IPUs held in the last 24 hours: from 0 to 4, now 0" in text
+    assert "IPUs held but idle in the last 24 hours: from 0 to 4, now 0" in text
+    assert "Jobs waiting in the last 24 hours: from 0 to 1, now 0" in text
+    assert "Failed jobs per hour in the last 24 hours: at most 1" in text
+    assert text.count('class="spark"') == 5
+    assert "1 job failed at " in text
+    assert "style=" not in text
+
+
+def test_the_day_is_read_once_a_minute(admin: Client, clock: Clock) -> None:
+    def parts() -> int:
+        with CaptureQueriesContext(connection) as asked:
+            assert admin.get("/").status_code == 200
+        return sum("range_agg" in query["sql"] for query in asked.captured_queries)
+
+    now = clock.now()
+    clock.later(600 - now.timestamp() % 600 + 1)  # a step has just begun
+    assert [parts(), parts()] == [1, 0]
+    clock.later(61)
+    assert parts() == 1
 
 
 @pytest.mark.parametrize("who", ["admin", "user"])

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.heldday import STEP_SECONDS, STEPS, day_before, draw_day, sum_up
+from dashboard.overview.heldday import STEP_SECONDS, STEPS, day_before, draw_day, sum_up
 
 if TYPE_CHECKING:
-    from dashboard.heldday import HeldDay
+    from dashboard.overview.heldday import DaySums
 
 BEGIN = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 DAY = STEPS * STEP_SECONDS
 
 
 def part(namespace: str, ipus: int, begin: int, end: int) -> dict[str, Any]:
-    """As HELD_PARTS gives it for one partition."""
+    """As parts_sql gives it for one partition."""
     return {
         "namespace": namespace,
         "first": min(begin // STEP_SECONDS, STEPS - 1),
@@ -57,7 +57,7 @@ def test_the_day_ends_with_the_last_whole_step() -> None:
     assert until - first == timedelta(days=1)
 
 
-def draw(day: HeldDay, sees: str = "") -> Any:
+def draw(day: DaySums, sees: str = "") -> Any:
     return draw_day(day, 32, lambda space: not sees or space == sees)
 
 

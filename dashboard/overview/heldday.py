@@ -1,4 +1,7 @@
-"""domain: the IPUs held in the last 24 hours, by namespace, in steps of ten minutes, as a chart."""
+"""domain: the last 24 hours in steps of ten minutes: IPUs held by namespace, as a chart.
+
+The chart marks the steps in which jobs failed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboard.fleetmap import OTHER, paints_of
-from usage.time.intervals import PARTITION_PIECES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,23 +19,11 @@ STEPS: Final = 144
 _SHOWN: Final = 6  # more areas are told apart by nobody; the rest is one
 _WIDTH: Final = 864
 _HEIGHT: Final = 120
-HELD_PARTS: Final = f"""
-SELECT json_agg(held) FROM (SELECT namespace,
-  least(floor(begin / {STEP_SECONDS}), {STEPS} - 1)::int AS first,
-  least(floor("end" / {STEP_SECONDS}), {STEPS} - 1)::int AS last,
-  sum(size)::bigint AS ipus, sum(size * begin)::bigint AS begins, sum(size * "end")::bigint AS ends
-  FROM (SELECT namespace, size,
-    floor(extract(epoch FROM start - %(first)s::timestamptz))::bigint AS begin,
-    floor(extract(epoch FROM stop - %(first)s::timestamptz))::bigint AS "end"
-    FROM ({PARTITION_PIECES}) AS pieces) AS clipped
-  GROUP BY 1, 2, 3) AS held"""  # noqa: S608  # no value is pasted in
-"""Partitions held from `first` to `until`, added up by namespace and by the steps in which they
-begin and end: `begins` and `ends` are IPUs x seconds since `first`."""
 
 
 @dataclass(frozen=True, slots=True)
-class HeldDay:
-    """IPU-seconds held per step and namespace, from `begin` on."""
+class DaySums:
+    """Amounts x seconds per step and namespace, from `begin` on: IPUs held, or jobs that wait."""
 
     begin: datetime
     by_namespace: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -53,12 +43,14 @@ class Area:
 @dataclass(frozen=True, slots=True)
 class DayChart:
     """The areas from the bottom up; `capacity_y` is the height of the capacity line, `ticks` are
-    (x, time). Without areas nothing was held."""
+    (x, time), `failures` (x in per cent, time, how many jobs failed). Without areas nothing was
+    held."""
 
     areas: tuple[Area, ...]
     capacity: int
     capacity_y: float
     ticks: tuple[tuple[float, datetime], ...]
+    failures: tuple[tuple[float, datetime, int], ...] = ()
     width: int = _WIDTH
     height: int = _HEIGHT
 
@@ -70,8 +62,8 @@ def day_before(now: datetime) -> tuple[datetime, datetime]:
     return until - timedelta(seconds=STEPS * STEP_SECONDS), until
 
 
-def sum_up(parts: Iterable[Mapping[str, Any]], begin: datetime) -> HeldDay:
-    """IPU-seconds per step, out of the rows of HELD_PARTS; exact, whatever ends within a step."""
+def sum_up(parts: Iterable[Mapping[str, Any]], begin: datetime) -> DaySums:
+    """IPU-seconds per step, exact, out of the rows of `trends.parts_sql`."""
     found: dict[str, list[int]] = {}
     for part in parts:
         steps = found.setdefault(part["namespace"], [0] * STEPS)
@@ -81,11 +73,19 @@ def sum_up(parts: Iterable[Mapping[str, Any]], begin: datetime) -> HeldDay:
         for step in range(first + 1, last + 1):
             steps[step] += ipus * STEP_SECONDS
         steps[last] -= ipus * (last + 1) * STEP_SECONDS - part["ends"]
-    return HeldDay(begin, found)
+    return DaySums(begin, found)
 
 
-def draw_day(day: HeldDay, capacity: int, covers: Callable[[str], bool]) -> DayChart:
-    """The chart for somebody who may see what `covers` allows; the rest is others'."""
+def draw_day(
+    day: DaySums,
+    capacity: int,
+    covers: Callable[[str], bool],
+    failed: Mapping[int, int] | None = None,
+) -> DayChart:
+    """The chart for somebody who may see what `covers` allows; the rest is others'.
+
+    `failed`: how many jobs failed, by the number of the step.
+    """
     largest = sorted(
         (name for name in day.by_namespace if covers(name)),
         key=lambda name: (-sum(day.by_namespace[name]), name),
@@ -107,7 +107,15 @@ def draw_day(day: HeldDay, capacity: int, covers: Callable[[str], bool]) -> DayC
     ticks = tuple(
         (_WIDTH * hours / 24, day.begin + timedelta(hours=hours)) for hours in (0, 6, 12, 18)
     )
-    return DayChart(tuple(areas), capacity, _y(capacity * STEP_SECONDS, top), ticks)
+    failures = tuple(
+        (
+            round(100 * (step + 0.5) / STEPS, 1),
+            day.begin + timedelta(seconds=step * STEP_SECONDS),
+            number,
+        )
+        for step, number in sorted((failed or {}).items())
+    )
+    return DayChart(tuple(areas), capacity, _y(capacity * STEP_SECONDS, top), ticks, failures)
 
 
 def _outline(floor: Sequence[int], ceiling: Sequence[int], top: float) -> str:

@@ -1,0 +1,1 @@
+"""The overview: the present read live, the past from Postgres."""

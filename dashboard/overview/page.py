@@ -1,0 +1,188 @@
+"""glue: the page of the overview: figures, fleet, queue and the last 24 hours, of one reading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from django.conf import settings
+from django.shortcuts import render
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from dashboard.fleet import read_fill, read_map
+from dashboard.fleetmap import FILLS
+from dashboard.live import live_reader
+from dashboard.overview import sparklines
+from dashboard.overview.heldday import draw_day
+from dashboard.overview.history import A_DAY, ended_and_unfinished_jobs, ended_jobs, read_reach
+from dashboard.overview.month import month_begin, read_month
+from dashboard.overview.rows import (
+    ended_rows,
+    fleet_numbers,
+    held_phases,
+    live_jobs,
+    remembered_jobs,
+)
+from ipuhub.web.access import scope_of, sees_cost
+from ipuhub.web.filters import BadFilter
+from ipuhub.web.problems import not_as_asked
+from ipuhub.web.readings import STALE_SECONDS
+from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+
+    from dashboard.fleetmap import FleetMap
+    from dashboard.live import LiveState
+    from dashboard.overview.history import RecentlyEnded, RecordReach
+    from dashboard.overview.month import MonthSoFar
+    from dashboard.overview.rows import Active, Fleet
+    from ipuhub.web.access import Scope
+
+_ENDED_SHOWN: Final = 6
+_REMEMBERED: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What does not answer, and of when the numbers are that stand in for it."""
+
+    sentence: str
+    read_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All that the page shows, read once: what is now, and what was recorded."""
+
+    now: datetime
+    state: LiveState
+    reach: RecordReach
+    active: Active
+    ended: RecentlyEnded
+    map: FleetMap
+    fleet: Fleet
+    month: MonthSoFar | None
+
+
+@require_safe
+@signed_in
+def overview(request: HttpRequest) -> HttpResponseBase:
+    """Show the page, or just its changing part when htmx asks."""
+    try:
+        fill = read_fill(request)
+    except BadFilter as error:
+        return not_as_asked(request, error.messages)
+    now, scope = timezone.now(), scope_of(request.user)
+    reading = _read(scope, now, fill)
+    shown: dict[str, Any] = {"fill": fill, "fills": FILLS}
+    shown |= _present(reading, scope) | _past(reading, scope)
+    shown["notices"] = _notices(reading, scope)
+    tag = fragment_etag(request, shown)
+    if same := not_modified(request, tag):
+        return same
+    template = "_overview.html" if wants_fragment(request) else "overview.html"
+    return tagged(render(request, template, shown | {"now": now, "etag": tag}), tag)
+
+
+def _read(scope: Scope, now: datetime, fill: str) -> Reading:
+    """Read everything. PostgreSQL stands in for the cluster before the first live reading."""
+    zone = settings.REPORT_ZONE
+    state = live_reader().read(now)
+    reach = read_reach(month_begin(now, zone), now)
+    if state.jobs.read_at is not None:
+        ended = ended_jobs(scope, _ENDED_SHOWN, now - A_DAY)
+        active = live_jobs(state.jobs.value, scope.covers, now)
+    else:
+        ended, alive = ended_and_unfinished_jobs(scope, _ENDED_SHOWN, _REMEMBERED, now - A_DAY)
+        active = remembered_jobs(alive, now)
+    stats = state.fleet.value.get("stats", {})
+    return Reading(
+        now=now,
+        state=state,
+        reach=reach,
+        active=active,
+        ended=ended,
+        map=read_map(state, scope, now, fill),
+        fleet=fleet_numbers(stats, scope.covers, sees_all=scope.sees_all),
+        month=read_month(scope, now, zone, costed=sees_cost(scope))
+        if settings.USAGE_ENABLED
+        else None,
+    )
+
+
+def _present(reading: Reading, scope: Scope) -> dict[str, Any]:
+    """What runs, waits and is held now."""
+    phases = held_phases(reading.state.partitions.value, scope.covers)
+    unread = reading.state.partitions.read_at is None
+    return {
+        "scope_is_empty": scope.namespaces == frozenset(),
+        "sees_all": scope.sees_all,
+        "fleet": reading.fleet,
+        "active": reading.active,
+        "held": reading.active.partitions if unread else len(phases),
+        "in_error": phases.count("error"),
+        "map": reading.map,
+        "map_is_stale": bool(reading.state.fleet.problem),
+    }
+
+
+def _past(reading: Reading, scope: Scope) -> dict[str, Any]:
+    """What was recorded: the last 24 hours, the month, and how far the record goes."""
+    reach, until = reading.reach, reading.reach.complete_until
+    steps = reading.ended.outcome.steps
+    return {
+        "ended": ended_rows(reading.ended.last),
+        "outcome": reading.ended.outcome,
+        "day": draw_day(reach.trends.held, reading.map.total, scope.covers, steps),
+        "sparks": _sparklines(reading, scope),
+        "month": reading.month,
+        "faults": reach.faults if scope.sees_all else 0,
+        "faults_url": _address("usage:faults") or _address("usage:month"),
+        "usage_url": _address("usage:month"),
+        "gaps": reach.gaps,
+        "first_gap": reach.first_gap,
+        "recorders": reach.recorders,
+        "complete_until": until and until.replace(second=0, microsecond=0),
+        "stale": until is None or (reading.now - until).total_seconds() > STALE_SECONDS,
+    }
+
+
+def _sparklines(reading: Reading, scope: Scope) -> dict[str, sparklines.Sparkline]:
+    """One under each figure, by name; each ends with the figure."""
+    trends, drawn = reading.reach.trends, reading.map
+    held = sparklines.means(trends.held, scope.covers)
+    used = sparklines.means(trends.used, scope.covers)
+    waiting = sparklines.means(trends.waiting, lambda _: True)  # numbers of others are no secret
+    idle = sparklines.differences(held, used)
+    days = reading.month.days if reading.month else ()
+    return {
+        "held": sparklines.draw_day("IPUs held", held, reading.fleet.held, reading.map.total),
+        "waiting": sparklines.draw_day("Jobs waiting", waiting, len(drawn.queue)),
+        "idle": sparklines.draw_day("IPUs held but idle", idle, drawn.idle_ipus),
+        "failed": sparklines.draw_failures(reading.ended.outcome.steps),
+        "month": sparklines.draw_line("This month, added up day by day", (0.0, *days)),
+    }
+
+
+def _notices(reading: Reading, scope: Scope) -> list[Notice]:
+    """One notice for each sentence; the oldest time of the readings that it stopped."""
+    found: dict[str, datetime | None] = {}
+    for source in reading.state.readings:
+        if sentence := source.said(in_full=scope.sees_all):
+            at = source.read_at or reading.reach.complete_until
+            known = found.get(sentence, at)
+            found[sentence] = min(known, at) if known and at else None
+    return [Notice(sentence, at) for sentence, at in found.items()]
+
+
+def _address(url_name: str) -> str:
+    try:
+        return reverse(url_name)
+    except NoReverseMatch:
+        return ""
