@@ -25,7 +25,7 @@ from dashboard.overview.rows import (
     live_jobs,
     remembered_jobs,
 )
-from ipuhub.web.access import scope_of, sees_cost
+from ipuhub.web.access import scope_of, sees_cost, usage_scope_of
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import STALE_SECONDS
@@ -79,7 +79,7 @@ def overview(request: HttpRequest) -> HttpResponseBase:
     except BadFilter as error:
         return not_as_asked(request, error.messages)
     now, scope = timezone.now(), scope_of(request.user)
-    reading = _read(scope, now, fill)
+    reading = _read(scope, usage_scope_of(request.user), now, fill)
     shown: dict[str, Any] = {"fill": fill, "fills": FILLS}
     shown |= _present(reading, scope) | _past(reading, scope)
     shown["notices"] = _notices(reading, scope)
@@ -90,8 +90,8 @@ def overview(request: HttpRequest) -> HttpResponseBase:
     return tagged(render(request, template, shown | {"now": now, "etag": tag}), tag)
 
 
-def _read(scope: Scope, now: datetime, fill: str) -> Reading:
-    """Read everything. PostgreSQL stands in for the cluster before the first live reading."""
+def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
+    """Read everything, of `usage` the month. PostgreSQL stands in for the cluster before the first live reading."""
     zone = settings.REPORT_ZONE
     state = live_reader().read(now)
     reach = read_reach(month_begin(now, zone), now)
@@ -110,7 +110,7 @@ def _read(scope: Scope, now: datetime, fill: str) -> Reading:
         ended=ended,
         map=read_map(state, scope, now, fill),
         fleet=fleet_numbers(stats, scope.covers, sees_all=scope.sees_all),
-        month=read_month(scope, now, zone, costed=sees_cost(scope))
+        month=read_month(usage, now, zone, costed=sees_cost(usage))
         if settings.USAGE_ENABLED
         else None,
     )
