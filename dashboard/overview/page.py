@@ -91,7 +91,7 @@ def overview(request: HttpRequest) -> HttpResponseBase:
 
 
 def _read(scope: Scope, usage: Scope, now: datetime, fill: str) -> Reading:
-    """Read everything, of `usage` the month. PostgreSQL stands in for the cluster before the first live reading."""
+    """Read everything, of `usage` the month; before a live reading PostgreSQL stands in."""
     zone = settings.REPORT_ZONE
     state = live_reader().read(now)
     reach = read_reach(month_begin(now, zone), now)
