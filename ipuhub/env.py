@@ -181,11 +181,6 @@ class Env:
         self.declared[name] = replace(self.declared[name], default="latest")
         return value
 
-    def retired(self, name: str, instead: str) -> None:
-        """Declare a removed setting: setting it raises an error that names the replacement."""
-        if name in self._environ or f"{name}_FILE" in self._environ:
-            raise SettingError(f"{name} no longer exists, take it out: {instead}")
-
     def _read(self, name: str, default: _T, doc: str, kind: str, parse: Callable[[str], _T]) -> _T:
         shown = ",".join(default) if isinstance(default, list) else str(default)
         self.declared[name] = Declared(name, kind, shown, doc, self._readers)

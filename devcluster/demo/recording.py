@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _GROUPS = {team.namespace: team.group for team in TEAMS}
+_SEED = 1  # the same number: the same history
 
 
 def sample_recorders() -> Recorders:
@@ -39,11 +40,14 @@ def sample_recorders() -> Recorders:
     )
 
 
-def write_samples(connection: psycopg.Connection[Any], months: int, seed: int) -> str:
-    """Write the sample history of so many months; say what was written."""
+def write_samples(connection: psycopg.Connection[Any]) -> str:
+    """Write the sample history of last and this month; say what was written.
+
+    An older month's report would be closed with the samples in it, for ever.
+    """
     end = longest_ended(timezone.now())
-    begin = first_of_month_before(end, months - 1)
-    writer = HistoryWriter(connection, sample_recorders(), begin, end, seed)
+    begin = first_of_month_before(end, 1)
+    writer = HistoryWriter(connection, sample_recorders(), begin, end, _SEED)
     writer.write()
     counts = ", ".join(f"{count} {what}" for what, count in sorted(writer.counts.items()))
     return (

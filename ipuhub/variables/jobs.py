@@ -218,8 +218,3 @@ WEBHOOK_EXEMPT_USERS = ENV.words(
     "system:serviceaccount:ipuhub-system:ipuhub-operator: the operator then works while no "
     "webhook answers.",
 )
-for _name, _instead in (
-    ("IPUHUB_HOST_IPC", "IPUHUB_POD_PROFILE=graphcore, the default, allows hostIPC"),
-    ("IPUHUB_PRIVILEGED_NAMESPACES", "label each namespace ipuhub.io/pod-profile=privileged"),
-):
-    ENV.retired(_name, _instead)

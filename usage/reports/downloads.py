@@ -121,11 +121,6 @@ class Download:
     currency: str
 
 
-def open_download(month: Month, kind: str, profile_name: str = "default", **more: Any) -> Download:
-    """Begin the file `kind` (summary or details) of `month`. Raises NoReportError."""
-    return open_file(Wanted(month, kind, profile_name, **more))
-
-
 def open_file(wanted: Wanted) -> Download:
     """Open a file. Raises NoReportError.
 

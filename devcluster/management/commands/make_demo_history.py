@@ -24,31 +24,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_folder_option(parser)
-        # An older month's report would be closed with the samples in it, for ever.
-        parser.add_argument(
-            "--months",
-            type=int,
-            choices=(1, 2),
-            default=2,
-            help="1: only this one; default: %(default)s",
-        )
-        parser.add_argument(
-            "--seed",
-            type=int,
-            default=1,
-            help="the same number: the same history; default: %(default)s",
-        )
         parser.add_argument("--clear", action="store_true", help="remove the sample history")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         database = use_database(settings.DATABASE_URL or demo_url(options["dir"]))
         try:
             with psycopg.connect(**connection_arguments(database), autocommit=True) as connection:
-                said = (
-                    clear_samples(connection)
-                    if options["clear"]
-                    else write_samples(connection, options["months"], options["seed"])
-                )
+                said = clear_samples(connection) if options["clear"] else write_samples(connection)
             self.stdout.write(said)
             call_command("make_usage_reports", stdout=self.stdout)
         except psycopg.OperationalError as error:

@@ -36,17 +36,11 @@ class Command(BaseCommand):
             default=AUTHORIZATIONS[0],
             help="rbac: requests are held against the stored roles",
         )
-        parser.add_argument(
-            "--history",
-            type=int,
-            default=10_000,
-            help="changes kept for watches; default: %(default)s",
-        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         logs.configure(settings.LOG_LEVEL, settings.LOG_FORMAT)
         give_back_what_is_free()
-        same = {name: options[name] for name in ("port", "history", "authorization")}
+        same = {name: options[name] for name in ("port", "authorization")}
         cluster = DevCluster(options["dir"], **same)
         try:
             asyncio.run(_serve(cluster, options["kubeconfig"]))

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from ipuhub.months import Month
 from tests.builders.lifetimes import at
-from usage.reports.downloads import open_download
+from usage.reports.downloads import Wanted, open_file
 from usage.reports.making import make_month
 
 UTC_ZONE = ZoneInfo("UTC")
@@ -21,7 +21,7 @@ def make(month: str, now: str, zone: ZoneInfo = UTC_ZONE):
 
 def text_of(month: str, kind: str, profile: str = "default") -> str:
     """One whole file."""
-    return b"".join(open_download(Month.parse(month), kind, profile).body).decode()
+    return b"".join(open_file(Wanted(Month.parse(month), kind, profile)).body).decode()
 
 
 def rows_of(month: str, kind: str, profile: str = "default") -> list[dict[str, str]]:

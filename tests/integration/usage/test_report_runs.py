@@ -14,7 +14,7 @@ from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make, text_of
 from usage.models import MonthReport, ReportRow, ReportRun
 from usage.reports import making, runs
-from usage.reports.downloads import open_download, own_connection
+from usage.reports.downloads import Wanted, open_file, own_connection
 from usage.reports.making import due_months, make_month
 from usage.reports.runs import BUSY, do_run, request_run
 
@@ -127,7 +127,7 @@ def test_a_download_that_began_before_the_swap_ends_as_it_began():
     pod("2026-11-01T00:00", uid="one")
     make("2026-11", "2026-11-02T00:00")
     files = {
-        kind: iter(open_download(Month.parse("2026-11"), kind, "default").body)
+        kind: iter(open_file(Wanted(Month.parse("2026-11"), kind)).body)
         for kind in ("summary", "details")
     }
     heads = [next(lines) for lines in files.values()]
@@ -144,7 +144,7 @@ def test_a_download_that_began_before_the_swap_ends_as_it_began():
 def test_a_reader_who_leaves_gives_his_connection_back():
     pod("2026-11-01T00:00")
     make("2026-11", "2026-11-02T00:00")
-    body = open_download(Month.parse("2026-11"), "details", "default").body
+    body = open_file(Wanted(Month.parse("2026-11"), "details")).body
     lines = iter(body)
     next(lines)
     body.close()
