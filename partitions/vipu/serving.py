@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from partitions.vipu.certificates import CA, CERTIFICATE, KEY
 from partitions.vipu.tlsfiles import ServerTls
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     import grpc
     from grpc import aio
+
+    from partitions.vipu.certificates import Role
 
 
 class ListenError(Exception):
@@ -109,6 +112,37 @@ def server_tls(
             raise ValueError("TLS needs --tls-certificate and --tls-key")
         return None
     return ServerTls(certificate, key, client_ca)
+
+
+def add_secure_options(parser: argparse.ArgumentParser) -> None:
+    """Add the secure mode and where its files are."""
+    parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="answer only clients with a certificate of the right role; see --tls-dir",
+    )
+    parser.add_argument(
+        "--tls-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder of vipu-server --tls-init; the files of this role in it are used where "
+        "--tls-certificate, --tls-key and --client-ca do not name others",
+    )
+
+
+def secure_tls(
+    role: Role, folder: Path | None, files: tuple[Path | None, Path | None, Path | None]
+) -> ServerTls:
+    """TLS of a port in the secure mode: from `files` (certificate, key, CA of the clients), or
+    from the folder of the role; raises ValueError."""
+    defaults = [folder / role / name if folder else None for name in (CERTIFICATE, KEY, CA)]
+    certificate, key, ca = (given or usual for given, usual in zip(files, defaults, strict=True))
+    if not (certificate and key and ca):
+        raise ValueError(
+            "--secure needs certificates: give --tls-dir (vipu-server --tls-init DIR makes them), "
+            "or --tls-certificate, --tls-key and --client-ca"
+        )
+    return ServerTls(certificate, key, ca)
 
 
 class _Port(Protocol):

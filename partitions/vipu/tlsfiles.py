@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import structlog
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from partitions.vipu.client import TlsFiles
 
@@ -29,6 +31,18 @@ def _stamp(paths: tuple[Path | None, ...]) -> _Stamp:
     """What changes when a file does; raises OSError."""
     stats = [path.stat() for path in paths if path]
     return tuple((stat.st_mtime_ns, stat.st_ino) for stat in stats)
+
+
+def _check_pair(certificate: bytes, key: bytes, path: Path | None) -> None:
+    """Raise TlsFilesError unless the key is that of the certificate: while both are being replaced
+    one may be new and the other old."""
+    try:
+        public = x509.load_pem_x509_certificate(certificate).public_key()
+        private = serialization.load_pem_private_key(key, None).public_key()
+    except (TypeError, ValueError) as error:
+        raise TlsFilesError(f"{path} or its key is not a PEM file: {error}") from error
+    if public != private:
+        raise TlsFilesError(f"{path} and its key do not belong together")
 
 
 class ClientTls:
@@ -52,15 +66,17 @@ class ClientTls:
         try:
             if _stamp(self._paths) != self._seen:
                 self._files = self._read()
-        except OSError as error:
-            log.debug("TLS files not read", problem=str(error))
+        except (OSError, TlsFilesError) as error:
+            log.debug("TLS files not used", problem=str(error))
         return self._files
 
     def _read(self) -> TlsFiles:
         seen = _stamp(self._paths)
-        ca, *ours = (path.read_bytes() if path else None for path in self._paths)
+        ca, certificate, key = (path.read_bytes() if path else None for path in self._paths)
+        if certificate and key:
+            _check_pair(certificate, key, self._paths[1])
         self._seen = seen
-        return TlsFiles(ca or b"", *ours)
+        return TlsFiles(ca or b"", certificate, key)
 
 
 @dataclass(slots=True)
@@ -85,8 +101,8 @@ class ServerTls:
         """The files for the next connection; None: as before."""
         try:
             return None if _stamp(self._paths) == self._seen else self._read()
-        except OSError as error:
-            log.warning("the changed certificate is not readable", problem=str(error))
+        except (OSError, TlsFilesError) as error:
+            log.warning("changed TLS files not used", problem=str(error))
             return None
 
     @property
@@ -96,6 +112,7 @@ class ServerTls:
     def _read(self) -> grpc.ServerCertificateConfiguration:
         seen = _stamp(self._paths)
         pair = (self.key.read_bytes(), self.certificate.read_bytes())
+        _check_pair(pair[1], pair[0], self.certificate)
         roots = self.client_ca.read_bytes() if self.client_ca else None
         self._seen = seen
         return grpc.ssl_server_certificate_configuration([pair], roots)

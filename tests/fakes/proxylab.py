@@ -21,7 +21,8 @@ from partitions.proxy.fleet import FleetOptions
 from partitions.proxy.process import ProxyOptions
 from partitions.proxy.sweep import SweepOptions
 from partitions.vipu.client import VipuClient
-from partitions.vipu.server.main import ServerOptions, VipuServer
+from partitions.vipu.server.main import VipuServer
+from partitions.vipu.server.options import ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

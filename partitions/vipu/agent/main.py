@@ -23,20 +23,24 @@ from partitions.vipu.agent import faultcommand
 from partitions.vipu.agent.exporter import Exporter
 from partitions.vipu.agent.service import AgentService
 from partitions.vipu.agent.simulated import MachineLatencies, SimulatedMachine
+from partitions.vipu.certificates import Role
 from partitions.vipu.protos import vipu_agent_pb2, vipu_diagnostics_pb2
 from partitions.vipu.protos.vipu_agent_pb2_grpc import add_AgentServiceServicer_to_server
 from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import (
     add_AgentDiagnosticsServiceServicer_to_server,
 )
+from partitions.vipu.rolecheck import AioRoleCheck
 from partitions.vipu.serving import (
     ListenError,
     OptionParser,
     add_log_options,
+    add_secure_options,
     add_standard_services,
     add_tls_options,
     listen,
     port_number,
     seconds,
+    secure_tls,
     server_tls,
 )
 from partitions.vipu.tlsfiles import TlsFilesError
@@ -77,11 +81,14 @@ class AgentOptions:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None
+    secure: bool = False
+    tls_dir: Path | None = None
 
     @property
     def tls(self) -> ServerTls | None:
         """TLS of the port, if it has any; raises ValueError."""
-        return server_tls(self.tls_certificate, self.tls_key, self.client_ca)
+        files = (self.tls_certificate, self.tls_key, self.client_ca)
+        return secure_tls(Role.AGENT, self.tls_dir, files) if self.secure else server_tls(*files)
 
     @property
     def agents(self) -> list[str]:
@@ -142,6 +149,7 @@ def _parser() -> OptionParser:
             help=f"how long it takes to {what} a partition ({usual})",
         )
     add_tls_options(parser)
+    add_secure_options(parser)
     add_log_options(parser)
     return parser
 
@@ -186,6 +194,12 @@ class VipuAgent:
             exporter_port=ports[0].exporter,
             machines=len(ports),
         )
+        if not self._options.secure:
+            log.warning(
+                "INSECURE MODE: whoever reaches the port releases partitions on the machine. "
+                "For anything but a lab start with --secure",
+                port=ports[0].api,
+            )
         return ports
 
     async def stop(self) -> None:
@@ -198,7 +212,8 @@ class VipuAgent:
         machine = SimulatedMachine(agent, self._clock(), options.ipus, _latencies(options))
         service = AgentService(agent, machine, self._clock, machine)
         # Two agents on one port would share its connections, each with a machine of its own.
-        server = aio.server(options=(("grpc.so_reuseport", 0),))
+        callers = [AioRoleCheck({Role.SERVER, Role.ADMIN})] if options.secure else []
+        server = aio.server(interceptors=callers, options=(("grpc.so_reuseport", 0),))
         add_AgentServiceServicer_to_server(service, server)
         add_AgentDiagnosticsServiceServicer_to_server(service, server)
         add_standard_services(server, (_SERVICE, _DIAGNOSTICS))

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 import grpc
 import structlog
 
+from partitions.vipu.certificates import Role
 from partitions.vipu.protos import vipu_admin_pb2, vipu_diagnostics_pb2, vipu_fleet_pb2
 from partitions.vipu.protos.vipu_admin_pb2_grpc import add_AdminServiceServicer_to_server
 from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import (
     add_DiagnosticsServiceServicer_to_server,
 )
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import add_FleetServiceServicer_to_server
+from partitions.vipu.rolecheck import RoleCheck
 from partitions.vipu.server.adminservice import AdminService
 from partitions.vipu.server.diagnostics import Diagnostics, SimulatedTester
 from partitions.vipu.server.diagnosticsservice import DiagnosticsService
@@ -39,11 +41,12 @@ log = structlog.get_logger(__name__)
 class AdminPort:
     """Serves administrators until it is stopped; `port` is known once it has started."""
 
-    def __init__(self, controller: Controller, facts: ServerFacts) -> None:
+    def __init__(self, controller: Controller, facts: ServerFacts, *, is_secure: bool) -> None:
         self.port = 0
         self._server = grpc.server(
             ThreadPoolExecutor(_THREADS, thread_name_prefix="vipu-admin"),
             options=(("grpc.so_reuseport", 0),),  # as of the users' port
+            interceptors=[RoleCheck({Role.ADMIN})] if is_secure else None,
         )
         add_AdminServiceServicer_to_server(AdminService(controller, facts), self._server)
         add_FleetServiceServicer_to_server(FleetService(controller), self._server)

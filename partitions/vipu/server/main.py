@@ -5,22 +5,20 @@ A vipu-server is a state file, a controller and a gRPC port, started and stopped
 
 from __future__ import annotations
 
-import argparse
-import os
 import signal
+import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import grpc
 import structlog
 
 from ipuhub.process import logs
+from partitions.vipu.certificates import init_certificates
 from partitions.vipu.protos import vipu_user_pb2, vipu_version_pb2
 from partitions.vipu.protos.vipu_user_pb2_grpc import add_UserServiceServicer_to_server
 from partitions.vipu.protos.vipu_version_pb2_grpc import add_VersionServiceServicer_to_server
@@ -29,193 +27,26 @@ from partitions.vipu.server.adminservice import ServerFacts
 from partitions.vipu.server.agentfleet import agents_of, fleet_of_agents
 from partitions.vipu.server.agentlinks import AgentLinks, LinkTiming
 from partitions.vipu.server.controller import Controller, Latencies
+from partitions.vipu.server.options import parse_options
 from partitions.vipu.server.records import UNCONFIRMED
 from partitions.vipu.server.service import UserService, VersionService
-from partitions.vipu.server.statefile import StateFile, StateFileError, default_storage
+from partitions.vipu.server.statefile import StateFile, StateFileError
 from partitions.vipu.serving import (
     ListenError,
-    OptionParser,
-    add_log_options,
     add_standard_services,
-    add_tls_options,
     listen,
-    port_number,
-    seconds,
-    server_tls,
 )
-from partitions.vipu.tlsfiles import ClientTls, TlsFilesError
+from partitions.vipu.tlsfiles import TlsFilesError
 from partitions.vipu.topology import fleet_of_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+    from pathlib import Path
 
     from grpc_health.v1.health import HealthServicer
 
-    from partitions.vipu.tlsfiles import ServerTls
+    from partitions.vipu.server.options import ServerOptions
     from partitions.vipu.topology import Topology
-
-_ENVIRONMENT: Final = "IPUHUB_SIMULATED_VIPU_"
-"""Not VIPU_SERVER_: Kubernetes sets VIPU_SERVER_PORT beside a Service named vipu-server."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions:
-    """How one vipu-server runs; port 0 takes any free one.
-
-    `cluster` and `allocation` may list several, separated by commas: the first allocation is of
-    the first cluster, and so on, each with `machines` machines.
-    """
-
-    storage: Path
-    host: str = "127.0.0.1"
-    port: int = 8090
-    machines: int = 8
-    ipus_per_machine: int = 4
-    cluster: str = "default"
-    allocation: str = "default"
-    published_attributes_only: bool = False
-    create_latency_seconds: float = 0.5
-    reset_latency_seconds: float = 0.2
-    log_level: str = "info"
-    log_format: str = "text"
-    tls_certificate: Path | None = None
-    tls_key: Path | None = None
-    client_ca: Path | None = None
-    admin_host: str = "127.0.0.1"
-    admin_port: int | None = None
-    agents: str = ""
-    agent_lost_seconds: float = 5.0
-    agent_ca: Path | None = None
-    agent_certificate: Path | None = None
-    agent_key: Path | None = None
-
-    @property
-    def agent_tls(self) -> ClientTls | None:
-        """TLS towards the agents, if they have any; raises ValueError, TlsFilesError."""
-        if self.agent_ca is None:
-            if self.agent_certificate or self.agent_key:
-                raise ValueError("--agent-certificate and --agent-key need --agent-ca")
-            return None
-        return ClientTls(self.agent_ca, self.agent_certificate, self.agent_key)
-
-    @property
-    def tls(self) -> ServerTls | None:
-        """TLS of the port, if it has any; raises ValueError."""
-        return server_tls(self.tls_certificate, self.tls_key, self.client_ca)
-
-    @property
-    def parts(self) -> list[tuple[str, str]]:
-        """The clusters of the fleet, each with its allocation; raises ValueError."""
-        clusters, allocations = self.cluster.split(","), self.allocation.split(",")
-        if len(clusters) != len(allocations) or len(set(allocations)) != len(allocations):
-            raise ValueError(
-                f"--cluster {self.cluster} and --allocation {self.allocation}: "
-                "name one cluster for each allocation, and each allocation once"
-            )
-        return list(zip(clusters, allocations, strict=True))
-
-
-def parse_options(
-    arguments: list[str] | None = None, environ: Mapping[str, str] = os.environ
-) -> ServerOptions:
-    """Read the command line, and before it the environment; ends the process with a usage text
-    where one is wrong."""
-    command_line = sys.argv[1:] if arguments is None else arguments
-    parser = _parser()
-    options = parser.read(_ENVIRONMENT, command_line, environ)
-    if options.storage is None:
-        try:
-            options.storage = default_storage(environ, is_root=os.geteuid() == 0)
-        except StateFileError as error:
-            parser.error(str(error))
-    return ServerOptions(**vars(options))
-
-
-def _parser() -> OptionParser:
-    parser = OptionParser(
-        prog="vipu-server",
-        description="A simulated V-IPU controller that serves the gRPC user API for simulated "
-        "IPU-Machines.",
-        epilog="Each option can also be given as a variable of the environment: "
-        f"{_ENVIRONMENT}PORT for --port. "
-        "Exit codes: 0 stopped; 1 cannot listen; 2 wrong options; 3 state file unusable.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    _address_options(parser)
-    _fleet_options(parser)
-    _agent_options(parser)
-    add_tls_options(parser)
-    add_log_options(parser)
-    return parser
-
-
-def _address_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=port_number, default=8090, help="port; 0: any free port")
-    parser.add_argument(
-        "--admin-host",
-        default="127.0.0.1",
-        help="address of the admin API, for a network of its own",
-    )
-    parser.add_argument(
-        "--admin-port",
-        type=port_number,
-        help="port of the admin API, usually 8091; without: there is none",
-    )
-    parser.add_argument(
-        "--storage",
-        type=Path,
-        help="file that stores the partitions (as root /var/lib/ipuhub/vipu-server.json, else "
-        "ipuhub/vipu-server.json in XDG_STATE_HOME or ~/.local/state)",
-    )
-
-
-def _fleet_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--machines", type=int, default=8, help="number of IPU-Machines of each allocation"
-    )
-    parser.add_argument("--ipus-per-machine", type=int, default=4, help="IPUs of each")
-    parser.add_argument(
-        "--cluster", default="default", help="id of each allocation's cluster, separated by commas"
-    )
-    parser.add_argument(
-        "--allocation", default="default", help="ids of the allocations, separated by commas"
-    )
-    parser.add_argument(
-        "--published-attributes-only",
-        action="store_true",
-        help="report only what other V-IPU controllers report about IPUs: no position, cluster "
-        "and allocation",
-    )
-    for what, usual in (("create", 0.5), ("reset", 0.2)):
-        parser.add_argument(
-            f"--{what}-latency-seconds",
-            type=seconds,
-            default=usual,
-            help=f"how long it takes to {what} a partition",
-        )
-
-
-def _agent_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--agents",
-        default="",
-        help="host:port of each machine's vipu-agent, in IPU-Link order, separated by commas; "
-        "without: simulate --machines machines here",
-    )
-    parser.add_argument(
-        "--agent-lost-seconds",
-        type=seconds,
-        default=5.0,
-        help="how long an agent may be silent before its IPUs count as lost",
-    )
-    for name, what in (
-        ("--agent-ca", "file with the CA of the agents, PEM; none: no TLS"),
-        ("--agent-certificate", "file with our certificate for agents, PEM"),
-        ("--agent-key", "file with its private key, PEM"),
-    ):
-        parser.add_argument(name, type=Path, help=what)
-
 
 log = structlog.get_logger(__name__)
 _THREADS = 16
@@ -275,6 +106,12 @@ class VipuServer:
             self._state.close()
             raise
         log.info("vipu-server listens", host=options.host, port=port, ipus=len(fleet))
+        if not options.secure:
+            log.warning(
+                "INSECURE MODE: whoever reaches the port sees and removes everybody's partitions. "
+                "For anything but a lab start with --secure",
+                port=port,
+            )
         return port
 
     def stop(self) -> None:
@@ -338,7 +175,7 @@ class VipuServer:
                 agents=self._links.addresses if self._links else {},
                 links=self._links,
             )
-            self._admin = AdminPort(controller, facts)
+            self._admin = AdminPort(controller, facts, is_secure=options.secure)
             self._admin.start(options.admin_host, options.admin_port, options.tls)
 
 
@@ -359,6 +196,8 @@ STATE_FILE_UNUSABLE = 3
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     options = parse_options(arguments)
+    if options.tls_init is not None:
+        return _make_certificates(options.tls_init, options.tls_hosts)
     logs.configure(options.log_level, options.log_format)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -374,6 +213,18 @@ def main(arguments: list[str] | None = None) -> int:
         return _refuse(error, WRONG_OPTIONS)
     stop.wait()
     server.stop()
+    return 0
+
+
+def _make_certificates(folder: Path, more_hosts: str) -> int:
+    hosts = ["localhost", "127.0.0.1", socket.gethostname()]
+    hosts += [host.strip() for host in more_hosts.split(",") if host.strip()]
+    try:
+        made = init_certificates(folder, list(dict.fromkeys(hosts)), utc_now())
+    except (TlsFilesError, ValueError) as error:
+        return _refuse(error, WRONG_OPTIONS)
+    sys.stdout.writelines(f"certificate of {each.name}: {each}\n" for each in made)
+    sys.stdout.write(f"keep {folder / 'ca.key'} away from the servers: it makes certificates\n")
     return 0
 
 

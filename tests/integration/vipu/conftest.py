@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from partitions.vipu.client import VipuClient
-from partitions.vipu.server.main import ServerOptions, VipuServer
+from partitions.vipu.server.main import VipuServer
+from partitions.vipu.server.options import ServerOptions
 from tests.integration.vipu.agentmachines import Machine
 
 if TYPE_CHECKING:

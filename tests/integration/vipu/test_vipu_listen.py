@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from partitions.vipu.server.main import ServerOptions, VipuServer, utc_now
+from partitions.vipu.server.main import VipuServer, utc_now
+from partitions.vipu.server.options import ServerOptions
 from partitions.vipu.serving import ListenError
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from partitions.vipu.agent.client import AgentClient
 from partitions.vipu.agent.machine import Configuration, Device, Fault, FaultKind, PartitionState
 from partitions.vipu.client import CreateRequest, OperationState, ReadyState, VipuClient
 from partitions.vipu.errors import NoCapacity
-from partitions.vipu.server.main import ServerOptions, VipuServer
+from partitions.vipu.server.main import VipuServer
+from partitions.vipu.server.options import ServerOptions
 from partitions.vipu.types import IpuLinkRouting, SyncType
 from tests.fakes.freeport import free_port
 from tests.fakes.waiting import eventually

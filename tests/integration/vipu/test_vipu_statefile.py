@@ -14,8 +14,8 @@ import pytest
 from partitions.vipu.client import CreateRequest, ReadyState, VipuClient
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.server.controller import Controller, Latencies
-from partitions.vipu.server.main import parse_options
 from partitions.vipu.server.occupancy import Occupancy
+from partitions.vipu.server.options import parse_options
 from partitions.vipu.server.records import MachineRecord
 from partitions.vipu.server.state import Draft, State
 from partitions.vipu.server.statefile import StateFile, StateFileError, default_storage

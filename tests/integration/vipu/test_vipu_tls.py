@@ -11,7 +11,8 @@ from ipuhub.kube.errors import ConfigError
 from partitions.configured import vipu_tls
 from partitions.vipu.client import VipuClient
 from partitions.vipu.errors import Unavailable
-from partitions.vipu.server.main import ServerOptions, VipuServer, parse_options
+from partitions.vipu.server.main import VipuServer
+from partitions.vipu.server.options import ServerOptions, parse_options
 from partitions.vipu.tlsfiles import ClientTls, TlsFilesError
 
 if TYPE_CHECKING:

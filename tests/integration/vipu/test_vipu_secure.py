@@ -1,0 +1,167 @@
+"""The secure mode of vipu-server and vipu-agent: certificates by role, made and renewed by
+`vipu-server --tls-init`."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import stat
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from cryptography import x509
+from structlog.testing import capture_logs
+
+from partitions.vipu.agent.client import AgentClient
+from partitions.vipu.certificates import Role, init_certificates, role_of
+from partitions.vipu.client import AdminClient
+from partitions.vipu.errors import Refused, Unavailable
+from partitions.vipu.protos.vipu_version_pb2 import VersionRequest
+from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceStub
+from partitions.vipu.server.main import WRONG_OPTIONS, main
+from partitions.vipu.server.options import parse_options
+from partitions.vipu.tlsfiles import ClientTls, TlsFilesError
+from tests.integration.vipu.securesite import certificates, tls_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from partitions.vipu.server.main import VipuServer
+    from tests.integration.vipu.agentmachines import Machine
+
+    Start = Callable[..., tuple[VipuServer, int]]
+
+
+@pytest.fixture
+def published_only() -> bool:
+    return False
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return certificates(tmp_path / "tls")
+
+
+def test_tls_init_makes_private_files_for_each_role_and_renews_them_under_the_same_ca(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "tls"
+    order = ["--tls-init", str(folder), "--tls-hosts", "vipu.example, 10.1.2.3"]
+    assert main(order) == 0
+    assert f"certificate of server: {folder / 'server'}" in capsys.readouterr().out
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*"))
+    assert files == sorted(
+        ["ca.crt", "ca.key"]
+        + [f"{role}/{name}" for role in Role for name in ("ca.crt", "tls.crt", "tls.key")]
+    )
+    for path in folder.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+    first = {path: path.read_bytes() for path in folder.rglob("*.*")}
+    for role in Role:
+        assert role_of((folder / role / "tls.crt").read_bytes()) is role
+    assert main(order) == 0
+    changed = {path.name for path, content in first.items() if path.read_bytes() != content}
+    assert changed == {"tls.crt", "tls.key"}
+
+
+def test_half_a_ca_is_not_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "ca.key").unlink()
+    before = (folder / "ca.crt").read_bytes()
+    assert main(["--tls-init", str(folder)]) == WRONG_OPTIONS
+    assert "restore ca.crt and ca.key" in capsys.readouterr().err
+    assert (folder / "ca.crt").read_bytes() == before
+
+
+def test_secure_without_certificates_does_not_start(tmp_path: Path) -> None:
+    options = parse_options(["--secure", "--storage", str(tmp_path / "s.json")], {})
+    with pytest.raises(ValueError, match="--secure needs certificates: give --tls-dir"):
+        _ = options.tls
+
+
+async def test_the_admin_api_answers_administrators_only(start_server: Start, folder: Path) -> None:
+    server, _ = start_server(secure=True, tls_dir=folder, admin_port=0)
+    address = f"127.0.0.1:{server.admin_port}"
+    async with AdminClient(address, tls=tls_of(folder, Role.ADMIN)) as admin:
+        assert await admin.version()
+    for role in (Role.USER, Role.AGENT, Role.SERVER):
+        async with AdminClient(address, tls=tls_of(folder, role)) as other:
+            with pytest.raises(Refused, match=f"role admin; yours is of {role}"):
+                await other.version()
+    async with AdminClient(address, deadline_seconds=5) as plain:
+        with pytest.raises(Unavailable):
+            await plain.version()
+
+
+async def test_agents_answer_the_controller_and_no_user(
+    start_server: Start, machines: Callable[..., list[Machine]], folder: Path
+) -> None:
+    (machine,) = machines(1, "--secure", "--tls-dir", str(folder))
+    server, _ = start_server(
+        secure=True, tls_dir=folder, agents=machine.address, agent_lost_seconds=60, admin_port=0
+    )
+    async with AgentClient(
+        machine.address, deadline_seconds=60, tls=tls_of(folder, Role.SERVER)
+    ) as agent:
+        inventory = await agent.inventory()
+    assert len(inventory.ipus) == len(server.controller.topology)
+    for role in (Role.USER, Role.AGENT):
+        async with AgentClient(machine.address, tls=tls_of(folder, role)) as other:
+            with pytest.raises(Refused, match=f"yours is of {role}"):
+                await other.release("p1")
+
+
+def test_renewed_certificates_are_used_and_open_connections_stay(
+    start_server: Start, folder: Path
+) -> None:
+    _, port = start_server(secure=True, tls_dir=folder)
+    states: list[grpc.ChannelConnectivity] = []
+    with grpc.secure_channel(f"127.0.0.1:{port}", _credentials(folder)) as channel:
+        channel.subscribe(states.append)
+        assert VersionServiceStub(channel).GetVersion(VersionRequest(), timeout=20).version
+        old = _serial(port, folder)
+        init_certificates(folder, ["127.0.0.1"], datetime.now(UTC))
+        assert _serial(port, folder) != old
+        assert VersionServiceStub(channel).GetVersion(VersionRequest(), timeout=20).version
+    kept = [state for state in states if state is not grpc.ChannelConnectivity.SHUTDOWN]
+    assert kept[-1:] == [grpc.ChannelConnectivity.READY]  # once READY, never anything else
+    assert kept.count(grpc.ChannelConnectivity.READY) == 1
+
+
+def test_a_key_of_another_certificate_is_not_taken_over(folder: Path) -> None:
+    tls = tls_of(folder, Role.USER)
+    before = tls()
+    (folder / "user" / "tls.key").write_bytes((folder / "agent" / "tls.key").read_bytes())
+    assert tls() is before
+    with pytest.raises(TlsFilesError, match="do not belong together"):
+        ClientTls(folder / "ca.crt", folder / "user" / "tls.crt", folder / "user" / "tls.key")
+
+
+def test_the_insecure_mode_says_so(start_server: Start, folder: Path) -> None:
+    with capture_logs() as logged:
+        start_server()[0].stop()
+    assert [one for one in logged if "INSECURE MODE" in one["event"]]
+    with capture_logs() as logged:
+        start_server(secure=True, tls_dir=folder)
+    assert not [one for one in logged if "INSECURE MODE" in one["event"]]
+
+
+def _credentials(folder: Path) -> grpc.ChannelCredentials:
+    files = tls_of(folder, Role.USER)()
+    return grpc.ssl_channel_credentials(files.ca, files.key, files.certificate)
+
+
+def _serial(port: int, folder: Path) -> int:
+    """The serial number of the certificate that a new connection is shown."""
+    context = ssl.create_default_context(cafile=folder / "ca.crt")
+    context.load_cert_chain(folder / "user" / "tls.crt", folder / "user" / "tls.key")
+    context.set_alpn_protocols(["h2"])
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as raw,
+        context.wrap_socket(raw, server_hostname="127.0.0.1") as connection,
+    ):
+        shown = connection.getpeercert(binary_form=True)
+    assert shown is not None
+    return x509.load_der_x509_certificate(shown).serial_number
