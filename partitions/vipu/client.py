@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
 from google.protobuf.message import Message
+from grpc import StatusCode
 
 from partitions.vipu import wire
+from partitions.vipu.accesskey import Credentials
 from partitions.vipu.codes import error_of
+from partitions.vipu.errors import VipuError
 from partitions.vipu.protos import vipu_admin_pb2 as admin_pb
 from partitions.vipu.protos import vipu_user_pb2 as pb
+from partitions.vipu.protos import vipu_users_pb2 as users_pb
 from partitions.vipu.protos import vipu_version_pb2 as version_pb
 from partitions.vipu.protos.vipu_admin_pb2_grpc import AdminServiceStub
 from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import DiagnosticsServiceStub
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import FleetServiceStub
 from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceStub
+from partitions.vipu.protos.vipu_users_pb2_grpc import (
+    PartitionKeyServiceStub,
+    UserAdminServiceStub,
+)
 from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceStub
 from partitions.vipu.topology import topology_from_attributes
 from partitions.vipu.types import (
@@ -84,7 +92,8 @@ class VipuClient:
 
     `address` is "host:port". Every method raises a VipuError: Unavailable when the controller does
     not answer within `deadline_seconds`, else what the controller says. `tls` is asked at
-    each call: with other files a new connection is opened.
+    each call: with other files a new connection is opened. `credentials` are sent with each call
+    over TLS, and never without.
     """
 
     def __init__(
@@ -93,10 +102,13 @@ class VipuClient:
         *,
         deadline_seconds: float = 10.0,
         tls: Callable[[], TlsFiles] | None = None,
+        credentials: Callable[[], Credentials] | None = None,
     ) -> None:
         self.address = address
         self._deadline_seconds = deadline_seconds
         self._tls = tls
+        # A key is not for everybody on the way to read.
+        self._credentials = credentials if tls else None
         self._channel: aio.Channel | None = None
         self._used: TlsFiles | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -166,6 +178,22 @@ class VipuClient:
         release does not know."""
         return await self._call(getattr(self._user, method), question)
 
+    async def create_partition_key(self, partition_id: str) -> Credentials | None:
+        """A user and key that read this partition alone; None from a controller without such keys.
+
+        Raises NotFound.
+        """
+        question = users_pb.CreatePartitionKeyRequest(partition_id=partition_id)
+        try:
+            stub = PartitionKeyServiceStub(self._connection)
+            made: users_pb.AccessKey = await self._call(stub.CreatePartitionKey, question)
+        except VipuError as error:
+            cause = error.__cause__
+            if isinstance(cause, grpc.aio.AioRpcError) and cause.code() is StatusCode.UNIMPLEMENTED:
+                return None
+            raise
+        return Credentials(made.user_id, made.access_key)
+
     async def version(self) -> str:
         """The version of the controller."""
         stub: VersionServiceAsyncStub = VersionServiceStub(self._connection)
@@ -201,7 +229,8 @@ class VipuClient:
         self, method: aio.UnaryUnaryMultiCallable[_Question, _Answer], question: _Question
     ) -> _Answer:
         try:
-            return await method(question, timeout=self._deadline_seconds)
+            metadata = self._credentials().metadata if self._credentials else None
+            return await method(question, timeout=self._deadline_seconds, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             message = error.details() or error.code().name
             raise error_of(error.code(), f"{self.address}: {message}") from error
@@ -212,7 +241,12 @@ class AdminClient(VipuClient):
 
     async def ask(self, method: str, question: Message) -> Any:
         """Call a method of a service of the admin port by its name; return the whole message."""
-        services = (AdminServiceStub, FleetServiceStub, DiagnosticsServiceStub)
+        services = (
+            AdminServiceStub,
+            FleetServiceStub,
+            DiagnosticsServiceStub,
+            UserAdminServiceStub,
+        )
         stubs = (make(self._connection) for make in services)
         call = next(getattr(stub, method) for stub in stubs if hasattr(stub, method))
         return await self._call(call, question)

@@ -13,6 +13,7 @@ from partitions.vipu.errors import (
     NotFound,
     NotReady,
     Refused,
+    Unauthenticated,
     Unavailable,
     VipuError,
 )
@@ -26,6 +27,7 @@ _CODES: Mapping[type[VipuError], StatusCode] = {
     NoCapacity: StatusCode.RESOURCE_EXHAUSTED,
     InvalidRequest: StatusCode.INVALID_ARGUMENT,
     Refused: StatusCode.PERMISSION_DENIED,
+    Unauthenticated: StatusCode.UNAUTHENTICATED,
     NotReady: StatusCode.FAILED_PRECONDITION,
     Unavailable: StatusCode.UNAVAILABLE,
     VipuError: StatusCode.INTERNAL,
@@ -33,7 +35,6 @@ _CODES: Mapping[type[VipuError], StatusCode] = {
 _ERRORS: Mapping[StatusCode, type[VipuError]] = {
     **{code: error for error, code in _CODES.items()},
     StatusCode.OUT_OF_RANGE: InvalidRequest,
-    StatusCode.UNAUTHENTICATED: Refused,
     StatusCode.DEADLINE_EXCEEDED: Unavailable,
     StatusCode.ABORTED: Unavailable,
     StatusCode.CANCELLED: Unavailable,

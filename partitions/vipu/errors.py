@@ -43,6 +43,10 @@ class Refused(VipuError):
     """The controller does not let this caller do that."""
 
 
+class Unauthenticated(Refused):
+    """The controller does not know this caller: no access key, or a wrong one."""
+
+
 class NotReady(VipuError):
     """The partition's state does not allow it yet."""
 

@@ -10,6 +10,7 @@ from partitions.vipu.agent.machine import MachineTest
 from partitions.vipu.cli import admincommands as commands
 from partitions.vipu.cli import diagnosticcommands as diagnostics
 from partitions.vipu.cli import fleetcommands as fleet
+from partitions.vipu.cli import usercommands as users
 from partitions.vipu.cli.program import add_frame, entities, run, shared_options
 from partitions.vipu.cli.settings import ADMIN_PORT
 from partitions.vipu.client import AdminClient
@@ -26,6 +27,7 @@ _EXAMPLES: Final = """examples:
   vipu-admin create cluster c1 --agents ag0,ag1,ag2,ag3 --topology mesh
   vipu-admin create allocation team-a --cluster c1 --agents ag0,ag1
   vipu-admin diagnostics ipu-self-test --agents ag3
+  vipu-admin create user alice --allocations team-a
   VIPU_CLI_API_HOST=10.1.2.3 vipu-admin list events --watch
 """
 
@@ -70,9 +72,39 @@ def _add_diagnostics(actions: Any, shared: argparse.ArgumentParser) -> None:
     _named(tests, "cancel", diagnostics.cancel_test, "end a test", shared)
 
 
-def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.ArgumentParser) -> None:
-    """Clusters and allocations."""
-    create = entities(actions, "create", "create a cluster or an allocation")
+def _add_users(actions: Any, create: Any, remove: Any, shared: argparse.ArgumentParser) -> None:
+    about = "let somebody use allocations; prints an access key and writes it to a file"
+    _allocations(_named(create, "user", users.create_user, about, shared), "none")
+    _named(remove, "user", users.remove_user, "remove a user; partitions stay", shared)
+    about = "make a new access key; the old one ends"
+    rotate = entities(actions, "rotate-key", about)
+    _named(rotate, "user", users.rotate_key, about, shared)
+    for action, command, about in (
+        ("grant", users.grant, "let a user see and use allocations"),
+        ("revoke", users.revoke, "take allocations from a user"),
+    ):
+        _allocations(_named(entities(actions, action, about), "user", command, about, shared))
+
+
+def _allocations(parser: argparse.ArgumentParser, usual: str = "") -> None:
+    more = f" (default: {usual})" if usual else ""
+    parser.add_argument(
+        "--allocations",
+        type=_names,
+        default=[],
+        required=not usual,
+        metavar="ID,ID,...",
+        help=f"ids of allocations, separated by commas{more}",
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",")]
+
+
+def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.ArgumentParser) -> Any:
+    """Clusters and allocations; returns where what can be created goes."""
+    create = entities(actions, "create", "create a cluster, an allocation or a user")
     about = "put agents that are in no cluster into a new one, in the order of their cabling"
     cluster = _named(create, "cluster", fleet.create_cluster, about, shared)
     _agents(cluster)
@@ -100,13 +132,14 @@ def _add_arrangement(actions: Any, remove: Any, get: Any, shared: argparse.Argum
     _named(remove, "allocation", fleet.remove_allocation, about, shared)
     _named(get, "cluster", fleet.get_cluster, "one cluster", shared)
     _named(get, "allocation", fleet.get_allocation, "one allocation", shared)
+    return create
 
 
 def _agents(parser: argparse.ArgumentParser, usual: str = "") -> None:
     more = f" (default: {usual})" if usual else ""
     parser.add_argument(
         "--agents",
-        type=lambda text: [each.strip() for each in text.split(",")],
+        type=_names,
         default=[],
         required=not usual,
         metavar="ID,ID,...",
@@ -122,12 +155,13 @@ def _number(text: str) -> int:
 
 
 def _add_lists(actions: Any, shared: argparse.ArgumentParser) -> None:
-    listing = entities(actions, "list", "list agents, clusters, allocations, partitions or events")
+    listing = entities(actions, "list", "list agents, partitions, users and more")
     for names, command, about in (
         (("agents", "agent"), commands.list_agents, "all agents, with what is wrong"),
         (("clusters", "cluster"), fleet.list_clusters, "clusters and their agents"),
         (("allocations", "allocation"), fleet.list_allocations, "allocations and their agents"),
         (("partitions", "partition"), commands.list_partitions, "everybody's partitions"),
+        (("users", "user"), users.list_users, "users and their allocations"),
         (("events", "event"), commands.list_events, "the last changes since the start"),
     ):
         parser = listing.add_parser(names[0], aliases=names[1:], help=about, parents=[shared])
@@ -138,8 +172,9 @@ def _add_lists(actions: Any, shared: argparse.ArgumentParser) -> None:
 
 def _add_things(actions: Any, shared: argparse.ArgumentParser) -> None:
     get = entities(actions, "get", "show an agent, a cluster, an allocation or the server")
-    remove = entities(actions, "remove", "remove a partition, an allocation or a cluster")
-    _add_arrangement(actions, remove, get, shared)
+    remove = entities(actions, "remove", "remove a partition, an allocation, a cluster or a user")
+    create = _add_arrangement(actions, remove, get, shared)
+    _add_users(actions, create, remove, shared)
     _named(get, "agent", commands.get_agent, "one agent, with its faults", shared)
     server = get.add_parser("server", help="version, age and size", parents=[shared])
     server.set_defaults(command=commands.get_server)

@@ -12,7 +12,7 @@ import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from partitions.vipu.cli.completion import SHELLS, completion
 from partitions.vipu.cli.output import FORMATS, plain, write
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from partitions.vipu.cli.settings import PortSetting
-    from partitions.vipu.client import TlsFiles, VipuClient
+    from partitions.vipu.client import VipuClient
 
 DONE, REFUSED, WRONG, NO_ANSWER, INTERRUPTED = 0, 1, 2, 3, 130
 WATCH_SECONDS: Final = 2.0
+_Value = TypeVar("_Value")
 
 
 def run(
@@ -78,11 +79,16 @@ def _answer(
         return WRONG
     given = {key.replace("_", "-"): value for key, value in vars(options).items()}
     controller = find_controller(given, os.environ, Path.home(), port=port)
-    return asyncio.run(_run(connect(controller.address, tls=_fixed(controller.tls)), options))
+    client = connect(
+        controller.address,
+        tls=_fixed(controller.tls),
+        credentials=_fixed(controller.credentials),
+    )
+    return asyncio.run(_run(client, options))
 
 
-def _fixed(tls: TlsFiles | None) -> Callable[[], TlsFiles] | None:
-    return None if tls is None else lambda: tls
+def _fixed(value: _Value | None) -> Callable[[], _Value] | None:
+    return None if value is None else lambda: value
 
 
 async def _run(client: VipuClient, options: argparse.Namespace) -> int:
@@ -92,8 +98,8 @@ async def _run(client: VipuClient, options: argparse.Namespace) -> int:
             return DONE
         while True:
             table = await options.command(client, options)
-            if table is None:
-                _say(f"{_title(options)}: success.")
+            if table is None or isinstance(table, str):
+                _say(f"{_title(options)}: success." + (f" {table}" if table else ""))
                 return DONE
             form = "json" if options.showjson or not table.heads else options.output
             _say(write(table, form))
@@ -113,7 +119,8 @@ def add_frame(parser: argparse.ArgumentParser) -> Any:
     The options before and after a command write the same values; only the first have defaults.
     """
     parser.set_defaults(
-        **dict.fromkeys(("api_host", "api_port", "config", "ca", "certificate", "key")),
+        **dict.fromkeys(("api_host", "api_port", "api_user_id", "api_access_key")),
+        **dict.fromkeys(("config", "ca", "certificate", "key")),
         command=None,
         action="",
         entity="",
@@ -139,10 +146,11 @@ def shared_options(default_port: int) -> argparse.ArgumentParser:
     group = shared.add_argument_group("controller")
     group.add_argument("-H", "--api-host", metavar="HOST", help="host of the controller")
     group.add_argument("--api-port", metavar="PORT", help=f"its port (default {default_port})")
-    for name in ("user-id", "access-key"):
-        group.add_argument(
-            f"--api-{name}", metavar="TEXT", help="accepted, not sent: the published API has none"
-        )
+    for name, what in (
+        ("user-id", "user of a controller with users; sent over TLS only"),
+        ("access-key", "its key; better in a file or VIPU_CLI_API_ACCESS_KEY"),
+    ):
+        group.add_argument(f"--api-{name}", metavar="TEXT", help=what)
     group.add_argument("--config", metavar="FILE", help='file of lines like api-host="10.1.2.3"')
     group.add_argument("--ca", metavar="FILE", help="CA of the controller, PEM; switches TLS on")
     group.add_argument("--certificate", metavar="FILE", help="own certificate, PEM")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from partitions.vipu.accesskey import Credentials
 from partitions.vipu.client import TlsFiles
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 SYSTEM_FILE: Final = Path("/etc/vipu/vipu-cli.hcl")
 USER_FILE: Final = Path(".vipu.hcl")  # in the home folder
 PREFIX: Final = "VIPU_CLI_"
-KEYS: Final = ("api-host", "api-port", "admin-port", "api-user-id", "api-access-key")
+_FILES: Final = ("ca", "certificate", "key")
+KEYS: Final = ("api-host", "api-port", "admin-port", "api-user-id", "api-access-key", *_FILES)
 _LARGEST_PORT: Final = 65535
 _LINE: Final = re.compile(
     r'([A-Za-z0-9_-]+)\s*=\s*("(?:[^"\\]|\\.)*"|\d+|true|false)\s*(?:#.*|//.*)?'
@@ -45,11 +47,12 @@ ADMIN_PORT: Final = PortSetting("admin-port", 8091)
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """The controller, and the files for TLS to it (none: without TLS)."""
+    """The controller, the files for TLS to it (none: without TLS), and whom we call as."""
 
     host: str
     port: int
     tls: TlsFiles | None = None
+    credentials: Credentials | None = None
 
     @property
     def address(self) -> str:
@@ -83,7 +86,12 @@ def find_controller(
             f'api-host="..." into {SYSTEM_FILE}'
         )
     text, where = find(port.key)
-    return Controller(host, _port(text, where) if text else port.default, _tls(given))
+    number = _port(text, where) if text else port.default
+    tls = _tls({name: find(name)[0] for name in _FILES})
+    user_id, key = (find(name)[0] for name in ("api-user-id", "api-access-key"))
+    if bool(user_id) != bool(key):
+        raise BadSetting("--api-user-id and --api-access-key belong together; give both or none")
+    return Controller(host, number, tls, Credentials(user_id, key) if key else None)
 
 
 def _places(

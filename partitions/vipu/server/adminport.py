@@ -9,17 +9,24 @@ import grpc
 import structlog
 
 from partitions.vipu.certificates import Role
-from partitions.vipu.protos import vipu_admin_pb2, vipu_diagnostics_pb2, vipu_fleet_pb2
+from partitions.vipu.protos import (
+    vipu_admin_pb2,
+    vipu_diagnostics_pb2,
+    vipu_fleet_pb2,
+    vipu_users_pb2,
+)
 from partitions.vipu.protos.vipu_admin_pb2_grpc import add_AdminServiceServicer_to_server
 from partitions.vipu.protos.vipu_diagnostics_pb2_grpc import (
     add_DiagnosticsServiceServicer_to_server,
 )
 from partitions.vipu.protos.vipu_fleet_pb2_grpc import add_FleetServiceServicer_to_server
+from partitions.vipu.protos.vipu_users_pb2_grpc import add_UserAdminServiceServicer_to_server
 from partitions.vipu.rolecheck import RoleCheck
 from partitions.vipu.server.adminservice import AdminService
 from partitions.vipu.server.diagnostics import Diagnostics, SimulatedTester
 from partitions.vipu.server.diagnosticsservice import DiagnosticsService
 from partitions.vipu.server.fleetservice import FleetService
+from partitions.vipu.server.userservice import UserAdminService
 from partitions.vipu.serving import add_standard_services, listen
 
 if TYPE_CHECKING:
@@ -34,6 +41,7 @@ _DIAGNOSTICS: Final = vipu_diagnostics_pb2.DESCRIPTOR.services_by_name[
     "DiagnosticsService"
 ].full_name
 _FLEET: Final = vipu_fleet_pb2.DESCRIPTOR.services_by_name["FleetService"].full_name
+_USERS: Final = vipu_users_pb2.DESCRIPTOR.services_by_name["UserAdminService"].full_name
 
 log = structlog.get_logger(__name__)
 
@@ -50,11 +58,13 @@ class AdminPort:
         )
         add_AdminServiceServicer_to_server(AdminService(controller, facts), self._server)
         add_FleetServiceServicer_to_server(FleetService(controller), self._server)
+        users = UserAdminService(controller, facts.api_port)
+        add_UserAdminServiceServicer_to_server(users, self._server)
         self._diagnostics = Diagnostics(controller, facts.links or SimulatedTester(controller))
         add_DiagnosticsServiceServicer_to_server(
             DiagnosticsService(self._diagnostics), self._server
         )
-        self._health = add_standard_services(self._server, (_ADMIN, _FLEET, _DIAGNOSTICS))
+        self._health = add_standard_services(self._server, (_ADMIN, _FLEET, _USERS, _DIAGNOSTICS))
 
     def start(self, host: str, port: int, tls: ServerTls | None) -> None:
         """Listen; port 0 takes any free one. Raises ListenError or TlsFilesError."""

@@ -41,6 +41,7 @@ class ServerFacts:
     state_file: str
     agents: Mapping[str, str]
     links: AgentLinks | None = None
+    api_port: int = 0  # of users
 
 
 class AdminService(AdminServiceServicer):

@@ -12,20 +12,18 @@ import structlog
 from partitions.vipu.errors import (
     AlreadyExists,
     InvalidRequest,
-    NotFound,
     NotReady,
     Unavailable,
     quoted,
 )
 from partitions.vipu.server import outages
 from partitions.vipu.server.events import Events
-from partitions.vipu.server.layout import layout_of
+from partitions.vipu.server.loading import load_state
 from partitions.vipu.server.machines import Hardware, ipu_attributes, ipuof_config
-from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.records import PartitionRecord, fail_record, reset_record
 from partitions.vipu.server.requirements import choose_ipus, routing_of, settle
-from partitions.vipu.server.state import Draft, Removed, State
-from partitions.vipu.server.statefile import StateFileError
+from partitions.vipu.server.state import Draft, Removed
+from partitions.vipu.server.users import EVERYTHING, visible
 from partitions.vipu.topology import CORDON_ATTRIBUTE, FAULT_ATTRIBUTE
 from partitions.vipu.types import OperationState, ReadyState
 
@@ -36,7 +34,9 @@ if TYPE_CHECKING:
 
     from partitions.vipu.server.layout import Layout
     from partitions.vipu.server.records import MachineRecord
+    from partitions.vipu.server.state import State
     from partitions.vipu.server.statefile import StateFile
+    from partitions.vipu.server.users import Caller
     from partitions.vipu.topology import Topology
     from partitions.vipu.types import CreateRequest, IpuofConfig
 
@@ -101,22 +101,24 @@ class Controller:
         # Held by who writes. Readers need none: the state is replaced whole, never changed.
         self._writing = threading.Lock()
         self._queue = _Queue()
-        self._current = _loaded(topology, state)
+        self._current = load_state(topology, state)
         self.hardware = Hardware()
         # Called with the ids of changed partitions after each write, one call at a time.
         self.on_change: Callable[[Collection[str]], None] = _nothing
 
-    def create(self, request: CreateRequest) -> PartitionRecord:
+    def create(self, request: CreateRequest, caller: Caller = EVERYTHING) -> PartitionRecord:
         """Reserve IPUs for a new partition, PENDING until the creation latency is over.
 
-        Raises InvalidRequest, AlreadyExists, NoCapacity, or Unavailable when nothing is stored.
+        Raises InvalidRequest, AlreadyExists, NoCapacity, Refused, or Unavailable when nothing is
+        stored.
         """
+        caller.require_allocations()
         settled, made = settle(request), list[PartitionRecord]()
 
         def create(draft: Draft) -> None:
             if request.id in draft.partitions:
                 raise AlreadyExists(f"partition {request.id} exists already")
-            ipus = choose_ipus(request, draft.occupancy, draft.layout.meshes)
+            ipus = choose_ipus(request, caller.occupancy(draft.occupancy), draft.layout.meshes)
             first, now = draft.occupancy.topology.by_id[ipus[0]], self.clock()
             record = PartitionRecord(
                 id=request.id,
@@ -148,25 +150,28 @@ class Controller:
         )
         return record
 
-    def reset(self, partition_id: str) -> None:
+    def reset(self, partition_id: str, caller: Caller = EVERYTHING) -> None:
         """Bring a partition back to its first state on the same IPUs.
 
         Raises NotFound, or NotReady while an IPU of it has a fault or its agent is lost.
         """
 
+        caller.require_user()
+
         def reset(draft: Draft) -> None:
-            record = _existing(draft.partitions, partition_id)
+            record = visible(draft.partitions, partition_id, caller)
             outages.require_usable(draft, record)
             draft.put(reset_record(record, self.clock(), self._latencies.reset))
 
         self._write(reset)
         self.events.note("partition reset", partition=partition_id)
 
-    def remove(self, partition_id: str) -> None:
+    def remove(self, partition_id: str, caller: Caller = EVERYTHING) -> None:
         """Free the IPUs of a partition in whatever state it is; raises NotFound."""
+        caller.require_user()
 
         def remove(draft: Draft) -> None:
-            draft.remove(_existing(draft.partitions, partition_id).id)
+            draft.remove(visible(draft.partitions, partition_id, caller).id)
 
         self._write(remove)
         self.events.note("partition removed", partition=partition_id)
@@ -178,7 +183,7 @@ class Controller:
         """
 
         def fail(draft: Draft) -> None:
-            record = _existing(draft.partitions, partition_id)
+            record = visible(draft.partitions, partition_id, EVERYTHING)
             draft.put(fail_record(record, message, self.clock(), self._latencies.reset))
 
         self._write(fail)
@@ -211,6 +216,14 @@ class Controller:
         Raises what `change` raises, before anything is stored.
         """
         self._write(lambda draft: draft.put_layout(change(draft)))
+        self.events.note(what, is_bad=False, **facts)
+
+    def change(self, change: Change, what: str, **facts: str) -> None:
+        """Make a change that has no method of its own; `what` and `facts` are its event.
+
+        Raises what `change` raises, before anything is stored.
+        """
+        self._write(change)
         self.events.note(what, is_bad=False, **facts)
 
     @property
@@ -265,16 +278,16 @@ class Controller:
         if self.machines.get(agent) != before:
             self.events.note("agent is back", agent=agent)
 
-    def get(self, partition_id: str) -> PartitionRecord:
+    def get(self, partition_id: str, caller: Caller = EVERYTHING) -> PartitionRecord:
         """The partition of that id; raises NotFound."""
-        return _existing(self._current.partitions, partition_id)
+        return visible(self._current.partitions, partition_id, caller)
 
-    def list(self, allocation: str = "") -> list[PartitionRecord]:
+    def list(self, allocation: str = "", caller: Caller = EVERYTHING) -> list[PartitionRecord]:
         """All partitions of an allocation, or of all, in the order of their creation.
 
         Raises InvalidRequest for an allocation that does not exist.
         """
-        if allocation and allocation not in self.topology.allocations:
+        if allocation and allocation not in caller.topology(self.topology).allocations:
             raise InvalidRequest(
                 f"allocation_id: allocation {quoted(allocation)} does not exist; "
                 "see vipu list allocations"
@@ -282,16 +295,16 @@ class Controller:
         return [
             record
             for record in self._current.partitions.values()
-            if allocation in ("", record.allocation)
+            if allocation in ("", record.allocation) and caller.sees(record)
         ]
 
     def attributes(
-        self, agents: Collection[str], *, published_only: bool
+        self, agents: Collection[str], *, published_only: bool, caller: Caller = EVERYTHING
     ) -> dict[str, dict[int, dict[str, str]]]:
         """The attributes of each IPU, by agent and device number; raises InvalidRequest."""
-        found = ipu_attributes(
-            self.topology, agents, published_only=published_only, hardware=self.hardware
-        )
+        caller.require_user()
+        fleet = caller.topology(self.topology)
+        found = ipu_attributes(fleet, agents, published_only=published_only, hardware=self.hardware)
         if not published_only:
             for agent in found.keys() & self.machines.keys():
                 machine = self.machines[agent]
@@ -303,9 +316,11 @@ class Controller:
                     attributes.update({name: text for name, text in said.items() if text})
         return found
 
-    def ipuof_config(self, partition_id: str, gcd: int | None) -> IpuofConfig:
+    def ipuof_config(
+        self, partition_id: str, gcd: int | None, caller: Caller = EVERYTHING
+    ) -> IpuofConfig:
         """How to reach the devices of an ACTIVE partition; NotFound, NotReady, InvalidRequest."""
-        record = self.get(partition_id)
+        record = self.get(partition_id, caller)
         state = record.ready_state(self.clock())
         if state is not ReadyState.ACTIVE:
             raise NotReady(
@@ -357,44 +372,6 @@ class Controller:
         return None
 
 
-def _loaded(topology: Topology, file: StateFile) -> State:
-    """What the file says of this fleet; raises StateFileError where it speaks of another one."""
-    draft, found = Draft(State({}, {}, Occupancy.of(topology), layout_of(topology))), file.load()
-    if found.layout is not None:
-        try:
-            draft.put_layout(found.layout)
-        except KeyError as error:
-            raise StateFileError(
-                f"the clusters in {file.path} name agent {error.args[0]}, which this fleet of "
-                f"{len(topology)} IPUs does not have: start with the --machines it was made with"
-            ) from error
-        log.info("clusters and allocations are those of the state file", path=str(file.path))
-    for record in found.partitions.values():
-        for ipu in record.ipus:
-            if ipu not in draft.occupancy.topology.by_id:
-                raise StateFileError(
-                    f"partition {record.id} in {file.path} holds IPU {ipu.position} of "
-                    f"IPU-Link domain {ipu.domain}, which this fleet of {len(topology)} "
-                    "IPUs does not have: start with the --machines it was made with"
-                )
-            if holder := draft.occupancy.holder(ipu):
-                raise StateFileError(
-                    f"the state file {file.path} is damaged: {holder} and "
-                    f"{record.id} hold the same IPU. It was left as it is"
-                )
-        draft.put(record)
-    for machine in found.machines.values():
-        draft.put_machine(machine)
-    return draft.state
-
-
 def _nothing(changed: Collection[str]) -> None:
     """Nobody waits for changes."""
     del changed
-
-
-def _existing(records: Mapping[str, PartitionRecord], partition_id: str) -> PartitionRecord:
-    try:
-        return records[partition_id]
-    except KeyError:
-        raise NotFound(f"there is no partition {quoted(partition_id)}") from None

@@ -19,8 +19,9 @@ import structlog
 
 from ipuhub.process import logs
 from partitions.vipu.certificates import init_certificates
-from partitions.vipu.protos import vipu_user_pb2, vipu_version_pb2
+from partitions.vipu.protos import vipu_user_pb2, vipu_users_pb2, vipu_version_pb2
 from partitions.vipu.protos.vipu_user_pb2_grpc import add_UserServiceServicer_to_server
+from partitions.vipu.protos.vipu_users_pb2_grpc import add_PartitionKeyServiceServicer_to_server
 from partitions.vipu.protos.vipu_version_pb2_grpc import add_VersionServiceServicer_to_server
 from partitions.vipu.server.adminport import STOP_SECONDS, AdminPort
 from partitions.vipu.server.adminservice import ServerFacts
@@ -29,8 +30,9 @@ from partitions.vipu.server.agentlinks import AgentLinks, LinkTiming
 from partitions.vipu.server.controller import Controller, Latencies
 from partitions.vipu.server.options import parse_options
 from partitions.vipu.server.records import UNCONFIRMED
-from partitions.vipu.server.service import UserService, VersionService
+from partitions.vipu.server.service import UserService, VersionService, by_access_key, everybody
 from partitions.vipu.server.statefile import StateFile, StateFileError
+from partitions.vipu.server.userservice import PartitionKeyService
 from partitions.vipu.serving import (
     ListenError,
     add_standard_services,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 _THREADS = 16
 _USER = vipu_user_pb2.DESCRIPTOR.services_by_name["UserService"].full_name
+_KEYS = vipu_users_pb2.DESCRIPTOR.services_by_name["PartitionKeyService"].full_name
 _VERSION = vipu_version_pb2.DESCRIPTOR.services_by_name["VersionService"].full_name
 
 
@@ -99,7 +102,7 @@ class VipuServer:
                 self._controller.on_change = self._links.changed
                 self._links.watch(self._controller)
             port = self._serve(self._controller)
-            self._serve_admin(self._controller)
+            self._serve_admin(self._controller, port)
         except BaseException:
             self._stop_serving()
             self._stop_links()
@@ -154,10 +157,16 @@ class VipuServer:
             options=(("grpc.so_reuseport", 0),),
         )
         published_only = self._options.published_attributes_only
-        user = UserService(controller, published_only=published_only)
+        names = [_USER, _VERSION]
+        caller_of = by_access_key(controller) if self._options.secure else everybody
+        user = UserService(controller, published_only=published_only, caller_of=caller_of)
         add_UserServiceServicer_to_server(user, server)
         add_VersionServiceServicer_to_server(VersionService(version("ipuhub")), server)
-        self._health = add_standard_services(server, (_USER, _VERSION))
+        if self._options.secure:
+            keys = PartitionKeyService(controller, caller_of)
+            add_PartitionKeyServiceServicer_to_server(keys, server)
+            names.append(_KEYS)
+        self._health = add_standard_services(server, names)
         tls = self._options.tls
         credentials = tls.credentials() if tls else None
         port = listen(server, self._options.host, self._options.port, credentials)
@@ -165,7 +174,7 @@ class VipuServer:
         self._server = server
         return port
 
-    def _serve_admin(self, controller: Controller) -> None:
+    def _serve_admin(self, controller: Controller, api_port: int) -> None:
         options = self._options
         if options.admin_port is not None:
             facts = ServerFacts(
@@ -174,6 +183,7 @@ class VipuServer:
                 state_file=str(options.storage.absolute()),
                 agents=self._links.addresses if self._links else {},
                 links=self._links,
+                api_port=api_port,
             )
             self._admin = AdminPort(controller, facts, is_secure=options.secure)
             self._admin.start(options.admin_host, options.admin_port, options.tls)

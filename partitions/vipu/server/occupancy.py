@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from partitions.vipu.topology import Topology, free_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from partitions.vipu.topology import Block, Ipu, IpuId
 
@@ -75,6 +75,18 @@ class Occupancy:
                 why = {ipu: text for ipu, text in {**its.closed, **ours}.items() if text}
                 changed = changed._with(_Domain(its.topology, its.holders, why))
         return changed
+
+    def within(self, allocations: Collection[str]) -> Occupancy:
+        """The part of the fleet that is in some allocations."""
+        domains = {}
+        for key, its in self._domains.items():
+            ipus = tuple(ipu for ipu in its.topology.ipus if ipu.allocation in allocations)
+            if len(ipus) == len(its.topology):  # with the blocks that are computed already
+                domains[key] = its
+            elif ipus:
+                domains[key] = _Domain(Topology(ipus), its.holders, its.closed)
+        kept = (ipu for its in domains.values() for ipu in its.topology.ipus)
+        return Occupancy(Topology(tuple(kept)), domains)
 
     def holder(self, ipu: IpuId) -> str | None:
         """The id of the partition that holds an IPU of this fleet."""

@@ -53,6 +53,7 @@ class PartitionRecord:
     auto_resets: int = 0
     auto_reset_at: datetime | None = None
     gateway_routing: GatewayRouting = GatewayRouting.UNDEFINED
+    reader_hash: str = ""  # of the key by which pods read this partition; it ends with it
 
     def is_busy(self, now: datetime) -> bool:
         """Whether the operation still runs; a clock that was set back does not prolong it."""
@@ -159,6 +160,7 @@ def record_to_json(record: PartitionRecord) -> dict[str, Any]:
         "errors": list(record.errors),
         "autoResets": record.auto_resets,
         "autoResetAt": record.auto_reset_at.isoformat() if record.auto_reset_at else None,
+        **({"readerSha256": record.reader_hash} if record.reader_hash else {}),
     }
 
 
@@ -185,6 +187,7 @@ def record_from_json(data: Mapping[str, Any]) -> PartitionRecord:
         auto_reset_at=None if auto_reset_at is None else _instant(auto_reset_at),
         # Files of version 1 do not have it.
         gateway_routing=GatewayRouting(data.get("gatewayRouting", "UNDEFINED")),
+        reader_hash=str(data.get("readerSha256", "")),
     )
 
 

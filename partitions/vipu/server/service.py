@@ -11,14 +11,16 @@ import structlog
 from grpc import StatusCode
 
 from partitions.vipu import wire
+from partitions.vipu.accesskey import ACCESS_KEY, USER_ID
 from partitions.vipu.codes import code_of, details_of
-from partitions.vipu.errors import VipuError
+from partitions.vipu.errors import Unauthenticated, VipuError
 from partitions.vipu.protos import vipu_user_pb2 as pb
 from partitions.vipu.protos import vipu_version_pb2 as version_pb
 from partitions.vipu.protos.vipu_user_pb2_grpc import UserServiceServicer
 from partitions.vipu.protos.vipu_version_pb2_grpc import VersionServiceServicer
 from partitions.vipu.server.machines import IPUOF_VERSION
 from partitions.vipu.server.records import MAX_AUTO_RESETS, PartitionRecord
+from partitions.vipu.server.users import EVERYTHING, identify
 from partitions.vipu.types import ReadyState, VipuStatus
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from grpc import ServicerContext
 
     from partitions.vipu.server.controller import Controller
+    from partitions.vipu.server.users import Caller
 
 log = structlog.get_logger(__name__)
 
@@ -44,82 +47,142 @@ def answering(
 
     @wraps(method)
     def answer(self: Any, request: _Question, context: ServicerContext) -> _Answer:
-        try:
-            return method(self, request)
-        except VipuError as error:
-            context.abort(code_of(error), details_of(error))
-        # The outermost frame of a call: gRPC would answer with the bare words of the exception.
-        except Exception:
-            log.exception("call failed", method=method.__name__)
-            context.abort(
-                StatusCode.INTERNAL, "internal error of the controller; its log has the details"
-            )
+        return _answered(context, method.__name__, lambda: method(self, request))
 
     return answer
+
+
+def answering_caller(
+    method: Callable[[Any, _Question, Caller], _Answer],
+) -> Callable[[Any, _Question, ServicerContext], _Answer]:
+    """The same for methods that answer each caller differently: `caller_of` says who it is."""
+
+    @wraps(method)
+    def answer(self: Any, request: _Question, context: ServicerContext) -> _Answer:
+        return _answered(
+            context, method.__name__, lambda: method(self, request, self.caller_of(context))
+        )
+
+    return answer
+
+
+def _answered(context: ServicerContext, name: str, call: Callable[[], _Answer]) -> _Answer:
+    try:
+        return call()
+    except VipuError as error:
+        context.abort(code_of(error), details_of(error))
+    # The outermost frame of a call: gRPC would answer with the bare words of the exception.
+    except Exception:
+        log.exception("call failed", method=name)
+        context.abort(
+            StatusCode.INTERNAL, "internal error of the controller; its log has the details"
+        )
+
+
+def everybody(context: ServicerContext) -> Caller:
+    """In the insecure mode every caller may do everything."""
+    del context
+    return EVERYTHING
+
+
+def by_access_key(controller: Controller) -> Callable[[ServicerContext], Caller]:
+    """In the secure mode a call names its user and shows the key."""
+
+    def caller_of(context: ServicerContext) -> Caller:
+        given = dict(context.invocation_metadata() or ())
+        user_id, key = (str(given.get(name, "")) for name in (USER_ID, ACCESS_KEY))
+        if not user_id or not key:
+            raise Unauthenticated(
+                "this controller asks for a user id and an access key: give --api-user-id and "
+                "--api-access-key, or set VIPU_CLI_API_USER_ID and VIPU_CLI_API_ACCESS_KEY"
+            )
+        return identify(controller.state, user_id, key)
+
+    return caller_of
 
 
 class UserService(UserServiceServicer):
     """What users of V-IPU may ask; with `published_only` IPUs do not say where they stand."""
 
-    def __init__(self, controller: Controller, *, published_only: bool = False) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        published_only: bool = False,
+        caller_of: Callable[[ServicerContext], Caller] = everybody,
+    ) -> None:
         self._controller = controller
         self._published_only = published_only
-        self._listed = _Listed()
+        self.caller_of = caller_of
+        self._listed: dict[str, _Listed] = {}
 
-    @answering
-    def CreatePartition(self, request: pb.CreatePartitionRequest) -> pb.CreatePartitionReply:
+    @answering_caller
+    def CreatePartition(
+        self, request: pb.CreatePartitionRequest, caller: Caller
+    ) -> pb.CreatePartitionReply:
         """Reserve IPUs and answer with the id, without waiting for ACTIVE."""
-        record = self._controller.create(wire.request_from_message(request))
+        record = self._controller.create(wire.request_from_message(request), caller)
         return pb.CreatePartitionReply(partition_id=record.id)
 
-    @answering
+    @answering_caller
     def GetPartitionStatus(
-        self, request: pb.GetPartitionStatusRequest
+        self, request: pb.GetPartitionStatusRequest, caller: Caller
     ) -> pb.GetPartitionStatusReply:
         """Answer with the state at this moment."""
-        record = self._controller.get(request.partition_id)
+        record = self._controller.get(request.partition_id, caller)
         return pb.GetPartitionStatusReply(status=wire.status_to_message(self._status(record)))
 
-    @answering
-    def ResetPartition(self, request: pb.ResetPartitionRequest) -> pb.ResetPartitionReply:
+    @answering_caller
+    def ResetPartition(
+        self, request: pb.ResetPartitionRequest, caller: Caller
+    ) -> pb.ResetPartitionReply:
         """Begin a reset; a partition that is still being created just goes on."""
-        self._controller.reset(request.partition_id)
+        self._controller.reset(request.partition_id, caller)
         return pb.ResetPartitionReply()
 
-    @answering
-    def RemovePartition(self, request: pb.RemovePartitionRequest) -> pb.RemovePartitionReply:
+    @answering_caller
+    def RemovePartition(
+        self, request: pb.RemovePartitionRequest, caller: Caller
+    ) -> pb.RemovePartitionReply:
         """Free the IPUs at once; nothing can fail on the way, so `force` changes nothing."""
-        self._controller.remove(request.partition_id)
+        self._controller.remove(request.partition_id, caller)
         return pb.RemovePartitionReply()
 
-    @answering
-    def ListPartitions(self, request: pb.ListPartitionsRequest) -> pb.ListPartitionsReply:
+    @answering_caller
+    def ListPartitions(
+        self, request: pb.ListPartitionsRequest, caller: Caller
+    ) -> pb.ListPartitionsReply:
         """Answer with all partitions, or those of one allocation."""
         now = self._controller.clock()
-        known, listed = self._listed, _Listed()
-        for record in self._controller.list(request.allocation_id):
+        known, listed = self._listed.get(caller.name, {}), _Listed()
+        for record in self._controller.list(request.allocation_id, caller):
             state, last = record.ready_state(now), known.get(record.id)
             # Lists are asked for all the time, and most of one is as it was in the one before.
             if last is None or last[0] is not record or last[1] is not state:
                 last = (record, state, _listed(record, state))
             listed[record.id] = last
-        self._listed = listed
+        if not caller.partition:  # of users there are few
+            self._listed[caller.name] = listed
         return pb.ListPartitionsReply(partitions=[message for *_, message in listed.values()])
 
-    @answering
+    @answering_caller
     def GetPartitionIpuofConfig(
-        self, request: pb.GetPartitionIpuofConfigRequest
+        self, request: pb.GetPartitionIpuofConfigRequest, caller: Caller
     ) -> pb.GetPartitionIpuofConfigReply:
         """Answer with the addresses of the devices, of one GCD or of all."""
         gcd = request.gcd_id.id if request.HasField("gcd_id") else None
-        config = self._controller.ipuof_config(request.partition_id, gcd)
+        config = self._controller.ipuof_config(request.partition_id, gcd, caller)
         return pb.GetPartitionIpuofConfigReply(ipuof_config=wire.config_to_message(config))
 
-    @answering
-    def ListIPUAttributes(self, request: pb.ListIPUAttributesRequest) -> pb.ListIPUAttributesReply:
+    @answering_caller
+    def ListIPUAttributes(
+        self, request: pb.ListIPUAttributesRequest, caller: Caller
+    ) -> pb.ListIPUAttributesReply:
         """Answer with what is known of each IPU, of some agents or of all."""
         published_only = self._published_only
-        found = self._controller.attributes(request.agents, published_only=published_only)
+        found = self._controller.attributes(
+            request.agents, published_only=published_only, caller=caller
+        )
         return wire.attributes_to_message(found)
 
     def _status(self, record: PartitionRecord) -> VipuStatus:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from partitions.vipu.server.layout import Layout, ipus_of, topology_of
 from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.records import MachineRecord, PartitionRecord
+from partitions.vipu.server.userrecords import RemovedUser, UserRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ class Removed:
 
 
 # What is stored of one change.
-Stored: TypeAlias = PartitionRecord | MachineRecord | Removed | Layout
+Stored: TypeAlias = PartitionRecord | MachineRecord | Removed | Layout | UserRecord | RemovedUser
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class State:
     machines: Mapping[str, MachineRecord]
     occupancy: Occupancy
     layout: Layout = field(default_factory=Layout)
+    users: Mapping[str, UserRecord] = field(default_factory=dict)
 
     @property
     def stored(self) -> Iterator[Stored]:
@@ -42,6 +44,7 @@ class State:
         if self.layout.is_edited:
             yield self.layout
         yield from self.machines.values()
+        yield from self.users.values()
         yield from self.partitions.values()
 
 
@@ -53,12 +56,13 @@ class Draft:
         self.machines = dict(state.machines)
         self.occupancy = state.occupancy
         self.layout = state.layout
+        self.users = state.users
         self.changes: list[Stored] = []
 
     @property
     def state(self) -> State:
         """The state after the changes."""
-        return State(self.partitions, self.machines, self.occupancy, self.layout)
+        return State(self.partitions, self.machines, self.occupancy, self.layout, self.users)
 
     def put(self, record: PartitionRecord) -> None:
         """Add a partition, or put it in place of the one of its id."""
@@ -96,6 +100,24 @@ class Draft:
             if layout.why_closed(agent) or not machine.is_in_service:
                 self._close(machine)
         self.changes.append(layout)
+        self._forget_grants()
+
+    def put_user(self, user: UserRecord) -> None:
+        """Add a user, or put the record in place of the one of its id."""
+        self.users = {**self.users, user.id: user}
+        self.changes.append(user)
+
+    def remove_user(self, user_id: str) -> None:
+        """Take a user away."""
+        self.users = {name: user for name, user in self.users.items() if name != user_id}
+        self.changes.append(RemovedUser(user_id))
+
+    def _forget_grants(self) -> None:
+        """A later allocation of the same name is another one: its users are granted it anew."""
+        for user in self.users.values():
+            kept = tuple(each for each in user.allocations if each in self.layout.allocations)
+            if kept != user.allocations:
+                self.put_user(replace(user, allocations=kept))
 
     def _close(self, machine: MachineRecord) -> None:
         unused = self.layout.why_closed(machine.agent)

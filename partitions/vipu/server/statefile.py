@@ -29,6 +29,12 @@ from partitions.vipu.server.records import (
     record_to_json,
 )
 from partitions.vipu.server.state import Removed
+from partitions.vipu.server.userrecords import (
+    RemovedUser,
+    UserRecord,
+    user_from_json,
+    user_to_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -256,6 +262,7 @@ class Loaded:
         self.partitions: dict[str, PartitionRecord] = {}
         self.machines: dict[str, MachineRecord] = {}
         self.layout: Layout | None = None
+        self.users: dict[str, UserRecord] = {}
 
     def add(self, change: Mapping[str, Any]) -> None:
         """Take one change; raises KeyError, TypeError or ValueError for what is none."""
@@ -272,6 +279,11 @@ class Loaded:
             self.partitions[partition.id] = partition
         elif kind == "layout":
             self.layout = layout_from_json(what)
+        elif kind == "user":
+            user = user_from_json(what)
+            self.users[user.id] = user
+        elif kind == "userRemoved":
+            del self.users[what]
         else:
             raise ValueError(f"unknown change {kind!r}")
 
@@ -288,6 +300,10 @@ def _change(stored: Stored) -> dict[str, Any]:
         return {"machine": machine_to_json(stored)}
     if isinstance(stored, Layout):
         return {"layout": layout_to_json(stored)}
+    if isinstance(stored, UserRecord):
+        return {"user": user_to_json(stored)}
+    if isinstance(stored, RemovedUser):
+        return {"userRemoved": stored.id}
     return {"partition": record_to_json(stored)}
 
 

@@ -13,6 +13,7 @@ from partitions.vipu.errors import (
     NotFound,
     NotReady,
     Refused,
+    Unauthenticated,
     Unavailable,
     VipuError,
 )
@@ -24,6 +25,7 @@ EVERY = (
     NotFound,
     NotReady,
     Refused,
+    Unauthenticated,
     Unavailable,
     VipuError,
 )
@@ -42,7 +44,7 @@ def test_an_error_arrives_as_what_it_was(kind: type[VipuError]) -> None:
         (StatusCode.DEADLINE_EXCEEDED, "", Unavailable),
         (StatusCode.CANCELLED, "", Unavailable),
         (StatusCode.ABORTED, "", Unavailable),
-        (StatusCode.UNAUTHENTICATED, "", Refused),
+        (StatusCode.UNAUTHENTICATED, "", Unauthenticated),
         (StatusCode.OUT_OF_RANGE, "", InvalidRequest),
         (StatusCode.UNKNOWN, "Failed to acquire 8 IPU(s)", NoCapacity),
         (StatusCode.UNKNOWN, "something else", VipuError),
