@@ -42,6 +42,7 @@ def configured(host: str, port: int) -> ProxyOptions:
         controllers_path=settings.VIPU_CONTROLLERS_PATH,
         deadline_seconds=settings.VIPU_DEADLINE_SECONDS,
         tls=vipu_tls(),
+        access_path=vipu_access(),
         finish_seconds=settings.PROXY_FINISH_SECONDS,
         defaults=PartitionSettings(
             cluster_id=settings.VIPU_CLUSTER_NAME,
@@ -70,6 +71,19 @@ def configured(host: str, port: int) -> ProxyOptions:
 def installation() -> str:
     """Return the name by which this installation marks nodes: that of its tracker."""
     return f"{settings.NAMESPACE}/{settings.TRACKER_CONFIGMAP}"
+
+
+def vipu_access() -> Path | None:
+    """The folder with access to each V-IPU controller. Raises ConfigError if there is none."""
+    if not settings.VIPU_ACCESS_PATH:
+        return None
+    folder = Path(settings.VIPU_ACCESS_PATH)
+    if not folder.is_dir():
+        raise ConfigError(
+            f"IPUHUB_VIPU_ACCESS_PATH: {folder} is not a folder; make one with a subfolder for "
+            "each V-IPU controller, or one called default"
+        )
+    return folder
 
 
 def vipu_tls() -> ClientTls | None:

@@ -76,6 +76,14 @@ VIPU_KEY_PATH = ENV.text(
     "",
     doc="File with the private key of IPUHUB_VIPU_CERTIFICATE_PATH (PEM).",
 )
+VIPU_ACCESS_PATH = ENV.text(
+    "IPUHUB_VIPU_ACCESS_PATH",
+    "",
+    doc="Folder with a subfolder for each V-IPU controller, named after its host (or host_port), "
+    "or one named default. Files in it: ca.crt, tls.crt and tls.key, and for controllers with "
+    "users user-id and access-key. Comes before IPUHUB_VIPU_CA_PATH. Changed files are used from "
+    "the next call on.",
+)
 VIPU_CLUSTER_NAME = ENV.text(
     "IPUHUB_VIPU_CLUSTER_NAME", "", doc="cluster_id of new partitions; empty: any."
 )

@@ -31,6 +31,7 @@ from partitions.proxy.service import PartitionService, ServiceOptions
 from partitions.proxy.store import StoreOptions, TrackerStore
 from partitions.proxy.sweep import Sweep, SweepOptions
 from partitions.proxy.vipuapi import only_while_leading
+from partitions.vipu.accessfiles import ControllerAccess, access_of
 from partitions.vipu.client import VipuClient
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class ProxyOptions:
     controllers_path: str = ""
     deadline_seconds: float = 10.0
     tls: ClientTls | None = None
+    access_path: Path | None = None
     finish_seconds: float = 12.0
     defaults: PartitionSettings = field(default_factory=PartitionSettings)
     service: ServiceOptions = field(default_factory=ServiceOptions)
@@ -117,7 +119,13 @@ class ProxyProcess(ClusterProcess):
 
     def _connect(self, address: str) -> VipuApi:
         options = self.options
-        client = VipuClient(address, deadline_seconds=options.deadline_seconds, tls=options.tls)
+        access = access_of(address, options.access_path, ControllerAccess(options.tls))
+        client = VipuClient(
+            address,
+            deadline_seconds=options.deadline_seconds,
+            tls=access.tls,
+            credentials=access.credentials,
+        )
         return only_while_leading(client, lambda: self.leadership.left_seconds)
 
     def _fill_metrics(self) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 from grpc import StatusCode
 
 from partitions.vipu import wire
-from partitions.vipu.accesskey import Credentials
 from partitions.vipu.codes import error_of
 from partitions.vipu.errors import VipuError
 from partitions.vipu.protos import vipu_admin_pb2 as admin_pb
@@ -87,6 +86,24 @@ class TlsFiles:
     key: bytes | None = None
 
 
+# How Graphcore's clients send user and key is not public: these two headers are IPUHub's own.
+USER_ID: Final = "vipu-user-id"
+ACCESS_KEY: Final = "vipu-access-key"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user and its access key, which no log shows."""
+
+    user_id: str
+    access_key: str = field(repr=False)
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """The headers of a call."""
+        return ((USER_ID, self.user_id), (ACCESS_KEY, self.access_key))
+
+
 class VipuClient:
     """One controller, over one connection that all calls share and that comes back by itself.
 
@@ -102,7 +119,7 @@ class VipuClient:
         *,
         deadline_seconds: float = 10.0,
         tls: Callable[[], TlsFiles] | None = None,
-        credentials: Callable[[], Credentials] | None = None,
+        credentials: Callable[[], Credentials | None] | None = None,
     ) -> None:
         self.address = address
         self._deadline_seconds = deadline_seconds
@@ -229,7 +246,8 @@ class VipuClient:
         self, method: aio.UnaryUnaryMultiCallable[_Question, _Answer], question: _Question
     ) -> _Answer:
         try:
-            metadata = self._credentials().metadata if self._credentials else None
+            ours = self._credentials() if self._credentials else None
+            metadata = ours.metadata if ours else None
             return await method(question, timeout=self._deadline_seconds, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             message = error.details() or error.code().name

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from partitions.vipu.accesskey import Credentials
-from partitions.vipu.client import TlsFiles
+from partitions.vipu.client import Credentials, TlsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,7 +11,7 @@ import structlog
 from grpc import StatusCode
 
 from partitions.vipu import wire
-from partitions.vipu.accesskey import ACCESS_KEY, USER_ID
+from partitions.vipu.client import ACCESS_KEY, USER_ID
 from partitions.vipu.codes import code_of, details_of
 from partitions.vipu.errors import Unauthenticated, VipuError
 from partitions.vipu.protos import vipu_user_pb2 as pb

@@ -11,11 +11,10 @@ import grpc
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
-from partitions.vipu.accesskey import Credentials
 from partitions.vipu.certificates import Role
 from partitions.vipu.cli import admin as vipu_admin
 from partitions.vipu.cli import main as vipu
-from partitions.vipu.client import AdminClient, CreateRequest, VipuClient
+from partitions.vipu.client import AdminClient, CreateRequest, Credentials, VipuClient
 from partitions.vipu.errors import (
     InvalidRequest,
     NoCapacity,
