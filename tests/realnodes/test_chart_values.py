@@ -56,6 +56,21 @@ def test_graphcores_own_command_installs_operator_proxy_and_webhooks() -> None:
     assert "ipu-partitions-tracker" not in named(documents, "ConfigMap")
 
 
+def test_the_proxys_access_to_v_ipu_comes_from_a_secret() -> None:
+    plain = named(render(VIPU), "Deployment")["gc-ipu-operator-vipu-proxy"]
+    assert "IPUHUB_VIPU_ACCESS_PATH" not in environment(plain)
+    documents = render(VIPU, "vipuProxy.accessSecret=vipu-access")
+    proxy = named(documents, "Deployment")["gc-ipu-operator-vipu-proxy"]
+    folder = environment(proxy)["IPUHUB_VIPU_ACCESS_PATH"]
+    (mount,) = (one for one in container(proxy)["volumeMounts"] if one["name"] == "vipu-access")
+    assert (mount["mountPath"], mount["readOnly"]) == (f"{folder}/default", True)
+    volumes = proxy["spec"]["template"]["spec"]["volumes"]
+    assert {
+        "name": "vipu-access",
+        "secret": {"secretName": "vipu-access", "defaultMode": 0o440},
+    } in (volumes)
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
