@@ -43,6 +43,7 @@ def configured(host: str, port: int) -> ProxyOptions:
         deadline_seconds=settings.VIPU_DEADLINE_SECONDS,
         tls=vipu_tls(),
         access_path=vipu_access(),
+        pod=settings.POD_NAME,
         finish_seconds=settings.PROXY_FINISH_SECONDS,
         defaults=PartitionSettings(
             cluster_id=settings.VIPU_CLUSTER_NAME,

@@ -7,6 +7,13 @@ from ipuhub.variables import ENV
 ENV.read_by("V-IPU Proxy")
 PROXY_HOST = ENV.text("PROXY_HOST", "127.0.0.1", doc="Address the V-IPU Proxy listens on.")
 PROXY_PORT = ENV.integer("PROXY_PORT", 8080, minimum=0, doc="Port the V-IPU Proxy listens on.")
+POD_NAME = ENV.text(
+    "IPUHUB_POD_NAME",
+    "",
+    doc="Name of the proxy's own pod in IPUHUB_NAMESPACE. If set, the proxy that leads labels it "
+    "ipuhub.io/leader=true for a Service to select, and a standby is ready. Needs patch on "
+    "pods/status. Empty: a standby is not ready.",
+)
 PROXY_MUTATIONS_PORT = ENV.integer(
     "IPUHUB_PROXY_MUTATIONS_PORT",
     0,

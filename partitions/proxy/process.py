@@ -16,6 +16,7 @@ import structlog
 from ipuhub.kube.access import Reviewer
 from ipuhub.kube.client import KubeClient
 from ipuhub.process.health import build_runner, listening
+from ipuhub.process.leaderlabel import LeaderLabel
 from ipuhub.process.metricspage import metrics_route
 from ipuhub.process.process import ClusterProcess
 from partitions.errors import TrackerUnavailable
@@ -55,7 +56,8 @@ class ProxyOptions:
     Without `election` this is the only replica. `metrics_token` may read /metrics, as may who is
     allowed to by the API server. `finish_seconds`: how long partitions in the making or going may
     take to end their phase when the process is to end. With `mutations_port` (0: any free one)
-    `/v1` is served there only; None: on `port`.
+    `/v1` is served there only; None: on `port`. With `pod`, the name of its own pod in `namespace`,
+    the leader labels it, and a standby is ready.
     """
 
     cluster: ClusterConfig
@@ -77,6 +79,7 @@ class ProxyOptions:
     sweep: SweepOptions = field(default_factory=SweepOptions)
     fleet: FleetOptions = field(default_factory=FleetOptions)
     visibility: VisibilityOptions | None = None
+    pod: str = ""
 
 
 class ProxyProcess(ClusterProcess):
@@ -110,9 +113,14 @@ class ProxyProcess(ClusterProcess):
         )
         self.service = PartitionService(self.store, self.fleet, _utc_now, options.service)
         self.sweep = Sweep(self.store, self.fleet, self.service, _utc_now, options.sweep)
+        self.label: LeaderLabel | None = None
+        if options.pod and options.election:
+            place = (options.election.namespace, options.pod)
+            self.label = LeaderLabel(self.client, *place, lambda: self.leadership.is_leading)
         self.follow(lambda: {"nodes": self.nodes.informer})
         self.metrics.at_scrape(self._fill_metrics)
         self.health.ask("leader election", self._leadership_problem)
+        self.health.ask("leader label", lambda: self.label.problem if self.label else "")
         self.health.ask("API server", self._tracker_problem)
         self.health.ask("nodes", lambda: self.nodes.problem)
         self.health.ask("V-IPU controllers", lambda: self.fleet.problem)
@@ -137,7 +145,9 @@ class ProxyProcess(ClusterProcess):
     def start(self) -> None:
         """Start the loops that keep the proxy's picture of the world fresh."""
         self.fleet.reload()
-        runs = (self.nodes.informer.run(), self.fleet.run(), self.leadership.lead(self._lead))
+        runs = [self.nodes.informer.run(), self.fleet.run(), self.leadership.lead(self._lead)]
+        if self.label is not None:
+            runs.append(self.label.run())
         self.loops = [asyncio.create_task(run) for run in runs]
 
     async def _lead(self) -> None:
@@ -161,7 +171,9 @@ class ProxyProcess(ClusterProcess):
         return Advertiser(self.nodes, self.fleet, self.client, options, say)
 
     def _leadership_problem(self) -> str:
-        return self.leadership.problem or self.leadership.standby
+        """Who is found by the label alone may be ready while another leads."""
+        standby = "" if self.label else self.leadership.standby
+        return self.leadership.problem or standby
 
     def _tracker_problem(self) -> str:
         return self.store.problem if self.leadership.is_leading else ""

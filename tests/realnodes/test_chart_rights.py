@@ -18,6 +18,7 @@ EVERYTHING = (
     "database.enabled=true",
     "uninstall.drain=true",
     "ipuVisibility.enabled=true",
+    "vipuProxy.replicas=2",
     "extendedScheduler.enabled=true",
     "extendedScheduler.deploy=true",
 )
@@ -73,6 +74,12 @@ def test_the_dashboard_acts_as_the_named_users_and_as_nobody_by_default() -> Non
     (container,) = web["spec"]["template"]["spec"]["containers"]
     given = {one["name"]: one.get("value") for one in container["env"]}
     assert given["IPUHUB_ACTIONS"] == "off"
+
+
+def test_one_proxy_alone_may_not_touch_pods() -> None:
+    alone = render(*EVERYTHING, "vipuProxy.replicas=1")
+    roles = [each for each in alone if each["metadata"]["name"].endswith("vipu-proxy-leader")]
+    assert roles == []
 
 
 def test_no_right_is_a_wildcard_or_grants_more_than_it_has() -> None:

@@ -293,3 +293,16 @@ def test_the_dashboard_verifies_the_provider_by_one_key_of_a_given_object(
     assert "web.oidc.caConfigMap and web.oidc.caSecret exclude each other" in refused.stderr
     without = named(render(*OIDC), "Deployment")["gc-ipu-operator-web"]
     assert "IPUHUB_OIDC_CA_PATH" not in environment(without)
+
+
+def test_the_service_of_several_proxies_selects_the_leader_and_all_may_be_ready() -> None:
+    label = {"ipuhub.io/leader": "true"}
+    for replicas, want_selected, want_strategy in ((1, False, "Recreate"), (2, True, None)):
+        documents = render(VIPU, f"vipuProxy.replicas={replicas}")
+        deployment = named(documents, "Deployment")["gc-ipu-operator-vipu-proxy"]
+        service = named(documents, "Service")["gc-ipu-operator-vipu-proxy"]
+        assert (label.items() <= service["spec"]["selector"].items()) is want_selected
+        assert deployment["spec"]["strategy"].get("type") == want_strategy
+        fields = {each["name"]: each.get("valueFrom") for each in container(deployment)["env"]}
+        pod = {"fieldRef": {"fieldPath": "metadata.name"}}
+        assert fields.get("IPUHUB_POD_NAME") == (pod if want_selected else None)

@@ -166,7 +166,7 @@ USAGE_ENABLED: {{ ternary "on" "off" (ne (include "ipuhub.hasUsage" .) "") | quo
 {{/*
 "ipuhub.workload": one Deployment.
 dict root component values [command args env account ports probePort readyPath secrets(name -> Secret)
-hostNetwork dnsPolicy podAnnotations podContext context strategy nodeSelector tolerations affinity resources replicas]
+hostNetwork dnsPolicy podAnnotations podContext context strategy nodeSelector tolerations affinity resources replicas podName]
 */}}
 {{- define "ipuhub.workload" -}}
 {{- $root := .root -}}
@@ -240,6 +240,10 @@ spec:
             {{- range $name, $value := $env }}
             - name: {{ $name }}
               value: {{ $value | toString | quote }}
+            {{- end }}
+            {{- if .podName }}
+            - name: IPUHUB_POD_NAME
+              valueFrom: {fieldRef: {fieldPath: metadata.name}}
             {{- end }}
             {{- range $name, $secret := .secrets | default dict }}
             - name: {{ $name }}_FILE
@@ -356,6 +360,9 @@ spec:
   type: {{ include "ipuhub.serviceType" (.type | default "ClusterIP") }}
   selector:
     {{- include "ipuhub.selector" . | nindent 4 }}
+    {{- with .only }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   ports:
     {{- range .ports }}
     - {name: {{ .name }}, port: {{ .port }}, targetPort: {{ .target }}}

@@ -233,3 +233,22 @@ def test_kubectl_runs_and_describes_a_pod(kubectl: Kubectl, pod_namespace: str) 
     ):
         assert want in lines
     assert ["QoS", "Class:", "BestEffort"] in lines
+
+
+async def test_a_status_patch_may_label_a_pod_but_not_change_what_it_runs(
+    api: Api, pod_namespace: str
+) -> None:
+    (await api.call("POST", pods(pod_namespace), pod("a"))).ok(201)
+    change = {
+        "metadata": {"labels": {"ipuhub.io/leader": "true"}},
+        "spec": {"containers": [{"name": "main", "image": "example.com/other:1"}]},
+    }
+    path = pods(pod_namespace, "a", "status")
+    merge = "application/merge-patch+json"
+    (await api.call("PATCH", path, change, content_type=merge)).ok(200)
+    found = (await api.get(pods(pod_namespace, "a"))).ok(200)
+    assert found["metadata"]["labels"] == {"ipuhub.io/leader": "true"}
+    assert found["spec"]["containers"][0]["image"] == "example.com/main:1"
+    gone = {"metadata": {"labels": {"ipuhub.io/leader": None}}}
+    done = (await api.call("PATCH", path, gone, content_type=merge)).ok(200)
+    assert "labels" not in done["metadata"]

@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 
 from ipuhub.kube.leaderelection import LeaseHeld, LeaseTiming
-from ipuhub.kube.resources import LEASES
+from ipuhub.kube.resources import LEASES, PODS
+from ipuhub.process.leaderlabel import LEADER_LABEL
 from ipuhub.process.leadership import LeadershipOptions
 from partitions.errors import NotLeading
 from partitions.proxy.process import running, sweep_once
@@ -103,3 +104,56 @@ async def test_one_sweep_is_refused_while_another_proxy_leads(lab: Lab) -> None:
             await sweep_once(as_replica(lab, "b"))
     await sweep_once(as_replica(lab, "b"))
     assert (await lab.client.get(LEASES, lab.tracker, SYSTEM))["spec"]["holderIdentity"] == ""
+
+
+async def labelled(lab: Lab) -> list[str]:
+    """The pods that a Service would send the proxy's requests to."""
+    pods = await lab.client.list(PODS, SYSTEM, label_selector=f"{LEADER_LABEL}=true")
+    return [one["metadata"]["name"] for one in pods.items]
+
+
+async def make_pods(lab: Lab, *names: str) -> None:
+    container = {"name": "vipu-proxy", "image": "example.com/proxy:1"}
+    for name in names:
+        metadata = {"name": name, "labels": {"app": "proxy"}}
+        body = {"metadata": metadata, "spec": {"containers": [container]}}
+        await lab.client.create(PODS, {"apiVersion": "v1", "kind": "Pod", **body}, SYSTEM)
+
+
+async def test_with_a_label_for_the_service_a_standby_is_ready_and_gets_no_requests(
+    lab: Lab,
+) -> None:
+    await make_pods(lab, "one", "two")
+    first_options = replace(as_replica(lab, "a"), pod="one")
+    second_options = replace(as_replica(lab, "b"), pod="two")
+    async with AsyncExitStack() as first_life, running(second_options) as second:
+        await eventually(lambda: second.leadership.is_leading)
+        await eventually(lambda: labelled(lab), lambda found: found == ["two"])
+        first = await first_life.enter_async_context(running(first_options))
+        await eventually(lambda: first.leadership.holder == "b")
+        await eventually(lambda: ready(first))
+        assert await ready(second)
+        assert (await get(first, "/stats"))[0] == 503
+        assert await labelled(lab) == ["two"]
+        await lab.client.patch(LEASES, lab.tracker, {"spec": {"holderIdentity": "a"}}, SYSTEM)
+        await eventually(lambda: first.leadership.is_leading)
+        await eventually(lambda: labelled(lab), lambda found: found == ["one"])
+
+
+async def test_a_container_that_restarts_takes_the_label_of_its_last_run_away(lab: Lab) -> None:
+    await make_pods(lab, "again", "other")
+    async with running(replace(as_replica(lab, "a"), pod="again")):
+        await eventually(lambda: labelled(lab), lambda found: found == ["again"])
+    async with running(replace(as_replica(lab, "b"), pod="other")):
+        await eventually(lambda: labelled(lab), lambda found: found == ["again", "other"])
+        async with running(replace(as_replica(lab, "a"), pod="again")) as standby:
+            await eventually(lambda: labelled(lab), lambda found: found == ["other"])
+            await eventually(lambda: ready(standby))
+
+
+async def test_a_leader_that_cannot_label_its_pod_is_not_ready_and_says_why(lab: Lab) -> None:
+    async with running(replace(as_replica(lab, "a"), pod="gone")) as proxy:
+        await eventually(lambda: proxy.leadership.is_leading)
+        said = f"{LEADER_LABEL} of pod {SYSTEM}/gone"
+        await eventually(lambda: get(proxy, "/readyz"), lambda found: said in found[1])
+        assert not await ready(proxy)
