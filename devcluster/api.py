@@ -78,7 +78,7 @@ async def handle(api: Api, request: web.Request) -> web.StreamResponse:
 async def _route(api: Api, request: web.Request) -> web.StreamResponse:
     if request.path in _OPEN_PATHS:
         return web.Response(text="ok")
-    user = impersonate(api.store, api.authenticator.authenticate(request), request)
+    user = impersonate(api.authorizer, api.authenticator.authenticate(request), request)
     path = parse_path(request.path)
     api.authorizer.check(user, request, path)
     if path is None:

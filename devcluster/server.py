@@ -120,7 +120,11 @@ class DevCluster:
         self._watchers = Watchers(self._store)
         authenticator = Authenticator(self._store, self._directory / "pki", self._clock)
         self._webhook_client = WebhookClient()
-        authorizer = Authorizer(self._store, is_on=self._authorization == "rbac")
+        authorizer = Authorizer(
+            self._store,
+            is_on=self._authorization == "rbac",
+            used_file=self._directory / "rights-used.txt",
+        )
         self._nodes = NodeLink(self._store, self._authority, self._directory / "pki")
         webhooks = Webhooks(self._store, self._webhook_client)
         self._api = Api(

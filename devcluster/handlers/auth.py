@@ -11,8 +11,7 @@ from devcluster.handlers.read import answer
 from devcluster.paths import User
 from devcluster.requests import read_typed
 from devcluster.security.authentication import ISSUER
-from devcluster.security.authorization import stored_roles
-from devcluster.security.rbac import Attributes, decide
+from devcluster.security.rbac import Attributes
 from devcluster.status import FieldError, bad_request, conflict, invalid, not_found
 from devcluster.storage.metadata import format_time
 from devcluster.webhooks.review import user_info
@@ -116,7 +115,7 @@ def _access_status(api: Api, request: ApiRequest, user: User, spec: Body) -> Bod
         attributes = Attributes(*((wanted or {}).get(name, "") for name in names))
     else:
         attributes = Attributes(path.get("verb", ""), path=path.get("path", ""))
-    decision = decide(user, attributes, stored_roles(api.store))
+    decision = api.authorizer.decide(user, attributes)
     status: Body = {"allowed": decision.allowed}
     return {**status, "reason": decision.reason} if decision.reason else status
 

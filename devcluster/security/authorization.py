@@ -22,11 +22,13 @@ from devcluster.status import StatusError, forbidden
 from devcluster.storage.selectors import parse_field_selector
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aiohttp import web
 
     from devcluster.paths import ResourcePath
     from devcluster.schemas.kinds import Kind
-    from devcluster.security.rbac import Objects
+    from devcluster.security.rbac import Decision, Objects
     from devcluster.storage.store import Store
 
 if TYPE_CHECKING:
@@ -47,10 +49,28 @@ def is_permitted(store: Store, user: User, attributes: Attributes) -> bool:
 
 
 class Authorizer:
-    """Judges requests; with `is_on` false it lets everybody do everything."""
+    """Judges requests; with `is_on` false it lets everybody do everything.
 
-    def __init__(self, store: Store, *, is_on: bool) -> None:
+    Each right that an account is allowed by is written to `used_file` once, so that what it was
+    granted can be compared with what it needs.
+    """
+
+    def __init__(self, store: Store, *, is_on: bool, used_file: Path | None = None) -> None:
         self._store, self.is_on = store, is_on
+        self._used_file, self._used = used_file, set[str]()
+
+    def decide(self, user: User, attributes: Attributes) -> Decision:
+        """Return whether `user` may do this, and by which binding."""
+        decision = decide(user, attributes, stored_roles(self._store))
+        if decision.allowed and decision.reason:
+            self._note(f"{user.name} {attributes.verb} {_resource(attributes)}")
+        return decision
+
+    def _note(self, used: str) -> None:
+        if self._used_file is not None and used not in self._used:
+            self._used.add(used)
+            with self._used_file.open("a", encoding="utf-8") as file:
+                file.write(f"{used}\n")
 
     def check(self, user: User, request: web.Request, path: ResourcePath | None) -> None:
         """Refuse what `user` may not do. StatusError 403."""
@@ -110,8 +130,15 @@ class Authorizer:
             raise forbidden(kind, metadata.get("name", ""), describe_missing(user, missing))
 
     def _require(self, user: User, attributes: Attributes) -> None:
-        if not is_permitted(self._store, user, attributes):
+        if not self.decide(user, attributes).allowed:
             raise forbidden_to(user.name, attributes)
+
+
+def _resource(attributes: Attributes) -> str:
+    """Return what is asked for: `pods/log`, `ipujobs.graphcore.ai`, or a path."""
+    below = f"/{attributes.subresource}" if attributes.subresource else ""
+    group = f".{attributes.group}" if attributes.group else ""
+    return attributes.path or f"{attributes.resource}{below}{group}"
 
 
 def _attributes(request: web.Request, path: ResourcePath | None) -> Attributes:
@@ -158,7 +185,7 @@ def _for_collector(body: Body) -> Body:
 _ACCOUNT: Final = "system:serviceaccount:"
 
 
-def impersonate(store: Store, user: User, request: web.Request) -> User:
+def impersonate(authorizer: Authorizer, user: User, request: web.Request) -> User:
     """Return who the request acts as; StatusError 403 where `user` may not, 500 for half a wish."""
     name = request.headers.get("Impersonate-User", "")
     groups = tuple(request.headers.getall("Impersonate-Group", []))
@@ -176,7 +203,7 @@ def impersonate(store: Store, user: User, request: web.Request) -> User:
         *(Attributes("impersonate", "", "groups", name=group) for group in groups),
     ]
     for attributes in wanted:
-        if not is_permitted(store, user, attributes):
+        if not authorizer.decide(user, attributes).allowed:
             raise forbidden_to(user.name, attributes)
     if is_account and not groups:
         return account_user(namespace, account, "")
