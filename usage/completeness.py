@@ -86,13 +86,16 @@ class Completeness:
     freshness: Freshness
 
 
-def month_completeness(month: Month, window: Window, now: datetime, zone: ZoneInfo) -> Completeness:
-    """Return the completeness of `month`, in one query."""
+def month_completeness(
+    month: Month | None, window: Window, now: datetime, zone: ZoneInfo
+) -> Completeness:
+    """Return the completeness of `month`, in one query; None: of any other range, which has no
+    report."""
     parameters: dict[str, Any] = {
         "watch": POD_WATCH,
         "begin": window.begin,
         "end": window.end,
-        "month": str(month),
+        "month": str(month or ""),
     }
     with connection.cursor() as cursor:
         cursor.execute(_COMPLETENESS, parameters)
@@ -102,7 +105,7 @@ def month_completeness(month: Month, window: Window, now: datetime, zone: ZoneIn
     return Completeness(
         complete,
         gaps,
-        min(Month.of(first or now, zone), month),
+        min(Month.of(first or now, zone), month or Month.of(now, zone)),
         purged if purged and day_begin(purged, zone) > window.begin else None,
         faults,
         version,

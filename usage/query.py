@@ -34,7 +34,7 @@ from usage.sums.measures import (
 )
 from usage.sums.queries import Question
 from usage.time.ranges import month_bounds, named_month, read_instant, read_window
-from usage.time.windows import Window, WindowError, day_begin
+from usage.time.windows import Window, WindowError, day_begin, local_day, period_before
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -84,6 +84,57 @@ def read_question(
 
     Without `by` everything is one sum. Raises BadFilter and PermissionDenied.
     """
+    question = _without_prices(params, user, now, zone, also)
+    if not sees_cost(question.scope):
+        return question
+    return dataclasses.replace(question, pricing=_pricing(question.window, zone))
+
+
+def read_pair(
+    params: Params,
+    user: AbstractBaseUser | AnonymousUser,
+    now: datetime,
+    zone: ZoneInfo,
+    *also: str,
+) -> tuple[Question, Window | None]:
+    """Return the question in `params` and the period to compare with, if `compare=before`.
+
+    The prices of the question cover both. Only what the daily totals know is compared: anything
+    else would read every pod twice.
+    """
+    question = _without_prices(params, user, now, zone, (*also, "compare"))
+    window = question.window
+    try:
+        before = period_before(window, zone) if read_compare(params) and question.rolled else None
+    except (WindowError, OverflowError, ValueError):
+        before = None
+    if not sees_cost(question.scope):
+        return question, before
+    wide = dataclasses.replace(window, begin=before.begin) if before else window
+    pricing = _pricing(wide, zone)
+    if before and pricing.lost_before and pricing.lost_before <= local_day(window.begin, zone):
+        return dataclasses.replace(question, pricing=_pricing(window, zone)), None
+    own = pricing.within(window.begin, window.until).currencies
+    if len(pricing.currencies) > len(own) == 1:
+        pricing = pricing.only(own[0])
+    return dataclasses.replace(question, pricing=pricing), before
+
+
+def read_compare(params: Params) -> bool:
+    """Return whether the period before is wanted, too. Raises BadFilter."""
+    text = one(params, "compare") or "none"
+    if text not in {"before", "none"}:
+        raise BadFilter([f"compare: must be before or none, not {text[:80]!r}."])
+    return text == "before"
+
+
+def _without_prices(
+    params: Params,
+    user: AbstractBaseUser | AnonymousUser,
+    now: datetime,
+    zone: ZoneInfo,
+    also: Sequence[str],
+) -> Question:
     refuse_unknown(params, {*_OWN, *also, *DIMENSIONS}, _is_label)
     labels = settings.USAGE_LABELS
     try:
@@ -98,8 +149,7 @@ def read_question(
         raise BadFilter([str(error)]) from error
     scope = usage_scope_of(user)
     require_namespaces(scope, params.get("namespace", ()))
-    pricing = _pricing(window, zone) if sees_cost(scope) else None
-    return Question(scope, window, zone, by, equals, pricing)
+    return Question(scope, window, zone, by, equals)
 
 
 def _pricing(window: Window, zone: ZoneInfo) -> Pricing:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from django.urls import path
 
+from usage.page import month_page
 from usage.reports.urls import PAGES
-from usage.views import fault_list, gap_list, lifetime_list, month_chart, month_page
+from usage.views import fault_list, gap_list, lifetime_list, month_chart
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver

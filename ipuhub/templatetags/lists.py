@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from django import template
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from decimal import Decimal
 
+_T = TypeVar("_T")
 register = template.Library()
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -44,3 +46,15 @@ def in_words(reason: str) -> str:
     if words == ["Failed"]:
         return "by exit code"
     return " ".join(word if word.isupper() else word.lower() for word in words) or reason
+
+
+@register.filter
+def count(number: int) -> str:
+    """Return a whole number with its thousands apart."""
+    return f"{number:,}"
+
+
+@register.filter
+def paired(rows: Iterable[_T], others: Iterable[object]) -> list[tuple[_T, object]]:
+    """Return two lists side by side."""
+    return list(zip(rows, others, strict=False))

@@ -126,6 +126,17 @@ class Pricing:
         touched = (e for e in self.segments if e.begin <= begin < e.end or begin < e.begin < end)
         return {each.currency for each in touched if each.prices}
 
+    def within(self, begin: datetime, until: datetime) -> Pricing:
+        """Return the prices of a part of the range."""
+        segments = tuple(
+            replace(each, begin=max(each.begin, begin), end=min(each.end, until))
+            for each in self.segments
+            if each.begin < until and begin < each.end
+        )
+        currencies = tuple(sorted({each.currency for each in segments if each.prices}))
+        closed = tuple(each for each in self.closed if each.first < until and begin < each.end)
+        return replace(self, segments=segments, currencies=currencies, closed=closed)
+
     def only(self, currency: str) -> Pricing:
         """Return the same range with nothing but the prices of one currency."""
         segments = tuple(

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.text import Figure
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.lists import Column
-from usage.sums.measures import OUTPUTS
-from usage.sums.queries import Place
+from usage.sums.measures import OUTPUTS, Measures
+from usage.sums.queries import Place, SumRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from usage.rates.pricing import Pricing
     from usage.rates.tariff import Money
-    from usage.sums.measures import Measures, Output
-    from usage.sums.queries import SumRow
+    from usage.sums.measures import Output
 
 EXACT = ("pods", "partitions")
 
@@ -62,6 +61,22 @@ def sums_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ..
         Column("cost", "Cost", lambda row: _amount(money(row)), kind="number"),
         Column("currency", "Currency", lambda row: _currency(money(row))),
     )
+
+
+def pair_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ...]:
+    """Return the columns of Lines: the sums, then those of the period before."""
+
+    def before(column: Column) -> Column:
+        return Column(
+            f"{column.key}_before",
+            f"{column.label} before",
+            lambda row: column.value(SumRow(0, row.key, row.before or Measures())),
+            kind=column.kind,
+        )
+
+    columns = sums_columns(by, pricing)
+    compared = {*EXACT, *OUTPUTS, "cost"}
+    return (*columns, *(before(each) for each in columns if each.key in compared))
 
 
 def step_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ...]:

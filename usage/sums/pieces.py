@@ -14,7 +14,8 @@ its report and corrections: unrounded sums of the same rows would give another t
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from usage.rates.sql import Amounts, accelerator_parameters, price_of, term
@@ -226,33 +227,46 @@ JOIN unnest(%(closed_months)s::text[], %(closed_steps)s::int[]) AS closed (of_mo
 
 @dataclass(frozen=True, slots=True)
 class ClosedSteps:
-    """The steps of a question that are closed months, by number."""
+    """The closed months that lie within the steps of a question: each month and its step."""
 
-    months: dict[int, str]
+    months: dict[str, int]
+    begins: frozenset[datetime]
 
     @property
     def parameters(self) -> dict[str, Any]:
         """What the texts refer to."""
         return {
-            "closed_steps": list(self.months),
-            "closed_months": list(self.months.values()),
+            "closed_steps": list(self.months.values()),
+            "closed_months": list(self.months),
         }
 
     def costs(self, key: str, where: str) -> str:
         """Return the SELECT of bucket, key and cost of these steps, of lines of reports."""
         return (
-            f"SELECT bucket, {key} AS key, true AS listed,"
+            f"SELECT bucket, {key} AS key,"
             f" sum(line.cost) * {HOUR} * {COST_UNIT} AS cost"
             f" {_ROWS} WHERE {where} GROUP BY 1, 2"
         )
 
+    def priced_by_reports(self, pricing: Pricing) -> Pricing:
+        """Return `pricing` at which these months cost nothing: their reports' lines are added. What
+        was found since costs nothing yet where it has a price."""
+        closed = [each for each in pricing.closed if each.first in self.begins]
+        segments = tuple(
+            replace(segment, prices=dict.fromkeys(segment.prices, Decimal(0)))
+            if any(each.first <= segment.begin < each.end for each in closed)
+            else segment
+            for segment in pricing.segments
+        )
+        return replace(pricing, segments=segments)
+
     def in_place(self, sums: str, costs: str) -> str:
-        """Return `sums` with these costs. A line of a report of which nothing is left has no other
-        sums; what was found since costs nothing yet where it has a price."""
+        """Return `sums`, priced without these months, with these costs besides. A line of a report
+        of which nothing is left has no other sums."""
         cells = ", ".join(f"COALESCE({name}, 0) AS {name}" for name in NAMES if name != "cost")
         return (
-            f"SELECT bucket, key, {cells}, CASE WHEN bucket <> ALL(%(closed_steps)s::int[])"  # noqa: S608  # likewise
-            " THEN sums.cost WHEN lines.listed THEN lines.cost ELSE sums.cost * 0 END AS cost"
+            f"SELECT bucket, key, {cells},"  # noqa: S608  # likewise
+            " COALESCE(sums.cost + lines.cost, sums.cost, lines.cost) AS cost"
             f" FROM ({sums}) AS sums"
             f" FULL JOIN ({costs}) AS lines USING (bucket, key)"
             " WHERE sums.bucket IS NOT NULL OR lines.cost <> 0"
@@ -262,11 +276,16 @@ class ClosedSteps:
 def closed_steps(
     pricing: Pricing | None, begins: Sequence[datetime], end: datetime
 ) -> ClosedSteps | None:
-    """Return which of the steps, the last of which ends at `end`, are closed months with prices;
-    None: none is, or there is no cost."""
+    """Return the closed months with prices that lie within a step, the last of which ends at `end`;
+    None: none does, or there is no cost."""
     if pricing is None or not pricing.usable:
         return None
-    months = {(each.first, each.end): each.month for each in pricing.closed if each.tariff.prices}
-    steps = zip(begins, [*begins[1:], end], strict=True)
-    found = {n: months[step] for n, step in enumerate(steps) if step in months}
-    return ClosedSteps(found) if found else None
+    found: dict[str, int] = {}
+    firsts = set()
+    for each in pricing.closed:
+        step = bisect_right(begins, each.first) - 1
+        ends = begins[step + 1] if step + 1 < len(begins) else end
+        if step >= 0 and each.end <= ends and each.tariff.prices:
+            found[each.month] = step
+            firsts.add(each.first)
+    return ClosedSteps(found, frozenset(firsts)) if found else None

@@ -129,26 +129,24 @@ def read_sums(
     over steps a lifetime counts in each of its steps.
     """
     shape = Shape(len(question.by), order, after is not None, limited=True)
-    found = _sums_sql(question, begins)
+    found = sums_sql(question, begins)
     if found is None:
         return Sums([], 0, Measures())
     more = {"limit": limit} | _after(after)
-    rows = _run(found.having(page_sql(found.sql, shape), more))
+    rows = run(found.having(page_sql(found.sql, shape), more))
     count, _, *totals = next(row for row in rows if row[1] is None)
     shown = [_row(row) for row in rows if row[1] is not None]
-    return Sums(shown, count, total_as_closed(question, begins, _measures(totals)))
+    return Sums(shown, count, total_as_closed(question, begins, measures_of(totals)))
 
 
 @one_snapshot(read_only=True)
 def all_sums(question: Question, begins: Sequence[datetime], order: str) -> Iterator[SumRow]:
     """Yield all rows in order, however many. The query runs before the first row is requested."""
-    found = _sums_sql(question, begins)
+    found = sums_sql(question, begins)
     if found is None:
         return iter(())
     shown = found.having(rows_sql(found.sql, Shape(len(question.by), order)), {})
-    rows = _fetched(*_opened(shown))
-    next(rows)
-    return rows  # type: ignore[return-value]  # only the first one is None
+    return map(_row, opened(shown))
 
 
 def with_total(
@@ -167,11 +165,11 @@ def with_total(
         yield SumRow(0, key, total_as_closed(question, begins, sums))
 
 
-def _opened(query: _Query) -> tuple[Any, list[Any]]:
-    """Return a cursor and its first rows.
+def opened(query: Select) -> Iterator[Any]:
+    """Yield the rows of a query, which runs before this returns.
 
-    The server keeps it and sends chunks, so that nobody holds all rows in memory. It outlives the
-    transaction, which stays short.
+    The server keeps them and sends chunks, so that nobody holds all in memory. The cursor outlives
+    the transaction, which stays short. It closes even if reading stops.
     """
     with patience(bounded=query.is_dear):
         # The first rows in the transaction: no timeout holds for what its end makes of a cursor.
@@ -179,19 +177,22 @@ def _opened(query: _Query) -> tuple[Any, list[Any]]:
         cursor = connection.connection.cursor(name, scrollable=False, withhold=True)
         try:
             cursor.execute(query.sql, query.parameters)
-            return cursor, cursor.fetchmany(_CHUNK_ROWS)
+            first = cursor.fetchmany(_CHUNK_ROWS)
         except DatabaseError:
             cursor.close()
             raise
+    rows = _fetched(cursor, first)
+    next(rows)
+    return rows
 
 
-def _fetched(cursor: Any, first: list[Any]) -> Iterator[SumRow | None]:
+def _fetched(cursor: Any, first: list[Any]) -> Iterator[Any]:
     """Yield None once, then the rows. Once started, it closes the cursor even if reading stops."""
     with cursor:
         yield None
-        yield from map(_row, first)
+        yield from first
         while rows := cursor.fetchmany(_CHUNK_ROWS):
-            yield from map(_row, rows)
+            yield from rows
 
 
 def series_begins(question: Question, step: str) -> list[datetime]:
@@ -217,35 +218,38 @@ def chart(
     if amount == COST.amount:
         found = _cost_sql(question, cut)
     elif amount == "partition_ipu_seconds":
-        found = _Query(*_partition_sql(question, cut), cut.is_dear)
+        found = Select(*_partition_sql(question, cut), cut.is_dear)
     else:
-        found = _Query(*_pod_sql(question, cut, (amount,)), cut.is_dear)
-    rows = _run(found.having(fold(found.sql, amount), {"top": top}))
+        found = Select(*_pod_sql(question, cut, (amount,)), cut.is_dear)
+    rows = run(found.having(fold(found.sql, amount), {"top": top}))
     return begins, {(n, tuple(k) if isinstance(k, list) else k): int(held) for n, k, held in rows}
 
 
 @dataclass(frozen=True, slots=True)
-class _Query:
+class Select:
     """A SELECT and its parameters; `is_dear`: it reads many lifetimes."""
 
     sql: str
     parameters: dict[str, Any]
     is_dear: bool
 
-    def having(self, sql: str, more: Mapping[str, Any]) -> _Query:
+    def having(self, sql: str, more: Mapping[str, Any]) -> Select:
         """Return another around it, with `more` parameters."""
-        return _Query(sql, self.parameters | dict(more), self.is_dear)
+        return Select(sql, self.parameters | dict(more), self.is_dear)
 
 
-def _sums_sql(question: Question, begins: Sequence[datetime]) -> _Query | None:
+def sums_sql(question: Question, begins: Sequence[datetime]) -> Select | None:
     if begins[0] >= question.window.until:
         return None
-    found = _both_sql(question, _cut(question, _steps(question, begins)))
     closed = closed_steps(question.pricing, begins, question.window.end)
-    return _as_closed(question, found, closed) if closed and question.rolled else found
+    if closed is None or question.pricing is None or not question.rolled:
+        return _both_sql(question, _cut(question, _steps(question, begins)))
+    others = dataclasses.replace(question, pricing=closed.priced_by_reports(question.pricing))
+    found = _both_sql(others, _cut(others, _steps(others, begins)))
+    return _as_closed(question, found, closed)
 
 
-def _as_closed(question: Question, found: _Query, closed: ClosedSteps) -> _Query:
+def _as_closed(question: Question, found: Select, closed: ClosedSteps) -> Select:
     """Return the sums with the cost of whole closed months as their reports have it, whose lines
     know the dimensions of the day sums."""
     where, parameters = _conditions(question, "pods")
@@ -258,11 +262,14 @@ def total_as_closed(question: Question, begins: Sequence[datetime], total: Measu
     the report's lines do not know."""
     closed = closed_steps(question.pricing, begins, question.window.end)
     whole = dataclasses.replace(question, by=())
-    if closed is None or question.rolled or not whole.rolled or len(begins) > 1:
+    spans = [(e.first, e.end) for e in question.pricing.closed] if question.pricing else []
+    if closed is None or (begins[0], question.window.end) not in spans or len(begins) > 1:
+        return total
+    if question.rolled or not whole.rolled:
         return total
     where, parameters = _conditions(whole, "pods")
     sql = f"SELECT {TOTAL_COST} FROM ({closed.costs(key_sql([]), where)}) AS lines"  # noqa: S608  # our own text
-    ((cost,),) = _run(_Query(sql, parameters | closed.parameters, is_dear=False))
+    ((cost,),) = run(Select(sql, parameters | closed.parameters, is_dear=False))
     return dataclasses.replace(total, cost=None if cost is None else int(cost))
 
 
@@ -274,13 +281,13 @@ def _steps(question: Question, begins: Sequence[datetime]) -> Steps:
     return Steps(tuple(begun), tuple(cut))
 
 
-def _both_sql(question: Question, cut: _Cut) -> _Query:
+def _both_sql(question: Question, cut: _Cut) -> Select:
     pods, parameters = _pod_sql(question, cut)
     partitions, more = _partition_sql(question, cut)
-    return _Query(joined(pods, partitions), parameters | more, cut.is_dear)
+    return Select(joined(pods, partitions), parameters | more, cut.is_dear)
 
 
-def _cost_sql(question: Question, cut: _Cut) -> _Query:
+def _cost_sql(question: Question, cut: _Cut) -> Select:
     """Return the costs of pods and of partitions one below the other, by bucket and key: what
     nobody selects of their sums PostgreSQL does not add up."""
     pods, parameters = _pod_sql(question, cut)
@@ -289,7 +296,7 @@ def _cost_sql(question: Question, cut: _Cut) -> _Query:
         f"SELECT bucket, key, cost FROM ({each}) AS {name}"  # noqa: S608  # our own SELECTs
         for each, name in ((pods, "p"), (partitions, "h"))
     )
-    return _Query(both, parameters | more, cut.is_dear)
+    return Select(both, parameters | more, cut.is_dear)
 
 
 def _after(place: Place | None) -> dict[str, Any]:
@@ -301,10 +308,10 @@ def _after(place: Place | None) -> dict[str, Any]:
 
 def _row(row: Sequence[Any]) -> SumRow:
     step, key, *sums = row
-    return SumRow(step, tuple(key), _measures(sums))
+    return SumRow(step, tuple(key), measures_of(sums))
 
 
-def _measures(sums: Sequence[Any]) -> Measures:
+def measures_of(sums: Sequence[Any]) -> Measures:
     """Return the sums of a row; only their last, the cost, may be none."""
     *held, cost = sums
     return dataclasses.replace(Measures(*map(int, held)), cost=None if cost is None else int(cost))
@@ -387,5 +394,5 @@ def _conditions(question: Question, source: str) -> tuple[str, dict[str, Any]]:
     return " AND ".join(texts), parameters
 
 
-def _run(query: _Query) -> list[Any]:
+def run(query: Select) -> list[Any]:
     return rows_of(query.sql, query.parameters, bounded=query.is_dear)

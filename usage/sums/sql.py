@@ -337,7 +337,7 @@ def page_sql(sums: str, shape: Shape) -> str:
 
 
 def _rows(shape: Shape) -> str:
-    key = {0: "'{}'::text[]", 1: "ARRAY[key]"}.get(shape.dimensions, "key")
+    key = key_array(shape.dimensions)
     rank, beyond = (STEP, ">") if shape.order == STEP else (f"COALESCE({shape.order}, 0)", "<")
     direction = "" if shape.order == STEP else " DESC"
     kind = "text[]" if shape.dimensions > 1 else "text"
@@ -349,6 +349,11 @@ def _rows(shape: Shape) -> str:
         f"SELECT bucket, {key}, {', '.join(NAMES)} FROM sums{after if shape.goes_on else ''}"  # noqa: S608
         f' ORDER BY {rank}{direction}, key COLLATE "C"{" LIMIT %(limit)s" if shape.limited else ""}'
     )
+
+
+def key_array(dimensions: int) -> str:
+    """Return the key of a row, which `key_sql` made, as an array."""
+    return {0: "'{}'::text[]", 1: "ARRAY[key]"}.get(dimensions, "key")
 
 
 def key_sql(columns: list[str]) -> str:

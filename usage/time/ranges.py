@@ -26,9 +26,13 @@ from usage.time.windows import WindowError, day_begin, local_day
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-NAMED: Final = ("today", "yesterday", "week", "lastweek", "month", "lastmonth")
-"""Windows by name; those of now go on to the end of the day, week or month."""
+NAMED: Final = (
+    *("today", "yesterday", "week", "lastweek", "month", "lastmonth"),
+    *("quarter", "lastquarter", "year", "lastyear"),
+)
+"""Windows by name; those of now go on to the end of the day, week, month, quarter or year."""
 _DAY: Final = timedelta(days=1)
+_MONTHS: Final = {"quarter": (3, 0), "lastquarter": (3, 1), "year": (12, 0), "lastyear": (12, 1)}
 _LENGTH: Final = re.compile(r"([1-9][0-9]{0,5})([hdw])")
 _UNITS: Final = {"h": timedelta(hours=1), "d": _DAY, "w": 7 * _DAY}
 _HOW: Final = (
@@ -88,13 +92,19 @@ def _named(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime
     monday = today - today.weekday() * _DAY
     if month := named_month(text, now, zone):
         return month.first(zone), month.end(zone)
-    first, days = {
+    if text in _MONTHS:
+        length, ago = _MONTHS[text]
+        number = (12 * today.year + today.month - 1) // length - ago
+        begins = (divmod(each * length, 12) for each in (number, number + 1))
+        first, end = (Month(year, month + 1).first(zone) for year, month in begins)
+        return first, end
+    day, days = {
         "today": (today, 1),
         "yesterday": (today - _DAY, 1),
         "week": (monday, 7),
         "lastweek": (monday - 7 * _DAY, 7),
     }[text]
-    return day_begin(first, zone), day_begin(first + days * _DAY, zone)
+    return day_begin(day, zone), day_begin(day + days * _DAY, zone)
 
 
 def usage_zone() -> ZoneInfo:

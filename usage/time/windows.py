@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import date
+    from collections.abc import Callable, Iterator
     from zoneinfo import ZoneInfo
 
 MAX_POINTS: Final = 2000
 STEPS: Final = ("hour", "day", "week", "month")
 _OLDEST: Final = datetime(1970, 1, 2, tzinfo=UTC)
+_DAY: Final = timedelta(days=1)
 _NEWEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -48,6 +48,45 @@ def day_begin(day: date, zone: ZoneInfo) -> datetime:
 def local_day(instant: datetime, zone: ZoneInfo) -> date:
     """Return the day that a calendar in `zone` shows at `instant`."""
     return instant.astimezone(zone).date()
+
+
+def period_before(window: Window, zone: ZoneInfo) -> Window:
+    """Return the period of the same kind that ends where `window` begins.
+
+    Whole months of `zone` follow whole months, whole days as many days; others last as long.
+    Of a window that still goes on, as much has passed of the period before: up to the same day and
+    time. Raises WindowError where that is before all time.
+    """
+    first, end = (each.astimezone(zone) for each in (window.begin, window.end))
+    shift: Callable[[datetime], datetime] = lambda each: each - (window.end - window.begin)  # noqa: E731
+    if all(each == each.replace(hour=0, minute=0, second=0) for each in (first, end)):
+        months = 12 * (end.year - first.year) + end.month - first.month
+        days = (end.date() - first.date()).days
+        if first.day == end.day == 1:
+            shift = lambda each: _months_earlier(each, months, zone)  # noqa: E731
+        else:
+            shift = lambda each: _wall(each, zone, each.astimezone(zone).date() - days * _DAY)  # noqa: E731
+    passed = min(shift(window.until), window.begin)
+    if window.until == window.end:
+        passed = window.begin
+    return Window.of(shift(window.begin), window.begin, passed)
+
+
+def _months_earlier(instant: datetime, months: int, zone: ZoneInfo) -> datetime:
+    """Return the same day and time `months` earlier; the month's end where it is shorter."""
+    local = instant.astimezone(zone)
+    year, number = divmod(12 * local.year + local.month - 1 - months, 12)
+    first = date(year, number + 1, 1)
+    day = first + (local.day - 1) * _DAY
+    if day.month == first.month:
+        return _wall(instant, zone, day)
+    return day_begin((first + 31 * _DAY).replace(day=1), zone)
+
+
+def _wall(instant: datetime, zone: ZoneInfo, day: date) -> datetime:
+    """Return when the clock of `zone` shows the time of `instant` on `day`."""
+    local = instant.astimezone(zone)
+    return datetime.combine(day, local.time(), tzinfo=zone).astimezone(UTC)
 
 
 def step_begins(window: Window, step: str, zone: ZoneInfo) -> list[datetime]:

@@ -14,7 +14,7 @@
   };
   const sum = (values) => values.reduce((all, value) => all + value, 0);
   const colour = (series, n) => series.colour ?? (series.other ? OTHER : COLOURS[n % COLOURS.length]);
-  const short = (day) => (day.length === 10 ? String(Number(day.slice(8))) : day.slice(5));
+  const short = (day) => (day.length === 10 ? String(Number(day.slice(8))) : /^\d/.test(day) ? day.slice(5) : day);
 
   // The theme's colours may be written in ways the library cannot read: let the browser resolve them.
   const pixel = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -46,7 +46,7 @@
     const show = entries.map((series, n) => {
       const term = document.createElement("dt"), value = document.createElement("dd");
       if (n) { const mark = document.createElement("span"); mark.className = "swatch"; mark.style.backgroundColor = colour(series, n - 1); term.append(mark); }
-      term.append(series.name);
+      if (series.url) { const link = document.createElement("a"); link.href = series.url; link.append(series.name); term.append(link); } else term.append(series.name);
       const pair = document.createElement("div");
       pair.title = series.name;
       pair.append(term, value);

@@ -39,6 +39,8 @@ BASELINE = {
 WITH_COST = {
     "/jobs/uid-team-a-job-0007/": 8,
     "/usage/": 8,
+    "/usage/?by=job": 8,
+    "/usage/?window=quarter&group=team-a": 7,
     "/usage/pods/": 8,
     "/partitions/": 8,
     "/usage/reports/": 6,

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.time.windows import MAX_POINTS, STEPS, Window, WindowError, step_begins
+from usage.time.windows import (
+    MAX_POINTS,
+    STEPS,
+    Window,
+    WindowError,
+    period_before,
+    step_begins,
+)
 
 UTC_ZONE, BERLIN = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin")
 
@@ -75,3 +82,44 @@ def test_steps_are_ordered_and_lie_in_the_window(
     assert begins[0] == window.begin
     assert begins == sorted(set(begins))
     assert begins[-1] < window.end
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "now", "want"),
+    [
+        ("2026-11-01", "2026-12-01", "2027-01-01", ("2026-10-01", "2026-11-01")),
+        ("2026-11-01", "2026-12-01", "2026-11-21T10:30", ("2026-10-01", "2026-10-21T10:30")),
+        ("2026-03-01", "2026-04-01", "2026-03-31T10:00", ("2026-02-01", "2026-03-01")),
+        ("2026-10-01", "2027-01-01", "2026-11-21", ("2026-07-01", "2026-08-21")),
+        ("2026-01-01", "2027-01-01", "2027-02-01", ("2025-01-01", "2026-01-01")),
+        ("2026-11-10", "2026-11-20", "2026-11-12T06:00", ("2026-10-31", "2026-11-02T06:00")),
+        ("2026-11-10T05:00", "2026-11-10T08:00", "2027-01-01", ("2026-11-10T02:00",)),
+    ],
+)
+def test_the_period_before_is_of_the_same_kind_and_as_far_gone(
+    begin: str, end: str, now: str, want: tuple[str, ...]
+) -> None:
+    window = Window.of(at(begin), at(end), at(now))
+    before = period_before(window, UTC_ZONE)
+    assert before.end == window.begin
+    assert (before.begin, before.until) == (at(want[0]), at([*want, begin][1]))
+
+
+def test_the_same_day_and_time_a_month_before_is_that_of_the_wall_clock() -> None:
+    window = Window.of(at("2026-10-31T23:00"), at("2026-11-30T23:00"), at("2026-11-10T11:00"))
+    before = period_before(window, BERLIN)
+    assert before.begin == at("2026-09-30T22:00")
+    assert before.until == at("2026-10-10T10:00")
+
+
+@given(
+    st.datetimes(*(at(each).replace(tzinfo=None) for each in ("2000-01-01", "2050-01-01"))),
+    st.timedeltas(timedelta(seconds=1), timedelta(days=800)),
+    st.floats(0, 1.5),
+)
+def test_the_period_before_never_overlaps(begin: datetime, length: timedelta, part: float) -> None:
+    begin = begin.replace(tzinfo=UTC)
+    window = Window.of(begin, begin + max(length, timedelta(seconds=2)), begin + part * length)
+    before = period_before(window, BERLIN)
+    assert before.begin < before.end == window.begin
+    assert before.begin <= before.until <= before.end

@@ -1,0 +1,201 @@
+"""The usage page of any range: drill-down by name, comparison with the period before, files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from decimal import Decimal
+from html import unescape
+from typing import TYPE_CHECKING
+
+import pytest
+from django.utils import timezone
+
+from tests.builders.clients import browser
+from tests.builders.lifetimes import at, pod
+from tests.builders.rates import rate
+from tests.integration.usage.reading import UTC_ZONE, make
+from usage.models import MonthReport
+from usage.sums.rollups import refresh
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+NOW = at("2026-11-21T12:00")
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+
+
+def page(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200
+    return unescape(answer.content.decode())
+
+
+def lines(client: Client, address: str) -> list[dict[str, str]]:
+    text = b"".join(client.get(address)).decode()
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def link(html: str, text: str) -> str:
+    """Where the link with this text leads."""
+    found = re.search(rf'<a href="([^"]*)">{re.escape(text)}</a>', html)
+    assert found, text
+    return found[1]
+
+
+def test_a_line_leads_from_group_to_users_to_jobs_by_name_and_to_the_job(admin: User) -> None:
+    uid = "6c1d7c6a-1111-2222-3333-444455556666"
+    pod(
+        "2026-11-20",
+        "2026-11-21",
+        ipus=4,
+        group="vision",
+        user="ann",
+        job_uid=uid,
+        component_name="train-7",
+    )
+    pod("2026-11-20", "2026-11-21", ipus=4, group="speech", user="bob")
+    client = browser(admin)
+    users = page(client, link(page(client, "/usage/"), "vision"))
+    assert "bob" not in users
+    jobs = page(client, link(users, "ann"))
+    assert link(jobs, "train-7") == f"/jobs/{uid}/"
+    assert f">{uid}" not in jobs
+    up = re.findall(r'class="usage-filter" href="([^"]*)"', jobs)
+    assert ["user=ann" in up[0], "group=vision" in up[1]] == [True, True]
+
+
+def test_a_legend_entry_leads_where_the_line_of_the_table_does(admin: User) -> None:
+    pod("2026-11-20", "2026-11-21", ipus=4, group="vision")
+    client = browser(admin)
+    html = page(client, "/usage/?window=30d")
+    chart = re.search(r'data-chart="([^"]*)"', html)
+    assert chart
+    (series,) = client.get(chart[1]).json()["series"]
+    assert series["url"] == link(html, "vision")
+
+
+def test_the_open_month_is_compared_up_to_the_same_day_and_time(admin: User) -> None:
+    pod("2026-10-21T11:00", "2026-10-21T13:00", ipus=4, group="a")  # one hour of it by noon
+    pod("2026-10-25", "2026-10-26", ipus=4, group="later")
+    pod("2026-11-02T00:00", "2026-11-02T03:00", ipus=4, group="a")
+    pod("2026-10-02T00:00", "2026-10-02T01:00", ipus=4, group="gone")
+    client = browser(admin)
+    html = page(client, "/usage/")
+    assert "against 1 October 2026 to 21 October 2026" in html
+    records = json.loads(b"".join(client.get("/usage/?format=json&compare=before")))
+    found = {r["group"]: (float(r["ipu_hours"]), float(r["ipu_hours_before"])) for r in records}
+    assert found == {"a": (12, 4), "gone": (0, 4)}
+    assert "+200 %" in html  # of a
+    assert "−100 %" in html  # of what is gone
+    assert "+50 %" in html  # in total
+
+
+def test_the_links_to_files_compare_where_the_page_does(admin: User) -> None:
+    pod("2026-10-02T00:00", "2026-10-02T01:00", ipus=4)
+    pod("2026-11-02T00:00", "2026-11-02T03:00", ipus=4)
+    client = browser(admin)
+    compared = lines(
+        client, link(page(client, "/usage/?window=month"), "JSON").replace("=json", "=csv")
+    )
+    assert [each["ipu_hours_before"] for each in compared] == ["4.00000"] * 2
+    plain = lines(
+        client, link(page(client, "/usage/?compare=none"), "JSON").replace("=json", "=csv")
+    )
+    assert [each["group"] for each in compared] == [each["group"] for each in plain]
+    assert "ipu_hours_before" not in plain[0]
+    assert "ipu_hours_before" not in lines(client, "/usage/?format=csv")[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "hours", "title"),
+    [
+        ("window=7d", "4.00000", "in the last 7 days"),
+        ("window=quarter", "12.00000", "in this quarter"),
+        ("window=lastquarter", "16.00000", "in last quarter"),
+        ("window=year", "28.00000", "in this year"),
+        ("window=lastmonth", "8.00000", "in October 2026"),
+        ("from=2026-10-31&to=2026-11-01", "0", "from 31 October 2026 to 1 November 2026"),
+    ],
+)
+def test_presets_and_free_ranges(admin: User, query: str, hours: str, title: str) -> None:
+    for begin, end in (
+        ("09-10T00:00", "09-10T04:00"),
+        ("10-10T00:00", "10-10T02:00"),
+        ("11-20T00:00", "11-20T01:00"),
+    ):
+        pod(f"2026-{begin}", f"2026-{end}", ipus=4)
+    client = browser(admin)
+    assert f"Usage {title}" in page(client, f"/usage/?{query}")
+    found = lines(client, f"/usage/?{query}&format=csv&total=no")
+    assert [each["ipu_hours"] for each in found] == ([hours] if hours != "0" else [])
+
+
+def test_what_the_daily_totals_do_not_know_is_not_compared(admin: User) -> None:
+    pod("2026-11-20", "2026-11-21", ipus=4, node="n1")
+    html = page(browser(admin), "/usage/?by=node")
+    assert "Change:" not in html
+    assert "Compare with" not in html
+
+
+def test_the_total_row_and_the_shares_are_of_all_lines(admin: User) -> None:
+    for n in range(60):
+        pod("2026-11-20T00:00", "2026-11-20T01:00", ipus=1, user=f"u{n:02}")
+    html = page(browser(admin), "/usage/?by=user")
+    assert "Total of 60" in html
+    assert 'title="60.00000"' in html.split("<tfoot>")[1]
+    assert html.count(">1.7 %<") == 50
+
+
+def test_a_closed_month_costs_in_every_range_what_its_report_says(admin: User) -> None:
+    for n in range(3):  # three lines of 0.005, each rounded on its own
+        pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1, user=f"u{n}")
+    pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1, user="u0")
+    rate("ipu", "0.006")
+    make("2026-10", "2026-12-01T00:00")
+    closed = MonthReport.objects.get(month="2026-10", number=0).cost
+    assert closed == Decimal("0.03")
+    refresh(NOW, UTC_ZONE)
+    client = browser(admin)
+    for by in ("group", "user"):
+        for query in ("month=2026-10", "from=2026-10-01&to=2026-10-31", "window=lastmonth"):
+            found = lines(client, f"/usage/?{query}&by={by}&format=csv&total=no")
+            assert sum(Decimal(each["cost"]) for each in found) == closed
+        quarter = lines(client, f"/usage/?window=quarter&by={by}&format=csv")
+        assert Decimal(quarter[-1]["cost"]) == closed + Decimal("0.01")  # 0.006 of November
+        pair = lines(
+            client, f"/usage/?by={by}&format=csv&compare=before&from=2026-11-01&to=2026-11-30"
+        )
+        assert Decimal(pair[-1]["cost"]) == Decimal("0.01")
+
+
+def test_a_closed_month_is_compared_at_the_cost_of_its_report(admin: User) -> None:
+    for month in ("09", "10"):
+        for n in range(3):
+            pod(f"2026-{month}-10T00:00", f"2026-{month}-10T01:00", ipus=1, user=f"u{n}")
+    rate("ipu", "0.006")
+    make("2026-09", "2026-12-01T00:00")
+    found = lines(browser(admin), "/usage/?month=2026-10&by=user&format=csv&compare=before")
+    assert [each["cost_before"] for each in found] == ["0.01", "0.01", "0.01", "0.03"]
+    assert found[-1]["cost"] == "0.02"  # 0.018, open: rounded once
+
+
+def test_prices_of_another_currency_before_do_not_take_this_month_s_cost(
+    admin: User, settings: object
+) -> None:
+    settings.REPORT_CURRENCY = "USD"  # type: ignore[attr-defined]
+    pod("2026-10-10T00:00", "2026-10-10T01:00", ipus=1)
+    pod("2026-11-10T00:00", "2026-11-10T01:00", ipus=1)
+    rate("ipu", "2")
+    make("2026-10", "2026-12-01T00:00")
+    settings.REPORT_CURRENCY = "EUR"  # type: ignore[attr-defined]
+    html = page(browser(admin), "/usage/")
+    assert "2.00 EUR" in html
+    assert "No cost" not in html

@@ -1,0 +1,381 @@
+"""glue: the page of usage in a month or any range, beside the period before.
+
+Every link keeps the rest of the address: range, filters, measure.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from ipuhub.web.exports import FORMATS, export
+from ipuhub.web.filters import BadFilter
+from ipuhub.web.problems import not_as_asked
+from ipuhub.web.requests import signed_in
+from usage.completeness import month_completeness
+from usage.query import (
+    given,
+    names_of,
+    one,
+    read_format,
+    read_month,
+    read_output,
+    read_pair,
+    read_total,
+)
+from usage.rates.pricing import Pricing
+from usage.sums.columns import pair_columns, sums_columns
+from usage.sums.compare import all_lines, lines_with_total, read_lines
+from usage.sums.measures import COST, DIMENSIONS, LABEL, OUTPUTS, dimension
+from usage.sums.queries import all_sums, with_total
+from usage.time.ranges import MonthBounds, named_month, usage_zone
+from usage.time.windows import local_day
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from zoneinfo import ZoneInfo
+
+    from django.http import HttpRequest, QueryDict
+    from django.http.response import HttpResponseBase
+
+    from ipuhub.months import Month
+    from usage.query import Params
+    from usage.sums.compare import Line, Lines
+    from usage.sums.measures import Dimension, Measures, Output
+    from usage.sums.queries import Question
+    from usage.time.windows import Window
+
+SHOWN_ROWS: Final = 50  # the files have all
+_NAMES: Final = ("CSV", "JSON", "JSON lines")
+_RANGE: Final = ("month", "window", "from", "to")
+_CARDS: Final = (
+    ("ipu_hours", "IPU-hours, pods"),
+    ("partition_ipu_hours", "IPU-hours, partitions"),
+    ("cpu_core_hours", "CPU core-hours"),
+    ("memory_gib_hours", "Memory GiB-hours"),
+    ("gpu_hours", "GPU-hours"),
+)
+_WINDOWS: Final = {
+    "7d": "Last 7 days",
+    "30d": "Last 30 days",
+    "quarter": "This quarter",
+    "lastquarter": "Last quarter",
+    "year": "This year",
+}
+_NEXT: Final = {"namespace": "user", "group": "user", "user": "job"}
+"""What a line of each dimension is divided into; any other goes to its users, then jobs."""
+_LONGEST_DAYS: Final = dt.timedelta(days=93)
+
+
+@require_safe
+@signed_in
+def month_page(request: HttpRequest) -> HttpResponseBase:
+    """Show a month or any range by group, user or the like beside the period before, or hand out
+    its twin. Raises PermissionDenied."""
+    now, zone = timezone.now(), usage_zone()
+    params = asked(request.GET)
+    try:
+        question, before = read_pair(params, request.user, now, zone, "measure", "total")
+        output = read_output(params, question)
+        kind, has_total = read_format(params), read_total(params)
+    except BadFilter as error:
+        return not_as_asked(request, error.messages)
+    try:
+        if kind:
+            return _file(question, before, output, kind, has_total and kind == "csv")
+        lines, before = _read(question, before, output)
+    except BadFilter as error:  # rows that it needs are gone
+        return not_as_asked(request, error.messages)
+    period = Period.of(params, question.window, now, zone)
+    facts = month_completeness(period.month, question.window, now, zone)
+    context = {"facts": facts, "now": now, "period": period, "name": period.first}
+    context |= UsagePage(params, question, output, period, before).context(lines)
+    if period.month:
+        context["bounds_note"] = MonthBounds(
+            period.month, zone, question.window.begin, question.window.end
+        ).note
+        context |= _neighbours(params, period.month, question, facts.earliest)
+    return render(request, "usage/month.html", context)
+
+
+def _read(question: Question, before: Window | None, output: Output) -> tuple[Lines, Window | None]:
+    """Return the lines, and what they are compared with: nothing where its rows are purged."""
+    try:
+        return read_lines(question, before, output.amount, SHOWN_ROWS), before
+    except BadFilter:
+        if before is None:
+            raise
+        return read_lines(question, None, output.amount, SHOWN_ROWS), None
+
+
+def _file(
+    question: Question, before: Window | None, output: Output, kind: str, has_total: bool
+) -> HttpResponseBase:
+    begins, by = [question.window.begin], names_of(question.by)
+    days = days_of(question.window, question.zone)
+    name = f"usage-{days}-by-{_file_part(by)}"
+    if before is not None:
+        lines = all_lines(question, before, output.amount)
+        lines = lines_with_total(lines, len(by)) if has_total else lines
+        return export(kind, pair_columns(by, question.pricing), lines, name)
+    rows = all_sums(question, begins, output.amount)
+    if has_total:
+        rows = with_total(question, begins, rows)
+    return export(kind, sums_columns(by, question.pricing), rows, name)
+
+
+def _neighbours(
+    params: Params, month: Month, question: Question, earliest: Month
+) -> dict[str, Any]:
+    ended = question.window.until >= question.window.end
+    return {
+        "previous": address(params, month=str(month.previous())) if month > earliest else "",
+        "next": address(params, month=str(month.next())) if ended else "",
+    }
+
+
+def _file_part(by: Sequence[str]) -> str:
+    """Return the dimensions as a part of a file's name."""
+    return "-".join(name.removeprefix(LABEL).replace("/", "-") for name in by)
+
+
+def asked(query: QueryDict) -> Params:
+    """Return the parameters with the page's defaults: by group, and compared but for files."""
+    own: dict[str, list[str]] = {"by": ["group"], **given(query)}
+    return own if "format" in own else {"compare": ["before"], **own}
+
+
+def is_month(params: Params) -> bool:
+    """Return whether the parameters ask for a calendar month."""
+    return not {"from", "to"} & set(params) and one(params, "window") in {"", "month", "lastmonth"}
+
+
+def address(params: Params, **others: str) -> str:
+    """Return the page's address with `others` in place; an empty value leaves one out."""
+    kept = {n: list(t) for n, t in params.items() if n != "format" and n not in others}
+    query = kept | {name: [text] for name, text in others.items() if text}
+    return f"{reverse('usage:month')}?{urlencode(query, doseq=True)}"
+
+
+def drill(params: Params, by: Sequence[Dimension], key: str | tuple[str, ...] | None) -> str:
+    """Return where the line of `key` is divided further; empty where nothing is finer."""
+    parts = (key,) if isinstance(key, str) else key or ()
+    names = names_of(by)
+    if not parts or not all(parts) or "job" in names:
+        return reverse("jobs:detail", args=parts) if names == ["job"] and all(parts) else ""
+    known = {*names, *(name for name in params if name in DIMENSIONS)}
+    finer = next((_NEXT[name] for name in names if name in _NEXT), "user")
+    finer = "job" if finer in known else finer
+    return address(params, **dict(zip(names, parts, strict=True)), by=finer)
+
+
+def step_of(window: Window) -> str:
+    """Return the step of the chart: days up to a quarter, else months."""
+    return "day" if window.end - window.begin <= _LONGEST_DAYS else "month"
+
+
+def days_of(window: Window, zone: ZoneInfo) -> str:
+    """Return a range as a part of a file's name: its month, or its first and last day."""
+    first, last = _days((window.begin, window.end), zone)
+    whole = first.day == 1 and (last + dt.timedelta(days=1)).day == 1
+    if whole and (first.year, first.month) == (last.year, last.month):
+        return f"{first:%Y-%m}"
+    return f"{first}-to-{last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What is shown: a month, or the days from `first` to `last`, and its title."""
+
+    month: Month | None
+    first: dt.date
+    last: dt.date
+    title: str
+
+    @classmethod
+    def of(cls, params: Params, window: Window, now: dt.datetime, zone: ZoneInfo) -> Period:
+        """Return the period of a question whose parameters were read."""
+        first, last = _days((window.begin, window.end), zone)
+        name = one(params, "window")
+        if is_month(params):
+            month = named_month(name, now, zone) or read_month(params, now, zone)
+            # A day, not an instant: templates show instants in UTC, perhaps the month before.
+            begin = dt.date(month.year, month.number, 1)
+            return cls(month, begin, last, f"in {begin:%B %Y}")
+        days = f"{_written(first)} to {_written(last)}"
+        label = _WINDOWS.get(name, "").lower()
+        if name.endswith("d"):
+            label = label.replace("last", "the last")
+        return cls(None, first, last, f"in {label}" if label else f"from {days}")
+
+    @property
+    def days(self) -> str:
+        """The first and the last day in words."""
+        return f"{_written(self.first)} to {_written(self.last)}"
+
+
+@dataclass(frozen=True, slots=True)
+class UsagePage:
+    """What the page's template reads, but for the record's completeness."""
+
+    params: Params
+    question: Question
+    output: Output
+    period: Period
+    before: Window | None
+
+    def context(self, lines: Lines) -> dict[str, Any]:
+        """Return it for these lines."""
+        question, params = self.question, self.params
+        window = question.window
+        pricing = (question.pricing or Pricing()).within(window.begin, window.until)
+        total = lines.total.measures
+        labels = (dimension(f"{LABEL}{key}", [key]) for key in settings.USAGE_LABELS)
+        by_label = ", ".join(each.label for each in question.by)
+        return {
+            "month": self.period.month,
+            "zone": question.zone.key,
+            "is_open": window.until < window.end,
+            "by": names_of(question.by),
+            "by_label": by_label,
+            "filters": self._filters(),
+            "output": self.output,
+            "step": step_of(window),
+            "total": total,
+            "cards": [
+                (OUTPUTS[n].of(total), label, self._change(lines.total, OUTPUTS[n]))
+                for n, label in _CARDS
+            ],
+            "columns": OUTPUTS.values(),
+            "pricing": question.pricing and pricing,
+            "cost": self._money(total),
+            "cost_change": self._change(lines.total, COST),
+            "unpriced": [_days(stretch, question.zone) for stretch in pricing.unpriced],
+            "rows": [self._row(line, lines.total) for line in lines.shown],
+            "total_row": self._row(lines.total, lines.total),
+            "hidden": max(0, lines.count - SHOWN_ROWS),
+            "row_count": lines.count,
+            "dimensions": [
+                (d, address(params, by=d.name)) for d in [*DIMENSIONS.values(), *labels]
+            ],
+            "outputs": [(o, address(params, measure=o.name)) for o in self._outputs()],
+            "chart": f"{reverse('usage:chart')}?{address(params).partition('?')[2]}",
+            "files": [(name, self._file(kind)) for kind, name in zip(FORMATS, _NAMES, strict=True)],
+            "csv": self._file("csv"),
+            "unfiltered": address(_without_filters(params)),
+            "presets": self._presets(),
+            "kept": [
+                (n, t) for n, texts in params.items() if n not in {*_RANGE, "format"} for t in texts
+            ],
+            "compared": self._compared(),
+            "can_compare": question.rolled,
+            "compare": address(params, compare="none" if self.before else "before"),
+            "scope": question.scope,
+            "seen": sorted(question.scope.namespaces or ()),
+            "reports": _reports(self.period.month)
+            if question.scope.sees_reports and self.period.month
+            else None,
+        }
+
+    def _file(self, kind: str) -> str:
+        return address(self.params, compare="before" if self.before else "") + f"&format={kind}"
+
+    def _money(self, measures: Measures | None) -> Any:
+        pricing = self.question.pricing
+        return pricing.money(measures.cost) if pricing and measures else None
+
+    def _outputs(self) -> list[Output]:
+        """What the chart and the order can be of: of the cost where there is any."""
+        pricing = self.question.pricing
+        has_cost = bool(pricing and pricing.currency) or self.output is COST
+        return [*OUTPUTS.values(), *([COST] if has_cost else [])]
+
+    def _filters(self) -> list[tuple[str, str, str]]:
+        """Each filter with the address without it: one step up."""
+        found = []
+        for each, texts in self.question.equals:
+            for text in texts:
+                rest = [other for other in texts if other != text]
+                others = {n: t for n, t in self.params.items() if n != each.name}
+                params = {**others, **({each.name: rest} if rest else {})}
+                found.append((each.label, text, address(params, by=each.name)))
+        return found
+
+    def _presets(self) -> list[tuple[str, str, bool]]:
+        params = {n: t for n, t in self.params.items() if n not in _RANGE}
+        chosen = one(self.params, "window")
+        if not set(_RANGE) & set(self.params):
+            chosen = "month"
+        names = {"month": "This month", "lastmonth": "Last month", **_WINDOWS}
+        return [(label, address(params, window=n), chosen == n) for n, label in names.items()]
+
+    def _compared(self) -> str:
+        if self.before is None:
+            return ""
+        first, last = _days((self.before.begin, self.before.until), self.question.zone)
+        return f"{_written(first)} to {_written(last)}"
+
+    def _row(self, line: Line, total: Line) -> dict[str, Any]:
+        pricing = self.question.pricing or Pricing()
+        amount, whole = (each.measures.rank(self.output.amount) for each in (line, total))
+        names = names_of(self.question.by)
+        parts = [(line.name or part) if names == ["job"] else part for part in line.key]
+        return {
+            "key": parts,
+            "url": drill(self.params, self.question.by, line.key) if line.key else "",
+            "measures": line.measures,
+            "hours": [output.of(line.measures) for output in OUTPUTS.values()],
+            "cost": pricing.money(line.measures.cost),
+            "share": Decimal(100 * amount) / whole if whole else Decimal(0),
+            "change": self._change(line, self.output),
+        }
+
+    def _change(self, line: Line, output: Output) -> Mapping[str, Any] | None:
+        """How much more or less than in the period before."""
+        if line.before is None:
+            return None
+        now, old = (each.rank(output.amount) for each in (line.measures, line.before))
+        was = self._money(line.before) if output is COST else output.of(line.before)
+        return {"was": was, "text": change(now, old)}
+
+
+def change(now: int, old: int) -> str:
+    """Return a change in words: `+12 %`, `−3 %`, `×14`, `new`, `±0 %`; a dash for nothing."""
+    if not old:
+        return "new" if now else "–"
+    if now > 10 * old:
+        return f"×{now // old:,}"
+    percent = round(Decimal(100 * (now - old)) / old)
+    if percent:
+        return f"+{percent} %" if percent > 0 else f"−{-percent} %"
+    return "±0 %" if now == old else "< 1 %"
+
+
+def _without_filters(params: Params) -> Params:
+    return {k: v for k, v in params.items() if k not in DIMENSIONS and not k.startswith(LABEL)}
+
+
+def _reports(month: Month) -> dict[str, str]:
+    """Return the addresses of the month's files, and of the page that makes them."""
+    kinds = ("summary", "details")
+    files = {kind: reverse("usage-api:report-file", args=[month, kind, "csv"]) for kind in kinds}
+    return files | {"page": reverse("usage:reports")}
+
+
+def _days(stretch: tuple[dt.datetime, dt.datetime], zone: ZoneInfo) -> tuple[dt.date, dt.date]:
+    """Return the first and the last day of a stretch that ends as a day does, or now."""
+    begin, end = stretch
+    return local_day(begin, zone), local_day(max(begin, end - dt.timedelta(seconds=1)), zone)
+
+
+def _written(day: dt.date) -> str:
+    return f"{day.day} {day:%B %Y}"

@@ -1,0 +1,154 @@
+"""glue: usage of a period beside the period before it, line by line and in total: one query."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from usage.sums.measures import NAMES, Measures
+from usage.sums.queries import measures_of, opened, run, sums_sql, total_as_closed
+from usage.sums.sql import key_array
+from usage.time.ranges import one_snapshot
+from usage.time.windows import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from usage.sums.queries import Question, Select
+
+_JOB: Final = "job"
+_NAME: Final = (
+    "(SELECT component_name FROM usage_podlifetime WHERE job_uid <> ''"
+    " AND job_uid = line.key[1] LIMIT 1)"
+)
+"""SQL of the name of a line's job: its pods carry it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The sums of one value of each dimension; `before`: those of the period before, None where
+    none is compared; `name`: of a line by job, the job's name."""
+
+    key: tuple[str, ...]
+    measures: Measures
+    before: Measures | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Some lines in order, how many there are in all, and all of them together."""
+
+    shown: Sequence[Line]
+    count: int
+    total: Line
+
+
+@one_snapshot(read_only=True)
+def read_lines(question: Question, before: Window | None, order: str, limit: int) -> Lines:
+    """Return at most `limit` lines, largest `order` first. Raises BadFilter as `read_sums` does.
+
+    `question.pricing` has to cover `before`, too.
+    """
+    found = _select(question, before)
+    if found is None:
+        return Lines([], 0, Line((), Measures(), Measures() if before else None))
+    totals = ", ".join(_total(prefix, name) for prefix in ("now", "old") for name in NAMES)
+    name = _NAME if [each.name for each in question.by] == [_JOB] else "NULL"
+    key = f"{key_array(len(question.by))} AS key"
+    cells = ", ".join(f"{prefix}_{each}" for prefix in ("now", "old") for each in NAMES)
+    sql = (
+        f"WITH pairs AS MATERIALIZED ({found.sql}) SELECT count(*)::int, NULL::text[], NULL::text,"  # noqa: S608  # our own text
+        f" {totals} FROM pairs UNION ALL (SELECT 0, key, {name}, {cells} FROM"
+        f" (SELECT {key}, {cells} FROM pairs{_order(order)} LIMIT %(limit)s) AS line)"
+    )
+    (count, _, _, *total), *rows = run(found.having(sql, {"limit": limit}))
+    everything = _line((), total, before)
+    if before is None:
+        closed = total_as_closed(question, [question.window.begin], everything.measures)
+        everything = dataclasses.replace(everything, measures=closed)
+    return Lines(
+        [_line(key, sums, before, name) for _, key, name, *sums in rows], count, everything
+    )
+
+
+@one_snapshot(read_only=True)
+def all_lines(question: Question, before: Window, order: str) -> Iterator[Line]:
+    """Yield all lines in order, however many. The query runs before the first is requested."""
+    found = _select(question, before)
+    if found is None:
+        return iter(())
+    cells = ", ".join(f"{prefix}_{each}" for prefix in ("now", "old") for each in NAMES)
+    key = f"{key_array(len(question.by))} AS key"
+    sql = f"SELECT {key}, {cells} FROM ({found.sql}) AS pairs{_order(order)}"  # noqa: S608
+    rows = opened(found.having(sql, {}))
+    return (_line(key, sums, before) for key, *sums in rows)
+
+
+def lines_with_total(lines: Iterator[Line], dimensions: int) -> Iterator[Line]:
+    """Yield the lines, then their sum, as `with_total` does."""
+    total = None
+    for line in lines:
+        total = _together(total, line) if total else line
+        yield line
+    if total and dimensions:
+        yield dataclasses.replace(total, key=("total", *[""] * (dimensions - 1)))
+
+
+def _together(one: Line, other: Line) -> Line:
+    before = (one.before or Measures()) + (other.before or Measures())
+    return Line(one.key, one.measures + other.measures, before)
+
+
+def _line(
+    key: Sequence[str], sums: Sequence[Any], before: Window | None, name: str | None = None
+) -> Line:
+    width = len(NAMES)
+    earlier = measures_of(sums[width:]) if before else None
+    return Line(tuple(key), measures_of(sums[:width]), earlier, name or "")
+
+
+def _select(question: Question, before: Window | None) -> Select | None:
+    """Return the SELECT of key and the sums of both periods, `now_` and `old_`."""
+    begins, wide = _begins(question, before)
+    found = sums_sql(wide, begins)
+    if found is None:
+        return None
+    sides = []
+    for prefix, step in (("now", len(begins) - 1), ("old", 0 if before else -1)):
+        cells = ", ".join(f"{name} AS {prefix}_{name}" for name in NAMES)
+        cells += f", true AS {prefix}_listed"
+        side = f"SELECT key, {cells} FROM sums WHERE bucket = {step}"  # noqa: S608
+        sides.append(f"({side}) AS {prefix}")
+    cells = ", ".join(
+        f"COALESCE({side}_{name}, 0) AS {side}_{name}" if name != "cost" else f"{side}_cost"
+        for side in ("now", "old")
+        for name in NAMES
+    )
+    joined = " FULL JOIN ".join(sides)
+    both = f"SELECT key, now_listed, old_listed, {cells} FROM {joined} USING (key)"  # noqa: S608
+    return found.having(f"WITH sums AS MATERIALIZED ({found.sql}) {both}", {})
+
+
+def _begins(question: Question, before: Window | None) -> tuple[list[datetime], Question]:
+    """Return the begins of the steps, the first the period before and the last the question's,
+    and the question over both."""
+    window = question.window
+    if before is None:
+        return [window.begin], question
+    begins = sorted({before.begin, before.until, window.begin})
+    wide = Window(before.begin, window.end, window.until)
+    return begins, dataclasses.replace(question, window=wide)
+
+
+def _total(side: str, name: str) -> str:
+    if name != "cost":
+        return f"COALESCE(sum({side}_{name}), 0)"
+    return f"CASE WHEN count({side}_listed) > 0 THEN sum({side}_cost) ELSE 0 END"
+
+
+def _order(name: str) -> str:
+    ranks = ", ".join(f"COALESCE({side}_{name}, 0) DESC" for side in ("now", "old"))
+    return f' ORDER BY {ranks}, key COLLATE "C"'
