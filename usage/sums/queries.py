@@ -14,7 +14,6 @@ from ipuhub.months import Month
 from ipuhub.web.filters import BadFilter
 from usage.sums.measures import COST, DIMENSIONS, POD_SUMS, Measures
 from usage.sums.parts import Coverage, Steps, split
-from usage.sums.patience import patience, rows_of
 from usage.sums.pieces import Prices, closed_steps, table_of
 from usage.sums.rollups import read_coverage
 from usage.sums.sql import (
@@ -29,7 +28,7 @@ from usage.sums.sql import (
     pod_sums,
     rows_sql,
 )
-from usage.time.ranges import month_bounds, one_snapshot
+from usage.time.ranges import month_bounds, one_snapshot, patience, rows_of
 from usage.time.windows import Window, day_begin, step_begins
 
 if TYPE_CHECKING:
