@@ -171,7 +171,7 @@ def drill(params: Params, by: Sequence[Dimension], key: str | tuple[str, ...] | 
     parts = (key,) if isinstance(key, str) else key or ()
     names = names_of(by)
     if not parts or not all(parts) or "job" in names:
-        return reverse("jobs:detail", args=parts) if names == ["job"] and all(parts) else ""
+        return reverse("jobs:detail", args=parts) if names == ["job"] and any(parts) else ""
     known = {*names, *(name for name in params if name in DIMENSIONS)}
     finer = next((_NEXT[name] for name in names if name in _NEXT), "user")
     finer = "job" if finer in known else finer
@@ -214,8 +214,8 @@ class Period:
         days = f"{_written(first)} to {_written(last)}"
         label = _WINDOWS.get(name, "").lower()
         if name.endswith("d"):
-            label = label.replace("last", "the last")
-        return cls(None, first, last, f"in {label}" if label else f"from {days}")
+            label = label.replace("last", "in the last")
+        return cls(None, first, last, label or f"from {days}")
 
     @property
     def days(self) -> str:

@@ -28,6 +28,12 @@ def visible_lifetimes(scope: Scope) -> QuerySet[PodLifetime]:
     return rows if scope.namespaces is None else rows.filter(namespace__in=scope.namespaces)
 
 
+def job_names(uids: Sequence[str]) -> dict[str | tuple[str, ...] | None, str]:
+    """Return the names of jobs by UID, as their pods carry them."""
+    rows = PodLifetime.objects.filter(job_uid__in=uids).exclude(job_uid="")
+    return dict(rows.order_by().values_list("job_uid", "component_name").distinct())
+
+
 def add_pod_costs(
     scope: Scope, asked: Mapping[str, datetime | None], rows: Sequence[PodLifetime], now: datetime
 ) -> None:

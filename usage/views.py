@@ -14,9 +14,9 @@ from ipuhub.web.lists import ListPage
 from ipuhub.web.requests import signed_in
 from usage.completeness import POD_WATCH
 from usage.page import drill, is_month, step_of
-from usage.query import given, read_output, read_question
+from usage.query import given, names_of, read_output, read_question
 from usage.retention.purged import list_notes
-from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes
+from usage.selectors import add_pod_costs, faults, gaps, job_names, visible_lifetimes
 from usage.sums.measures import COST
 from usage.sums.queries import chart
 from usage.tables import (
@@ -61,6 +61,9 @@ def month_chart(request: HttpRequest) -> JsonResponse:
     heights: dict[Any, int] = {}
     for (_, key), amount in sums.items():
         heights[key] = heights.get(key, 0) + amount
+    names = (
+        job_names([key for key in heights if isinstance(key, str)]) if _is_by_job(question) else {}
+    )
     order = sorted(heights, key=lambda key: (key is None, -heights[key], key or ""))
     answer = JsonResponse(
         {
@@ -72,7 +75,7 @@ def month_chart(request: HttpRequest) -> JsonResponse:
             **({} if is_month(params) else {"whole": "Range"}),
             "series": [
                 {
-                    "name": _shown_name(key),
+                    "name": names.get(key) or _shown_name(key),
                     "url": drill(params, question.by, key),
                     "other": key is None,
                     "values": [
@@ -85,6 +88,10 @@ def month_chart(request: HttpRequest) -> JsonResponse:
     )
     answer["Cache-Control"] = "private, no-cache"
     return answer
+
+
+def _is_by_job(question: Question) -> bool:
+    return names_of(question.by) == ["job"]
 
 
 def _chart_label(output: Output, question: Question) -> str:

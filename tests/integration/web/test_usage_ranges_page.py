@@ -82,6 +82,22 @@ def test_a_legend_entry_leads_where_the_line_of_the_table_does(admin: User) -> N
     assert series["url"] == link(html, "vision")
 
 
+def test_the_chart_by_job_names_jobs_and_leads_nowhere_from_what_is_left(admin: User) -> None:
+    for n in range(10):
+        pod(
+            "2026-11-20T00:00",
+            "2026-11-20T01:00",
+            ipus=20 - n,
+            job_uid=f"uid-{n}",
+            component_name=f"train-{n}",
+        )
+    *jobs, other = browser(admin).get("/usage/chart.json?by=job").json()["series"]
+    assert [(each["name"], each["url"]) for each in jobs] == [
+        (f"train-{n}", f"/jobs/uid-{n}/") for n in range(8)
+    ]
+    assert (other["name"], other["url"]) == ("Other", "")
+
+
 def test_the_open_month_is_compared_up_to_the_same_day_and_time(admin: User) -> None:
     pod("2026-10-21T11:00", "2026-10-21T13:00", ipus=4, group="a")  # one hour of it by noon
     pod("2026-10-25", "2026-10-26", ipus=4, group="later")
@@ -118,9 +134,9 @@ def test_the_links_to_files_compare_where_the_page_does(admin: User) -> None:
     ("query", "hours", "title"),
     [
         ("window=7d", "4.00000", "in the last 7 days"),
-        ("window=quarter", "12.00000", "in this quarter"),
-        ("window=lastquarter", "16.00000", "in last quarter"),
-        ("window=year", "28.00000", "in this year"),
+        ("window=quarter", "12.00000", "this quarter"),
+        ("window=lastquarter", "16.00000", "last quarter"),
+        ("window=year", "28.00000", "this year"),
         ("window=lastmonth", "8.00000", "in October 2026"),
         ("from=2026-10-31&to=2026-11-01", "0", "from 31 October 2026 to 1 November 2026"),
     ],
