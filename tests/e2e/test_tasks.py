@@ -1,4 +1,4 @@
-"""What an accountant asks, answered in a browser; the clicks are counted."""
+"""What an admin and an accountant ask, answered in a browser; the clicks are counted."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from ipuhub.months import Month
 from tests.e2e.browsing import signed_in
+from tests.fakes.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
     from tests.e2e.running_demo import RunningDemo
+
+BUSY = Path(__file__).with_name("busy-fleet.yaml")
 
 
 @dataclass
@@ -44,6 +47,16 @@ def visitor(browser: Browser, demo: RunningDemo) -> Iterator[Visitor]:
     signed_in(page, demo)
     yield Visitor(page)
     page.close()
+
+
+@pytest.fixture
+def busy(demo: RunningDemo) -> Iterator[RunningDemo]:
+    """A fleet with jobs that hold IPUs, one of them idle, and jobs that wait."""
+    demo.kubectl("apply", "-f", str(BUSY), "-l", "app=held")
+    wait_until(lambda: demo.status("needs-16-behind") == "Running", "the large job Running")
+    demo.kubectl("apply", "-f", str(BUSY), "-l", "app=waiting")
+    yield demo
+    demo.kubectl("delete", "ipujob", "--all", "--all-namespaces", "--timeout=120s")
 
 
 def test_what_a_group_cost_last_month_as_csv_takes_three_clicks(
@@ -84,3 +97,26 @@ def test_a_line_of_usage_leads_to_users_and_jobs_by_name_and_the_chips_back(
         assert page.locator(".usage-table thead th").first.inner_text() == "User"
     finally:
         demo.manage("make_demo_history", "--clear", "--dir", str(demo.directory))
+
+
+@pytest.mark.usefixtures("busy")
+def test_the_overview_says_at_once_what_is_held_idle_and_that_all_is_up(visitor: Visitor) -> None:
+    visitor.page.get_by_text("interactive-sample, for").wait_for(timeout=120_000)
+    assert visitor.clicks == 0
+
+
+@pytest.mark.usefixtures("busy")
+def test_who_holds_ipus_since_when_takes_one_click(visitor: Visitor) -> None:
+    visitor.click(visitor.link("Partitions"))
+    row = visitor.page.locator("tbody tr", has_text="needs-16-behind").first
+    row.wait_for()
+    assert row.locator("time").count() >= 1
+    assert visitor.clicks == 1
+
+
+@pytest.mark.usefixtures("busy")
+def test_why_a_job_waits_takes_one_click(visitor: Visitor) -> None:
+    visitor.click(visitor.page.locator(".fleet-queue a.fw-medium").first)
+    visitor.page.locator(".diagnosis").wait_for()
+    assert "largest free block" in visitor.page.locator(".diagnosis").inner_text()
+    assert visitor.clicks == 1
