@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from devcluster.demo.supervisor import Process
+from devcluster.demo.vipufleet import controllers_of, node_label
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from devcluster.demo.postgres import EmbeddedPostgres
+    from devcluster.demo.vipufleet import DemoController
 
 PORTS: Final = {
     "web": 8000,
@@ -46,7 +48,6 @@ ACCOUNTS: Final = (
     "ipuhub-webhooks",
 )
 NAMESPACE: Final = "ipuhub-system"
-_NODE_LABEL: Final = "vipu-ctrl=vctl1"
 _CHECKOUT: Final = Path(__file__).resolve().parents[2] / "manage.py"
 _MANAGE: Final = (str(_CHECKOUT),) if _CHECKOUT.exists() else ("-m", "ipuhub.commandline")
 
@@ -64,6 +65,12 @@ class Processes:
     machines: int
     runs_commands: bool = False
     meters: bool = True
+    is_fleet: bool = False
+
+    @property
+    def controllers(self) -> list[DemoController]:
+        """The V-IPU controllers with their machines; raises ValueError."""
+        return controllers_of(self.machines, is_fleet=self.is_fleet)
 
     @property
     def kubeconfig(self) -> Path:
@@ -102,7 +109,8 @@ class Processes:
 
     def kubelet(self) -> Process:
         """The stand-in nodes."""
-        arguments: tuple[str, ...] = ("--nodes", str(self.nodes), "--label", _NODE_LABEL)
+        arguments: tuple[str, ...] = ("--nodes", str(self.nodes))
+        arguments += ("--label", node_label(self.controllers))
         environment = self._environment("ipuhub-kubelet")
         if self.runs_commands:
             arguments += ("--processes", str(self.directory / "pods"))
@@ -136,26 +144,33 @@ class Processes:
         is_ready = functools.partial(_accepts, first + self.machines - 1)
         return Process("vipu-agents", command, is_ready=is_ready)
 
-    def vipu_server(self) -> Process:
-        """The V-IPU controller."""
-        port = self.ports["V-IPU"]
+    def vipu_servers(self) -> list[Process]:
+        """The V-IPU controllers."""
+        return [self._vipu_server(each) for each in self.controllers]
+
+    def _vipu_server(self, controller: DemoController) -> Process:
+        port = self.ports[controller.purpose]
         command = [sys.executable, "-m", "partitions.vipu.server.main", "--port", str(port)]
-        command += ["--storage", str(self.directory / "vipu-server.json")]
-        command += ["--admin-port", str(self.ports["V-IPU admin"])]
+        command += ["--storage", str(self.directory / controller.storage)]
+        command += ["--admin-port", str(self.ports[controller.admin_purpose])]
+        command += controller.layout
         first = self.ports.get("V-IPU agents")
         if first is None:
-            command += ["--machines", str(self.machines)]
+            command += ["--machines", str(controller.machines)]
         else:
-            agents = (f"127.0.0.1:{first + number}" for number in range(self.machines))
+            begin = first + controller.first_machine
+            agents = (f"127.0.0.1:{begin + number}" for number in range(controller.machines))
             command += ["--agents", ",".join(agents)]
-        return Process("vipu-server", command, is_ready=lambda: _accepts(port))
+        return Process(controller.process, command, is_ready=lambda: _accepts(port))
 
     def proxy(self) -> Process:
         """The V-IPU Proxy."""
         port = self.ports["proxy"]
         environment = self._environment("ipuhub-proxy") | {
             "PROXY_PORT": str(port),
-            "IPUHUB_VIPU_CONTROLLERS": f"127.0.0.1:{self.ports['V-IPU']}:{_NODE_LABEL}",
+            "IPUHUB_VIPU_CONTROLLERS": ",".join(
+                f"127.0.0.1:{self.ports[each.purpose]}:{each.label}" for each in self.controllers
+            ),
             # Without a recorder nobody would ever let the tracker forget a partition.
             "IPUHUB_TRACKER_RECORDER": "on" if self.meters else "off",
             # Its jobs take two minutes at most, and what is released is recorded at once.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from devcluster.demo.postgres import EmbeddedPostgres
 from devcluster.demo.processes import ACCOUNTS, AGENT_PORTS, NAMESPACE, PORTS, Processes
 from devcluster.demo.supervisor import NotReadyError, Supervisor
+from devcluster.demo.vipufleet import controllers_of, ports_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +128,7 @@ def _is_free(number: int) -> bool:
 
 
 # What a user of jobs and pages needs; the others follow, and do not slow these down.
-_NEEDED: Final = ("kubelet", "vipu-server", "webhooks", "proxy", "operator", "web")
+_NEEDED: Final = ("kubelet", "webhooks", "proxy", "operator", "web")
 # What lives here must come up while no webhook answers.
 _UNASKED: Final = ("kube-system", NAMESPACE)
 
@@ -145,6 +146,7 @@ class Demo:
     machines: int = 8
     runs_commands: bool = False
     meters: bool = True
+    is_fleet: bool = False
     say: Callable[[str], None] = print
     ports: dict[str, int] = field(default_factory=dict)
     supervisor: Supervisor = field(default_factory=Supervisor)
@@ -154,8 +156,15 @@ class Demo:
     @property
     def processes(self) -> Processes:
         """What can be started on the folder and ports."""
-        modes = {"runs_commands": self.runs_commands, "meters": self.meters}
-        return Processes(self.directory, self.ports, self.nodes, self.machines, **modes)
+        return Processes(
+            self.directory,
+            self.ports,
+            self.nodes,
+            self.machines,
+            runs_commands=self.runs_commands,
+            meters=self.meters,
+            is_fleet=self.is_fleet,
+        )
 
     @property
     def postgres(self) -> EmbeddedPostgres:
@@ -203,9 +212,11 @@ class Demo:
         self._choose_ports()
         self.supervisor.start(self.processes.api())
         self.supervisor.start(self.processes.vipu_agents())
-        self.supervisor.start(self.processes.vipu_server())
+        servers = self.processes.vipu_servers()
+        for server in servers:
+            self.supervisor.start(server)
         await asyncio.gather(self._start_web(), self._start_cluster())
-        await self.supervisor.wait_ready(*_NEEDED)
+        await self.supervisor.wait_ready(*_NEEDED, *(server.name for server in servers))
 
     async def start_followers(self) -> None:
         """Start what records and reports; a job and a page do without them meanwhile."""
@@ -267,6 +278,7 @@ class Demo:
             _shown(Path(sys.executable).parent / name) for name in ("vipu", "vipu-admin")
         )
         agent, metrics = self.ports["V-IPU agents"], self.ports["V-IPU metrics"]
+        more, pages = self._more_controllers(vipu), f"http://localhost:{metrics}/metrics"
         return f"""
   IPUHub is up ({seconds:.1f} s).
 
@@ -274,21 +286,31 @@ class Demo:
     V-IPU Proxy http://localhost:{self.ports["proxy"]}/stats
     V-IPU       {vipu} -H localhost --api-port {self.ports["V-IPU"]} list partitions
                 {admin} -H localhost --api-port {self.ports["V-IPU admin"]} list agents
-    IPU metrics http://localhost:{metrics}/metrics   (ag0; the agents listen from port {agent} on)
+{more}    IPU metrics {pages}   (ag0; the agents listen from port {agent} on)
     kubectl     export KUBECONFIG={self.processes.kubeconfig}
 
   Try:  kubectl apply -f examples/single-gcd-sample.yaml && kubectl get ipujobs -w
   Ctrl-C stops everything; the state stays in {_shown(self.directory)} (make demo-clean removes it).
 """
 
+    def _more_controllers(self, vipu: str) -> str:
+        """A line for each controller of a fleet but the first."""
+        return "".join(
+            f"                {vipu} -H localhost --api-port {self.ports[each.purpose]} list "
+            "partitions\n"
+            for each in self.processes.controllers[1:]
+        )
+
     def _choose_ports(self) -> None:
         taken: set[int] = set()
         path = self.directory / "ports.json"
         before = read_ports(path)
-        for purpose, wanted in PORTS.items():
+        controllers = controllers_of(self.machines, is_fleet=self.is_fleet)
+        addresses = {each.purpose for each in controllers}
+        for purpose, wanted in (PORTS | ports_of(controllers)).items():
             # Its address is the V-IPU controller's name in the tracker: at another one it would be
             # another controller, and a stranger's at the old one would be asked for our partitions.
-            must = before.get(purpose) if purpose == "V-IPU" else None
+            must = before.get(purpose) if purpose in addresses else None
             port = choose_port(purpose, must or wanted, taken, self._claims.take)
             if must and port.number != must:
                 raise DemoError(
@@ -303,7 +325,8 @@ class Demo:
             self.ports[purpose] = port.number
             if port.notice:
                 self.say(port.notice)
-        path.write_text(json.dumps(self.ports), encoding="ascii")
+        # Of controllers that do not run now, too: a fleet may be started again later.
+        path.write_text(json.dumps(before | self.ports), encoding="ascii")
 
     async def _keep_credentials_fresh(self, stop: asyncio.Event) -> None:
         """Renew tokens, and the webhooks' certificate when it is time, until `stop` is set."""

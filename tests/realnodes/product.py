@@ -68,7 +68,7 @@ class Product:
                 await write_account_kubeconfig(
                     client, made.kubeconfig, made.accounts, f"{NAMESPACE}/{account}"
                 )
-            for process in (made.vipu_server(), made.webhooks(), made.proxy()):
+            for process in (*made.vipu_servers(), made.webhooks(), made.proxy()):
                 start(process)
             await apply_configurations(
                 client, authority, made.ports["webhooks"], ("kube-system", NAMESPACE)

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from devcluster.demo.postgres import PostgresError
 from devcluster.demo.run import Demo, DemoError
 from devcluster.demo.supervisor import NotReadyError
+from devcluster.demo.vipufleet import controllers_of
 from ipuhub.management.demofolder import add_folder_option
 
 if TYPE_CHECKING:
@@ -31,16 +32,29 @@ class Command(BaseCommand):
             "--machines", type=int, default=8, help="IPU-Machines of 4 IPUs; default: %(default)s"
         )
         parser.add_argument(
+            "--fleet",
+            type=int,
+            metavar="N",
+            help="instead of --nodes and --machines: N IPU-Machines in racks of 16, a V-IPU "
+            "controller and a node for two racks; 64 gives two controllers with two clusters each",
+        )
+        parser.add_argument(
             "--processes",
             action="store_true",
             help="RUN the commands of pods on THIS MACHINE, as you, instead of simulating them",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        fleet = options["fleet"]
+        try:
+            controllers = controllers_of(fleet or options["machines"], is_fleet=fleet is not None)
+        except ValueError as error:
+            raise CommandError(f"--fleet: {error}") from error
         demo = Demo(
             options["dir"].absolute(),
-            options["nodes"],
-            options["machines"],
+            options["nodes"] if fleet is None else len(controllers),
+            fleet or options["machines"],
+            is_fleet=fleet is not None,
             runs_commands=options["processes"],
             meters=settings.USAGE_ENABLED,
         )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from partitions.proxy import capacity
+from partitions.proxy.fleet import Fleet, FleetOptions
 from partitions.vipu.cli import admin, main
-from partitions.vipu.client import CreateRequest
+from partitions.vipu.client import CreateRequest, VipuClient
 from partitions.vipu.errors import InvalidRequest, NoCapacity
 from partitions.vipu.server.statefile import StateFileError
 from partitions.vipu.types import IpuLinkRouting
@@ -140,3 +144,33 @@ def test_users_and_administrators_see_the_arrangement(start: Start, capsys: Said
         *("ag32", "ag34", "ag35"),
         "ag33",
     ]
+
+
+async def test_the_proxy_counts_what_the_allocations_have(start: Start) -> None:
+    server, port = await asyncio.to_thread(start)
+    await asyncio.to_thread(arrange)
+    fleet = Fleet(
+        lambda there: VipuClient(there, deadline_seconds=60),
+        lambda: f"127.0.0.1:{port}:vipu-ctrl=vctl1",
+        lambda _: True,
+        time.monotonic,
+        FleetOptions(topology_seconds=0, fresh_seconds=0, view_seconds=60),
+    )
+    fleet.reload()
+    views = await fleet.last_known_views()
+    assert capacity.stats([], views)["total"] == {"used": 0, "available": 128}
+    for size in (1, 8, 16, 64):
+        # Nothing spans the two allocations: 8 IPUs of team-a, 56 and 64 of team-b.
+        fits = capacity.query(views, size)["numOfPartitions"]
+        names = [f"p{size}-{number}" for number in range(int(fits))]
+        for name in names:
+            server.controller.create(CreateRequest(name, size))
+        with pytest.raises(NoCapacity):
+            server.controller.create(CreateRequest("more", size))
+        for name in names:
+            server.controller.remove(name)
+    assert [fits, len(names)] == [1, 1]
+    await asyncio.to_thread(done, "remove", "allocation", "team-b")
+    views = await fleet.last_known_views()
+    assert capacity.stats([], views)["total"] == {"used": 0, "available": 8}
+    await fleet.close()

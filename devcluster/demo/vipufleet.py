@@ -1,0 +1,92 @@
+"""domain: how the demo's IPU-Machines are divided among V-IPU controllers, and their ports.
+
+A small demo has one controller and one cluster. A fleet has a controller for two racks; each rack
+is a cluster of one IPU-Link domain, with an allocation of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+RACK_MACHINES: Final = 16
+CONTROLLER_MACHINES: Final = 2 * RACK_MACHINES
+_LABEL: Final = "vipu-ctrl"
+_FIRST_PORT: Final = 8090
+
+
+@dataclass(frozen=True, slots=True)
+class DemoController:
+    """One V-IPU controller: its number (0, 1, ...), its machines, and the purpose of its ports."""
+
+    number: int
+    first_machine: int
+    machines: int
+    is_of_fleet: bool
+
+    @property
+    def purpose(self) -> str:
+        """What its port of users is for, as the file of ports names it."""
+        return "V-IPU" + (f" {self.number + 1}" if self.number else "")
+
+    @property
+    def admin_purpose(self) -> str:
+        """The same of its admin port."""
+        return f"{self.purpose} admin"
+
+    @property
+    def process(self) -> str:
+        """The name of its process."""
+        return "vipu-server" + (f"-{self.number + 1}" if self.number else "")
+
+    @property
+    def storage(self) -> str:
+        """The name of its state file: a fleet does not fit the file of a small demo."""
+        return f"vipu-fleet-{self.number + 1}.json" if self.is_of_fleet else "vipu-server.json"
+
+    @property
+    def label(self) -> str:
+        """The label of the nodes that reach its IPUs."""
+        return f"{_LABEL}=vctl{self.number if self.is_of_fleet else 1}"
+
+    @property
+    def layout(self) -> tuple[str, ...]:
+        """The options of vipu-server about clusters and allocations."""
+        if not self.is_of_fleet:
+            return ()
+        racks = range(self.first_machine // RACK_MACHINES, self._end // RACK_MACHINES)
+        clusters = ",".join(f"rack{rack}" for rack in racks)
+        return ("--cluster", clusters, "--allocation", clusters)
+
+    @property
+    def _end(self) -> int:
+        return self.first_machine + self.machines
+
+
+def controllers_of(machines: int, *, is_fleet: bool) -> list[DemoController]:
+    """The controllers of so many machines; raises ValueError for a fleet of half a controller."""
+    if not is_fleet:
+        return [DemoController(0, 0, machines, is_of_fleet=False)]
+    if machines < CONTROLLER_MACHINES or machines % CONTROLLER_MACHINES:
+        raise ValueError(
+            f"a fleet has {CONTROLLER_MACHINES} IPU-Machines for each controller (two racks): "
+            f"write {CONTROLLER_MACHINES}, {2 * CONTROLLER_MACHINES}, ..., not {machines}"
+        )
+    return [
+        DemoController(number, first, CONTROLLER_MACHINES, is_of_fleet=True)
+        for number, first in enumerate(range(0, machines, CONTROLLER_MACHINES))
+    ]
+
+
+def ports_of(controllers: list[DemoController]) -> dict[str, int]:
+    """The wanted ports of further controllers; those of the first one are the demo's own."""
+    return {
+        purpose: _FIRST_PORT + 2 * one.number + offset
+        for one in controllers[1:]
+        for offset, purpose in enumerate((one.purpose, one.admin_purpose))
+    }
+
+
+def node_label(controllers: list[DemoController]) -> str:
+    """The label of the stand-in nodes: of a fleet each controller has its own node."""
+    return f"{_LABEL}=vctl{{i}}" if controllers[0].is_of_fleet else controllers[0].label

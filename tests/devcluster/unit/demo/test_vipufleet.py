@@ -1,0 +1,52 @@
+"""How the demo's IPU-Machines are divided among V-IPU controllers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from devcluster.demo.processes import AGENT_PORTS, PORTS, Processes
+from devcluster.demo.vipufleet import controllers_of, ports_of
+
+
+def processes(machines: int, *, is_fleet: bool) -> Processes:
+    ports = PORTS | AGENT_PORTS | ports_of(controllers_of(machines, is_fleet=is_fleet))
+    return Processes(Path("/demo"), ports, 2, machines, is_fleet=is_fleet)
+
+
+def option(command: list[str], name: str) -> str:
+    return command[command.index(name) + 1]
+
+
+def test_a_small_demo_has_one_controller_of_all_machines() -> None:
+    (server,) = processes(8, is_fleet=False).vipu_servers()
+    command = list(server.command)
+    assert (server.name, option(command, "--port")) == ("vipu-server", "8090")
+    assert option(command, "--storage") == "/demo/vipu-server.json"
+    assert option(command, "--agents").count(",") == 7
+    assert "--cluster" not in command
+
+
+def test_a_fleet_has_a_controller_for_two_racks_with_machines_ports_and_a_node_of_its_own() -> None:
+    made = processes(64, is_fleet=True)
+    first, second = [list(server.command) for server in made.vipu_servers()]
+    assert [server.name for server in made.vipu_servers()] == ["vipu-server", "vipu-server-2"]
+    assert [option(one, "--port") for one in (first, second)] == ["8090", "8092"]
+    assert [option(one, "--admin-port") for one in (first, second)] == ["8091", "8093"]
+    assert [option(one, "--cluster") for one in (first, second)] == ["rack0,rack1", "rack2,rack3"]
+    assert option(first, "--allocation") == "rack0,rack1"
+    agents = [option(one, "--agents").split(",") for one in (first, second)]
+    assert [len(each) for each in agents] == [32, 32]
+    assert not set(agents[0]) & set(agents[1])
+    assert len({option(one, "--storage") for one in (first, second)}) == 2
+    assert made.proxy().env["IPUHUB_VIPU_CONTROLLERS"] == (
+        "127.0.0.1:8090:vipu-ctrl=vctl0,127.0.0.1:8092:vipu-ctrl=vctl1"
+    )
+    assert option(list(made.kubelet().command), "--label") == "vipu-ctrl=vctl{i}"
+
+
+@pytest.mark.parametrize("machines", [0, 16, 48, -32])
+def test_half_a_controller_is_refused_with_what_to_write(machines: int) -> None:
+    with pytest.raises(ValueError, match="write 32, 64"):
+        controllers_of(machines, is_fleet=True)
