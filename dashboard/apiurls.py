@@ -21,6 +21,7 @@ from dashboard.fleet import FleetView
 from dashboard.health import Components
 from dashboard.job.api import JobPods, JobUsageSoFar, JobWaiting
 from dashboard.job.logsapi import JobLogs
+from dashboard.notify.api import NotificationList
 from dashboard.partitions import AllPartitions, PartitionUsage
 from dashboard.users import RoleChangeList
 from ipuhub.api.files import with_files
@@ -41,6 +42,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<str:uid>/scale", ScaleJob.as_view(), name="job-scale"),
     path("jobs/<str:uid>/run-again", RunJobAgain.as_view(), name="job-run-again"),
     *with_files("audit", AuditList, "api-audit"),
+    *with_files("notifications", NotificationList, "api-notifications"),
     *with_files("role-changes", RoleChangeList, "api-role-changes"),
     path(
         "",

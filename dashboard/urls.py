@@ -16,6 +16,7 @@ from dashboard.health import health_dot
 from dashboard.job.logs import logs_page
 from dashboard.job.page import events_page, job_page, pods_page, usage_page, yaml_page
 from dashboard.metrics import metrics
+from dashboard.notify.pages import change_subscription, notifications
 from dashboard.overview.page import overview
 from dashboard.partitions import partition_list
 from dashboard.search import search
@@ -57,6 +58,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("account/tokens/", tokens, name="account-tokens"),
     path("account/tokens/<int:number>/revoke", revoke_token, name="account-token-revoke"),
     path("account/users/", users_page, name="account-users"),
+    path("account/notifications/", notifications, name="account-notifications"),
+    path(
+        "account/notifications/<int:number>/<str:change>",
+        change_subscription,
+        name="account-subscription",
+    ),
     path("account/roles/", role_changes, name="role-changes"),
     path("account/password/", signed_in(PasswordPage.as_view()), name="account-password"),
     path("audit/", audit_page, name="audit"),

@@ -25,6 +25,8 @@ from ipuhub.process import logs
 
 SUM_DAYS_SECONDS = 300.0
 """How often changed days are summed anew; until then pages add them up from their pods."""
+NOTIFY_SECONDS = 30.0
+"""How often facts are looked for and notifications are sent."""
 
 
 NIGHTLY: Final = {
@@ -40,6 +42,11 @@ NIGHTLY: Final = {
         "task": "usage.sum_days",
         "schedule": SUM_DAYS_SECONDS,
         "options": {"expires": SUM_DAYS_SECONDS},  # they do not pile up behind a long run
+    },
+    "notifications": {
+        "task": "dashboard.notify",
+        "schedule": NOTIFY_SECONDS,
+        "options": {"expires": NOTIFY_SECONDS},
     },
     "heartbeat": {
         "task": "ipuhub.heartbeat",
@@ -62,7 +69,7 @@ app.conf.update(
     worker_concurrency=1,  # a run has the lock to itself; others would only say so
     worker_enable_remote_control=False,
     worker_send_task_events=False,
-    imports=["usage.tasks"],
+    imports=["usage.tasks", "dashboard.notify.tasks"],
     beat_schedule_filename=settings.BEAT_SCHEDULE_PATH,
     beat_schedule=NIGHTLY if settings.USAGE_ENABLED else {},
 )

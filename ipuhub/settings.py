@@ -14,6 +14,7 @@ from ipuhub.variables.actions import *  # noqa: F403
 from ipuhub.variables.jobs import *  # noqa: F403
 from ipuhub.variables.metering import *  # noqa: F403
 from ipuhub.variables.metering import USAGE_OPEN_PRIMEHUB_PATHS
+from ipuhub.variables.notify import *  # noqa: F403
 from ipuhub.variables.partitions import *  # noqa: F403
 from ipuhub.variables.processes import *  # noqa: F403
 from ipuhub.variables.signin import *  # noqa: F403

@@ -16,7 +16,7 @@ REACHES: dict[str, set[tuple[str, int]]] = {
     "web": API | ORDERS | POSTGRES | {("", 443)},
     "prober": API | ORDERS | POSTGRES,
     "monitor": API | POSTGRES,
-    "worker": POSTGRES,
+    "worker": POSTGRES | {("", 443)},
     "beat": POSTGRES,
     "database": set(),
     "vipu-server": set(),

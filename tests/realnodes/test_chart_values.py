@@ -306,3 +306,32 @@ def test_the_service_of_several_proxies_selects_the_leader_and_all_may_be_ready(
         fields = {each["name"]: each.get("valueFrom") for each in container(deployment)["env"]}
         pod = {"fieldRef": {"fieldPath": "metadata.name"}}
         assert fields.get("IPUHUB_POD_NAME") == (pod if want_selected else None)
+
+
+def test_dashboard_and_worker_have_the_same_settings_of_notifications() -> None:
+    documents = render(
+        VIPU,
+        "database.enabled=true",
+        "notifications.networks={10.20.0.0/16}",
+        "mail.host=smtp.example",
+        "mail.from=ipuhub@lab.example",
+        "mail.existingSecret=smtp",
+    )
+    deployments = named(documents, "Deployment")
+    web, worker = (
+        next(each for name, each in deployments.items() if name.endswith(end))
+        for end in ("-web", "-worker")
+    )
+    names = ("IPUHUB_NOTIFY_NETWORKS", "IPUHUB_MAIL_HOST", "IPUHUB_MAIL_FROM", "IPUHUB_MAIL_PORT")
+    want = ["10.20.0.0/16", "smtp.example", "ipuhub@lab.example", "587"]
+    for each in (web, worker):
+        assert [environment(each)[name] for name in names] == want
+    assert "smtp" in yaml.safe_dump(worker)
+    assert "IPUHUB_MAIL_PASSWORD_FILE" in environment(worker)
+    assert "IPUHUB_MAIL_PASSWORD_FILE" not in environment(web)
+    policies = named(documents, "NetworkPolicy")
+    policy = next(each for name, each in policies.items() if name.endswith("-worker"))["spec"]
+    ports = {each["port"] for rule in policy["egress"] for each in rule["ports"]}
+    assert {443, 587, 5432} <= ports
+    refused = template(VIPU, "database.enabled=true", "mail.host=smtp.example")
+    assert "mail.host needs mail.from" in refused.stderr

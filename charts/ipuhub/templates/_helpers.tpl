@@ -388,3 +388,12 @@ spec:
 {{- end -}}
 {{- $mode -}}
 {{- end -}}
+
+{{- /* Settings of notifications, for the dashboard, which checks them, and the worker, which sends. */}}
+{{- define "ipuhub.notify" -}}
+{{- $mail := .Values.mail }}
+{{- if and $mail.host (not (contains "@" $mail.from)) }}{{ fail "mail.host needs mail.from: the sender's address" }}{{ end }}
+{{- dict "IPUHUB_PUBLIC_URL" .Values.notifications.publicUrl "IPUHUB_NOTIFY_NETWORKS" (join "," .Values.notifications.networks)
+  "IPUHUB_MAIL_HOST" $mail.host "IPUHUB_MAIL_PORT" (toString (int $mail.port)) "IPUHUB_MAIL_TLS" $mail.tls "IPUHUB_MAIL_FROM" $mail.from
+  "IPUHUB_MAIL_USER" $mail.user "IPUHUB_MAIL_DOMAINS" (join "," $mail.domains) | toJson }}
+{{- end }}

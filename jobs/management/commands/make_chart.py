@@ -64,6 +64,7 @@ _TYPES: Final[dict[str, dict[str, Any]]] = {
     "certificateMode": {"enum": ["", "webhooks", "certManager", "helm", "existingSecret"]},
     "issuerKind": {"enum": ["Issuer", "ClusterIssuer"]},
     "failurePolicy": {"enum": ["Fail", "Ignore"]},
+    "mailTls": {"enum": ["starttls", "tls", "off"]},
     "serviceType": {"enum": ["ClusterIP", "clusterIP", "NodePort", "LoadBalancer"]},
 }
 _COMPONENT: Final[tuple[tuple[str, str, Any, str], ...]] = (

@@ -66,7 +66,7 @@ class Example:
 
     answers: Answers
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of the URL; `{token}`, `{rate}` and `{run}` stand for the key of such a row."""
+    """Of the URL; `{token}`, `{rate}`, `{run}` and `{subscription}`: the key of such a row."""
     queries: tuple[str, ...] = ("",)
     form: Mapping[str, str] | None = None
     """What a POST sends; None: a GET."""
@@ -116,6 +116,15 @@ _SIGN_IN: Final = {
     ),
     "account-password": Example(OF_ALL),
     "account-users": Example(OF_ADMINS),
+    "account-notifications": Example(OF_ALL, tells=frozenset({"owner"})),
+    "account-subscription": Example(
+        _page(404, 404, 302, 404, 404),
+        {"number": "{subscription}", "change": "pause"},
+        form={},
+        is_personal=True,
+    ),
+    "api-notifications": Example(API_OF_ALL),
+    "api-notifications-file": Example(API_OF_ALL, _CSV),
     "role-changes": Example(OF_ADMINS, queries=_FILES),
     "api-role-changes": Example(API_OF_ADMINS),
     "api-role-changes-file": Example(API_OF_ADMINS, _CSV),
@@ -218,6 +227,7 @@ FORMS: Final = {  # addresses that answer a GET as well
     "jobs:create": Example(_page(403, 403, 403, 403, 403), form={}),
     "jobs:act": Example(_page(404, 404, 403, 404, 403), {**_JOB, "key": "cancel"}, form={}),
     "account-tokens": Example(_page(400, 400, 400, 400, 400), form={}),
+    "account-notifications": Example(_page(400, 400, 400, 400, 400), form={}),
     "account-users": Example(_page(403, 403, 403, 403, 400), form={}),
     "account-password": Example(_page(400, 400, 400, 400, 400), form={}),
     "usage:rates": Example(_page(403, 403, 403, 400, 400), form={}),

@@ -10,7 +10,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from dashboard.notify.events import Fact, queue
 from ipuhub.api.auth import make_token
+from ipuhub.models import Subscription
 from tests.builders import jobhistory, rates
 from tests.builders.clients import browser, tool
 from tests.builders.roles import grant
@@ -54,7 +56,12 @@ def keys(users: dict[str, User]) -> dict[str, int]:
     now = timezone.now()
     run = ReportRun.objects.create(requested_at=now, requested_by="carol")
     token, _text = make_token(users["owner"], "mine", now)
-    return {"token": token.pk, "run": run.pk, "rate": rates.rate("ipu", "1").pk}
+    told = Subscription.objects.create(
+        owner=users["owner"], event="job-ended", channel="mail", created_at=now, since=now
+    )
+    queue(told, [Fact("k", now, "Job team-a/secret-plan ended")], now)
+    found = {"subscription": told.pk}
+    return found | {"token": token.pk, "run": run.pk, "rate": rates.rate("ipu", "1").pk}
 
 
 def test_every_address_has_an_example() -> None:

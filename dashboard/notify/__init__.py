@@ -1,0 +1,1 @@
+"""Notifications of jobs, controllers and months, by webhook and mail."""

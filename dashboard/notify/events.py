@@ -1,0 +1,167 @@
+"""glue: the events that users can subscribe to, and the facts behind them, from PostgreSQL.
+
+Each fact has a key. A fact that is found again is not queued again, so that rounds may overlap and
+several workers may look at once.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from django.conf import settings
+from django.db.models import Q
+
+from ipuhub.models import Notification, Subscription
+from ipuhub.web.access import access_of
+from ipuhub.web.clusterusers import ClusterAway
+from jobs.models import ENDED_AT
+from jobs.selectors import state_of, visible_jobs
+from partitions.models import CapacityChange
+from usage.models import MonthReport, ReportState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from django.db.models import QuerySet
+
+    from jobs.models import JobRecord
+
+JOB_ENDED, JOB_WAITING = "job-ended", "job-waiting"
+CONTROLLER_DOWN, MONTH_CLOSED, TEST = "controller-down", "month-closed", "test"
+EVENTS: Final = {
+    JOB_ENDED: "A job ended",
+    JOB_WAITING: "A job waits longer than N minutes",
+    CONTROLLER_DOWN: "A V-IPU controller is down (administrators)",
+    MONTH_CLOSED: "A month was closed (accountants)",
+}
+LOOK_BACK: Final = dt.timedelta(days=1)
+"""Facts that are recorded this much later than they happened are still told."""
+KEPT: Final = dt.timedelta(days=60)
+"""The log goes back this far: longer than any fact is looked for, else it would be told again."""
+_OLDEST_WAITING: Final = dt.timedelta(days=30)
+_MOST: Final = 500  # of one subscription and round
+_PENDING: Final = "Pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that happened, for one subscription."""
+
+    key: str
+    at: dt.datetime
+    subject: str
+    path: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def collect(now: dt.datetime) -> int:
+    """Queue what is new for all subscriptions; return how many notifications there are more."""
+    Notification.objects.filter(at__lt=now - KEPT).delete()
+    made = 0
+    active = Subscription.objects.filter(is_paused=False, owner__is_active=True)
+    for subscription in active.select_related("owner"):
+        try:
+            facts = list(_facts(subscription, now))
+        except ClusterAway:
+            continue  # who may see what is not known now; the facts stay
+        made += queue(subscription, facts, now)
+    return made
+
+
+def queue(subscription: Subscription, facts: list[Fact], now: dt.datetime) -> int:
+    """Queue the facts that are not queued yet; return how many."""
+    known = set(
+        Notification.objects.filter(
+            subscription=subscription, key__in=[fact.key for fact in facts]
+        ).values_list("key", flat=True)
+    )
+    rows = [_row(subscription, fact, now) for fact in facts if fact.key not in known]
+    # Another worker may have queued them in between: the constraint decides.
+    Notification.objects.bulk_create(rows, ignore_conflicts=True)
+    return len(rows)
+
+
+def _row(subscription: Subscription, fact: Fact, now: dt.datetime) -> Notification:
+    url = f"{settings.PUBLIC_URL.rstrip('/')}{fact.path}" if settings.PUBLIC_URL else ""
+    event = TEST if fact.key.startswith(f"{TEST}:") else subscription.event
+    body = {"event": event, "at": fact.at.isoformat(), "subject": fact.subject, "url": url}
+    return Notification(
+        subscription=subscription,
+        key=fact.key,
+        event=event,
+        subject=fact.subject,
+        body=body | fact.details,
+        at=now,
+        next_at=now,
+    )
+
+
+def _facts(subscription: Subscription, now: dt.datetime) -> Iterator[Fact]:
+    since = max(subscription.since, now - LOOK_BACK)
+    access = access_of(subscription.owner)
+    if subscription.event == JOB_ENDED:
+        yield from _ended(_jobs(subscription), since)
+    elif subscription.event == JOB_WAITING:
+        yield from _waiting(_jobs(subscription), subscription, now)
+    elif subscription.event == CONTROLLER_DOWN and access.is_admin:
+        yield from _down(since)
+    elif subscription.event == MONTH_CLOSED and access.is_accountant:
+        yield from _closed(since)
+
+
+def _jobs(subscription: Subscription) -> QuerySet[JobRecord]:
+    """Return the jobs that are meant and that the owner may see now."""
+    given = {"user": subscription.job_user, "group": subscription.group}
+    given["namespace"] = subscription.namespace
+    narrowed = Q(**{name: text for name, text in given.items() if text})
+    return visible_jobs(access_of(subscription.owner).jobs).filter(narrowed)
+
+
+def _ended(jobs: QuerySet[JobRecord], since: dt.datetime) -> Iterator[Fact]:
+    rows = jobs.annotate(over=ENDED_AT).filter(over__gte=since).order_by("over", "id")
+    for job in rows[:_MOST]:
+        at = job.completed_at or job.deleted_at
+        state = state_of(job)
+        subject = f"Job {job.namespace}/{job.name} ended: {state}"
+        yield Fact(f"{JOB_ENDED}:{job.uid}", at or since, subject, *_of(job, state))
+
+
+def _waiting(
+    jobs: QuerySet[JobRecord], subscription: Subscription, now: dt.datetime
+) -> Iterator[Fact]:
+    due = now - dt.timedelta(minutes=subscription.minutes)
+    rows = jobs.filter(status=_PENDING, completed_at=None, deleted_at=None, created_at__lte=due)
+    for job in rows.filter(created_at__gte=now - _OLDEST_WAITING).order_by("created_at")[:_MOST]:
+        subject = (
+            f"Job {job.namespace}/{job.name} waits for more than {subscription.minutes} minutes"
+        )
+        at = job.created_at + dt.timedelta(minutes=subscription.minutes)
+        yield Fact(f"{JOB_WAITING}:{job.uid}", at, subject, *_of(job, _PENDING))
+
+
+def _of(job: JobRecord, state: str) -> tuple[str, dict[str, Any]]:
+    told = ("uid", "namespace", "name", "user", "group", "ipus", "reason")
+    fields = {name: getattr(job, name) for name in told} | {"state": state}
+    return f"/jobs/{job.uid}/", {"job": fields}
+
+
+def _down(since: dt.datetime) -> Iterator[Fact]:
+    rows = CapacityChange.objects.filter(at__gte=since, reachable=False).order_by("at")
+    for row in rows[:_MOST]:
+        key = f"{CONTROLLER_DOWN}:{row.controller}:{row.at.isoformat()}"
+        subject = f"V-IPU controller {row.controller} does not answer"
+        details = {"controller": {"address": row.controller, "ipus": row.total}}
+        yield Fact(key, row.at, subject, "/system/", details)
+
+
+def _closed(since: dt.datetime) -> Iterator[Fact]:
+    rows = MonthReport.objects.filter(
+        state=ReportState.CLOSED, number=0, generated_at__gte=since
+    ).order_by("generated_at")
+    for row in rows[:_MOST]:
+        subject = f"The month {row.month} was closed"
+        details = {"month": {"month": row.month, "version": row.version}}
+        key = f"{MONTH_CLOSED}:{row.month}"
+        yield Fact(key, row.generated_at, subject, "/usage/reports/", details)

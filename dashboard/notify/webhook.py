@@ -1,0 +1,148 @@
+"""io: sends a signed webhook to an address that users may reach, and to no other.
+
+The address is resolved once and the connection goes to what was checked, so that a name that
+resolves differently a moment later leads nowhere else. Redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from ipaddress import IPv4Network, IPv6Network
+
+STEP_SECONDS: Final = 5.0
+WHOLE_SECONDS: Final = 10.0
+"""A receiver that answers byte by byte is cut off after this long."""
+_LONGEST: Final = 2000
+_OK: Final = range(200, 300)
+
+
+class Unsent(Exception):  # noqa: N818  # an answer, not an error
+    """Why a message was not delivered; with `is_final` another try would be the same."""
+
+    def __init__(self, sentence: str, *, is_final: bool = False) -> None:
+        super().__init__(sentence)
+        self.is_final = is_final
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A webhook's URL in parts."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+
+def parse_url(url: str) -> Address:
+    """Return the parts of a URL. Raise Unsent with a sentence if it cannot be a webhook's."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme, 0)
+    except ValueError as error:
+        raise Unsent(f"This is not a URL: {error}.", is_final=True) from error
+    if parts.scheme not in {"https", "http"} or not parts.hostname:
+        raise Unsent("The URL must begin with https:// and name a host.", is_final=True)
+    if parts.username is not None or len(url) > _LONGEST or not url.isascii() or " " in url:
+        sentence = "The URL must be ASCII without blanks, user or password, and at most 2,000 long."
+        raise Unsent(sentence, is_final=True)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Address(parts.scheme, parts.hostname, port, path)
+
+
+def sign(secret: str, timestamp: int, body: bytes) -> str:
+    """Return the signature of a body that is sent at `timestamp` (Unix seconds)."""
+    text = f"{timestamp}.".encode() + body
+    return "sha256=" + hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
+
+
+def resolve(address: Address, networks: Sequence[IPv4Network | IPv6Network]) -> str:
+    """Return the IP address to connect to. Raise Unsent unless all of the name's are allowed."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Unsent(f"The host {address.host} cannot be found.") from error
+    addresses = [str(each[4][0]) for each in found]
+    for text in addresses:
+        _check(address, text, networks)
+    return addresses[0]
+
+
+def check_literal(address: Address, networks: Sequence[IPv4Network | IPv6Network]) -> None:
+    """Raise Unsent if the host is an IP address that is not allowed; names are resolved later."""
+    try:
+        ip_address(address.host)
+    except ValueError:
+        return
+    _check(address, address.host, networks)
+
+
+def _check(address: Address, text: str, networks: Sequence[IPv4Network | IPv6Network]) -> None:
+    ip = ip_address(text.partition("%")[0])
+    ip = (ip.ipv4_mapped or ip) if isinstance(ip, IPv6Address) else ip
+    if any(ip in network for network in networks):
+        return
+    if not ip.is_global or ip.is_multicast:
+        sentence = (
+            f"{address.host} is an address inside ({ip}). An administrator can allow its network "
+            "with IPUHUB_NOTIFY_NETWORKS."
+        )
+        raise Unsent(sentence, is_final=True)
+    if address.scheme != "https":
+        raise Unsent("The URL of a public address must begin with https://.", is_final=True)
+
+
+def post(
+    url: str,
+    body: bytes,
+    headers: dict[str, str],
+    networks: Sequence[IPv4Network | IPv6Network],
+) -> int:
+    """Send the body and return the status, 200 to 299. Raise Unsent for everything else."""
+    address = parse_url(url)
+    ip = resolve(address, networks)
+    try:
+        with socket.create_connection((ip, address.port), STEP_SECONDS) as plain:
+            cut = threading.Timer(WHOLE_SECONDS, _cut, [plain])
+            cut.start()
+            try:
+                return _exchange(address, plain, body, headers)
+            finally:
+                cut.cancel()
+    except (OSError, HTTPException) as error:
+        said = str(error) or type(error).__name__
+        raise Unsent(f"{address.host} does not answer: {said}.") from error
+
+
+def _exchange(address: Address, plain: socket.socket, body: bytes, headers: dict[str, str]) -> int:
+    connection = HTTPConnection(address.host, address.port)
+    connection.sock = plain
+    if address.scheme == "https":
+        context = ssl.create_default_context()
+        connection.sock = context.wrap_socket(plain, server_hostname=address.host)
+    connection.request("POST", address.path, body, headers)
+    status = connection.getresponse().status
+    if status in _OK:
+        return status
+    if 300 <= status < 400:
+        raise Unsent(f"{address.host} redirects ({status}), which is not followed.", is_final=True)
+    raise Unsent(f"{address.host} answered {status}.", is_final=status == 410)
+
+
+def _cut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # it is over already
