@@ -57,7 +57,7 @@ class RoleForm(forms.Form):
 
     user = forms.CharField(max_length=150)
     role = forms.ChoiceField(choices=[(role, role) for role in ROLES], initial=VIEWER)
-    namespace = forms.CharField(max_length=63, strip=True, initial=EVERYWHERE)
+    namespace = forms.CharField(max_length=63, strip=True)
     change = forms.ChoiceField(choices=[("grant", "Grant"), ("revoke", "Revoke")])
 
     def clean_user(self) -> User:

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
+from django.db.models import Count, Q
 from django.http import Http404
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -119,7 +120,8 @@ def notifications(request: HttpRequest) -> HttpResponse:
             if not secret:
                 messages.success(request, "You are subscribed. Send a test to see that it arrives.")
                 return redirect("account-notifications")
-    mine = Subscription.objects.filter(owner=user).order_by("created_at", "id")
+    dead = Count("notifications", filter=Q(notifications__state=DEAD))
+    mine = Subscription.objects.filter(owner=user).annotate(dead=dead).order_by("created_at", "id")
     sent = Notification.objects.filter(subscription__owner=user).select_related("subscription")
     context = {
         "form": form,
@@ -179,7 +181,8 @@ def _resume(subscription: Subscription) -> str:
 def _retry(subscription: Subscription) -> str:
     rows = Notification.objects.filter(subscription=subscription, state=DEAD)
     count = rows.update(state=QUEUED, attempts=0, next_at=timezone.now(), claimed_until=None)
-    return f"{count} notifications that were given up are tried again."
+    plural = "s" if count != 1 else ""
+    return f"{count} failed notification{plural} queued again."
 
 
 def _delete(subscription: Subscription) -> str:

@@ -50,6 +50,9 @@ PAGES = (
     "system",
     "account-tokens",
     "account-password",
+    "account-notifications",
+    "account-users",
+    "role-changes",
 )
 
 

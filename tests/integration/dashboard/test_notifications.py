@@ -180,8 +180,9 @@ def test_a_receiver_that_is_away_is_tried_again_later_and_at_last_given_up(
     Subscription.objects.update(target=receiver.url)
     deliver(lambda: at + 600 * MINUTE)
     assert receiver.got == []
+    assert "Retry 1 failed" in browser(ann).get(PAGE).content.decode()
     shown = browser(ann).post(f"{PAGE}{found.pk}/retry", follow=True).content.decode()
-    assert "1 notifications that were given up are tried again" in shown
+    assert "1 failed notification queued again." in shown
     deliver(timezone.now)
     assert len(receiver.got) == 1
 

@@ -50,6 +50,8 @@ PAGES = (
     "/account/tokens/",
     "/account/password/",
     "/account/users/",
+    "/account/roles/",
+    "/account/notifications/",
     "/api/",
 )
 

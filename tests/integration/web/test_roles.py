@@ -81,6 +81,8 @@ def test_an_administrator_grants_and_revokes_on_the_page(admin: User, charlie: U
     shown = browser(admin).post(PAGE, form, follow=True).content.decode()
     assert "charlie has now the role viewer in namespace team-b." in shown
     assert "viewer: team-b" in shown
+    assert "Revoke<span" in shown
+    assert "admin of root" not in shown, "nobody takes his own role away"
     assert access_of(fresh(charlie)).jobs == Scope(frozenset({"team-b"}))
     again = browser(admin).post(PAGE, form, follow=True).content.decode()
     assert "Nothing changed" in again
