@@ -69,7 +69,7 @@ app.conf.update(
     worker_concurrency=1,  # a run has the lock to itself; others would only say so
     worker_enable_remote_control=False,
     worker_send_task_events=False,
-    imports=["usage.tasks", "dashboard.notify.tasks"],
+    imports=["usage.tasks", "dashboard.notify.outbox"],
     beat_schedule_filename=settings.BEAT_SCHEDULE_PATH,
     beat_schedule=NIGHTLY if settings.USAGE_ENABLED else {},
 )

@@ -14,11 +14,14 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from celery import shared_task
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
 from django.db import connection
+from django.utils import timezone
 
+from dashboard.notify.events import collect
 from dashboard.notify.webhook import WHOLE_SECONDS, Unsent, post, sign
 from ipuhub.backoff import exponential
 from ipuhub.models import Notification
@@ -43,6 +46,15 @@ WHERE id = (
     ORDER BY waiting.next_at, waiting.id LIMIT 1 FOR UPDATE OF waiting SKIP LOCKED)
 RETURNING id
 """
+
+
+@shared_task(name="dashboard.notify")  # type: ignore[untyped-decorator]
+def notify() -> None:
+    """Queue what happened, and send what is due; what became of each stands in its row."""
+    queued = collect(timezone.now())
+    sent = deliver(timezone.now)
+    if queued or sent:
+        _LOG.info("notifications", queued=queued, sent=sent)
 
 
 def deliver(now: Callable[[], dt.datetime], clock: Callable[[], float] = time.monotonic) -> int:
