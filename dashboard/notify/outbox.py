@@ -18,7 +18,8 @@ from celery import shared_task
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
-from django.db import connection
+from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from dashboard.notify.events import collect
@@ -36,16 +37,6 @@ ROUND_SECONDS: Final = 45.0
 """A round takes no longer, so that reports have their turn of the worker."""
 _FIRST_SECONDS, _LAST_SECONDS = 30.0, 3600.0
 _LOG = structlog.get_logger(__name__)
-_CLAIM: Final = """
-UPDATE ipuhub_notification SET claimed_until = %(until)s, attempts = attempts + 1
-WHERE id = (
-    SELECT waiting.id FROM ipuhub_notification waiting
-    JOIN ipuhub_subscription told ON told.id = waiting.subscription_id
-    WHERE waiting.state = 'queued' AND waiting.next_at <= %(now)s AND NOT told.is_paused
-      AND (waiting.claimed_until IS NULL OR waiting.claimed_until < %(now)s)
-    ORDER BY waiting.next_at, waiting.id LIMIT 1 FOR UPDATE OF waiting SKIP LOCKED)
-RETURNING id
-"""
 
 
 @shared_task(name="dashboard.notify")  # type: ignore[untyped-decorator]
@@ -65,15 +56,23 @@ def deliver(now: Callable[[], dt.datetime], clock: Callable[[], float] = time.mo
     return sent
 
 
+@transaction.atomic
 def claim(now: dt.datetime) -> Notification | None:
     """Return a notification that is due, which no other worker gets for CLAIM_SECONDS."""
-    until = now + dt.timedelta(seconds=CLAIM_SECONDS)
-    with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, {"now": now, "until": until})
-        found = cursor.fetchone()
-    if found is None:
-        return None
-    return Notification.objects.select_related("subscription").get(pk=found[0])
+    free = Q(claimed_until=None) | Q(claimed_until__lt=now)
+    due = Notification.objects.filter(free, state=QUEUED, next_at__lte=now)
+    row = (
+        due.filter(subscription__is_paused=False)
+        .select_related("subscription")
+        .select_for_update(of=("self",), skip_locked=True)
+        .order_by("next_at", "id")
+        .first()
+    )
+    if row is not None:
+        row.attempts += 1
+        row.claimed_until = now + dt.timedelta(seconds=CLAIM_SECONDS)
+        row.save(update_fields=["attempts", "claimed_until"])
+    return row
 
 
 def _send(row: Notification, now: dt.datetime) -> bool:
