@@ -49,6 +49,14 @@ KINDS: Final[dict[str, Kind]] = {
         406, "Not acceptable", "Send an `Accept` that allows a media type of the operation."
     ),
     "conflict": Kind(409, "Conflict", "Read the object again, then repeat the call."),
+    "stale-attempt": Kind(
+        409, "Stale attempt", "A newer attempt of this instance has the partition: end this one."
+    ),
+    "contradiction": Kind(
+        409,
+        "Partition of other values",
+        "The instance has a partition of another size or job: release it first.",
+    ),
     "not-in-cluster": Kind(
         409, "Not in the cluster", "The job was deleted. Run it again, or create a new one."
     ),
@@ -58,6 +66,9 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "cluster-refuses": Kind(
         422, "Kubernetes refuses it", "Correct the field of the job that `detail` names."
+    ),
+    "impossible-size": Kind(
+        422, "Impossible size", "Request a size that `detail` names: no partition has this one."
     ),
     "idempotency-key-reused": Kind(
         422, "Idempotency-Key reused", "Send a new key with each new request."
@@ -77,6 +88,12 @@ KINDS: Final[dict[str, Kind]] = {
     "server-busy": Kind(503, "Server busy", "Wait the seconds of `Retry-After`."),
     "proxy-unavailable": Kind(
         503, "V-IPU Proxy unavailable", "Try again later. Administrators check the page System."
+    ),
+    "tracker-unavailable": Kind(
+        503, "Partition tracker unavailable", "Wait the seconds of `Retry-After`, then repeat it."
+    ),
+    "not-leading": Kind(
+        503, "Standby", "Wait the seconds of `Retry-After`: another replica leads, or soon does."
     ),
     "cluster-unavailable": Kind(
         503,

@@ -274,7 +274,8 @@ class Access:
             )
         user = await self._reviews.authenticate(token.strip())
         if user is None:
-            raise Problem(401, f"the token is not valid, or not for audience {AUDIENCE}", challenge)
+            sentence = f"the token is not valid, or not for audience {AUDIENCE}"
+            raise Problem(401, sentence, challenge, "invalid-token")
         return user
 
     async def may(self, user: User, verb: str, namespace: str = "") -> bool:

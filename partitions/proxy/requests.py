@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
+from ipuhub.api.kinds import KINDS, PREFIX, kind_of_status
 from ipuhub.kube.errors import ApiError
 from ipuhub.process.health import is_departure
 from partitions.errors import (
@@ -33,23 +34,33 @@ log = structlog.get_logger(__name__)
 RETRY_SECONDS: Final = 2
 _EXAMPLE: Final = 'for example {"size":2}'
 CLIENT_LEFT: Final = 499  # as nginx counts it
+_KINDS: Final[dict[int, str]] = {
+    HTTPStatus.FORBIDDEN: "cluster-forbids",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "impossible-size",
+    HTTPStatus.SERVICE_UNAVAILABLE: "proxy-unavailable",
+}
+"""The usual kinds of the proxy, where they are not the API's."""
 
 
 class Problem(Exception):  # noqa: N818  # it is an answer
-    """A request that cannot be served: status, sentence, and headers that belong to it."""
+    """A request that cannot be served: status, sentence, headers that belong to it, and its kind
+    (`ipuhub.api.kinds`; empty: the usual one of the status)."""
 
-    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, detail: str, headers: dict[str, str] | None = None, kind: str = ""
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.headers = headers or {}
+        self.kind = kind or _KINDS.get(status, kind_of_status(status))
 
 
 def problem_response(problem: Problem) -> web.Response:
     """The problem as RFC 9457 JSON."""
     body = {
-        "type": "about:blank",
-        "title": HTTPStatus(problem.status).phrase,
+        "type": f"{PREFIX}{problem.kind}",
+        "title": KINDS[problem.kind].title,
         "status": problem.status,
         "detail": problem.detail,
     }
@@ -79,25 +90,36 @@ async def answer_problems(request: web.Request, handler: Handler) -> web.StreamR
         return problem_response(problem)
 
 
-def unavailable(detail: str) -> Problem:
+def unavailable(detail: str, kind: str = "") -> Problem:
     """503: the same request may work in a moment."""
-    return Problem(503, detail, {"Retry-After": str(RETRY_SECONDS)})
+    return Problem(503, detail, {"Retry-After": str(RETRY_SECONDS)}, kind)
 
 
 def _problem_of(error: Exception) -> Problem | None:
-    match error:
-        case Problem():
-            return error
-        case StaleAttempt() | Contradiction():
-            return Problem(409, str(error))
-        case UnknownPartition():
-            return Problem(404, str(error))
-        case TrackerUnavailable() | ReplicaEnds() | NotLeading():
-            return unavailable(str(error))
-        case ApiError():
-            return unavailable(f"the API server cannot check this token: {error}")
-        case _:
-            return None
+    if isinstance(error, Problem):
+        return error
+    for known, status, kind in _OF_ERRORS:
+        if isinstance(error, known):
+            return Problem(status, str(error), kind=kind)
+    for known, kind in _OF_OUTAGES:
+        if isinstance(error, known):
+            return unavailable(str(error), kind)
+    if isinstance(error, ApiError):
+        sentence = f"the API server cannot check this token: {error}"
+        return unavailable(sentence, "cluster-unavailable")
+    return None
+
+
+_OF_ERRORS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
+    (StaleAttempt, 409, "stale-attempt"),
+    (Contradiction, 409, "contradiction"),
+    (UnknownPartition, 404, "not-found"),
+)
+_OF_OUTAGES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (TrackerUnavailable, "tracker-unavailable"),
+    (ReplicaEnds, "not-leading"),
+    (NotLeading, "not-leading"),
+)
 
 
 def _sentence(request: web.Request, error: web.HTTPException) -> str:

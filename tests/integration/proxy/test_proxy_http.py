@@ -59,7 +59,7 @@ async def test_put_answers_202_creating_when_it_takes_longer_than_the_answer(sit
 async def test_put_of_a_stale_attempt_is_409(site: Site) -> None:
     await site.put(attempt=3)
     status, text = await site.put(attempt=2)
-    assert status == 409
+    assert (status, json.loads(text)["type"]) == (409, "urn:ipuhub:problem:stale-attempt")
     assert "attempt 3" in json.loads(text)["detail"]
 
 
@@ -115,7 +115,7 @@ async def test_reset_release_and_get_of_one_partition(site: Site) -> None:
 async def test_nothing_known_is_404(site: Site) -> None:
     for method in ("GET", "DELETE"):
         status, text = await site.send(method, "/v1/partitions/nobody/0", user="operator")
-        assert (status, json.loads(text)["title"]) == (404, "Not Found")
+        assert (status, json.loads(text)["type"]) == (404, "urn:ipuhub:problem:not-found")
 
 
 async def test_delete_answers_202_while_the_controller_is_away(site: Site) -> None:
