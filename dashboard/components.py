@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ipuhub.partition import parse_time
-from ipuhub.text import human_duration
+from ipuhub.text import spell_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -57,7 +57,7 @@ def by_lease(name: str, signs: Signs, now: datetime) -> Component:
     age = (now - renewed).total_seconds()
     # One duration more than a standby waits: clocks differ, and a takeover takes a moment.
     if age > 2 * float(spec.get("leaseDurationSeconds") or _DEFAULT_LEASE_SECONDS):
-        said = f"has not renewed its Lease for {human_duration(age)}: stopped, frozen, or cut off"
+        said = f"has not renewed its Lease for {spell_duration(age)}: stopped, frozen, or cut off"
         return Component(name, DOWN, said, holder, renewed)
     return Component(name, UP, "leads", holder, renewed)
 
@@ -95,7 +95,7 @@ def of_prober(lease: Component, positions: Iterable[datetime | None], now: datet
         return Component(lease.name, UNKNOWN, "makes its first list", lease.holder)
     age = (now - oldest).total_seconds()
     if age > _STALE_SECONDS:
-        said = f"has received nothing for {human_duration(age)}"
+        said = f"has received nothing for {spell_duration(age)}"
         return Component(lease.name, DOWN, said, lease.holder, oldest)
     return Component(lease.name, UP, "records", lease.holder, oldest)
 
@@ -108,7 +108,7 @@ def of_monitor(
         return Component("Monitor", UNKNOWN, "has made no round yet")
     age = (now - ended_at).total_seconds()
     if age > _ROUNDS * round_seconds + 30:
-        return Component("Monitor", DOWN, f"last round {human_duration(age)} ago", since=ended_at)
+        return Component("Monitor", DOWN, f"last round {spell_duration(age)} ago", since=ended_at)
     said = f"its last round is incomplete: {problem}" if problem else "makes its rounds"
     return Component("Monitor", DOWN if problem else UP, said, since=ended_at)
 
@@ -134,7 +134,7 @@ def of_worker_and_beat(
         ]
     waits = oldest_task is not None and (now - oldest_task).total_seconds() > _ROUNDS * 10
     if waits and oldest_task is not None:
-        age = human_duration((now - oldest_task).total_seconds())
+        age = spell_duration((now - oldest_task).total_seconds())
         return [
             Component("Worker", DOWN, f"a task has been waiting for {age}", since=heartbeat),
             Component("Beat", UNKNOWN, "tasks are queued", since=heartbeat),
@@ -142,7 +142,7 @@ def of_worker_and_beat(
     if heartbeat is None:
         said = "no heartbeat yet"
         return [Component("Worker", UNKNOWN, said), Component("Beat", UNKNOWN, said)]
-    age = human_duration((now - heartbeat).total_seconds())
+    age = spell_duration((now - heartbeat).total_seconds())
     return [
         Component("Worker", UNKNOWN, "nobody gives it tasks", since=heartbeat),
         Component("Beat", DOWN, f"last heartbeat {age} ago", since=heartbeat),

@@ -1,4 +1,4 @@
-"""domain: times as kubectl and the pages show them: `5m10s`, `3d4h`, `2y`.
+"""domain: times as kubectl shows them (`5m10s`, `3d4h`, `2y`) and as the pages do (`5 min 10 s`).
 
 CSV whose texts a spreadsheet shows as they are, in Python and as SQL.
 
@@ -36,6 +36,21 @@ def human_duration(seconds: float) -> str:
     return _in_days(whole // _DAY, whole % _DAY // _HOUR)
 
 
+def spell_duration(seconds: float) -> str:
+    """A span in words of two units at most: `90 s`, `5 min 10 s`, `1 h 52 min`, `3 d 4 h`."""
+    whole = max(0, int(seconds))
+    if whole < 2 * _MINUTE:
+        return f"{whole} s"
+    if whole < 10 * _MINUTE:
+        return _spelled(whole // _MINUTE, "min", whole % _MINUTE, "s")
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min"
+    if whole < _DAY:
+        return _spelled(whole // _HOUR, "h", whole % _HOUR // _MINUTE, "min")
+    days = whole // _DAY
+    return _spelled(days, "d", whole % _DAY // _HOUR, "h") if days < 8 else f"{days:,} d"
+
+
 def age(timestamp: object, now: dt.datetime) -> str:
     """How long ago an RFC 3339 time was; `<unknown>` without one, `<invalid>` for nonsense."""
     if not timestamp:
@@ -69,6 +84,10 @@ def _in_days(days: int, hours: int) -> str:
 
 def _two(high: int, high_unit: str, low: int, low_unit: str) -> str:
     return f"{high}{high_unit}{low}{low_unit}" if low else f"{high}{high_unit}"
+
+
+def _spelled(high: int, high_unit: str, low: int, low_unit: str) -> str:
+    return f"{high} {high_unit} {low} {low_unit}" if low else f"{high} {high_unit}"
 
 
 GUARDED: Final = "=+-@\t\r'"

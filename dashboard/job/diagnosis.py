@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from ipuhub.text import human_duration
+from ipuhub.text import spell_duration
 from jobs.ipujob.advice import ADVICE
 from jobs.ipujob.conditions import SENTENCES, JobState, brief_message
 
@@ -148,7 +148,7 @@ def _waiting_facts(job: Job, place: Place) -> Iterator[Fact]:
     if place.limits_end is not None:
         yield Fact("Starts at the latest", "when their time limits end,", place.limits_end)
     elif job.past.typical_seconds and line.kind != "never":
-        ran = human_duration(median(job.past.typical_seconds))
+        ran = spell_duration(median(job.past.typical_seconds))
         yield Fact("Such jobs ran", f"{ran} (median of {len(job.past.typical_seconds)})")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from ipuhub.text import human_duration
+from ipuhub.text import spell_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -115,7 +115,7 @@ def _steps(
     for key, at in reached:
         # A job that runs stands on "Running", not before its end.
         is_current = current and (key == "running" if running else at is None)
-        took = human_duration((at - before).total_seconds()) if at and before else ""
+        took = spell_duration((at - before).total_seconds()) if at and before else ""
         since = (at or before) if is_current else None
         current = current and not is_current
         restarts = job.restart_count if key == "running" else 0
@@ -145,5 +145,5 @@ def _parts(known: Sequence[tuple[str, datetime]]) -> Iterator[Part]:
         # Who never ran did not run until its end.
         kind = "waiting" if key == "end" and "running" not in reached else _KINDS[key]
         x = 100 * (begin - first).total_seconds() / whole
-        words = f"{_WORDS[kind]} for {human_duration(seconds)}"
+        words = f"{_WORDS[kind]} for {spell_duration(seconds)}"
         yield Part(f"{x:.2f}%", f"{max(100 * seconds / whole, 0.4):.2f}%", kind, words)

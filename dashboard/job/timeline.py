@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ipuhub.text import human_duration
+from ipuhub.text import spell_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -196,5 +196,5 @@ def _pod_spans(pod: Pod) -> Iterator[Span]:
 def _span(begin: datetime, end: datetime | None, kind: str, words: str) -> Span:
     if end is None:
         return Span(begin, None, kind, f"{words} since {begin:%H:%M:%S} UTC")
-    took = human_duration(max(0.0, (end - begin).total_seconds()))
+    took = spell_duration(max(0.0, (end - begin).total_seconds()))
     return Span(begin, end, kind, f"{words} for {took}, from {begin:%H:%M:%S} UTC")

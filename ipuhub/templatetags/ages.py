@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from django import template
 
-from ipuhub.text import human_duration
+from ipuhub.text import spell_duration
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,10 +17,10 @@ register = template.Library()
 @register.filter
 def age(instant: datetime | None, now: datetime) -> str:
     """Return how long before `now` an instant was; a dash for none."""
-    return "–" if instant is None else human_duration((now - instant).total_seconds())
+    return "–" if instant is None else spell_duration((now - instant).total_seconds())
 
 
 @register.filter
 def duration(seconds: float | None) -> str:
     """Return a span of time in words; a dash for none."""
-    return "–" if seconds is None else human_duration(seconds)
+    return "–" if seconds is None else spell_duration(seconds)

@@ -27,7 +27,7 @@ Filters are in the URL; an invalid filter is a 400 and a namespace without acces
 sentence. `template` may extend `lists/page.html`; `more(request)` adds to its context,
 `prepare(request, filters, rows)` to the rows of a page or of a part of a file. Twins:
 `?format=csv`, `json` and `jsonl` (an object a line), all filtered rows, with the plain `value` of
-each column.
+each column. `?columns=name,ipus` chooses columns, of the page and of its twins.
 
 The colour of each state, for every badge and chart of the pages.
 """
@@ -45,6 +45,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from ipuhub.web.access import scope_of, usage_scope_of
+from ipuhub.web.columns import COLUMNS, choices, chosen, filters_of
 from ipuhub.web.exports import export, known_format
 from ipuhub.web.filters import BadFilter, bind_filters, order_named
 from ipuhub.web.keyset import CursorError, Order, read_page
@@ -198,6 +199,7 @@ class _Content:
     page: Page[Any]
     count: int
     order: Order
+    columns: Sequence[Column]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,15 +222,6 @@ class ListPage:
     def view(self) -> Callable[..., HttpResponseBase]:
         return require_safe(signed_in(self._answer))
 
-    def columns_of(self, rows: Sequence[Any]) -> list[Column]:
-        """The columns of a page of these rows."""
-        return [
-            column
-            for column in self.columns
-            if column.kind != "export"
-            and not (column.sparse and all(column.value(row) is None for row in rows))
-        ]
-
     @property
     def has_many_filters(self) -> bool:
         """Whether the filters need more than one line."""
@@ -237,10 +230,11 @@ class ListPage:
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
         rows = self.select(self._scope(request))
         try:
-            bound = bind_filters(self.filters, request.GET, rows, request.user)
+            bound = bind_filters(self.filters, filters_of(request.GET), rows, request.user)
+            columns = chosen(self.columns, request.GET)
             kind = known_format(request.GET.get("format", ""))
             if kind:
-                return self._export(request, kind, bound)
+                return self._export(request, kind, bound, columns)
             order = self._order(bound)
             page = read_page(bound.qs, order, request.GET.get("cursor", ""), PAGE_SIZE)
         except BadFilter as error:
@@ -250,7 +244,7 @@ class ListPage:
         if self.prepare:
             self.prepare(request, bound, page.rows)
         count = bound.qs[: COUNTED_TO + 1].count()
-        return self._show(request, _Content(bound, page, count, order))
+        return self._show(request, _Content(bound, page, count, order, columns))
 
     def _order(self, bound: Filters) -> Order:
         return order_named(bound.sorts, bound.sort, Order(self.order))
@@ -258,15 +252,17 @@ class ListPage:
     def _scope(self, request: HttpRequest) -> Scope:
         return (usage_scope_of if self.filters.of_usage else scope_of)(request.user)
 
-    def _export(self, request: HttpRequest, kind: str, bound: Filters) -> HttpResponseBase:
+    def _export(
+        self, request: HttpRequest, kind: str, bound: Filters, columns: Sequence[Column]
+    ) -> HttpResponseBase:
         ordered = bound.qs.order_by(*self._order(bound).expressions)
         rows: Iterator[Any] = ordered.iterator(chunk_size=CHUNK_ROWS)
         if self.prepare:
             rows = in_chunks(rows, partial(self.prepare, request, bound))
-        return export(kind, self.columns, rows, f"{self.noun}s")
+        return export(kind, columns, rows, f"{self.noun}s")
 
     def _show(self, request: HttpRequest, content: _Content) -> HttpResponseBase:
-        columns = self.columns_of(content.page.rows)
+        columns = columns_of(content.columns, content.page.rows)
         lines = [make_cells(columns, row) for row in content.page.rows]
         extra = self.more(request) if self.more else {}
         ends = (content.page.previous_cursor, content.page.next_cursor)
@@ -280,10 +276,14 @@ class ListPage:
             "chips": [chip.link(request) for chip in self.chips(request)] if self.chips else (),
             "is_newest_first": content.order == Order(self.order),
             "lines": lines,
+            "choices": choices(self.columns, content.columns),
+            "kept": [pair for pair in _pairs(request) if pair[0] != COLUMNS],
+            "columns": [text for name, text in _pairs(request) if name == COLUMNS],
             "count": min(content.count, COUNTED_TO),
             "uncounted": content.count > COUNTED_TO,
             "newer": _with(request, cursor=content.page.previous_cursor),
             "older": _with(request, cursor=content.page.next_cursor),
+            "all_columns": _with(request, columns=""),
             "csv": _with(request, format="csv"),
             "json": _with(request, format="json"),
             "jsonl": _with(request, format="jsonl"),
@@ -311,7 +311,9 @@ class ListPage:
         ]
 
     def _refuse(self, request: HttpRequest, sentences: Sequence[str]) -> HttpResponseBase:
-        bound = self.filters(request.GET, queryset=self.select(self._scope(request)).none())
+        bound = self.filters(
+            filters_of(request.GET), queryset=self.select(self._scope(request)).none()
+        )
         extra = self.more(request) if self.more else {}
         return self._render(request, {"filter": bound, "problems": sentences, **extra}, 400)
 
@@ -342,6 +344,16 @@ def in_chunks(rows: Iterable[Any], prepare: Callable[[Sequence[Any]], None]) -> 
         yield from chunk
 
 
+def columns_of(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
+    """Return those of the columns that a page of these rows shows."""
+    return [
+        column
+        for column in columns
+        if column.kind != "export"
+        and not (column.sparse and all(column.value(row) is None for row in rows))
+    ]
+
+
 def make_cells(columns: Sequence[Column], row: Any) -> list[Cell]:
     """Return the cells of one row."""
     return [_cell(column, row) for column in columns]
@@ -352,6 +364,12 @@ def _cell(column: Column, row: Any) -> Cell:
     href = column.link(row) if column.link else ""
     colour = colour_of(str(value)) if column.kind == "badge" else ""
     return Cell(value, column.kind, column.label, href, colour)
+
+
+def _pairs(request: HttpRequest) -> list[tuple[str, str]]:
+    """Return the parameters of the URL that a form keeps."""
+    gone = {"cursor", "format"}
+    return [(k, v) for k, values in request.GET.lists() if k not in gone for v in values if v]
 
 
 def _with(request: HttpRequest, **parameters: str | None) -> str:

@@ -132,3 +132,28 @@ def test_the_keyboard_alone_searches_and_moves(browser: Browser, demo: RunningDe
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="ipujob-sample").wait_for()
     page.close()
+
+
+def test_paper_has_title_and_heads_in_ink_and_nothing_to_click(
+    browser: Browser, demo: RunningDemo
+) -> None:
+    demo.kubectl("apply", "-f", str(EXAMPLES / "single-gcd-sample.yaml"))
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    signed_in(page, demo)
+    page.emulate_media(media="print")
+    assert page.get_by_role("heading", name="Overview").bounding_box()["width"] > 20  # type: ignore[index]
+    page.goto(demo.dashboard.rstrip("/") + "/jobs/?columns=state,name")
+    page.get_by_role("link", name="ipujob-sample", exact=True).first.wait_for()
+    assert page.get_by_role("heading", name="Jobs", exact=True).is_visible()
+    assert page.get_by_text("As of 20").is_visible()
+    for hidden in ("header.navbar", ".filters", ".columns", ".chips"):
+        assert not page.locator(hidden).first.is_visible()
+    style = "e => [getComputedStyle(e).display, getComputedStyle(e).color]"
+    assert page.locator("thead").first.evaluate(style)[0] == "table-header-group"
+    assert page.locator(".badge").first.evaluate(style)[1] == "rgb(0, 0, 0)"
+    page.emulate_media(media="screen")
+    page.goto(demo.dashboard.rstrip("/") + "/jobs/?user=nobody")
+    page.emulate_media(media="print")
+    assert page.get_by_role("textbox", name="User").is_visible()  # by what the list is filtered
+    context.close()

@@ -1,16 +1,13 @@
 // Lets the ages grow between two answers, in the words of ipuhub/text.py.
 (() => {
-  const two = (high, unit, low, lowUnit) => (low ? `${high}${unit}${low}${lowUnit}` : `${high}${unit}`);
+  const two = (high, unit, low, lowUnit) => (low ? `${high} ${unit} ${low} ${lowUnit}` : `${high} ${unit}`);
   const words = (s) => {
     const m = Math.floor(s / 60), h = Math.floor(s / 3600), d = Math.floor(s / 86400);
-    if (s < 120) return `${s}s`;
-    if (s < 600) return two(m, "m", s % 60, "s");
-    if (h < 3) return `${m}m`;
-    if (h < 8) return two(h, "h", m % 60, "m");
-    if (h < 48) return `${h}h`;
-    if (d < 8) return two(d, "d", h % 24, "h");
-    if (d < 730) return `${d}d`;
-    return two(Math.floor(d / 365), "y", d % 365, "d");
+    if (s < 120) return `${s} s`;
+    if (s < 600) return two(m, "min", s % 60, "s");
+    if (h < 1) return `${m} min`;
+    if (d < 1) return two(h, "h", m % 60, "min");
+    return d < 8 ? two(d, "d", h % 24, "h") : `${d.toLocaleString("en")} d`;
   };
   setInterval(() => {
     if (document.hidden) return;

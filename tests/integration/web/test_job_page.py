@@ -108,7 +108,7 @@ def test_the_timeline_is_drawn_by_the_server_with_a_text_beside_it(
     assert text.count('class="bar bar-launcher"') == 1
     assert text.count('class="bar bar-failed"') == 2
     assert 'role="img"' in text
-    assert "train-launcher: ran, exit code 1 for 90s" in text
+    assert "train-launcher: ran, exit code 1 for 90 s" in text
     assert " style=" not in text
     assert "<script>" not in text
 

@@ -216,7 +216,7 @@ def test_a_duration_is_from_start_to_end_and_grows_while_a_job_runs(staff: Clien
     }
     cells = re.findall(r'data-label="Duration".*?</td>', body(staff.get("/jobs/")), re.DOTALL)
     assert len(cells) == 5
-    assert sum("<span>90m</span>" in cell for cell in cells) == 2
+    assert sum("<span>1 h 30 min</span>" in cell for cell in cells) == 2
     growing = [cell for cell in cells if "data-age" in cell]
     assert len(growing) == 1
     assert 'datetime="2026-03-01T12:00:00+00:00"' in growing[0]

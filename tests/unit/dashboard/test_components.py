@@ -31,7 +31,7 @@ def lease(age: float, holder: str = "pod-a", seconds: int = 15) -> Signs:
     [
         (lease(2), UP, "leads"),
         (lease(30), UP, "leads"),
-        (lease(31), DOWN, "has not renewed its Lease for 31s"),
+        (lease(31), DOWN, "has not renewed its Lease for 31 s"),
         (lease(100, seconds=60), UP, "leads"),
         (lease(5, holder=""), DOWN, "no replica leads"),
         (Signs(), UNKNOWN, "no Lease"),

@@ -73,7 +73,7 @@ def test_the_way_of_a_job_is_drawn_to_scale() -> None:
     lives = Lives([pod(started_at=at(40))], [partition(20)])
     made = job(started_at=at(40), completed_at=at(100), status="Failed")
     drawn = draw_stepper(made, "Failed", lives, NINE + dt.timedelta(seconds=500))
-    assert [step.took for step in drawn.steps] == ["", "20s", "20s", "0s", "60s"]
+    assert [step.took for step in drawn.steps] == ["", "20 s", "20 s", "0 s", "60 s"]
     assert [(part.kind, part.x, part.width) for part in drawn.parts] == [
         ("waiting", "0.00%", "20.00%"),
         ("starting", "20.00%", "20.00%"),
@@ -102,7 +102,7 @@ def test_a_job_deleted_while_it_waited_never_ran() -> None:
     made = job(deleted_at=at(50))
     drawn = draw_stepper(made, "Deleted", Lives(), NINE + dt.timedelta(seconds=500))
     assert [step.state for step in drawn.steps] == ["done", "todo", "todo", "todo", "stopped"]
-    assert [part.words for part in drawn.parts] == ["waited for IPUs for 50s"]
+    assert [part.words for part in drawn.parts] == ["waited for IPUs for 50 s"]
 
 
 _SECONDS = st.none() | st.floats(-5, 500)

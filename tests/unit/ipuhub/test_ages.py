@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from ipuhub.text import age, human_duration
+from ipuhub.text import age, human_duration, spell_duration
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, 0, tzinfo=dt.UTC)
 
@@ -52,3 +52,25 @@ def test_spans_read_as_kubectl_prints_them(seconds, want):
 )
 def test_an_age_is_counted_from_now(timestamp, want):
     assert age(timestamp, NOW) == want
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        (-3, "0 s"),
+        (0, "0 s"),
+        (119.9, "119 s"),
+        (120, "2 min"),
+        (310, "5 min 10 s"),
+        (600, "10 min"),
+        (3599, "59 min"),
+        (6720, "1 h 52 min"),
+        (86399, "23 h 59 min"),
+        (86400, "1 d"),
+        (3 * 86400 + 4 * 3600, "3 d 4 h"),
+        (8 * 86400 + 3600, "8 d"),
+        (1500 * 86400, "1,500 d"),
+    ],
+)
+def test_pages_spell_a_duration_in_at_most_two_units(seconds: float, want: str) -> None:
+    assert spell_duration(seconds) == want
