@@ -276,7 +276,7 @@ class ListPage:
             "chips": [chip.link(request) for chip in self.chips(request)] if self.chips else (),
             "is_newest_first": content.order == Order(self.order),
             "lines": lines,
-            "choices": choices(self.columns, content.columns),
+            "choices": choices(columns_of(self.columns, content.page.rows), columns),
             "kept": [pair for pair in _pairs(request) if pair[0] != COLUMNS],
             "columns": [text for name, text in _pairs(request) if name == COLUMNS],
             "count": min(content.count, COUNTED_TO),

@@ -211,7 +211,7 @@ def test_without_a_limit_the_time_that_such_jobs_ran_stands_in_for_it(
     proxy.hold("large", "team-a", 32)
     shown = facts(admin, job)
     assert "Starts at the latest" not in shown
-    assert shown["Such jobs ran"] == "20m (median of 3)"
+    assert shown["Such jobs ran"] == "20 min (median of 3)"
 
 
 def test_a_job_larger_than_the_fleet_reads_that_it_can_never_start(

@@ -75,7 +75,7 @@ def test_a_filter_changes_list_address_and_what_is_said_without_a_reload(
         page.locator("#health.is-up, #health.is-down, #health.is-unknown").wait_for()
         assert page.locator("#said").inner_text() == ""  # the header is no news of the page
         page.evaluate("window.sameDocument = true")
-        page.get_by_label("Status").select_option("Failed")
+        page.get_by_role("combobox", name="Status").select_option("Failed")
         page.get_by_text("1 job", exact=True).first.wait_for()
         page.wait_for_url("**/jobs/?status=Failed")
         page.locator("#said").filter(has_text=re.compile("^1 job$")).wait_for(state="attached")
@@ -92,7 +92,7 @@ def test_without_javascript_filters_and_paging_work(address: str, cookie: str) -
         page.get_by_role("link", name="Older").click()
         assert page.locator("#rows tbody tr").count() == 11
         page.get_by_text("Filters").click()
-        page.get_by_label("Status").select_option("Failed")
+        page.get_by_role("combobox", name="Status").select_option("Failed")
         page.get_by_role("button", name="Filter").click()
         assert page.locator("#rows tbody tr").count() == 1
 

@@ -168,7 +168,7 @@ def test_what_nobody_records_any_more_says_its_age(
     watch.position_at = now - dt.timedelta(minutes=5)
     watch.save()
     html = browser(admin).get(address).content.decode()
-    assert "5m</time> ago" in html
+    assert "5 min</time> ago" in html
     assert "has received nothing from the cluster" in html
     past = browser(admin).get("/usage/?month=2026-10").content.decode()
     assert "has received nothing from the cluster" not in past

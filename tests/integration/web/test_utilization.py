@@ -96,7 +96,7 @@ def test_time_that_nobody_asked_is_told(admin: User) -> None:
     assert got["total"]["unknown_ipu_hours"] == f"{16 * 13}.00000"
     page = browser(admin).get(f"/utilization/?{RANGE}").content.decode()
     assert "2026-11-03 12:00:00 UTC" in page
-    assert "No data for 13h" in page
+    assert "No data for 13 h" in page
 
 
 def test_the_csv_can_be_opened_in_a_spreadsheet(admin: User) -> None:
