@@ -143,8 +143,8 @@ SENTENCES: dict[Reason, str] = {
     "from the next attempt.",
     Reason.SPEC_OVERRIDDEN: "The operator ignores parts of the pod template.",
     Reason.PODS_STUCK: "A pod of the job does not terminate. Its node may be lost.",
-    Reason.NODE_NOT_READY: "A node with pods of the job has stopped reporting. Its pods may or "
-    "may not be running.",
+    Reason.NODE_NOT_READY: "A node with pods of the job went NotReady or stopped reporting. "
+    "Its pods may or may not be running.",
     Reason.OBJECT_RESTORED: "An object of the job was changed and is recreated.",
     Reason.OOM_KILLED: "A container of the job exceeded its memory limit and was killed.",
     Reason.POD_DEADLINE: "A pod ran longer than the activeDeadlineSeconds of its template.",

@@ -20,8 +20,9 @@ from jobs.ipujob.privileges import LABEL_POD_PROFILE
 from jobs.operator import metrics
 from jobs.operator.actions import Plan
 from jobs.operator.failures import FaultLog, RefusalLog
-from jobs.operator.observer import by_job, turn_of
+from jobs.operator.observer import BY_NODE, by_job, turn_of
 from jobs.operator.plan import plan
+from jobs.operator.pods import trouble_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -165,6 +166,16 @@ class Controller:
         for job in self.effects.caches.jobs.all():
             if namespace_of(job) == name_of(new):
                 self.enqueue(uid_of(job))
+
+    def on_node(self, old: Manifest | None, new: Manifest | None) -> None:
+        """Enqueue the jobs with pods on a node that went NotReady, or came back."""
+        known, now = (trouble_of_node(node) if node else "" for node in (old, new))
+        if known == now:
+            return
+        name = name_of(new or old or {})
+        for pod in self.effects.caches.pods.by_index(BY_NODE, name):
+            for uid in by_job(pod):
+                self.enqueue(uid)
 
     def enqueue_all(self) -> None:
         """Enqueue every job; cheap, because a pass without changes sends no request."""

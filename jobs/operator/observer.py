@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 BY_UID = "uid"
 BY_JOB = "job"
+BY_NODE = "node"
 
 
 class Cache(Protocol):
@@ -77,6 +78,7 @@ class Caches:
     jobs: Cache
     children: Mapping[Kind, Cache]
     namespaces: Cache
+    nodes: Cache
 
     @property
     def pods(self) -> Cache:
@@ -103,6 +105,12 @@ class Caches:
         found = self.namespaces.get("", namespace)
         return found is not None and is_being_deleted(found)
 
+    def node_trouble(self, name: str) -> str:
+        """What became of a node that is not Ready; empty where it is, or where nodes are unknown:
+        the right to list them is not needed."""
+        found = self.nodes.get("", name)
+        return podview.trouble_of_node(found) if found is not None else ""
+
 
 def by_uid(manifest: Manifest) -> list[str]:
     """Index of jobs."""
@@ -113,6 +121,12 @@ def by_job(manifest: Manifest) -> list[str]:
     """Index of objects by the job that they belong to."""
     uid = labels_of(manifest).get(LABEL_JOB_UID)
     return [uid] if uid else []
+
+
+def by_node(pod: Manifest) -> list[str]:
+    """Index of pods by the node that they are on."""
+    name = (pod.get("spec") or {}).get("nodeName")
+    return [name] if name else []
 
 
 def only_metadata(manifest: Manifest) -> Manifest:
@@ -215,7 +229,7 @@ class Observer:
         is_left = held or any(child.is_orphan_of(uid) for child in children.values())
         if job is None and not pods and not is_left:
             return None
-        views = tuple(podview.from_manifest(pod) for pod in pods)
+        views = tuple(self._view(pod) for pod in pods)
         if job is not None and job.get("status"):
             status = recovered(whole(job["status"]), views, partitions)
             job = job if status is job["status"] else job | {"status": status}
@@ -240,6 +254,10 @@ class Observer:
             limits=limits,
             patience=self.rules.patience,
         )
+
+    def _view(self, pod: Manifest) -> podview.PodView:
+        view = podview.from_manifest(pod)
+        return podview.on_node(view, self._caches.node_trouble(view.node))
 
     def _key(self, uid: str, job: Manifest | None, claims: Sequence[Manifest]) -> JobKey | None:
         if job is not None:

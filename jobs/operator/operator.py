@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from ipuhub.kube.informer import Informer
-from ipuhub.kube.resources import NAMESPACES
+from ipuhub.kube.resources import NAMESPACES, NODES
 from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
 from jobs.ipujob.conditions import Reason
@@ -25,8 +25,18 @@ from jobs.operator.controller import Controller
 from jobs.operator.effects import Effects, Expectations
 from jobs.operator.eventwriter import EventWriter
 from jobs.operator.execute import Executor
-from jobs.operator.observer import BY_JOB, BY_UID, Caches, Observer, by_job, by_uid, only_metadata
-from jobs.operator.ownership import trim_child, trim_job, trim_pod
+from jobs.operator.observer import (
+    BY_JOB,
+    BY_NODE,
+    BY_UID,
+    Caches,
+    Observer,
+    by_job,
+    by_node,
+    by_uid,
+    only_metadata,
+)
+from jobs.operator.ownership import trim_child, trim_job, trim_node, trim_pod
 from jobs.operator.partitions import PartitionFacts
 
 if TYPE_CHECKING:
@@ -116,7 +126,8 @@ class Operator:
         self.now = options.now
         self._listed_under = ""
         self.informers = _informers(client, self._is_crd_another)
-        self.caches = _caches(self.informers)
+        self.nodes = Informer(client, NODES, transform=trim_node)
+        self.caches = _caches(self.informers, self.nodes)
         self.facts = PartitionFacts(partitions, lambda uid: self.caches.job(uid) is not None)
         self.event_writer = EventWriter(recorder)
         effects = self.effects = Effects(
@@ -141,10 +152,11 @@ class Operator:
         """Work until cancelled."""
         self.informers["ipujobs"].add_handler(self.controller.on_job)
         self.informers["namespaces"].add_handler(self.controller.on_namespace)
+        self.nodes.add_handler(self.controller.on_node)
         for resource in RESOURCE_OF.values():
             self.informers[resource.plural].add_handler(self.controller.on_child)
         async with asyncio.TaskGroup() as group:
-            for informer in self.informers.values():
+            for informer in (*self.informers.values(), self.nodes):
                 group.create_task(informer.run())
             group.create_task(self.event_writer.run())
             group.create_task(self._report_health())
@@ -206,6 +218,7 @@ class Operator:
             self._health.beat("loop")
             self._health.set("proxy", not self.facts.problem, self.facts.problem)
             said = await self._report_crd(said)
+            self._health.note("nodes", _unknown_nodes(self.nodes.problem))
             problems = [text for text in map(_problem, self.informers.items()) if text]
             self._health.set("api-server", not problems, "; ".join(problems))
             await asyncio.sleep(HEALTH_SECONDS)
@@ -222,6 +235,13 @@ class Operator:
                 keeper.crd, type="Warning", reason=reason, message=sentence
             )
         return sentence
+
+
+def _unknown_nodes(problem: str) -> str:
+    """What jobs go without where the nodes cannot be read: no reason to be not ready."""
+    if not problem:
+        return ""
+    return f"Nodes cannot be watched, so jobs learn of a NotReady node from their pods: {problem}"
 
 
 def _problem(named: tuple[str, Informer]) -> str:
@@ -251,16 +271,17 @@ def _informers(
             client,
             resource,
             label_selector=LABEL_JOB_UID,
-            indexers={BY_JOB: by_job},
+            indexers={BY_JOB: by_job} | ({BY_NODE: by_node} if kind is Kind.POD else {}),
             transform=trim_pod if kind is Kind.POD else trim_child,
         )
     followed["namespaces"] = Informer(client, NAMESPACES, transform=only_metadata)
     return followed
 
 
-def _caches(informers: dict[str, Informer]) -> Caches:
+def _caches(informers: dict[str, Informer], nodes: Informer) -> Caches:
     return Caches(
         jobs=informers["ipujobs"],
         children={kind: informers[r.plural] for kind, r in RESOURCE_OF.items()},
         namespaces=informers["namespaces"],
+        nodes=nodes,
     )

@@ -134,6 +134,13 @@ def trim_pod(pod: Manifest) -> Manifest:
     return kept
 
 
+def trim_node(node: Manifest) -> Manifest:
+    """Return a node's name and whether it is Ready: nodes are large, and report again and again."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    ready = [_of(c, ("type", "status", "reason")) for c in conditions if c.get("type") == "Ready"]
+    return {"metadata": _of(node["metadata"], _META), "status": {"conditions": ready}}
+
+
 def _identity(manifest: Manifest) -> Manifest:
     meta = manifest["metadata"]
     kept = _of(meta, _META)

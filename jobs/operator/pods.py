@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.ipujob.conditions import Reason
@@ -186,7 +186,7 @@ class Trouble:
 class PodView:
     """A pod of a job, judged once per pass. `ending` is how it failed; None: it has not.
     `fingerprint` tells what it was made of. `gone_by`: when its deletion's grace period is over.
-    `is_unheard`: its node has stopped reporting, so that what is known of it is of before.
+    `node_trouble`: what became of its node, if that is not Ready: the pod's status may be old.
     `hears_end`: it sleeps, and ends by itself when it is told; `deadline`: its
     activeDeadlineSeconds, counted from `accepted_at`."""
 
@@ -215,7 +215,7 @@ class PodView:
     hears_end: bool = False
     deadline: int | None = None
     accepted_at: datetime | None = None
-    is_unheard: bool = False
+    node_trouble: str = ""
 
     @property
     def is_terminal(self) -> bool:
@@ -268,7 +268,7 @@ def from_manifest(pod: Manifest) -> PodView:
         hears_end=end is not None,
         deadline=spec.get("activeDeadlineSeconds"),
         accepted_at=parse_time(status.get("startTime")),
-        is_unheard=phase == "Running" and _is_unheard(conditions),
+        node_trouble=SILENT if phase == "Running" and _is_unheard(conditions) else "",
     )
 
 
@@ -278,6 +278,24 @@ def _number(text: str | None) -> int:
 
 def _is_true(condition: Manifest | None) -> bool:
     return condition is not None and condition.get("status") == "True"
+
+
+SILENT = "stopped reporting"
+
+
+def trouble_of_node(node: Manifest) -> str:
+    """Return what became of a node that is not Ready; empty: it is Ready, or has not said."""
+    for condition in (node.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready" and condition.get("status") != "True":
+            if condition.get("status") != "False":
+                return SILENT
+            return f"went NotReady ({condition.get('reason') or 'no reason given'})"
+    return ""
+
+
+def on_node(view: PodView, trouble: str) -> PodView:
+    """Return the view of a pod whose node has this trouble; pods that have ended need no node."""
+    return replace(view, node_trouble=trouble) if trouble and not view.is_terminal else view
 
 
 def _is_unheard(conditions: dict[Any, Manifest]) -> bool:

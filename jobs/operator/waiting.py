@@ -68,24 +68,35 @@ MOST_NAMED = 3
 
 
 def unheard_causes(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
-    """Return pods on silent nodes, at once: Kubernetes removes them minutes later."""
+    """Return pods on nodes that are not Ready, at once: Kubernetes removes them minutes later."""
     pods = [pod for instance in instances for pod in _unheard(instance)]
     if not pods:
         return
-    nodes = sorted({pod.node for pod in pods})
     names = sorted(pod.name for pod in pods)
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     said = (
-        f"Node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:MOST_NAMED])} stopped reporting, "
-        f"with {', '.join(names[:MOST_NAMED])}{more}. If the node does not come back, Kubernetes "
-        "removes the pods after some minutes (five by default), which ends the attempt"
+        f"{_troubled_nodes(pods)}, with {', '.join(names[:MOST_NAMED])}{more}. "
+        "If the node does not come back, Kubernetes removes the pods after some minutes (five by "
+        "default), which ends the attempt"
     )
     yield Reason.NODE_NOT_READY, said
 
 
+def _troubled_nodes(pods: Iterable[PodView]) -> str:
+    """The nodes of these pods by what became of them, as the beginning of a sentence."""
+    found: dict[str, list[str]] = {}
+    for node, trouble in sorted({pod.node: pod.node_trouble for pod in pods}.items()):
+        found.setdefault(trouble, []).append(node)
+    said = " and ".join(
+        f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:MOST_NAMED])} {trouble}"
+        for trouble, nodes in sorted(found.items())
+    )
+    return said[0].upper() + said[1:]
+
+
 def _unheard(instance: Instance) -> Iterator[PodView]:
     if not instance.is_settled:
-        yield from (pod for pod in instance.pods if pod.is_unheard and not pod.is_deleting)
+        yield from (pod for pod in instance.pods if pod.node_trouble and not pod.is_deleting)
 
 
 LONGEST_CAUSE = 300

@@ -84,7 +84,7 @@ class Replica:
         self.wire = Wire(
             on_write=world.count_write, mischief=world.faults.mischief, turns=world.faults.turns
         )
-        plurals = ["ipujobs", "namespaces", *(r.plural for r in RESOURCE_OF.values())]
+        plurals = ["ipujobs", "namespaces", "nodes", *(r.plural for r in RESOURCE_OF.values())]
         trimmed = {r.plural for kind, r in RESOURCE_OF.items() if kind is not Kind.POD}
         self.caches = {
             plural: LogCache(kube, plural, trim_child if plural in trimmed else None)
@@ -94,6 +94,7 @@ class Replica:
             jobs=self.caches["ipujobs"],
             children={kind: self.caches[r.plural] for kind, r in RESOURCE_OF.items()},
             namespaces=self.caches["namespaces"],
+            nodes=self.caches["nodes"],
         )
         partitions: Any = WiredPartitions(world.partitions, self.wire)
         self.facts = PartitionFacts(partitions, lambda uid: caches.job(uid) is not None)

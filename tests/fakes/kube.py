@@ -19,7 +19,7 @@ from jobs.ipujob.names import (
     worker_name,
 )
 from jobs.launcher.main import awaited, closed_because
-from jobs.operator.observer import BY_JOB, BY_UID, Caches, by_job
+from jobs.operator.observer import BY_JOB, BY_NODE, BY_UID, Caches, by_job, by_node
 from tests.fakes.jsoncopy import copied, merge
 from tests.fakes.podstates import closed_gate, containers, environment, exited, unschedulable
 from tests.fakes.refusing import Refusing
@@ -71,6 +71,8 @@ class FakeCache:
     def by_index(self, index: str, value: str) -> list[Manifest]:
         if index == BY_UID:
             return [m for m in self.all() if m["metadata"]["uid"] == value]
+        if index == BY_NODE:
+            return [m for m in self.all() if value in by_node(m)]
         assert index == BY_JOB
         return [m for m in self.all() if value in by_job(m)]
 
@@ -108,6 +110,7 @@ class FakeKube:
             jobs=FakeCache(self, IPUJOBS.plural),
             children={kind: FakeCache(self, r.plural) for kind, r in RESOURCE_OF.items()},
             namespaces=FakeCache(self, "namespaces"),
+            nodes=FakeCache(self, "nodes"),
         )
 
     # --- what the operator calls ---------------------------------------------------------------

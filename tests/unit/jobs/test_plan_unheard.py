@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from jobs.operator.actions import PatchStatus
 from jobs.operator.plan import plan
-from jobs.operator.pods import from_manifest
+from jobs.operator.pods import from_manifest, on_node, trouble_of_node
 from tests.builders.ipujobs import NOW, ipujob, launcher, worker
 from tests.builders.plans import status, steps, truth, up
 
@@ -53,6 +54,48 @@ def test_many_pods_are_counted() -> None:
     assert "sample-launcher, sample-worker-0, sample-worker-1 and 3 more. " in said
 
 
+def node(status: str, reason: str = "") -> dict[str, Any]:
+    ready = {"type": "Ready", "status": status, "reason": reason}
+    return {"status": {"conditions": [{"type": "MemoryPressure", "status": "False"}, ready]}}
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        (node("True", "KubeletReady"), ""),
+        (node("False", "KubeletNotReady"), "went NotReady (KubeletNotReady)"),
+        (node("Unknown", "NodeStatusUnknown"), "stopped reporting"),
+        ({"status": {}}, ""),
+        ({}, ""),
+    ],
+)
+def test_what_became_of_a_node(found: dict[str, Any], want: str) -> None:
+    assert trouble_of_node(found) == want
+
+
+def test_a_node_that_says_itself_that_it_is_not_ready_is_told_though_its_pods_are() -> None:
+    job = ipujob().workers(2).running()
+    built = job.build()
+    first, second = (from_manifest(worker(built, n).running().build()) for n in range(2))
+    seen = up(job, worker(built).running(), launcher(built).running())
+    pods = (
+        on_node(replace(first, node="node-b"), "went NotReady (KubeletNotReady)"),
+        on_node(replace(second, node="node-a"), "stopped reporting"),
+        *(view for view in seen.pods if view.role == "launcher"),
+    )
+    state, reason, said = truth(plan(replace(seen, pods=pods), NOW))
+    assert (state, reason) == ("Running", "NodeNotReady")
+    assert said.startswith(
+        "Node node-a stopped reporting and node node-b went NotReady (KubeletNotReady), with "
+        "sample-worker-0, sample-worker-1. "
+    )
+
+
+def test_a_pod_that_has_ended_needs_no_node() -> None:
+    ended = from_manifest(worker(ipujob().build()).exited(0).build())
+    assert on_node(ended, "stopped reporting").node_trouble == ""
+
+
 @pytest.mark.parametrize(
     "ready",
     [
@@ -64,4 +107,4 @@ def test_many_pods_are_counted() -> None:
 def test_what_a_kubelet_says_is_no_silence(ready: dict[str, Any]) -> None:
     pod = worker(ipujob().build()).unheard().build()
     pod["status"]["conditions"][0] |= ready
-    assert not from_manifest(pod).is_unheard
+    assert from_manifest(pod).node_trouble == ""
