@@ -6,6 +6,7 @@ it, or undo it. Also the pods that the API server is asked about before a job ge
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -167,9 +168,26 @@ class Rehearsals:
         self._client = client
         self._monotonic = monotonic
         self._taken: dict[str, float] = {}
+        self._under_way: dict[str, asyncio.Event] = {}
 
     async def judge(self, action: TryPod) -> None:
-        """Raise the ApiError by which the server would refuse the pod."""
+        """Raise the ApiError by which the server would refuse the pod.
+
+        Of a burst of the same pods one is tried. If it is refused each is, for its own words.
+        """
+        first = self._under_way.get(action.key)
+        if first is not None:
+            await first.wait()
+            await self._judge(action)
+            return
+        done = self._under_way[action.key] = asyncio.Event()
+        try:
+            await self._judge(action)
+        finally:
+            del self._under_way[action.key]
+            done.set()
+
+    async def _judge(self, action: TryPod) -> None:
         now = self._monotonic()
         if now - self._taken.get(action.key, float("-inf")) < REMEMBERED_SECONDS:
             return

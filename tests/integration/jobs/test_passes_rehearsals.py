@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from ipuhub.kube.errors import AlreadyExists, ApiError, Forbidden, Unreachable
+from jobs.operator.actions import TryPod
+from jobs.operator.effects import Rehearsals
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld
+from tests.fakes.waiting import eventually
+
+if TYPE_CHECKING:
+    from jobs.ipujob.manifests import Manifest
 
 QUOTA = Forbidden(403, "Forbidden", 'pods "sample-worker-0" is forbidden: exceeded quota: q')
 
@@ -54,6 +63,46 @@ async def test_a_burst_of_equal_jobs_asks_once() -> None:
     await world.passes(2)
     assert world.kube.calls["try", "pods"] == 2  # a worker and a launcher
     assert len(world.partitions.held()) == 8
+
+
+class Slow:
+    """An API server that answers a dry run once it is told to."""
+
+    def __init__(self, *refusals: Exception) -> None:
+        self.asked: list[str] = []
+        self.refusals = list(refusals)
+        self.answers = asyncio.Event()
+
+    async def try_create(self, _: Any, pod: Manifest) -> None:
+        self.asked.append(pod["metadata"]["name"])
+        refusal = self.refusals.pop() if self.refusals else None
+        await self.answers.wait()
+        if refusal is not None:
+            raise refusal
+
+
+async def judged(server: Slow, jobs: int) -> list[BaseException | None]:
+    """The first pods of equal jobs, all looked at before the server answers."""
+    client: Any = server
+    rehearsals = Rehearsals(client)
+    pods = [TryPod("default/same/0", {"metadata": {"name": f"job-{n}"}}) for n in range(jobs)]
+    tries = [asyncio.create_task(rehearsals.judge(pod)) for pod in pods]
+    await eventually(lambda: bool(server.asked))
+    server.answers.set()
+    return await asyncio.gather(*tries, return_exceptions=True)
+
+
+async def test_equal_jobs_at_the_same_moment_ask_once() -> None:
+    server = Slow()
+    assert await judged(server, 16) == [None] * 16
+    assert server.asked == ["job-0"]
+
+
+async def test_a_refusal_is_no_word_of_another_job() -> None:
+    other = Forbidden(403, "Forbidden", 'pods "job-1" is forbidden: exceeded quota: q')
+    server = Slow(other, QUOTA)
+    assert await judged(server, 3) == [QUOTA, other, None]
+    assert server.asked == ["job-0", "job-1", "job-2"]
 
 
 async def test_a_namespace_without_its_account_yet_is_no_news() -> None:
