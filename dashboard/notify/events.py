@@ -10,7 +10,9 @@ import datetime as dt
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
 from django.conf import settings
+from django.db import DatabaseError
 from django.db.models import Q
 
 from ipuhub.models import Notification, Subscription
@@ -43,6 +45,7 @@ KEPT: Final = dt.timedelta(days=60)
 _OLDEST_WAITING: Final = dt.timedelta(days=30)
 _MOST: Final = 500  # of one subscription and round
 _PENDING: Final = "Pending"
+_LOG = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,11 @@ def collect(now: dt.datetime) -> int:
             facts = list(_facts(subscription, now))
         except ClusterAway:
             continue  # who may see what is not known now; the facts stay
+        except DatabaseError:
+            raise
+        except Exception:  # noqa: BLE001  # one odd subscription must not hold back the others
+            _LOG.exception("subscription failed", id=subscription.pk)
+            continue
         made += queue(subscription, facts, now)
     return made
 

@@ -1,8 +1,9 @@
 """glue: sends queued notifications, each by one worker at a time, until they arrive or are given
 up.
 
-A worker claims a row before it sends. If it dies, the claim runs out and another worker sends it
-again: a receiver tells repetitions by the id.
+A worker claims a row before it sends, and the claim sets when the row is due again: whatever a row
+does to its worker, the others are sent. If the worker dies, the claim runs out and another worker
+sends the row again: a receiver tells repetitions by the id.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import datetime as dt
 import json
 import smtplib
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -50,10 +52,21 @@ def notify() -> None:
 
 def deliver(now: Callable[[], dt.datetime], clock: Callable[[], float] = time.monotonic) -> int:
     """Send what is due, for at most ROUND_SECONDS; return how many arrived."""
+    _give_up(now())
     sent, end = 0, clock() + ROUND_SECONDS
     while clock() < end and (row := claim(now())) is not None:
         sent += _send(row, now())
     return sent
+
+
+def _give_up(now: dt.datetime) -> None:
+    """End the rows whose worker died at the last attempt: they may be what it died of."""
+    rows = Notification.objects.filter(
+        state=QUEUED, claimed_until__lt=now, attempts__gte=settings.NOTIFY_ATTEMPTS
+    )
+    message = "The worker stopped during the last attempt."
+    if count := rows.update(state=DEAD, claimed_until=None, message=message):
+        _LOG.error("notifications given up", count=count, why=message)
 
 
 @transaction.atomic
@@ -69,9 +82,11 @@ def claim(now: dt.datetime) -> Notification | None:
         .first()
     )
     if row is not None:
+        pause = exponential(row.attempts, base=_FIRST_SECONDS, maximum=_LAST_SECONDS)
         row.attempts += 1
+        row.next_at = now + dt.timedelta(seconds=pause)
         row.claimed_until = now + dt.timedelta(seconds=CLAIM_SECONDS)
-        row.save(update_fields=["attempts", "claimed_until"])
+        row.save(update_fields=["attempts", "next_at", "claimed_until"])
     return row
 
 
@@ -80,20 +95,29 @@ def _send(row: Notification, now: dt.datetime) -> bool:
     try:
         message = _CHANNELS[row.subscription.channel](row, now)
     except Unsent as why:
-        is_last = why.is_final or row.attempts >= settings.NOTIFY_ATTEMPTS
-        pause = exponential(row.attempts - 1, base=_FIRST_SECONDS, maximum=_LAST_SECONDS)
-        state, next_at = DEAD if is_last else QUEUED, now + dt.timedelta(seconds=pause)
-        _record(row, state=state, message=str(why)[:500], next_at=next_at)
-        _LOG.warning("notification not sent", id=row.pk, why=str(why), dead=is_last)
-        return False
+        return _fail(row, str(why), is_final=why.is_final)
+    except Exception as error:  # noqa: BLE001  # one odd row must not hold back the others
+        _LOG.exception("notification failed", id=row.pk)
+        # Only the kind: the text can hold what users may not read, such as the mail password.
+        kind = type(error).__name__
+        return _fail(row, f"IPUHub failed to send this ({kind}). The worker's log says why.")
     _record(row, state=SENT, message=message, sent_at=now)
     return True
 
 
-def _record(row: Notification, **values: object) -> None:
+def _fail(row: Notification, why: str, *, is_final: bool = False) -> bool:
+    is_last = is_final or row.attempts >= settings.NOTIFY_ATTEMPTS
+    _record(row, state=DEAD if is_last else QUEUED, message=why)
+    _LOG.warning("notification not sent", id=row.pk, why=why, dead=is_last)
+    return False
+
+
+def _record(row: Notification, *, message: str, **values: object) -> None:
     """Write the outcome of the attempt that this worker made; a later one's stays."""
+    # Receivers choose the text, and PostgreSQL takes no NUL.
+    shown = "".join(char if char.isprintable() else "?" for char in message)[:500]
     rows = Notification.objects.filter(pk=row.pk, attempts=row.attempts)
-    rows.update(claimed_until=None, **values)
+    rows.update(claimed_until=None, message=shown, **values)
 
 
 def _send_webhook(row: Notification, now: dt.datetime) -> str:
@@ -125,7 +149,7 @@ def _send_mail(row: Notification, _now: dt.datetime) -> str:
     )
     lines = [f"{row.subject}.", row.body.get("url", ""), _WHY]
     mail = EmailMessage(
-        f"[IPUHub] {row.subject}",
+        f"[IPUHub] {' '.join(row.subject.split())}",
         "\n\n".join(filter(None, lines)),
         settings.MAIL_FROM,
         [row.subscription.target],
@@ -133,12 +157,22 @@ def _send_mail(row: Notification, _now: dt.datetime) -> str:
         connection=server,
     )
     try:
-        mail.send()
+        with closing(server):  # also where it was opened in vain
+            mail.send()
+    except smtplib.SMTPRecipientsRefused as error:
+        code, said = error.recipients[row.subscription.target]
+        sentence = f"The mail server refused {row.subscription.target}: {code} {_text(said)}."
+        raise Unsent(sentence, is_final=code >= _PERMANENT) from error
     except (OSError, smtplib.SMTPException) as error:
         raise Unsent(f"The mail server did not take it: {error}.") from error
     return f"accepted by {settings.MAIL_HOST}"
 
 
+def _text(said: bytes | str) -> str:
+    return said.decode(errors="replace") if isinstance(said, bytes) else said
+
+
+_PERMANENT: Final = 500  # RFC 5321, 4.2.1: the same request would be refused again
 _WHY: Final = "You receive this because of a subscription in IPUHub: Account, Notifications."
 _CHANNELS: Final[dict[str, Callable[[Notification, dt.datetime], str]]] = {
     WEBHOOK: _send_webhook,

@@ -13,19 +13,22 @@ import ssl
 import threading
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from ipaddress import IPv4Network, IPv6Network
+    from ipaddress import IPv4Network
 
 STEP_SECONDS: Final = 5.0
 WHOLE_SECONDS: Final = 10.0
 """A receiver that answers byte by byte is cut off after this long."""
 _LONGEST: Final = 2000
 _OK: Final = range(200, 300)
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+_GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
+"""Outside it Python calls some addresses global that lead inside, such as fec0::/10."""
 
 
 class Unsent(Exception):  # noqa: N818  # an answer, not an error
@@ -55,11 +58,15 @@ def parse_url(url: str) -> Address:
         raise Unsent(f"This is not a URL: {error}.", is_final=True) from error
     if parts.scheme not in {"https", "http"} or not parts.hostname:
         raise Unsent("The URL must begin with https:// and name a host.", is_final=True)
-    if parts.username is not None or len(url) > _LONGEST or not url.isascii() or " " in url:
+    if parts.username is not None or len(url) > _LONGEST or not _is_plain(url):
         sentence = "The URL must be ASCII without blanks, user or password, and at most 2,000 long."
         raise Unsent(sentence, is_final=True)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Address(parts.scheme, parts.hostname, port, path)
+
+
+def _is_plain(url: str) -> bool:
+    return url.isascii() and url.isprintable() and " " not in url
 
 
 def sign(secret: str, timestamp: int, body: bytes) -> str:
@@ -91,10 +98,13 @@ def check_literal(address: Address, networks: Sequence[IPv4Network | IPv6Network
 
 def _check(address: Address, text: str, networks: Sequence[IPv4Network | IPv6Network]) -> None:
     ip = ip_address(text.partition("%")[0])
-    ip = (ip.ipv4_mapped or ip) if isinstance(ip, IPv6Address) else ip
     if any(ip in network for network in networks):
         return
-    if not ip.is_global or ip.is_multicast:
+    ip = _end_of(ip) if isinstance(ip, IPv6Address) else ip
+    if any(ip in network for network in networks):
+        return
+    is_outside = ip.version == 4 or ip in _GLOBAL_UNICAST
+    if not is_outside or not ip.is_global or ip.is_multicast:
         sentence = (
             f"{address.host} is an address inside ({ip}). An administrator can allow its network "
             "with IPUHUB_NOTIFY_NETWORKS."
@@ -102,6 +112,13 @@ def _check(address: Address, text: str, networks: Sequence[IPv4Network | IPv6Net
         raise Unsent(sentence, is_final=True)
     if address.scheme != "https":
         raise Unsent("The URL of a public address must begin with https://.", is_final=True)
+
+
+def _end_of(ip: IPv6Address) -> IPv4Address | IPv6Address:
+    """Return the IPv4 address to which a translator or tunnel takes the packets, or else `ip`."""
+    if ip in _NAT64:
+        return IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour or ip
 
 
 def post(

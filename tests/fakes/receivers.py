@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class HttpReceiver:
-    """What was posted: path, headers (lower case) and body; `status` is what it answers."""
+    """What was posted: path, headers (lower case) and body; it answers `status`, or just `raw`."""
 
     url: str = ""
     status: int = 204
     location: str = ""
+    raw: bytes = b""
     got: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
 
 
@@ -33,6 +34,10 @@ def http_receiver() -> Iterator[HttpReceiver]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
             found.got.append((self.path, headers, body))
+            if found.raw:
+                self.wfile.write(found.raw)
+                self.close_connection = True
+                return
             self.send_response(found.status)
             if found.location:
                 self.send_header("Location", found.location)
@@ -65,7 +70,7 @@ def smtp_receiver() -> Iterator[SmtpReceiver]:
         def handle(self) -> None:
             self._say("220 here")
             sender, to = "", list[str]()
-            while line := self.rfile.readline().decode().strip():
+            while line := self.rfile.readline().decode(errors="replace").strip():
                 verb = line[:4].upper()
                 if verb == "MAIL":
                     sender, to = line.partition("<")[2].partition(">")[0], []

@@ -236,6 +236,73 @@ def test_the_claim_of_a_worker_that_died_runs_out(ann: User, receiver: HttpRecei
     assert Notification.objects.get().attempts == 2
 
 
+@pytest.mark.parametrize(("damage", "kind"), [("header", "ValueError"), ("channel", "KeyError")])
+def test_a_row_that_cannot_be_sent_holds_nobody_back_and_is_given_up(
+    ann: User, receiver: HttpReceiver, settings: SettingsWrapper, damage: str, kind: str
+) -> None:
+    settings.NOTIFY_ATTEMPTS = 2
+    bad = subscribe(ann, target=receiver.url, job_user="ann")
+    subscribe(ann, target=receiver.url, job_user="bob")
+    ended("first")
+    ended("second", user="bob")
+    at = timezone.now()
+    collect(at)
+    if damage == "header":
+        Notification.objects.filter(subscription=bad).update(event="job-ended\r\nX-Odd: 1")
+    else:
+        Subscription.objects.filter(pk=bad.pk).update(channel="pigeon")
+    assert deliver(lambda: at) == 1
+    assert [json.loads(body)["job"]["name"] for _, _, body in receiver.got] == ["second"]
+    row = Notification.objects.get(subscription=bad)
+    assert (row.state, row.attempts, row.claimed_until) == ("queued", 1, None)
+    assert row.next_at == at + MINUTE / 2
+    deliver(lambda: at + MINUTE)
+    row.refresh_from_db()
+    assert (row.state, row.attempts) == ("dead", 2)
+    assert deliver(lambda: at + 600 * MINUTE) == 0
+    shown = browser(ann).get(PAGE).content.decode()
+    assert f"IPUHub failed to send this ({kind})" in shown
+    assert len(receiver.got) == 1
+
+
+def test_a_row_at_which_workers_die_is_given_up(
+    ann: User, receiver: HttpReceiver, settings: SettingsWrapper
+) -> None:
+    settings.NOTIFY_ATTEMPTS = 2
+    subscribe(ann, target=receiver.url)
+    ended()
+    now = timezone.now()
+    collect(now)
+    for minutes in (0, 2):
+        assert claim(now + minutes * MINUTE) is not None
+    deliver(lambda: now + 600 * MINUTE)
+    row = Notification.objects.get()
+    assert (row.state, row.attempts, row.claimed_until) == ("dead", 2, None)
+    assert row.message == "The worker stopped during the last attempt."
+    assert receiver.got == []
+
+
+def test_an_answer_of_odd_bytes_holds_nobody_back(ann: User, receiver: HttpReceiver) -> None:
+    with http_receiver() as odd:
+        odd.raw = b"NO\x00\x1b[2J\r\n\r\n"
+        subscribe(ann, target=odd.url, job_user="ann")
+        subscribe(ann, target=receiver.url)
+        ended()
+        run()
+    assert (len(odd.got), len(receiver.got)) == (1, 1)
+    row = Notification.objects.get(subscription__job_user="ann")
+    assert row.state == "queued"
+    assert "does not answer: NO??[2J" in row.message
+
+
+def test_an_odd_subscription_holds_nobody_back(ann: User, receiver: HttpReceiver) -> None:
+    subscribe(ann, "job-waiting", target=receiver.url, minutes=2**31 - 1)
+    subscribe(ann, target=receiver.url)
+    ended()
+    run()
+    assert len(receiver.got) == 1
+
+
 def test_a_paused_subscription_is_told_nothing_of_its_pause(
     ann: User, receiver: HttpReceiver
 ) -> None:
@@ -266,6 +333,53 @@ def test_mail_goes_through_the_server_of_the_settings(ann: User, settings: Setti
     assert (sender, to) == ("ipuhub@lab.example", ["ann@lab.example"])
     assert mail["Subject"] == "[IPUHub] Job team-a/train ended: Failed"
     assert "https://hub.example/jobs/uid-team-a-train/" in str(mail.get_payload())
+
+
+@pytest.mark.parametrize(("refusal", "state"), [("450 later", "queued"), ("550 who", "dead")])
+def test_a_mail_server_that_does_not_know_the_recipient_is_not_asked_again(
+    ann: User, settings: SettingsWrapper, refusal: str, state: str
+) -> None:
+    with smtp_receiver() as server:
+        settings.MAIL_HOST, settings.MAIL_PORT, settings.MAIL_TLS = "127.0.0.1", server.port, "off"
+        settings.MAIL_FROM = "ipuhub@lab.example"
+        server.refusal = refusal
+        subscribe(ann, channel="mail", target="ann@lab.example")
+        ended()
+        run()
+    row = Notification.objects.get()
+    assert row.state == state
+    assert row.message == f"The mail server refused ann@lab.example: {refusal}."
+
+
+def test_a_subject_of_several_lines_is_mailed_as_one(ann: User, settings: SettingsWrapper) -> None:
+    with smtp_receiver() as server:
+        settings.MAIL_HOST, settings.MAIL_PORT, settings.MAIL_TLS = "127.0.0.1", server.port, "off"
+        settings.MAIL_FROM = "ipuhub@lab.example"
+        subscribe(ann, channel="mail", target="ann@lab.example")
+        ended("two\r\nBcc: eve@x.example")
+        run()
+        ((_sender, to, text),) = server.got
+    mail = message_from_string(text)
+    assert mail["Subject"] == "[IPUHub] Job team-a/two Bcc: eve@x.example ended: Failed"
+    assert (to, mail["Bcc"]) == (["ann@lab.example"], None)
+
+
+@pytest.mark.parametrize(
+    ("tls", "why"),
+    [("tls", "WRONG_VERSION_NUMBER"), ("starttls", "STARTTLS extension not supported")],
+)
+def test_a_mail_server_without_tls_gets_no_mail(
+    ann: User, settings: SettingsWrapper, tls: str, why: str
+) -> None:
+    with smtp_receiver() as server:
+        settings.MAIL_HOST, settings.MAIL_PORT, settings.MAIL_TLS = "127.0.0.1", server.port, tls
+        settings.MAIL_FROM = "ipuhub@lab.example"
+        subscribe(ann, channel="mail", target="ann@lab.example")
+        ended()
+        run()
+        assert server.got == []
+    row = Notification.objects.get()
+    assert (row.state, why in row.message) == ("queued", True)
 
 
 def form(**changed: str) -> dict[str, str]:
@@ -307,7 +421,9 @@ def test_a_user_subscribes_sees_the_secret_once_and_sends_a_test(
     [
         ({"target": "ftp://x.example"}, "must begin with https://"),
         ({"target": "https://me:pw@x.example/"}, "without blanks, user or password"),
+        ({"target": "https://x.example/\x7f"}, "without blanks, user or password"),
         ({"target": "https://10.1.2.3/"}, "is an address inside"),
+        ({"target": "https://[64:ff9b::10.1.2.3]/"}, "is an address inside"),
         ({"target": "http://[::1]/"}, "is an address inside"),
         ({"target": "http://8.8.8.8/"}, "must begin with https://"),
         ({"target": "https://[x"}, "not a URL"),
@@ -336,7 +452,22 @@ def test_mail_stays_in_the_domains_of_the_settings(ann: User, settings: Settings
 
 @pytest.mark.parametrize(
     "ip",
-    ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:10.0.0.1", "0.0.0.0"],
+    [
+        "127.0.0.1",
+        "10.0.0.1",
+        "169.254.169.254",
+        "0.0.0.0",
+        "::1",
+        "fd00::1",
+        "fec0::1",
+        "::10.0.0.1",
+        "::ffff:10.0.0.1",
+        "::ffff:0:10.0.0.1",
+        "64:ff9b::a00:1",
+        "64:ff9b:1::a00:1",
+        "2002:a00:1::",
+        "2001:0:a00:1::",
+    ],
 )
 def test_a_name_that_leads_inside_is_refused_when_it_is_sent(
     monkeypatch: pytest.MonkeyPatch, ip: str
@@ -349,6 +480,18 @@ def test_a_name_that_leads_inside_is_refused_when_it_is_sent(
     with pytest.raises(Unsent, match="is an address inside"):
         resolve(address, [])
     assert resolve(address, [ip_network("0.0.0.0/0"), ip_network("::/0")]) == "93.184.216.34"
+
+
+@pytest.mark.parametrize("ip", ["2606:4700::1", "64:ff9b::8.8.8.8", "2002:808:808::1", "8.8.8.8"])
+def test_a_public_address_is_taken_also_behind_a_translator(ip: str) -> None:
+    address = Address("https", ip, 443, "/")
+    webhook.check_literal(address, [])
+
+
+def test_a_translator_inside_is_allowed_by_either_network() -> None:
+    address = Address("https", "64:ff9b::a00:1", 443, "/")
+    for network in ("10.0.0.0/8", "64:ff9b::/96"):
+        webhook.check_literal(address, [ip_network(network)])
 
 
 def test_a_receiver_that_dribbles_is_cut_off(
