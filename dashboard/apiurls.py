@@ -22,6 +22,7 @@ from dashboard.health import Components
 from dashboard.job.api import JobPods, JobUsageSoFar, JobWaiting
 from dashboard.job.logsapi import JobLogs
 from dashboard.notify.api import NotificationList
+from dashboard.notify.subscriptionapi import OneSubscription, SubscriptionList
 from dashboard.partitions import AllPartitions, PartitionUsage
 from dashboard.users import RoleChangeList
 from ipuhub.api.files import with_files
@@ -43,6 +44,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<str:uid>/run-again", RunJobAgain.as_view(), name="job-run-again"),
     *with_files("audit", AuditList, "api-audit"),
     *with_files("notifications", NotificationList, "api-notifications"),
+    path("subscriptions", SubscriptionList.as_view(), name="api-subscriptions"),
+    path("subscriptions/<int:pk>", OneSubscription.as_view(), name="api-subscription"),
     *with_files("role-changes", RoleChangeList, "api-role-changes"),
     path(
         "",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 import uuid
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from django import forms
-from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db.models import Count, Q
 from django.http import Http404
 from django.shortcuts import get_object_or_404, redirect, render
@@ -18,20 +14,10 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard.notify.events import (
-    CONTROLLER_DOWN,
-    EVENTS,
-    JOB_ENDED,
-    JOB_WAITING,
-    MONTH_CLOSED,
-    TEST,
-    Fact,
-    queue,
-)
-from dashboard.notify.outbox import DEAD, MAIL, QUEUED, WEBHOOK
-from dashboard.notify.webhook import Unsent, check_literal, parse_url
+from dashboard.notify.events import EVENTS, TEST, Fact, queue
+from dashboard.notify.outbox import DEAD, QUEUED
+from dashboard.notify.subscriptions import SubscriptionForm, pause, resume, subscribe
 from ipuhub.models import Notification, Subscription
-from ipuhub.web.access import access_of
 from ipuhub.web.requests import signed_in
 
 if TYPE_CHECKING:
@@ -40,67 +26,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.http import HttpRequest, HttpResponse
 
-MOST: Final = 50
-"""So many subscriptions a user may have."""
 _SHOWN: Final = 50
-_TEXT: Final = 253
-
-
-class SubscriptionForm(forms.Form):
-    """A new subscription; events are those that the user may know of."""
-
-    event = forms.ChoiceField(label="Event")
-    channel = forms.ChoiceField(label="Send by")
-    target = forms.CharField(label="To", max_length=2000, strip=True)
-    job_user = forms.CharField(label="User", max_length=_TEXT, required=False)
-    group = forms.CharField(label="Group", max_length=_TEXT, required=False)
-    namespace = forms.CharField(label="Namespace", max_length=63, required=False)
-    minutes = forms.IntegerField(label="Minutes", min_value=1, max_value=43200, required=False)
-
-    def __init__(self, user: User, data: Any = None) -> None:
-        super().__init__(data, initial={"job_user": user.get_username(), "minutes": 60})
-        self.user, access = user, access_of(user)
-        hidden = set() if access.is_admin else {CONTROLLER_DOWN}
-        if not access.is_accountant or not settings.USAGE_ENABLED:
-            hidden.add(MONTH_CLOSED)
-        if settings.ACCESS == "kubernetes" and not access.is_admin:
-            hidden |= {JOB_ENDED, JOB_WAITING}  # the worker cannot ask Kubernetes who may see what
-        offered = [(key, label) for key, label in EVENTS.items() if key not in hidden]
-        cast("forms.ChoiceField", self.fields["event"]).choices = offered
-        channels = [(WEBHOOK, "webhook"), *([(MAIL, "mail")] if settings.MAIL_HOST else [])]
-        cast("forms.ChoiceField", self.fields["channel"]).choices = channels
-
-    def clean_namespace(self) -> str:
-        """Refuse a namespace of which the user would never be told."""
-        namespace: str = self.cleaned_data["namespace"]
-        if namespace and not access_of(self.user).jobs.covers(namespace):
-            raise ValidationError("You do not have access to this namespace.")
-        return namespace
-
-    def clean(self) -> dict[str, Any]:
-        """Check the target by its channel."""
-        given, target = self.cleaned_data, self.cleaned_data.get("target", "")
-        if given.get("event") == JOB_WAITING and given.get("minutes") is None:
-            self.add_error("minutes", "Say after how many minutes.")
-        check = {WEBHOOK: _check_url, MAIL: _check_mail}.get(given.get("channel", ""))
-        if target and check:
-            try:
-                check(target)
-            except (Unsent, ValidationError) as error:
-                said = error.messages[0] if isinstance(error, ValidationError) else str(error)
-                self.add_error("target", said)
-        return given
-
-
-def _check_url(url: str) -> None:
-    check_literal(parse_url(url), settings.NOTIFY_NETWORKS)
-
-
-def _check_mail(address: str) -> None:
-    validate_email(address)
-    allowed = [domain.lower() for domain in settings.MAIL_DOMAINS]
-    if allowed and address.rpartition("@")[2].lower() not in allowed:
-        raise ValidationError(f"Mail goes to {', '.join(allowed)} only (IPUHUB_MAIL_DOMAINS).")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -112,10 +38,11 @@ def notifications(request: HttpRequest) -> HttpResponse:
     form = SubscriptionForm(user, request.POST if request.method == "POST" else None)
     secret = ""
     if form.is_valid():
-        if Subscription.objects.filter(owner=user).count() >= MOST:
-            form.add_error(None, f"You have {MOST} subscriptions. Delete one first.")
+        try:
+            secret = subscribe(user, form.cleaned_data).secret
+        except ValidationError as error:
+            form.add_error(None, error)
         else:
-            secret = _subscribe(user, form.cleaned_data).secret
             form = SubscriptionForm(user)
             if not secret:
                 messages.success(request, "You are subscribed. Send a test to see that it arrives.")
@@ -133,19 +60,6 @@ def notifications(request: HttpRequest) -> HttpResponse:
     }
     status = 400 if form.errors else 200
     return render(request, "account/notifications.html", context, status=status)
-
-
-def _subscribe(user: User, given: dict[str, Any]) -> Subscription:
-    now = timezone.now()
-    names = ("event", "channel", "target", "job_user", "group", "namespace")
-    return Subscription.objects.create(
-        owner=user,
-        minutes=given["minutes"] or 0,
-        secret=secrets.token_urlsafe(32) if given["channel"] == WEBHOOK else "",
-        created_at=now,
-        since=now,
-        **{name: given[name] for name in names},
-    )
 
 
 @require_POST
@@ -167,14 +81,12 @@ def _test(subscription: Subscription) -> str:
 
 
 def _pause(subscription: Subscription) -> str:
-    Subscription.objects.filter(pk=subscription.pk).update(is_paused=True)
+    pause(subscription)
     return "The subscription is paused: nothing is sent until you resume it."
 
 
 def _resume(subscription: Subscription) -> str:
-    now = timezone.now()
-    rows = Subscription.objects.filter(pk=subscription.pk, is_paused=True)
-    rows.update(is_paused=False, since=now)
+    resume(subscription)
     return "The subscription is active. What happened in between is not sent."
 
 

@@ -115,7 +115,7 @@ class Described(AutoSchema):
             yield HTTPStatus.NOT_FOUND, "Not found, or the user does not have access."
         if not issubclass(self.view.content_negotiation_class, AnyAccept):
             yield HTTPStatus.NOT_ACCEPTABLE, "Accept allows none of the available media types."
-        if self.method == "POST":
+        if self.method in {"POST", "PATCH"}:
             yield HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."
             yield HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body is not JSON."
 

@@ -524,3 +524,77 @@ def test_parts_of_a_url() -> None:
     assert parse_url("http://x.example:8080/a?b=c#d") == Address(
         "http", "x.example", 8080, "/a?b=c"
     )
+
+
+API = "/api/v1/subscriptions"
+JSON = "application/json"
+
+
+def test_a_program_subscribes_pauses_resumes_and_removes(ann: User, receiver: HttpReceiver) -> None:
+    client = tool(ann, "read write")
+    asked = {"event": "job-waiting", "channel": "webhook", "target": receiver.url, "minutes": 30}
+    made = client.post(API, asked, content_type=JSON)
+    assert made.status_code == 201, made.content
+    found = Subscription.objects.get()
+    one = f"{API}/{found.pk}"
+    assert made.json()["secret"] == found.secret != ""
+    assert (found.owner, found.event, found.minutes, found.job_user) == (ann, "job-waiting", 30, "")
+    (listed,) = client.get(API).json()["results"]
+    assert (
+        listed == client.get(one).json() == {k: v for k, v in made.json().items() if k != "secret"}
+    )
+    for is_paused in (True, False):
+        answer = client.patch(one, {"is_paused": is_paused}, content_type=JSON)
+        assert (answer.status_code, answer.json()["is_paused"]) == (200, is_paused)
+    since, found = found.since, Subscription.objects.get()
+    assert found.since > since, "the pause is not told"
+    assert client.patch(one, {"is_paused": "perhaps"}, content_type=JSON).status_code == 400
+    assert client.delete(one).status_code == 204
+    assert not Subscription.objects.exists()
+    assert client.delete(one).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "sentence"),
+    [
+        ({"target": "https://10.1.2.3/"}, "target", "is an address inside"),
+        ({"namespace": "team-b"}, "namespace", "do not have access to this namespace"),
+        ({"event": "controller-down"}, "event", "Select a valid choice"),
+        ({"event": "pigeons"}, "event", "is not a valid choice"),
+        ({"event": "job-waiting"}, "minutes", "after how many minutes"),
+        ({"minutes": 10**12}, "minutes", "less than or equal to 43200"),
+        ({"job_user": ["ann"]}, "job_user", "Not a valid string"),
+        ({"group": "a\x00b"}, "group", "Null characters are not allowed"),
+        ({"target": None}, "target", "may not be null"),
+    ],
+)
+def test_the_api_refuses_what_the_page_refuses(
+    ann: User, changed: dict[str, Any], field: str, sentence: str
+) -> None:
+    answer = tool(ann).post(API, form() | changed, content_type=JSON)
+    assert answer.status_code == 400
+    assert answer.json()["type"] == "urn:ipuhub:problem:invalid-value"
+    assert sentence in answer.json()["errors"][field][0]
+    assert not Subscription.objects.exists()
+
+
+def test_nobody_has_more_subscriptions_than_the_limit(ann: User) -> None:
+    for number in range(50):
+        subscribe(ann, target=f"https://chat.example/{number}")
+    answer = tool(ann).post(API, form(), content_type=JSON)
+    assert answer.status_code == 400
+    assert "You have 50 subscriptions." in answer.json()["detail"]
+    assert "You have 50 subscriptions." in browser(ann).post(PAGE, form()).content.decode()
+    assert Subscription.objects.count() == 50
+
+
+def test_subscriptions_of_others_are_not_found_and_reading_tokens_change_nothing(ann: User) -> None:
+    one = f"{API}/{subscribe(ann, target='https://chat.example/').pk}"
+    root = tool(get_user_model().objects.create_user("root", is_staff=True))
+    reader = tool(ann, "read")
+    for client, status in ((root, 404), (reader, 403)):
+        assert client.patch(one, {"is_paused": True}, content_type=JSON).status_code == status
+        assert client.delete(one).status_code == status
+    assert reader.post(API, form(), content_type=JSON).json()["scope"] == "write"
+    assert root.get(API).json()["results"] == []
+    assert not Subscription.objects.get().is_paused

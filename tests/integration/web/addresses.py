@@ -125,6 +125,10 @@ _SIGN_IN: Final = {
     ),
     "api-notifications": Example(API_OF_ALL),
     "api-notifications-file": Example(API_OF_ALL, _CSV),
+    "api-subscriptions": Example(API_OF_ALL),
+    "api-subscription": Example(
+        _api(404, 404, 200, 404, 404), {"pk": "{subscription}"}, is_personal=True
+    ),
     "role-changes": Example(OF_ADMINS, queries=_FILES),
     "api-role-changes": Example(API_OF_ADMINS),
     "api-role-changes-file": Example(API_OF_ADMINS, _CSV),
@@ -228,6 +232,7 @@ FORMS: Final = {  # addresses that answer a GET as well
     "jobs:act": Example(_page(404, 404, 403, 404, 403), {**_JOB, "key": "cancel"}, form={}),
     "account-tokens": Example(_page(400, 400, 400, 400, 400), form={}),
     "account-notifications": Example(_page(400, 400, 400, 400, 400), form={}),
+    "api-subscriptions": Example(_api(400, 400, 400, 400, 400), form={}),
     "account-users": Example(_page(403, 403, 403, 403, 400), form={}),
     "account-password": Example(_page(400, 400, 400, 400, 400), form={}),
     "usage:rates": Example(_page(403, 403, 403, 400, 400), form={}),

@@ -30,6 +30,7 @@ BASELINE = {
     "/jobs/uid-team-a-job-0007/logs/": 6,
     "/account/tokens/": 3,
     "/api/v1/jobs": 3,
+    "/api/v1/subscriptions": 2,
     "/api/v1/jobs/uid-team-a-job-0007": 3,
     "/api/v1/jobs/uid-team-a-job-0007/pods": 4,
     "/api/v1/jobs/uid-team-a-job-0007/usage": 5,

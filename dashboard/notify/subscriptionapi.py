@@ -1,0 +1,170 @@
+"""glue: one's own subscriptions in the API, by the rules of the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from django.core.exceptions import ValidationError as Refused
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.exceptions import ValidationError
+from rest_framework.generics import ListAPIView
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from dashboard.notify.events import EVENTS
+from dashboard.notify.outbox import MAIL, WEBHOOK
+from dashboard.notify.subscriptions import (
+    MINUTES,
+    TEXT,
+    SubscriptionForm,
+    pause,
+    resume,
+    subscribe,
+)
+from ipuhub.models import Subscription
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.db.models import QuerySet
+    from rest_framework.request import Request
+
+_NONE = "You have no such subscription."
+
+
+class SubscriptionSerializer(serializers.ModelSerializer[Subscription]):
+    """A subscription. Empty `job_user`, `group` and `namespace`: all jobs that the user may see."""
+
+    event = serializers.ChoiceField(choices=[(key, key) for key in EVENTS])
+    channel = serializers.ChoiceField(choices=[(key, key) for key in (WEBHOOK, MAIL)])
+    target = serializers.CharField(max_length=2000, help_text="URL, or mail address.")
+    job_user = serializers.CharField(max_length=TEXT, allow_blank=True, required=False)
+    group = serializers.CharField(max_length=TEXT, allow_blank=True, required=False)
+    namespace = serializers.CharField(max_length=63, allow_blank=True, required=False)
+    minutes = serializers.IntegerField(
+        min_value=0, max_value=MINUTES, required=False, help_text="Of `job-waiting`; else 0."
+    )
+
+    class Meta:
+        model = Subscription
+        fields: ClassVar = [
+            "id",
+            "event",
+            "channel",
+            "target",
+            "job_user",
+            "group",
+            "namespace",
+            "minutes",
+            "is_paused",
+            "created_at",
+        ]
+        read_only_fields: ClassVar = ["id", "is_paused", "created_at"]
+
+
+class NewSubscriptionSerializer(SubscriptionSerializer):
+    """A new subscription, with the secret that signs its webhooks (empty for mail)."""
+
+    class Meta(SubscriptionSerializer.Meta):
+        fields: ClassVar = [*SubscriptionSerializer.Meta.fields, "secret"]
+        read_only_fields: ClassVar = [*SubscriptionSerializer.Meta.read_only_fields, "secret"]
+
+
+class PauseSerializer(serializers.Serializer[Any]):
+    """Whether messages are sent."""
+
+    is_paused = serializers.BooleanField()
+
+
+class SubscriptionList(ListAPIView[Subscription]):
+    """One's own subscriptions, newest first."""
+
+    queryset = Subscription.objects.none()
+    serializer_class = SubscriptionSerializer
+    filter_backends = ()
+    ordering = ("created_at", "id")
+
+    def get_queryset(self) -> QuerySet[Subscription]:
+        """Return those of the caller."""
+        return _own(self.request)
+
+    @extend_schema(
+        operation_id="subscriptions_list", summary="Subscriptions", tags=["notifications"]
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """The caller's subscriptions, newest first."""
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="subscriptions_create",
+        summary="Subscribe",
+        tags=["notifications"],
+        responses={201: NewSubscriptionSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Subscribe. Only this answer has the secret. Raises ValidationError."""
+        asked = SubscriptionSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        user = cast("User", request.user)
+        form = SubscriptionForm(user, asked.validated_data)
+        if not form.is_valid():
+            errors = {name: [str(each) for each in said] for name, said in form.errors.items()}
+            raise ValidationError(errors)
+        try:
+            made = subscribe(user, form.cleaned_data)
+        except Refused as error:
+            raise ValidationError({"non_field_errors": error.messages}) from error
+        return Response(NewSubscriptionSerializer(made).data, status=status.HTTP_201_CREATED)
+
+
+class OneSubscription(APIView):
+    """One of one's own subscriptions."""
+
+    @extend_schema(
+        operation_id="subscriptions_retrieve",
+        summary="A subscription",
+        tags=["notifications"],
+        responses=SubscriptionSerializer,
+    )
+    def get(self, request: Request, pk: int) -> Response:
+        """One of the caller's subscriptions. Raises Http404."""
+        return Response(SubscriptionSerializer(_find(request, pk)).data)
+
+    @extend_schema(
+        operation_id="subscriptions_pause",
+        summary="Pause or resume a subscription",
+        tags=["notifications"],
+        request=PauseSerializer,
+        responses=SubscriptionSerializer,
+    )
+    def patch(self, request: Request, pk: int) -> Response:
+        """Pause or resume one of the caller's subscriptions. What happens during the pause is not
+        sent later. Raises Http404 and ValidationError."""
+        found = _find(request, pk)
+        asked = PauseSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        (pause if asked.validated_data["is_paused"] else resume)(found)
+        return Response(SubscriptionSerializer(_find(request, pk)).data)
+
+    @extend_schema(
+        operation_id="subscriptions_delete",
+        summary="Unsubscribe",
+        tags=["notifications"],
+        responses={204: None},
+    )
+    def delete(self, request: Request, pk: int) -> Response:
+        """Delete one of the caller's subscriptions and its log. Raises Http404."""
+        _find(request, pk).delete()
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _own(request: Request) -> QuerySet[Subscription]:
+    return Subscription.objects.filter(owner__username=request.user.get_username())
+
+
+def _find(request: Request, pk: int) -> Subscription:
+    found = _own(request).filter(pk=pk).first()
+    if found is None:
+        raise Http404(_NONE)
+    return found

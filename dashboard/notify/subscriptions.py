@@ -1,0 +1,114 @@
+"""glue: subscriptions: what may be asked for, and their changes; for the page and the API."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from django import forms
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+from django.utils import timezone
+
+from dashboard.notify.events import CONTROLLER_DOWN, EVENTS, JOB_ENDED, JOB_WAITING, MONTH_CLOSED
+from dashboard.notify.outbox import MAIL, WEBHOOK
+from dashboard.notify.webhook import Unsent, check_literal, parse_url
+from ipuhub.models import Subscription
+from ipuhub.web.access import access_of
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+MOST: Final = 50
+"""So many subscriptions a user may have."""
+TEXT: Final = 253
+MINUTES: Final = 43200  # 30 days
+
+
+class SubscriptionForm(forms.Form):
+    """A new subscription; events are those that the user may know of."""
+
+    event = forms.ChoiceField(label="Event")
+    channel = forms.ChoiceField(label="Send by")
+    target = forms.CharField(label="To", max_length=2000, strip=True)
+    job_user = forms.CharField(label="User", max_length=TEXT, required=False)
+    group = forms.CharField(label="Group", max_length=TEXT, required=False)
+    namespace = forms.CharField(label="Namespace", max_length=63, required=False)
+    minutes = forms.IntegerField(label="Minutes", min_value=1, max_value=MINUTES, required=False)
+
+    def __init__(self, user: User, data: Any = None) -> None:
+        super().__init__(data, initial={"job_user": user.get_username(), "minutes": 60})
+        self.user, access = user, access_of(user)
+        hidden = set() if access.is_admin else {CONTROLLER_DOWN}
+        if not access.is_accountant or not settings.USAGE_ENABLED:
+            hidden.add(MONTH_CLOSED)
+        if settings.ACCESS == "kubernetes" and not access.is_admin:
+            hidden |= {JOB_ENDED, JOB_WAITING}  # the worker cannot ask Kubernetes who may see what
+        offered = [(key, label) for key, label in EVENTS.items() if key not in hidden]
+        cast("forms.ChoiceField", self.fields["event"]).choices = offered
+        channels = [(WEBHOOK, "webhook"), *([(MAIL, "mail")] if settings.MAIL_HOST else [])]
+        cast("forms.ChoiceField", self.fields["channel"]).choices = channels
+
+    def clean_namespace(self) -> str:
+        """Refuse a namespace of which the user would never be told."""
+        namespace: str = self.cleaned_data["namespace"]
+        if namespace and not access_of(self.user).jobs.covers(namespace):
+            raise ValidationError("You do not have access to this namespace.")
+        return namespace
+
+    def clean(self) -> dict[str, Any]:
+        """Check the target by its channel."""
+        given, target = self.cleaned_data, self.cleaned_data.get("target", "")
+        if given.get("event") == JOB_WAITING and given.get("minutes") is None:
+            self.add_error("minutes", "Say after how many minutes.")
+        check = {WEBHOOK: _check_url, MAIL: _check_mail}.get(given.get("channel", ""))
+        if target and check:
+            try:
+                check(target)
+            except (Unsent, ValidationError) as error:
+                said = error.messages[0] if isinstance(error, ValidationError) else str(error)
+                self.add_error("target", said)
+        return given
+
+
+def _check_url(url: str) -> None:
+    check_literal(parse_url(url), settings.NOTIFY_NETWORKS)
+
+
+def _check_mail(address: str) -> None:
+    validate_email(address)
+    allowed = [domain.lower() for domain in settings.MAIL_DOMAINS]
+    if allowed and address.rpartition("@")[2].lower() not in allowed:
+        raise ValidationError(f"Mail goes to {', '.join(allowed)} only (IPUHUB_MAIL_DOMAINS).")
+
+
+@transaction.atomic
+def subscribe(user: User, given: dict[str, Any]) -> Subscription:
+    """Create what a valid SubscriptionForm asks for. Raise ValidationError beyond MOST."""
+    get_user_model().objects.select_for_update().get(pk=user.pk)  # counts one request at a time
+    if Subscription.objects.filter(owner=user).count() >= MOST:
+        raise ValidationError(f"You have {MOST} subscriptions. Delete one first.")
+    now = timezone.now()
+    names = ("event", "channel", "target", "job_user", "group", "namespace")
+    return Subscription.objects.create(
+        owner=user,
+        minutes=given["minutes"] or 0,
+        secret=secrets.token_urlsafe(32) if given["channel"] == WEBHOOK else "",
+        created_at=now,
+        since=now,
+        **{name: given[name] for name in names},
+    )
+
+
+def pause(subscription: Subscription) -> None:
+    """Send nothing until it is resumed."""
+    Subscription.objects.filter(pk=subscription.pk).update(is_paused=True)
+
+
+def resume(subscription: Subscription) -> None:
+    """Send what happens from now on."""
+    rows = Subscription.objects.filter(pk=subscription.pk, is_paused=True)
+    rows.update(is_paused=False, since=timezone.now())
