@@ -28,7 +28,8 @@ NOBODY = [
 ]
 NOT_THIS_ONE = [
     ("ipuhub-operator", ("create", "token", "ipuhub-proxy", "-n", "ipuhub-system")),
-    ("ipuhub-operator", ("get", "nodes")),
+    ("ipuhub-operator", ("get", "node", "any")),
+    ("ipuhub-operator", ("delete", "node", "any")),
     ("ipuhub-operator", ("create", "role", "x", "--verb=get", "--resource=secrets")),
     ("ipuhub-proxy", ("get", "ipujobs", "-A")),
     ("ipuhub-proxy", ("get", "configmaps", "-n", "default")),

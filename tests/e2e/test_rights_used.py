@@ -173,11 +173,18 @@ def holder(demo: RunningDemo, lease: str) -> str:
 
 
 def end_jobs(demo: RunningDemo) -> None:
-    """One by its time to live, the others by their users."""
-    short = yaml.safe_load(JOB.replace("NAME", "short"))
-    annotations = {"sim/runtime-seconds": "1"}
-    short["spec"]["workers"]["template"]["metadata"] = {"annotations": annotations}
-    demo.kubectl("apply", "-f", "-", stdin=json.dumps(short))
+    """One that stays until its workers are told to end, one by its time to live, the others by
+    their users."""
+    for name in ("kept", "short"):
+        job = yaml.safe_load(JOB.replace("NAME", name))
+        annotations = {"sim/runtime-seconds": "1"}
+        job["spec"]["workers"]["template"]["metadata"] = {"annotations": annotations}
+        if name == "kept":
+            del job["spec"]["ttlSecondsAfterFinished"]
+        demo.kubectl("apply", "-f", "-", stdin=json.dumps(job))
+    wait_until(lambda: demo.status("kept") == "Completed", "Completed")
+    told = "ipuhub-operator patch pods"
+    wait_until(lambda: told in rights_used(demo), "the worker that still sleeps is told to end")
     found = ("get", "ipujob", "short", "--ignore-not-found")
     wait_until(lambda: demo.kubectl(*found) == "", "deleted by its time to live")
     demo.kubectl("delete", "ipujobs", "--all", "--timeout=120s")

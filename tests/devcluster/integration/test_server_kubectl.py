@@ -243,9 +243,3 @@ async def test_a_dry_run_on_the_server_stores_nothing(kubectl):
     out = await kubectl("apply", "--dry-run=server", "-f", "-", stdin=POD)
     assert out == "pod/web created (server dry run)\n"
     assert (await kubectl.run("get", "pod", "web")).code == 1
-
-
-async def test_server_side_apply_says_what_to_do_instead(kubectl):
-    ran = await kubectl.run("apply", "--server-side", "-f", "-", stdin=POD)
-    assert ran.code == 1
-    assert "without --server-side" in ran.err

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog.testing
 import yaml
 
 from devcluster.server import DevCluster
@@ -65,7 +66,7 @@ async def test_a_node_that_goes_notready_is_told_at_once_and_when_it_is_back(
 
 
 async def test_without_the_right_to_see_nodes_it_works_and_says_so_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     server = DevCluster(tmp_path / "cluster", authorization="rbac")
     await server.start()
@@ -77,18 +78,19 @@ async def test_without_the_right_to_see_nodes_it_works_and_says_so_once(
             health = HealthLog()
             recorder = EventRecorder(client, "ipu-operator", utc_now)
             operator = Operator(client, FakePartitions(), recorder, health, OperatorOptions())
-            work = asyncio.create_task(operator.run())
-            await eventually(lambda: "forbidden" in health.notes.get("nodes", ""))
-            assert "jobs learn of a NotReady node from their pods" in health.notes["nodes"]
-            await eventually(lambda: operator.informers["pods"].synced)
-            assert operator.caches.node_trouble("node-0") == ""
-            work.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
+            with structlog.testing.capture_logs() as told:
+                work = asyncio.create_task(operator.run())
+                await eventually(lambda: "forbidden" in health.notes.get("nodes", ""))
+                assert "jobs learn of a NotReady node from their pods" in health.notes["nodes"]
+                await eventually(lambda: operator.informers["pods"].synced)
+                assert operator.caches.node_trouble("node-0") == ""
+                work.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await work
     finally:
         await server.stop()
-    lines = capsys.readouterr().out.splitlines()
-    assert len([line for line in lines if "cannot follow" in line and "nodes" in line]) == 1
+    said = [line["resource"] for line in told if line["event"] == "cannot follow"]
+    assert said.count("nodes") == 1
 
 
 async def grant_all_but_nodes(admin: KubeClient) -> None:
