@@ -113,7 +113,8 @@ WHERE seconds > 0 GROUP BY 1, 2
 which a pod of their job ran, and micro-IPU-seconds of such pods."""
 if TYPE_CHECKING:
     Gaps = tuple[tuple[int, int], ...]
-_BY_CONTROLLER: Final = RUNS.replace("KEY", "controller")
+_ALL: Final = f"{STATES}; {HOLDINGS}; {RUNS.replace('KEY', 'controller')}"
+"""One message: a page reads rows of up to two stretches."""
 
 
 def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, list[Utilization]]:
@@ -121,8 +122,12 @@ def read_rows(cursor: Any, edges: Sequence[datetime], gaps: Gaps) -> dict[str, l
 
     Edges are whole seconds; `gaps` as `read_asked` returns them, at least those of this time.
     """
-    timelines = _read_timelines(cursor, edges, gaps)
-    busy = _read_runs(cursor, edges)
+    # One text, not a list: psycopg quotes each of a week's 672 edges anew for each mention.
+    array = f"{{{','.join(edge.isoformat() for edge in edges)}}}"
+    cursor.execute(_ALL, bounds(edges[0], edges[-1]) | {"bounds": array})
+    timelines = _take_timelines(cursor, gaps)
+    cursor.nextset()
+    busy = {(name, n): (int(busy), int(micro)) for name, n, busy, micro in cursor.fetchall()}
     seconds = [int(edge.timestamp()) for edge in edges]
     return {
         name: [
@@ -159,18 +164,14 @@ def _since_epoch(instant: datetime) -> int:
     return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-def _read_timelines(
-    cursor: Any, edges: Sequence[datetime], gaps: Gaps
-) -> Mapping[str, ControllerTimeline]:
-    parameters: dict[str, Any] = bounds(edges[0], edges[-1])
+def _take_timelines(cursor: Any, gaps: Gaps) -> Mapping[str, ControllerTimeline]:
     states: dict[str, list[State]] = {}
     held_then: dict[str, int] = {}
-    cursor.execute(STATES, parameters)
     for name, at, total, free, down, reachable, held in cursor.fetchall():
         states.setdefault(name, []).append(State(at, total, free, down, reachable))
         held_then.setdefault(name, int(held))
     holdings: dict[str, list[Holding]] = {}
-    cursor.execute(HOLDINGS, parameters)
+    cursor.nextset()
     for name, start, stop, size in cursor.fetchall():
         holdings.setdefault(name, []).append(Holding(start, stop, size))
     return {
@@ -182,11 +183,3 @@ def _read_timelines(
         )
         for name in states.keys() | holdings.keys()
     }
-
-
-def _read_runs(cursor: Any, edges: Sequence[datetime]) -> dict[tuple[str, int], tuple[int, int]]:
-    # One text, not a list: psycopg quotes each of a week's 672 edges anew for each mention.
-    array = f"{{{','.join(edge.isoformat() for edge in edges)}}}"
-    cursor.execute(_BY_CONTROLLER, bounds(edges[0], edges[-1]) | {"bounds": array})
-    rows = cursor.fetchall()
-    return {(name, step): (int(busy), int(micro)) for name, step, busy, micro in rows}
