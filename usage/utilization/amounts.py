@@ -100,6 +100,11 @@ class Utilization:
         """Return what jobs' partitions reserved while a pod of the job ran on them."""
         return self.by_jobs - self.held_idle
 
+    @property
+    def is_known(self) -> bool:
+        """Return whether there was capacity of which anything is known."""
+        return self.capacity > self.unknown
+
     def with_pods(self, busy: int, pod_micro: int) -> Utilization:
         """Return it with what is known of pods: `busy` IPU-seconds of the partitions."""
         return replace(self, held_idle=max(0, self.by_jobs - busy), pod_micro=pod_micro)
@@ -178,6 +183,13 @@ def sweep(timeline: ControllerTimeline, bounds: Sequence[int]) -> list[Utilizati
             step += at == bounds[step + 1]
         now.take(event)
     return [_utilization(*each) for each in _finish(sums, now, at, bounds)]
+
+
+def spell_share(part: int, whole: int) -> str:
+    """Return a part in per cent, with one decimal: 0 %, < 0.1 %, 12.3 %; empty without a whole."""
+    if not whole or not part:
+        return "0 %" if whole else ""
+    return "< 0.1 %" if 2000 * part < whole else f"{100 * part / whole:.1f} %"
 
 
 def total_by_step(rows: Mapping[str, Sequence[Utilization]], count: int) -> list[Utilization]:

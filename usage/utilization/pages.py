@@ -25,8 +25,9 @@ from usage.query import given, one, read_format, read_month, read_range, refuse_
 from usage.sums.measures import hours
 from usage.time.ranges import usage_zone
 from usage.time.windows import STEPS, WindowError, step_begins
-from usage.utilization.amounts import Utilization, total_by_step
+from usage.utilization.amounts import Utilization, spell_share, total_by_step
 from usage.utilization.selectors import read_capacity
+from usage.utilization.weekhours import draw_week, week_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -92,12 +93,20 @@ class CapacityAnswer:
     total: Utilization
     known_until: datetime | None
     silent_seconds: int
+    week: Mapping[int, Utilization]
+
+    @property
+    def has_gaps(self) -> bool:
+        """Return whether so much is unknown that it needs a warning: above 0.1 % of capacity."""
+        return 1000 * self.total.unknown > self.total.capacity
 
 
-def answer_capacity(params: Params, now: datetime, zone: ZoneInfo, *also: str) -> CapacityAnswer:
+def answer_capacity(
+    params: Params, now: datetime, zone: ZoneInfo, *also: str, with_week: bool = False
+) -> CapacityAnswer:
     """Return what `params` ask for; `also` names further parameters the caller reads itself.
 
-    Raises BadFilter.
+    `with_week`: also by hour of the week. Raises BadFilter.
     """
     refuse_unknown(params, _OWN | set(also))
     step = one(params, "step") or "day"
@@ -109,8 +118,9 @@ def answer_capacity(params: Params, now: datetime, zone: ZoneInfo, *also: str) -
         begins = [window.begin] if step == WHOLE else step_begins(window, step, zone)
     except (MonthError, WindowError) as error:
         raise BadFilter([str(error)]) from error
-    record = read_capacity(begins, window.until)
     only = params.get("controller", ())
+    week = week_of(window.begin, window.until, zone, *only) if with_week else None
+    record = read_capacity(begins, window.until, week)
     steps = {name: rows for name, rows in record.steps.items() if not only or name in only}
     count = sum(begin < window.until for begin in begins)
     shown = steps if by == _BY[0] else {"": total_by_step(steps, count)}
@@ -129,6 +139,7 @@ def answer_capacity(params: Params, now: datetime, zone: ZoneInfo, *also: str) -
         sum(whole.values(), Utilization()),
         record.known_until,
         record.silent_seconds,
+        record.week,
     )
 
 
@@ -169,7 +180,7 @@ _BANDS: Final = (
     ("Running pods", "busy", "#4269d0"),
     ("Held idle", "held_idle", "#efb118"),
     ("By others", "by_others", "#a463f2"),
-    ("Idle", "idle", "#6cc5b0"),
+    ("Free", "idle", "#6cc5b0"),
     ("Down", "down", "#ff725c"),
     ("Unknown", "unknown", "#97979f"),
 )
@@ -183,7 +194,7 @@ def utilization_page(request: HttpRequest) -> HttpResponseBase:
     now, params = timezone.now(), given(request.GET)
     try:
         kind = read_format(params)
-        answer = answer_capacity(params, now, usage_zone())
+        answer = answer_capacity(params, now, usage_zone(), with_week=not kind)
     except BadFilter as error:
         return not_as_asked(request, error.messages)
     if kind:
@@ -231,8 +242,10 @@ def _context(answer: CapacityAnswer, params: Params, now: dt.datetime) -> dict[s
         "zone": zone.key,
         "first_day": answer.window.begin.astimezone(zone).date(),
         "last_day": last.astimezone(zone).date(),
-        "cards": [_card(total, label, name) for label, name in _CARDS],
-        "outputs": OUTPUTS,
+        "figures": _figures(total),
+        "capacity": hours(total.capacity),
+        "unknown": spell_share(total.unknown, total.capacity),
+        "heat": draw_week(answer.week),
         "lines": lines,
         "total": _line("All controllers", total) if len(lines) > 1 else None,
         "lag": _is_behind(answer),
@@ -246,25 +259,27 @@ def _context(answer: CapacityAnswer, params: Params, now: dt.datetime) -> dict[s
     }
 
 
-_CARDS: Final = (
-    ("Capacity", "capacity"),
-    ("Reserved", "reserved"),
-    ("Held idle", "held_idle"),
-    ("Idle", "idle"),
-    ("Down", "down"),
-    ("Unknown", "unknown"),
-)
-
-
-def _card(total: Utilization, label: str, name: str) -> tuple[str, object, str]:
-    return label, hours(getattr(total, name)), _share(getattr(total, name), total.capacity)
+def _figures(total: Utilization) -> list[tuple[str, str, object]]:
+    """Return name, share and IPU-hours of each state; that of others only where there is any."""
+    return [
+        (name, spell_share(getattr(total, band), total.capacity), hours(getattr(total, band)))
+        for name, band, _ in _BANDS
+        if band != "by_others" or total.by_others
+    ]
 
 
 def _line(name: str, amounts: Utilization) -> dict[str, Any]:
     return {
         "name": name,
-        "hours": [hours(getattr(amounts, o.amount), o.unit) for o in OUTPUTS],
-        "reserved": _share(amounts.reserved, amounts.capacity),
+        "capacity": hours(amounts.capacity),
+        "shares": [
+            (
+                label,
+                spell_share(getattr(amounts, part), amounts.capacity),
+                hours(getattr(amounts, part)),
+            )
+            for label, part, *_ in (("Reserved", "reserved"), *_BANDS)
+        ],
         "bar": _bar(amounts),
     }
 
@@ -280,10 +295,6 @@ def _bar(amounts: Utilization) -> list[dict[str, Any]]:
             parts.append({"name": name, "x": begin, "width": end - begin, "colour": colour})
         begin = end
     return parts
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else ""
 
 
 def _is_behind(answer: CapacityAnswer) -> bool:

@@ -21,15 +21,17 @@ from usage.sums.parts import DEAR, HOUR, gaps_between
 from usage.time.windows import day_begin
 from usage.utilization.amounts import NAMES, Utilization
 from usage.utilization.rows import CAPACITY_WATCH, KNOWN, read_asked, read_rows
+from usage.utilization.weekhours import FIRST, SLOTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from usage.sums.engine import Dirt, Tell
     from usage.utilization.rows import Gaps
+    from usage.utilization.weekhours import Week
 
 QUARTER: Final = timedelta(minutes=15)
-MAX_STRETCHES: Final = 2  # each takes three queries
+MAX_STRETCHES: Final = 2  # each takes a query of three statements
 EVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 Range = tuple[datetime, datetime]
 
@@ -175,6 +177,20 @@ FROM unnest(%s::timestamptz[], %s::timestamptz[], %s::int[]) AS part (begin, unt
 JOIN usage_utilizationquarter AS q ON q.begin >= part.begin AND q.begin < part.until
 GROUP BY 1, 2
 """  # noqa: S608
+_READ_WEEK: Final = f"""
+SELECT part.controller, part.step, part.slot, {", ".join(f"sum({name})" for name in NAMES)}
+FROM (
+  SELECT q.*, cut.step,
+    CASE WHEN %s::text[] = '{{}}' OR q.controller = ANY(%s) THEN
+      ((extract(epoch FROM q.begin)::bigint + cut.shift) / 3600 + {FIRST}) %% {SLOTS}
+    END AS slot
+  FROM unnest(%s::timestamptz[], %s::timestamptz[], %s::int[], %s::int[])
+    AS cut (begin, until, step, shift)
+  JOIN usage_utilizationquarter AS q ON q.begin >= cut.begin AND q.begin < cut.until
+) AS part
+GROUP BY GROUPING SETS ((part.controller, part.step), (part.slot))
+"""  # noqa: S608  # text of this module
+"""By controller and step, or by hour of the week: both in one reading."""
 
 
 def read_standing() -> Standing:
@@ -202,6 +218,23 @@ def read_quarters(
     with connection.cursor() as cursor:
         cursor.execute(_READ, [list(each) for each in zip(*parts, strict=True)])
         return [(row[0], row[1], Utilization(*map(int, row[2:]))) for row in cursor.fetchall()]
+
+
+def read_week(
+    parts: Sequence[tuple[datetime, datetime, int]], week: Week
+) -> tuple[list[tuple[str, int, Utilization]], dict[int, Utilization]]:
+    """Return what `read_quarters` does, and the sums by hour of the week."""
+    cut = [(c.begin, c.until, n, c.seconds) for a, b, n in parts for c in week.cut(a, b)]
+    if not cut:
+        return [], {}
+    only = list(week.controllers)
+    with connection.cursor() as cursor:
+        cursor.execute(_READ_WEEK, [only, only, *map(list, zip(*cut, strict=True))])
+        rows = [(*row[:3], Utilization(*map(int, row[3:]))) for row in cursor.fetchall()]
+    return (
+        [(name, step, amounts) for name, step, _, amounts in rows if name is not None],
+        {int(slot): amounts for _, _, slot, amounts in rows if slot is not None},
+    )
 
 
 def refresh(now: datetime, tell: Tell = lambda *_: None) -> int:

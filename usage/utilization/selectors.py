@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,14 @@ from ipuhub.web.filters import BadFilter
 from usage.time.intervals import bounds
 from usage.time.ranges import one_snapshot, patience
 from usage.utilization.amounts import Utilization
-from usage.utilization.rollups import plan, read_quarters, read_standing
+from usage.utilization.rollups import plan, read_quarters, read_standing, read_week
 from usage.utilization.rows import RUNS, read_asked, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from usage.utilization.rollups import Plan, Standing
+    from usage.utilization.weekhours import Week
 
 _MICRO = 10**6
 _BY_PARTITION = RUNS.replace("KEY", "id")
@@ -32,45 +34,57 @@ class CapacityRecord:
     """Utilization by controller, each with one entry for a step that has begun.
 
     `known_until`: when controllers were last asked, before the end of the range; None: never.
-    `silent_seconds`: for how long of the range nobody asked.
+    `silent_seconds`: for how long of the range nobody asked. `week`: the sums by hour of the week.
     """
 
     steps: Mapping[str, Sequence[Utilization]]
     known_until: datetime | None
     silent_seconds: int
+    week: Mapping[int, Utilization]
 
 
 @one_snapshot(read_only=True)
-def read_capacity(begins: Sequence[datetime], until: datetime) -> CapacityRecord:
+def read_capacity(
+    begins: Sequence[datetime], until: datetime, week: Week | None = None
+) -> CapacityRecord:
     """Return the record of steps that begin at `begins`, the last of them up to `until`.
 
-    All are whole seconds and `until` is past; steps that begin later are left out. Raises
-    BadFilter where rows are needed that retention deleted, or too many.
+    All are whole seconds and `until` is past; steps that begin later are left out. With `week`
+    also by hour of the week. Raises BadFilter where rows are needed that retention deleted, or too
+    many.
     """
     edges = [*(instant for instant in begins if instant < until), until]
     if len(edges) == 1:
-        return CapacityRecord({}, None, 0)
+        return CapacityRecord({}, None, 0, {})
     standing = read_standing()
     parts = plan(edges, standing)
     _refuse_purged(parts, standing)
     steps: dict[str, list[Utilization]] = {}
+    quarters, slots = read_week(parts.sums, week) if week else (read_quarters(parts.sums), {})
 
     def add(name: str, step: int, amounts: Utilization) -> None:
         own = steps.setdefault(name, [Utilization()] * (len(edges) - 1))
         own[step] += amounts
 
-    for sums in read_quarters(parts.sums):
+    for sums in quarters:
         add(*sums)
     with patience(bounded=parts.is_dear), connection.cursor() as cursor:
         asked = read_asked(cursor, edges[0], until, standing.known_now)
         for stretch, first in parts.stretches:
-            for name, rows in read_rows(cursor, stretch, asked.gaps).items():
-                for n, amounts in enumerate(rows):
-                    add(name, first + n, amounts)
+            hours = week.hours(stretch[0], stretch[-1]) if week else {}
+            cuts = sorted({*stretch, *hours})
+            for name, rows in read_rows(cursor, cuts, asked.gaps).items():
+                slot = 0
+                for begin, amounts in zip(cuts, rows, strict=False):
+                    add(name, first + bisect_right(stretch, begin) - 1, amounts)
+                    slot = hours.get(begin, slot)
+                    if week and week.counts(name):
+                        slots[slot] = slots.get(slot, Utilization()) + amounts
     return CapacityRecord(
         {name: rows for name, rows in sorted(steps.items()) if any(row.capacity for row in rows)},
         _known_until(asked.gaps, until) if asked.told else None,
         sum(max(0, b - a) for a, b in _merged(asked.gaps, edges)) // _MICRO,
+        slots,
     )
 
 

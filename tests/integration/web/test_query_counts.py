@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
+from ipuhub.models import WatchCheckpoint
 from jobs.models import JobRecord
+from partitions.models import CapacityChange
 from tests.builders import jobhistory
 from tests.builders.clients import browser, tool
 from tests.builders.questions import questions
 from tests.builders.rates import rate
 from tests.builders.roles import grant
+from usage.utilization.rollups import refresh
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -111,3 +116,17 @@ def test_fifty_namespaces_cost_no_more_queries_than_one(alice: User, address: st
             assert caller.get(address + "namespace=team-a&" * times).status_code == 200
         counted.append(questions(queries))
     assert counted[1] == counted[2]
+
+
+def test_shares_and_heat_map_of_utilization_cost_no_more_queries_than_others(admin: User) -> None:
+    now = timezone.now()
+    begin = now - timedelta(days=40)
+    CapacityChange.objects.create(controller="v1", at=begin, total=16, free=16)
+    WatchCheckpoint.objects.create(name="capacity", position_at=now)
+    refresh(now)
+    person = browser(admin)
+    counted = [
+        _count(person, f"/utilization/?{query}")
+        for query in ("", "step=hour", "window=7d&step=week")
+    ]
+    assert max(counted) <= MOST  # the last reads rows before its first quarter of an hour, too

@@ -5,18 +5,26 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
+from django.http import QueryDict
 from django.utils import timezone
 
 from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange
 from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, held, pod
+from usage.query import given
+from usage.utilization.amounts import Utilization
+from usage.utilization.pages import answer_capacity
+from usage.utilization.rollups import refresh
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+    from pytest_django.fixtures import SettingsWrapper
 
 pytestmark = pytest.mark.django_db
 NOW = at("2026-11-21T12:00:00")
@@ -85,6 +93,68 @@ def test_pages_follow_each_other_without_a_hole(admin: User) -> None:
     assert asked(admin, f"{API}?{RANGE}&step=hour&page_size=96")["next"] is None
 
 
+def test_the_page_tells_the_share_of_each_state_in_the_capacity(admin: User) -> None:
+    CapacityChange.objects.create(
+        controller="v1:8090", at=at("2026-11-03T12:00"), total=16, free=4, faulty=8
+    )
+    page = browser(admin).get(f"/utilization/?{RANGE}&controller=v1:8090")
+    assert [(name, share) for name, share, _ in page.context["figures"]] == [
+        ("Running pods", "0.5 %"),  # 4 of 768 IPU-hours
+        ("Held idle", "1.0 %"),
+        ("By others", "6.2 %"),
+        ("Free", "79.7 %"),
+        ("Down", "12.5 %"),
+        ("Unknown", "0 %"),
+    ]
+    assert sum(amount for *_, amount in page.context["figures"]) == 16 * 48
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_the_heat_map_shows_each_hour_of_the_week_by_the_clocks_of_reports(
+    admin: User, settings: SettingsWrapper, summed: bool
+) -> None:
+    settings.REPORT_ZONE = ZoneInfo("Asia/Kolkata")  # 5:30 ahead: no hour of it is one of UTC
+    if summed:
+        refresh(at("2026-11-03T00:10"))  # the rest is read from rows
+    query = "from=2026-11-02T00:00:00Z&to=2026-11-03T00:40:00Z"
+    page = browser(admin).get(f"/utilization/?{query}&controller=v1:8090")
+    cells = {(c.day, c.hour): c for _, row in page.context["heat"].rows for c in row}
+    assert cells[0, 4].words == "Mon 04:00: no data"
+    assert cells[0, 5].words == "Mon 05:00: 25.0 % held"
+    assert cells[0, 6].words == "Mon 06:00: 25.0 % held, 12.5 % held idle"
+    assert cells[0, 7].words == "Mon 07:00: 12.5 % held, 12.5 % held idle"
+    assert cells[1, 5].words == "Tue 05:00: 12.5 % held, 12.5 % held idle"
+    assert cells[1, 6].words == "Tue 06:00: 25.0 % held, 25.0 % held idle"
+    text = page.content.decode()
+    assert text.count("<title>") == 1 + 7 * 24
+    assert "<title>Mon 06:00: 25.0 % held, 12.5 % held idle</title>" in text
+    assert 'style="' not in text
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("step", ["hour", "day", "week", "month"])
+def test_the_hours_of_the_week_add_up_to_the_totals(zone: str, step: str) -> None:
+    refresh(at("2026-11-03T20:00"))
+    for query in ("from=2026-11-01T00:07:01Z&to=2026-11-05T03:50:00Z", "window=7d"):
+        params = given(QueryDict(f"{query}&step={step}"))
+        answer = answer_capacity(params, NOW, ZoneInfo(zone), with_week=True)
+        assert answer.total.capacity
+        assert sum(answer.week.values(), Utilization()) == answer.total
+
+
+@pytest.mark.parametrize(("seconds", "warned"), [(172, False), (174, True)])
+def test_unknown_time_is_a_warning_only_above_a_thousandth(
+    admin: User, seconds: int, warned: bool
+) -> None:
+    begin = at("2026-11-03T12:00")
+    WatchGap.objects.create(
+        watch="capacity", began_at=begin, ended_at=begin + timedelta(seconds=seconds), cause=""
+    )
+    page = browser(admin).get(f"/utilization/?{RANGE}&controller=v1:8090").content.decode()
+    assert ("alert-warning" in page) is warned
+    assert ("of the capacity is unknown. No data for 2 min 54 s" in page) is warned
+
+
 def test_time_that_nobody_asked_is_told(admin: User) -> None:
     WatchGap.objects.create(
         watch="capacity", began_at=at("2026-11-02T05:00"), ended_at=at("2026-11-02T06:00"), cause=""
@@ -120,7 +190,7 @@ def test_the_page_shows_each_controller_and_its_chart_the_bands(admin: User) -> 
     assert {s["name"]: s["values"] for s in chart["series"]} == {
         "Running pods": [4.0, 0.0],
         "Held idle": [4.0, 4.0],
-        "Idle": [80 * 24 - 8.0, 80 * 24 - 4.0],
+        "Free": [80 * 24 - 8.0, 80 * 24 - 4.0],
     }
 
 

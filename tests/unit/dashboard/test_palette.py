@@ -1,16 +1,18 @@
-"""The colours of the fleet map, as people with and without all cones see them."""
+"""The colours of fleet map and heat map, as people with and without all cones see them."""
 
 from __future__ import annotations
 
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
 
 from dashboard.fleetmap import COLOURS
+from usage.utilization.weekhours import LEVELS
 
-CSS = Path(__file__).resolve().parents[3] / "ipuhub/static/ipuhub/ipuhub.css"
+STATIC = Path(__file__).resolve().parents[3] / "ipuhub/static/ipuhub"
+CSS = STATIC / "ipuhub.css"
 Colour = tuple[float, float, float]
 # Machado, Oliveira and Fernandes 2009, severity 1.0, on linear RGB.
 SIGHT: dict[str, tuple[Colour, Colour, Colour]] = {
@@ -63,3 +65,21 @@ def test_any_two_colours_are_told_apart(sight: str) -> None:
         pairs = zip(colours[one], colours[other], strict=True)
         distance = sum((a - b) ** 2 for a, b in pairs) ** 0.5
         assert distance > 0.07, f"fill-{one} and fill-{other} for {sight}: {distance:.3f}"
+
+
+def ramps() -> list[list[str]]:
+    """The levels of the heat map on a light page, which is paper's, too, and on a dark one."""
+    found = re.findall(r"--heat-(\d): #([0-9a-f]{6})", (STATIC / "usage.css").read_text())
+    assert [number for number, _ in found] == [str(number) for number in range(LEVELS)] * 2
+    colours = [colour for _, colour in found]
+    return [colours[:LEVELS], colours[LEVELS:]]
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+@pytest.mark.parametrize(("page", "sign"), [(0, -1), (1, 1)], ids=["light", "dark"])
+def test_more_is_further_from_the_page_for_every_eye_and_in_grey(
+    page: int, sign: int, sight: str
+) -> None:
+    light = [seen(linear(colour), SIGHT[sight])[0] for colour in ramps()[page]]
+    steps = [sign * (after - before) for before, after in pairwise(light)]
+    assert min(steps) > 0.07, f"lightness {light} for {sight}"

@@ -1,0 +1,175 @@
+"""domain: the hours of the week as the clocks of a time zone show them, and their heat map.
+
+Between two changes of its clocks a time zone is a fixed shift from UTC, so the hour of the week of
+an instant is arithmetic, which SQL does as well. The hour that a change of clocks repeats counts
+into its cell twice; the hour that it skips counts nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from usage.utilization.amounts import Utilization, spell_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from zoneinfo import ZoneInfo
+
+DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+HOURS: Final = 24
+SLOTS: Final = 24 * 7
+FIRST: Final = 72
+"""1970 began on a Thursday: 72 hours after Monday 00:00, which is slot 0."""
+LEVELS: Final = 5
+_HOUR: Final = 3600
+_DAY: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """From `begin` to `until` the clocks are `seconds` ahead of UTC."""
+
+    begin: datetime
+    until: datetime
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Week:
+    """The clocks that tell the hour, and the controllers to count (empty: all)."""
+
+    shifts: tuple[Shift, ...]
+    controllers: frozenset[str] = frozenset()
+
+    def cut(self, begin: datetime, until: datetime) -> Iterator[Shift]:
+        """Yield [begin, until) in parts between changes of the clocks."""
+        for shift in self.shifts:
+            first, last = max(begin, shift.begin), min(until, shift.until)
+            if first < last:
+                yield Shift(first, last, shift.seconds)
+
+    def hours(self, begin: datetime, until: datetime) -> dict[datetime, int]:
+        """Return when slots begin in [begin, until), and which; the first at `begin`."""
+        found: dict[datetime, int] = {}
+        for part in self.cut(begin, until):
+            at, last = int(part.begin.timestamp()), part.until.timestamp()
+            while at < last:
+                found[datetime.fromtimestamp(at, UTC)] = slot_of(at, part.seconds)
+                at += _HOUR - (at + part.seconds) % _HOUR
+        return found
+
+    def counts(self, controller: str) -> bool:
+        """Return whether the sums of `controller` are asked for."""
+        return not self.controllers or controller in self.controllers
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An hour of the week; `level` 0 to LEVELS - 1, or None where nothing is known."""
+
+    day: int
+    hour: int
+    level: int | None
+    share: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """`rows`: the cells of each day. `words`: its extremes, empty if nothing is known."""
+
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    words: str
+
+    @property
+    def hours(self) -> list[tuple[str, tuple[Cell, ...]]]:
+        """Return the cells of each hour, as a table that fits a phone has them."""
+        columns = zip(*(cells for _, cells in self.rows), strict=True)
+        return [(f"{cells[0].hour:02}:00", cells) for cells in columns]
+
+
+def week_of(begin: datetime, until: datetime, zone: ZoneInfo, *controllers: str) -> Week:
+    """Return the clocks of `zone` in [begin, until)."""
+    found: list[Shift] = []
+    while begin < until:
+        end = _change(begin, until, zone)
+        found.append(Shift(begin, end, _seconds(begin, zone)))
+        begin = end
+    return Week(tuple(found), frozenset(controllers))
+
+
+def slot_of(second: int, shift: int) -> int:
+    """Return the hour of the week at a second of the epoch; 0 is Monday 00:00."""
+    return ((second + shift) // _HOUR + FIRST) % SLOTS
+
+
+def draw_week(sums: Mapping[int, Utilization]) -> HeatMap:
+    """Return what share of the capacity partitions held in each hour of the week."""
+    cells = [_cell(slot, sums.get(slot, Utilization())) for slot in range(SLOTS)]
+    rows = tuple(
+        (name, tuple(cells[HOURS * day : HOURS * (day + 1)])) for day, name in enumerate(DAYS)
+    )
+    known = [cell.day * HOURS + cell.hour for cell in cells if cell.level is not None]
+    return HeatMap(rows, _extremes({slot: sums[slot] for slot in known}))
+
+
+def _cell(slot: int, amounts: Utilization) -> Cell:
+    day, hour = divmod(slot, HOURS)
+    if not amounts.is_known:
+        return Cell(day, hour, None, "no data", f"{_spell(slot)}: no data")
+    level = min(LEVELS - 1, LEVELS * amounts.reserved // amounts.capacity)
+    share = spell_share(amounts.reserved, amounts.capacity)
+    words = [
+        f"{_spell(slot)}: {share} held",
+        *(
+            f"{spell_share(part, amounts.capacity)} {name}"
+            for name, part in (("held idle", amounts.held_idle), ("unknown", amounts.unknown))
+            if part
+        ),
+    ]
+    return Cell(day, hour, level, share, ", ".join(words))
+
+
+def _extremes(known: Mapping[int, Utilization]) -> str:
+    if not known:
+        return ""
+    most, least = (
+        choose(known, key=lambda slot: known[slot].reserved / known[slot].capacity)
+        for choose in (max, min)
+    )
+    return f"Most held: {_told(most, known)}. Least held: {_told(least, known)}."
+
+
+def _told(slot: int, known: Mapping[int, Utilization]) -> str:
+    return f"{_spell(slot)}, {spell_share(known[slot].reserved, known[slot].capacity)}"
+
+
+def _spell(slot: int) -> str:
+    day, hour = divmod(slot, HOURS)
+    return f"{DAYS[day]} {hour:02}:00"
+
+
+def _change(begin: datetime, until: datetime, zone: ZoneInfo) -> datetime:
+    """Return when the clocks change first after `begin`, at most `until`."""
+    shift, low = _seconds(begin, zone), begin
+    while low < until:
+        high = min(low + _DAY, until)
+        if _seconds(high, zone) != shift:
+            return _bisect(low, high, zone)
+        low = high
+    return until
+
+
+def _bisect(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
+    shift = _seconds(low, zone)
+    while high - low > timedelta(seconds=1):
+        middle = low + timedelta(seconds=int((high - low).total_seconds()) // 2)
+        low, high = (middle, high) if _seconds(middle, zone) == shift else (low, middle)
+    return high
+
+
+def _seconds(instant: datetime, zone: ZoneInfo) -> int:
+    offset = instant.astimezone(zone).utcoffset()
+    return int((offset or timedelta()).total_seconds())
