@@ -44,8 +44,11 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "ipuhub-vipu-server"
 VERSION: Final = 2
-# Of a file with clusters and allocations: earlier servers must not read it without them.
-_LAYOUT_VERSION: Final = 3
+# Added for a file with clusters and allocations, and for one with users: earlier servers, which
+# know neither, must say that it is a newer file.
+_WITH_LAYOUT: Final = 1
+_WITH_USERS: Final = 2
+_NEWEST: Final = VERSION + _WITH_LAYOUT + _WITH_USERS
 _NAME: Final = "vipu-server.json"
 # Rewritten at this size, and at a multiple of what was in force when it was last written whole.
 _SMALL_BYTES: Final = 1 << 20
@@ -97,6 +100,7 @@ class StateFile:
         self._file: int | None = None
         self._size = 0
         self._rewrite_at = 0
+        self._written_version = 0
 
     def open(self) -> None:
         """Make the folder and lock the file; raises StateFileError when another process has it."""
@@ -146,10 +150,17 @@ class StateFile:
                 found.add(change)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self._damaged(f"a line in it cannot be read ({error!r})") from error
-        is_arranged = self._version(data.partition(b"\n")[0], data) == _LAYOUT_VERSION
-        if is_arranged != (found.layout is not None):
-            raise self._damaged("its version does not fit its clusters")
+        self._check_version(self._version(data.partition(b"\n")[0], data), found)
         return found
+
+    def _check_version(self, version: int, found: Loaded) -> None:
+        """Raise StateFileError for a file that lacks what its version promises."""
+        more = max(version, VERSION) - VERSION
+        if bool(more & _WITH_LAYOUT) != (found.layout is not None):
+            raise self._damaged("its version does not fit its clusters")
+        # The first servers with users wrote them into files of the versions without.
+        if more & _WITH_USERS and not found.users:
+            raise self._damaged("its version does not fit its users")
 
     def save(self, changes: Sequence[Stored], after: State) -> None:
         """Store changes that lead to this state; they survive a crash once this returns.
@@ -158,7 +169,8 @@ class StateFile:
         """
         line = _line(changes)
         is_arranged = any(isinstance(one, Layout) for one in changes)
-        if self._file is None or is_arranged or self._size + len(line) > self._rewrite_at:
+        is_other = is_arranged or _version_of(after) != self._written_version
+        if self._file is None or is_other or self._size + len(line) > self._rewrite_at:
             self._write_whole(after)
         else:
             self._append(self._file, line)
@@ -178,7 +190,7 @@ class StateFile:
 
     def _write_whole(self, state: State) -> None:
         """Put a file of this state alone in place of the old one."""
-        version = _LAYOUT_VERSION if state.layout.is_edited else VERSION
+        version = _version_of(state)
         lines = [json.dumps({"format": FORMAT, "version": version}).encode() + b"\n"]
         lines += [_line([stored]) for stored in state.stored]
         temporary = self.path.with_name(self.path.name + ".new")
@@ -195,6 +207,7 @@ class StateFile:
             raise
         self._sync_folder()
         self._file, self._size = file, sum(map(len, lines))
+        self._written_version = version
         self._rewrite_at = max(_SMALL_BYTES, _GROWTH * self._size)
 
     def _leave(self) -> None:
@@ -240,13 +253,13 @@ class StateFile:
         if not isinstance(said, dict) or said.get("format") != FORMAT:
             raise self._damaged("vipu-server did not write it")
         version = said.get("version")
-        if version not in (1, VERSION, _LAYOUT_VERSION):
+        if not isinstance(version, int) or not 1 <= version <= _NEWEST:
             raise StateFileError(
                 f"the state file {self.path} has version {version}; this vipu-server reads "
-                f"1 to {_LAYOUT_VERSION}: start the version that wrote it, or choose another "
+                f"1 to {_NEWEST}: start the version that wrote it, or choose another "
                 "--storage"
             )
-        return int(version)
+        return version
 
     def _damaged(self, why: str) -> StateFileError:
         return StateFileError(
@@ -286,6 +299,12 @@ class Loaded:
             del self.users[what]
         else:
             raise ValueError(f"unknown change {kind!r}")
+
+
+def _version_of(state: State) -> int:
+    """The version of a file that holds this state."""
+    has_layout, has_users = state.layout.is_edited, bool(state.users)
+    return VERSION + _WITH_LAYOUT * has_layout + _WITH_USERS * has_users
 
 
 def _line(changes: Sequence[Stored]) -> bytes:

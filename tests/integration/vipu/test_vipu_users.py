@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -31,6 +32,12 @@ from partitions.vipu.protos import (
     vipu_users_pb2,
     vipu_version_pb2,
 )
+from partitions.vipu.server.layout import Layout
+from partitions.vipu.server.occupancy import Occupancy
+from partitions.vipu.server.state import State
+from partitions.vipu.server.statefile import StateFile
+from partitions.vipu.server.userrecords import RemovedUser, UserRecord
+from tests.builders.fleets import fleet_of_machines
 from tests.integration.vipu.securesite import certificates, tls_of
 
 if TYPE_CHECKING:
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from partitions.vipu.server.main import VipuServer
+    from partitions.vipu.server.state import Stored
     from tests.integration.vipu.conftest import Clock
 
     Start = Callable[..., tuple[VipuServer, int]]
@@ -282,6 +290,27 @@ async def test_the_state_file_has_hashes_and_no_keys_and_they_survive_a_restart(
     async with site.vipu(site.alice) as alice, site.vipu(site.pod) as pod:
         assert [one.id for one in await alice.list_partitions()] == ["p0", "p1"]
         assert [one.id for one in await pod.list_partitions()] == ["p1"]
+
+
+def test_an_earlier_server_hears_that_a_file_with_users_is_newer(tmp_path: Path) -> None:
+    at = datetime(2026, 3, 1, 11, tzinfo=UTC)
+    user = UserRecord("alice", "hash", ("default",), at, at)
+    file, versions = StateFile(tmp_path / "state.json"), []
+    plain = State({}, {}, Occupancy.of(fleet_of_machines(4)))
+    known = replace(plain, users={user.id: user})
+    arranged = replace(known, layout=Layout(is_edited=True))
+    changes: list[list[Stored]] = [[], [user], [arranged.layout], [RemovedUser("alice")]]
+    states = (plain, known, arranged, replace(arranged, users={}))
+    for change, after in zip(changes, states, strict=True):
+        file.save(change, after)
+        versions.append(json.loads(file.path.read_text().partition("\n")[0])["version"])
+        assert file.load().users == after.users
+    assert versions == [2, 4, 5, 3]
+    # The first servers with users wrote them into files of version 2.
+    file.save((user,), known)
+    text = file.path.read_text()
+    file.path.write_text(text.replace('"version": 4', '"version": 2'))
+    assert file.load().users == {"alice": user}
 
 
 async def test_an_insecure_server_has_no_keys_for_pods(start_server: Start) -> None:
