@@ -54,6 +54,7 @@ VALUES: dict[str, Any] = {
     "vipuServer.nodeLabel": "disk=ssd",
     "vipuControllers": "vipu.example:8090:disk=ssd",
     "storage": "10Gi",
+    "size": "10Gi",
     "pullPolicy": "Always",
     "admissionWebhooks.scope": "team-a",
     "admissionWebhooks.timeoutSeconds": 20,
@@ -88,6 +89,32 @@ for _name in ("issuer.name", "issuer.kind"):
         "admissionWebhooks.certificate.mode": "certManager",
         "admissionWebhooks.certificate.issuer.name": "site",
     }
+for _kind, _names in (
+    ("podMonitor", ("interval", "labels", "tokenSecret")),
+    ("prometheusRule", ("labels",)),
+    ("dashboard", ("labels",)),
+):
+    for _name in _names:
+        BESIDE[f"monitoring.{_kind}.{_name}"] = {f"monitoring.{_kind}.enabled": True}
+BESIDE["networkPolicies.egress.databasePorts"] = {
+    "database.enabled": False,
+    "database.url": "postgresql://database.example/ipuhub",
+}
+BESIDE["podDisruptionBudgets.enabled"] = {"vipuProxy.replicas": 2}
+for _name in ("size", "storageClass"):
+    BESIDE[f"vipuServer.persistence.{_name}"] = {"vipuServer.persistence.enabled": True}
+_SECURE = {
+    "vipuServer.secure.enabled": True,
+    "vipuServer.secure.secret": "vipu-server-tls",
+    "vipuProxy.accessSecret": "vipu-access",
+}
+BESIDE["vipuServer.secure.secret"] = _SECURE
+BESIDE["vipuServer.secure.agentSecret"] = _SECURE | {"vipuServer.agents.enabled": True}
+# What a parameter needs that is refused without it.
+WITH: dict[str, dict[str, Any]] = {
+    "vipuServer.secure.enabled": _SECURE,
+    "mail.host": {"mail.from": "ipuhub@lab.example"},
+}
 # Refused when they are missing, with what stands beside them.
 REQUIRED = {
     "admissionWebhooks.certificate.existingSecret",
@@ -96,6 +123,8 @@ REQUIRED = {
     "database.url",
     "vipuControllers",
     "vipuServerAddr",
+    "vipuServer.secure.secret",
+    "vipuServer.secure.agentSecret",
 }
 # Groups that a cluster serves only with the software they belong to.
 ELSEWHERE = {"cert-manager.io", "monitoring.coreos.com"}
@@ -135,6 +164,9 @@ def _is_first_name(name: str) -> bool:
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 PARAMETERS = {name: node for name, node in sorted(_parameters()) if _is_first_name(name)}
+for _name in PARAMETERS:
+    if _name.startswith("vipuServer.agents.") and _name != "vipuServer.agents.enabled":
+        BESIDE[_name] = {"vipuServer.agents.enabled": True}
 
 
 def _others(name: str) -> list[Any]:
@@ -144,7 +176,8 @@ def _others(name: str) -> list[Any]:
         if key in VALUES:
             return [VALUES[key]]
     if "enum" in schema:
-        return [each for each in schema["enum"] if each != default and each]
+        # Either case of `ClusterIP` is the same type.
+        return [each for each in schema["enum"] if each.lower() != default.lower() and each]
     match schema.get("type"):
         case "boolean":
             return [not default]
@@ -175,6 +208,8 @@ def _render(given: dict[str, Any]) -> list[dict[str, Any]]:
     for each in documents:
         if each["kind"] == "Secret":  # passwords are made anew by each rendering
             each["data"] = dict.fromkeys(each.get("data") or (), "")
+            if "password" in each.get("stringData", ()):
+                each["stringData"] = dict.fromkeys(each["stringData"], "")
     return documents
 
 
@@ -186,7 +221,7 @@ def _rendered(given: str) -> str:
 def _changed(name: str, value: Any) -> list[dict[str, Any]]:
     """The objects that are otherwise, or are there only, with this value; else those that go."""
     beside = {key: each for key, each in BESIDE.get(name, {}).items() if key != name}
-    made = _render(BASE | beside | {name: value})
+    made = _render(BASE | beside | WITH.get(name, {}) | {name: value})
     # A parameter that is required beside the others is compared with another value of its own.
     before = {name: f"{value}-before"} if name in REQUIRED else {}
     usual = json.loads(_rendered(json.dumps(BASE | beside | before, sort_keys=True)))

@@ -19,11 +19,14 @@ REACHES: dict[str, set[tuple[str, int]]] = {
     "worker": POSTGRES | {("", 443)},
     "beat": POSTGRES,
     "database": set(),
-    "vipu-server": set(),
+    "vipu-server": {("vipu-agent", 8080)},
+    "vipu-agent": set(),
     "scheduler": API | {("vipu-proxy", 8080)},
 }
 EVERYTHING = (
     VIPU,
+    "vipuServer.agents.enabled=true",
+    "vipuServer.machines=2",
     "database.enabled=true",
     "ipuVisibility.enabled=true",
     "extendedScheduler.enabled=true",

@@ -15,6 +15,7 @@ from tests.realnodes.rendering import ROOT, VIPU, named, render
 GOLDEN = ROOT / "tests/golden/chart-rights.yaml"
 EVERYTHING = (
     VIPU,
+    "vipuServer.agents.enabled=true",
     "database.enabled=true",
     "uninstall.drain=true",
     "ipuVisibility.enabled=true",

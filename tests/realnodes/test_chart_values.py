@@ -186,7 +186,8 @@ def test_the_rights_are_those_under_which_the_demo_and_the_tests_run() -> None:
 
 
 def test_every_container_fits_the_restricted_standard() -> None:
-    documents = render(VIPU, "database.enabled=true", "controller.replicas=2")
+    agents = ("vipuServer.agents.enabled=true", "vipuServer.machines=1")
+    documents = render(VIPU, *agents, "database.enabled=true", "controller.replicas=2")
     seen = 0
     for each in documents:
         if each["kind"] not in {"Deployment", "StatefulSet", "Job"}:
@@ -201,7 +202,7 @@ def test_every_container_fits_the_restricted_standard() -> None:
                 "capabilities": {"drop": ["ALL"]},
                 "readOnlyRootFilesystem": True,
             }
-    assert seen == 11
+    assert seen == 12
 
 
 def test_webhooks_ask_about_the_namespaces_of_the_scope_and_exempt_the_operator() -> None:

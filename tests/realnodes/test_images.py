@@ -78,7 +78,8 @@ def test_every_command_starts(product: Containers) -> None:
     )
     assert "run_operator" in commands
     loop = "for c in $COMMANDS; do ipuhub $c --help >/dev/null || echo $c; done"
-    loop += "; vipu-server --help >/dev/null && celery --version >/dev/null || echo others"
+    others = ("vipu-server --help", "vipu-agent --help", "vipu-admin --help", "celery --version")
+    loop += "".join(f"; {other} >/dev/null || echo {other}" for other in others)
     done = product.run("commands", "sh", "-c", loop, COMMANDS=" ".join(commands))
     assert done.returncode == 0, done.stderr
     assert (done.stdout, done.stderr) == ("", "")

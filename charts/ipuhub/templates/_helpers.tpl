@@ -166,7 +166,8 @@ USAGE_ENABLED: {{ ternary "on" "off" (ne (include "ipuhub.hasUsage" .) "") | quo
 {{/*
 "ipuhub.workload": one Deployment.
 dict root component values [command args env account ports probePort readyPath secrets(name -> Secret)
-hostNetwork dnsPolicy podAnnotations podContext context strategy nodeSelector tolerations affinity resources replicas podName]
+hostNetwork dnsPolicy podAnnotations podContext context strategy nodeSelector tolerations affinity resources replicas podName
+name labels(that tell it from other workloads of the component) tcpPort]
 */}}
 {{- define "ipuhub.workload" -}}
 {{- $root := .root -}}
@@ -177,7 +178,7 @@ hostNetwork dnsPolicy podAnnotations podContext context strategy nodeSelector to
 apiVersion: apps/v1
 kind: {{ .kind | default "Deployment" }}
 metadata:
-  {{- include "ipuhub.metadata" (dict "root" $root "component" .component) | nindent 2 }}
+  {{- include "ipuhub.metadata" (dict "root" $root "component" .component "name" .name) | nindent 2 }}
 spec:
   replicas: {{ $replicas }}
   {{- if eq (.kind | default "Deployment") "StatefulSet" }}
@@ -191,11 +192,17 @@ spec:
   selector:
     matchLabels:
       {{- include "ipuhub.selector" (dict "root" $root "component" .component) | nindent 6 }}
+      {{- with .labels }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
   template:
     metadata:
       labels:
         {{- include "ipuhub.labels" $root | nindent 8 }}
         app.kubernetes.io/component: {{ .component | quote }}
+        {{- with .labels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       annotations:
         kubectl.kubernetes.io/default-container: {{ .component | quote }}
         {{- with .checksum }}
@@ -269,6 +276,17 @@ spec:
             grpc: {port: {{ .grpcPort }}}
             periodSeconds: 5
             timeoutSeconds: 5
+          {{- else if .tcpPort }}
+          startupProbe:
+            tcpSocket: {port: {{ .tcpPort }}}
+            periodSeconds: 2
+            failureThreshold: 60
+          livenessProbe:
+            tcpSocket: {port: {{ .tcpPort }}}
+            periodSeconds: 20
+          readinessProbe:
+            tcpSocket: {port: {{ .tcpPort }}}
+            periodSeconds: 5
           {{- else if .probePort }}
           # Until it answers once it may take its time: the dashboard migrates the database first.
           startupProbe:
