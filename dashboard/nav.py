@@ -54,7 +54,13 @@ USAGE_TABS = (
     Entry(
         "Reports",
         "usage:reports",
-        ("usage:reports", "usage:make-reports", "usage:make-range"),
+        (
+            "usage:reports",
+            "usage:make-reports",
+            "usage:make-range",
+            "usage:report-groups",
+            "usage:statement",
+        ),
         accountants_only=True,
     ),
     Entry("Rates", "usage:rates", ("usage:rates", "usage:end-rate"), accountants_only=True),

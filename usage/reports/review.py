@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from usage.rates.tariff import Money
     from usage.reports.outdated import Outdated
 
-_TOTALS: Final = (
+TOTALS: Final = (
     ("ipu_hours", "IPU-hours, pods", "micro_ipu_seconds", 10**6),
     ("partition_ipu_hours", "IPU-hours, partitions", "partition_ipu_seconds", 1),
     ("idle_ipu_hours", "IPU-hours, idle", "idle_micro_ipu_seconds", 10**6),
@@ -98,14 +98,14 @@ def review_month(month: Month) -> Review:
         raise ReportRefused(f"{month} is closed. Its report is final.")
     if report.state == ReportState.OPEN:
         raise ReportRefused(f"{month} has not ended yet and cannot be closed.")
-    names = [amount for _, _, amount, _ in _TOTALS] + ["pods", "estimated"]
+    names = [amount for _, _, amount, _ in TOTALS] + ["pods", "estimated"]
     sums = {
         name.removesuffix("__sum"): int(total or 0)
         for name, total in report.rows.aggregate(*(Sum(name) for name in names)).items()
     }
     return Review(
         report,
-        [(name, label, hours(sums[amount], unit)) for name, label, amount, unit in _TOTALS],
+        [(name, label, hours(sums[amount], unit)) for name, label, amount, unit in TOTALS],
         money_of(report.cost, report.tariff),
         sums["pods"],
         sums["estimated"],

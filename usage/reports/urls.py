@@ -19,6 +19,7 @@ from usage.api.reports import (
 )
 from usage.rates.pages import end, rates
 from usage.reports.pages import make_range, make_reports, reports, review
+from usage.reports.statement import groups, statement
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
@@ -28,6 +29,8 @@ PAGES: list[URLPattern | URLResolver] = [
     path("usage/reports/make/", make_reports, name="make-reports"),
     path("usage/reports/range/", make_range, name="make-range"),
     path("usage/reports/<str:month>/close/", review, name="review"),
+    path("usage/reports/<str:month>/groups/", groups, name="report-groups"),
+    path("usage/reports/<str:month>/statement/", statement, name="statement"),
     path("usage/rates/", rates, name="rates"),
     path("usage/rates/<int:pk>/end/", end, name="end-rate"),
     path("report/monthly", OpenMonths.as_view(), name="primehub-months"),

@@ -208,6 +208,8 @@ _REPORTS: Final = {
     "usage:make-reports": Example(_page(403, 403, 403, 302, 302), form={"month": "x"}),
     "usage:make-range": Example(_page(403, 403, 403, 400, 400), form={}),
     "usage:review": Example(_page(403, 403, 403, 302, 302), _MONTH),
+    "usage:report-groups": Example(_page(403, 403, 403, 404, 404), _MONTH),
+    "usage:statement": Example(_page(403, 403, 403, 404, 404), _MONTH, queries=("", "?group=ml")),
     "usage:rates": Example(OF_ACCOUNTANTS),
     "usage:end-rate": Example(_page(403, 403, 403, 400, 400), {"pk": "{rate}"}, form={}),
     "usage:primehub-months": Example(API_OF_ACCOUNTANTS),

@@ -1,0 +1,179 @@
+"""Statements: a group's figures in a month are those of the report's file and its corrections."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import defaultdict
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from ipuhub.months import Month
+from tests.builders.clients import browser
+from tests.builders.lifetimes import at, held, pod
+from tests.builders.questions import questions
+from tests.builders.rates import rate
+from tests.builders.roles import grant
+from tests.integration.usage.reading import lines_of, make, rows_of
+from usage.models import PodLifetime
+from usage.reports.downloads import Wanted, open_file
+from usage.reports.making import Order, correct_month
+
+pytestmark = pytest.mark.django_db(transaction=True)
+_ODD = "a/b & <c>?"
+_PAGE = "/usage/reports/2026-10/statement/?group=ml"
+_JOB = {"job_uid": "j", "partition": "p"}
+_OCTOBER = Month(2026, 10)
+
+
+@pytest.fixture
+def carol(settings: Any) -> Any:
+    settings.SECURE_SSL_REDIRECT = False
+    user = get_user_model().objects.create_user("carol")
+    grant(user, "accountant")
+    return browser(user)
+
+
+@pytest.fixture
+def _closed() -> None:
+    rate("ipu", "2.5")
+    rate("cpu", "0.1")
+    pod(
+        "2026-10-01T00:00",
+        "2026-10-02T00:00",
+        ipus=4,
+        user="ann",
+        group="ml",
+        estimated=True,
+        **_JOB,
+    )
+    pod("2026-10-03T00:00", "2026-10-03T07:00", ipus=2, user="bob", group="ml", namespace="team-b")
+    pod("2026-10-03T00:00", "2026-10-03T01:00", ipus=2, user="bob", group="ml", namespace="team-b")
+    held("2026-10-01T00:00", "2026-10-04T00:00", user="ann", group="ml", **_JOB)
+    pod("2026-10-05T00:00", "2026-10-05T05:00", ipus=1, user="eve", group=_ODD)
+    pod("2026-10-05T00:00", "2026-10-05T05:00", user="eve", group="")
+    make("2026-10", "2026-12-01T00:00")
+
+
+def _rows(page: str) -> list[list[str]]:
+    """The cells of all rows of all tables, as one reads them."""
+    found = re.findall(r"<tr[ >].*?</tr>", page, re.DOTALL)
+    cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in found]
+    return [[html.unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in row] for row in cells]
+
+
+def _text(client: Any, address: str, status: int = 200) -> str:
+    answer = client.get(address)
+    assert answer.status_code == status, answer.content
+    return str(answer.content.decode())
+
+
+def _file_sums(files: list[list[dict[str, str]]], group: str) -> dict[tuple[str, str], list[str]]:
+    """What files say of a group, by user and namespace, as the page prints it."""
+    names = ("pods", "ipu_hours", "partition_ipu_hours", "idle_ipu_hours", "cost")
+    sums: dict[tuple[str, str], list[Decimal]] = defaultdict(lambda: [Decimal()] * len(names))
+    for row in (row for rows in files for row in rows if row["group"] == group):
+        key = (row["user"], row["namespace"])
+        added = [Decimal(row[name] or 0) for name in names]
+        sums[key] = [old + new for old, new in zip(sums[key], added, strict=True)]
+    return {
+        key: [f"{pods:,f}", *(f"{each:,.2f}" for each in rest)]
+        for key, (pods, *rest) in sums.items()
+    }
+
+
+def _page_sums(page: str) -> dict[tuple[str, str], list[str]]:
+    heads, *rows = _rows(page)
+    users = rows[: next(place for place, row in enumerate(rows) if row[0] == "Total")]
+    names = ("Pods", "IPU-hours, pods", "IPU-hours, partitions", "IPU-hours, idle")
+    places = [heads.index(name) for name in (*names, "Cost")]
+    return {
+        (row[0], row[1]): [row[place].removesuffix(" EUR").replace("–", "0.00") for place in places]
+        for row in users
+    }
+
+
+@pytest.mark.usefixtures("_closed")
+def test_a_statement_has_the_figures_of_the_file_and_of_corrections(carol: Any) -> None:
+    page = _text(carol, _PAGE)
+    files = [rows_of("2026-10", "summary")]
+    assert _page_sums(page) == _file_sums(files, "ml")
+    PodLifetime.objects.filter(user="bob").update(finished_at=at("2026-10-03T09:00"))
+    assert _rows(_text(carol, _PAGE)) == _rows(page), "records changed, the report did not"
+    correction = correct_month(_OCTOBER, at("2026-12-02T00:00"), Order("daily"))
+    assert correction is not None
+    text = b"".join(open_file(Wanted(_OCTOBER, "correction", number=1)).body).decode()
+    page = _text(carol, _PAGE)
+    assert _page_sums(page) == _file_sums([*files, lines_of(text)], "ml")
+    assert _page_sums(page)["bob", "team-b"][1] == "36.00"
+    assert "including correction 1 of 2026-12-02" in page
+
+
+@pytest.mark.usefixtures("_closed")
+def test_a_statement_names_its_report_its_total_and_what_is_estimated(carol: Any) -> None:
+    page = _text(carol, _PAGE)
+    assert "closed (final: later differences become a numbered correction), version 1" in page
+    (digest,) = re.findall(r"<code[^>]*>([0-9a-f]{64})</code>", page)
+    assert digest in _text(carol, "/usage/reports/")
+    totals = [row for row in _rows(page) if row[0] == "Total"]
+    assert len(totals) == 2
+    assert (
+        totals[0][1:]
+        == totals[1][1:]
+        == [
+            "3",
+            "112.00",
+            "288.00",
+            "192.00",
+            "283.20 EUR",
+            "25.0 %",
+        ]
+    )
+    assert _rows(page)[1][:2] == ["ann", "team-a"]
+    assert _rows(page)[1][-1] == "50.0 %"
+
+
+@pytest.mark.usefixtures("_closed")
+def test_each_group_is_found_from_the_reports_whatever_its_name(carol: Any) -> None:
+    assert 'href="/usage/reports/2026-10/groups/"' in _text(carol, "/usage/reports/")
+    page = _text(carol, "/usage/reports/2026-10/groups/")
+    links = re.findall(r'href="([^"]*statement/[^"]*)"', page)
+    assert [row[0] for row in _rows(page)] == ["Group", "no group", _ODD, "ml", "Total"]
+    for link, name in zip(links, ("no group", _ODD, "ml"), strict=True):
+        told = _text(carol, html.unescape(link))
+        assert f"Statement 2026-10: {html.escape(name)}</h1>" in told
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "sentence"),
+    [
+        ("2026-10/statement/?group=nobody", 404, "no usage in the report of 2026-10."),
+        ("2026-09/statement/?group=ml", 404, "There is no report of 2026-09 yet."),
+        ("2026-09/groups/", 404, "There is no report of 2026-09 yet."),
+        ("2026-13/groups/", 404, "Use YYYY-MM"),
+        ("2026-10/statement/?group=a%00b", 400, "Null characters"),
+        ("2026-10/statement/?group=a&group=b", 400, "only once"),
+    ],
+)
+@pytest.mark.usefixtures("_closed")
+def test_what_has_no_statement_is_refused_in_words(
+    carol: Any, address: str, status: int, sentence: str
+) -> None:
+    assert sentence in _text(carol, f"/usage/reports/{address}", status)
+
+
+def test_many_users_cost_no_more_queries_than_one(carol: Any) -> None:
+    counted = []
+    for users in (1, 40):
+        for number in range(users):
+            pod("2026-10-01T00:00", "2026-10-02T00:00", ipus=1, user=f"u{number}", group="ml")
+        make("2026-10", "2026-11-03T00:00")
+        with CaptureQueriesContext(connection) as queries:
+            assert f"u{users - 1}<" in _text(carol, _PAGE)
+        counted.append(questions(queries))
+    assert counted == [6, 6]
