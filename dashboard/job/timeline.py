@@ -76,6 +76,7 @@ class Tick:
     """A mark of the axis; narrow screens leave out those that are not `major`."""
 
     x: str
+    at: datetime
     words: str
     is_major: bool
 
@@ -129,7 +130,7 @@ def _ticks(begin: datetime, end: datetime) -> Iterable[Tick]:
     while (instant := midnight + number * step) < end:
         x = _percent(instant, begin, end)
         if x <= 92:  # its text would leave the drawing
-            yield Tick(f"{x:.2f}%", _words(instant, step), (number - first) % 2 == 0)
+            yield Tick(f"{x:.2f}%", instant, _words(instant, step), (number - first) % 2 == 0)
         number += 1
 
 

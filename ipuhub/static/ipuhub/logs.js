@@ -9,6 +9,12 @@
   const [PAUSE, MOST] = [2000, 20000];
   let timer = 0, follows = false, asking = false;
   const say = (text) => { if (note) note.textContent = text; };
+  const sayRead = (now) => {
+    const time = document.createElement("time");
+    time.dateTime = now;
+    time.textContent = `${now.slice(11, 19)} UTC`;
+    note?.replaceChildren("Following; read at ", time, ".");
+  };
   const set = (on) => {
     follows = on;
     button.setAttribute("aria-pressed", String(on));
@@ -30,7 +36,7 @@
     const gone = answer.headers.get("X-Log-Mark") === box.dataset.mark ? text : "";
     box.dataset.mark = answer.headers.get("X-Log-Mark");
     if (state === "ended") { set(false); button.disabled = true; say(gone || "The container has ended."); }
-    else say(`Following; read at ${new Date().toISOString().slice(11, 19)} UTC.`);
+    else sayRead(new Date().toISOString());
   };
   const ask = async () => {
     if (asking || !follows) return;

@@ -34,8 +34,10 @@ def live_server() -> Iterator[str]:
 
 
 @contextmanager
-def page_of(address: str, cookie: str, width: int, *, scripts: bool = True) -> Iterator[Page]:
-    """Yield a page; afterwards nothing may have gone wrong in it."""
+def page_of(
+    address: str, cookie: str, width: int, *, scripts: bool = True, zone: str | None = None
+) -> Iterator[Page]:
+    """Yield a page of a browser in a time zone; afterwards nothing may have gone wrong in it."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
@@ -47,6 +49,7 @@ def page_of(address: str, cookie: str, width: int, *, scripts: bool = True) -> I
         context = running.new_context(
             base_url=address,
             java_script_enabled=scripts,
+            timezone_id=zone,
             viewport={"width": width, "height": 860},
         )
         name = django_settings.SESSION_COOKIE_NAME

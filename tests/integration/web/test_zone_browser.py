@@ -1,0 +1,140 @@
+"""The switch UTC | local, in browsers of other zones: pages, polled parts, prints, exports."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pytest
+from django.conf import settings as django_settings
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from ipuhub.models import WatchCheckpoint
+from tests.builders import jobhistory
+from tests.builders.clients import browser as signed_in_client
+from tests.integration.web.livepages import live_server, page_of
+from tests.integration.web.test_jobs_browser import change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Locator, Page
+
+CREATED = dt.datetime(2026, 1, 31, 20, 15, 30, tzinfo=dt.UTC)
+UTC_WORDS = "2026-01-31 20:15:30"
+ZONES = (
+    (
+        "Australia/Adelaide",
+        "2026-02-01 06:45:30",
+    ),  # the next month, and half an hour beside the hour
+    ("America/St_Johns", "2026-01-31 16:45:30"),
+)
+
+
+@pytest.fixture
+def cookie(transactional_db: None, django_user_model: type) -> str:
+    """A signed-in administrator; a job of January that waits, and was deleted."""
+    user = django_user_model.objects.create_user("root", password="x", is_staff=True)
+    WatchCheckpoint.objects.create(name="ipujobs", position_at=timezone.now())
+    job = jobhistory.job("waits", status="Pending", created_at=CREATED, uid="waits")
+    jobhistory.transition(job, "Pending", 0, "NoCapacity")
+    jobhistory.job("gone", created_at=CREATED, deleted_at=CREATED, uid="gone")
+    return signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
+
+
+@pytest.fixture
+def address(transactional_db: None, plain_http: None) -> Iterator[str]:
+    """A server of this test alone."""
+    with live_server() as found:
+        yield found
+
+
+def created(page: Page) -> Locator:
+    """Where the page of a job says when it was created."""
+    return page.locator("dt", has_text="Created").locator("xpath=../dd/time")
+
+
+def switch(page: Page) -> Locator:
+    """The button in the header."""
+    return page.locator("[data-zone-switch]")
+
+
+@pytest.mark.parametrize(("zone", "want"), ZONES)
+def test_the_switch_shows_local_times_names_the_zone_and_is_remembered(
+    address: str, cookie: str, zone: str, want: str
+) -> None:
+    with page_of(address, cookie, 1440, zone=zone) as page:
+        page.goto("/jobs/waits/")
+        expect(created(page)).to_have_text(UTC_WORDS)
+        expect(switch(page)).to_have_text("UTC")
+        expect(page.locator("[data-zone-note]")).to_be_hidden()
+        switch(page).click()
+        expect(created(page)).to_have_text(want)
+        expect(created(page)).to_have_attribute("title", f"{UTC_WORDS} UTC")
+        words = f"Times are local time, {zone}. Switch to UTC"
+        expect(switch(page)).to_have_attribute("title", words)
+        page.goto("/jobs/gone/")
+        expect(switch(page)).to_have_text("Local")
+        expect(page.locator("[data-zone-note]")).to_contain_text(f"Times are local time, {zone}.")
+        expect(page.locator("#rows")).to_contain_text(f"{want} local time")
+        switch(page).click()
+        expect(page.locator("#rows")).to_contain_text(f"{UTC_WORDS} UTC")
+        expect(page.locator("#rows")).not_to_contain_text("local time")
+        page.reload()
+        expect(switch(page)).to_have_text("UTC")
+
+
+def test_a_polled_part_arrives_in_local_time(address: str, cookie: str) -> None:
+    zone, want = ZONES[0]
+    with page_of(address, cookie, 1440, zone=zone) as page:
+        page.goto("/jobs/waits/")
+        switch(page).click()
+        change("waits", status="Restarting")
+        page.locator("#rows[data-say='waits is Restarting']").wait_for()
+        expect(created(page)).to_have_text(want)
+        expect(created(page)).to_have_attribute("title", f"{UTC_WORDS} UTC")
+
+
+def test_prints_and_files_stay_in_utc(address: str, cookie: str) -> None:
+    zone, want = ZONES[0]
+    with page_of(address, cookie, 1440, zone=zone) as page:
+        page.goto("/jobs/waits/")
+        switch(page).click()
+        expect(created(page)).to_have_text(want)
+        page.emulate_media(media="print")
+        expect(created(page)).to_have_text(UTC_WORDS)
+        page.emulate_media(media="screen")
+        expect(created(page)).to_have_text(want)
+        assert "2026-01-31T20:15:30" in page.request.get("/jobs/?format=csv").text()
+
+
+def test_other_windows_follow_the_switch(address: str, cookie: str) -> None:
+    zone, want = ZONES[0]
+    with page_of(address, cookie, 1440, zone=zone) as page:
+        page.goto("/jobs/waits/")
+        other = page.context.new_page()
+        other.goto("/jobs/waits/")
+        switch(other).click()
+        expect(created(page)).to_have_text(want)
+
+
+@pytest.mark.parametrize("width", [1440, 768, 390])
+def test_the_header_has_room_for_the_switch(address: str, cookie: str, width: int) -> None:
+    with page_of(address, cookie, width, zone=ZONES[0][0]) as page:
+        page.goto("/jobs/waits/")
+        switch(page).click()
+        box, brand = switch(page).bounding_box(), page.locator(".navbar-brand").bounding_box()
+        assert box
+        assert brand
+        assert box["height"] >= 24
+        assert abs(box["y"] + box["height"] / 2 - brand["y"] - brand["height"] / 2) < 4  # one row
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_without_javascript_all_is_utc_and_there_is_no_switch(address: str, cookie: str) -> None:
+    with page_of(address, cookie, 1440, scripts=False, zone=ZONES[0][0]) as page:
+        page.goto("/jobs/waits/")
+        expect(created(page)).to_have_text(UTC_WORDS)
+        expect(switch(page)).to_be_hidden()
+        expect(page.locator("[data-zone-note]")).to_be_hidden()
