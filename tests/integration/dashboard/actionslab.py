@@ -51,6 +51,7 @@ class ActionsLab:
             self.run("delete", NAMESPACES, namespace)
         self.run("delete", CLUSTER_ROLES, ACTING)
         self.run("delete", CLUSTER_ROLE_BINDINGS, ACTING)
+        self._background.run(self._until_gone())
 
     def run(self, verb: str, *arguments: Any, **options: Any) -> Any:
         """Do something as the cluster's administrator."""
@@ -79,6 +80,16 @@ class ActionsLab:
     async def _run(self, verb: str, arguments: Any, options: Any) -> Any:
         async with KubeClient(load_config(self._admin)) as client:
             return await getattr(client, verb)(*arguments, **options)
+
+    async def _until_gone(self) -> None:
+        """Another module uses the same names."""
+        async with KubeClient(load_config(self._admin)) as client:
+
+            async def is_gone() -> bool:
+                found = (await client.list(NAMESPACES)).items
+                return not {one["metadata"]["name"] for one in found} & {"team-a", "team-b"}
+
+            await eventually(is_gone)
 
     async def _prepare(self, directory: Path) -> Path:
         async with KubeClient(load_config(self._admin)) as client:
