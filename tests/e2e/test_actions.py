@@ -4,41 +4,40 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import yaml
 
 from tests.e2e.browsing import signed_in
 from tests.e2e.running_demo import EXAMPLES
-from tests.fakes.waiting import wait_until
+from tests.fakes.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     from tests.e2e.running_demo import RunningDemo
 
-NAME = "from-the-browser"
 
-
-def manifest() -> str:
+def manifest(name: str) -> str:
     job = yaml.safe_load((EXAMPLES / "single-gcd-sample.yaml").read_text(encoding="utf-8"))
-    job["metadata"] = {"name": NAME, "namespace": "default"}
+    job["metadata"] = {"name": name, "namespace": "default"}
     return yaml.safe_dump(job)
 
 
-def create(page: Page, demo: RunningDemo) -> None:
+def create(page: Page, demo: RunningDemo, name: str) -> None:
     """Make the job by its form; its page opens from the list."""
     page.goto(f"{demo.dashboard}/jobs/")
     page.get_by_role("link", name="New job").click()
     page.get_by_label("Manifest of an IPUJob").fill("kind: Pod")
     page.get_by_role("button", name="Check").click()
     assert "must have apiVersion" in page.get_by_role("alert").inner_text()
-    page.get_by_label("Manifest of an IPUJob").fill(manifest())
+    page.get_by_label("Manifest of an IPUJob").fill(manifest(name))
     page.get_by_role("button", name="Check").click()
-    page.get_by_text(f"Kubernetes accepts default/{NAME} (dry run).").wait_for()
-    assert demo.kubectl("get", "ipujob", NAME, "--ignore-not-found") == ""
+    page.get_by_text(f"Kubernetes accepts default/{name} (dry run).").wait_for()
+    assert demo.kubectl("get", "ipujob", name, "--ignore-not-found") == ""
     page.get_by_role("button", name="Create").click()
-    page.get_by_text(f"Job default/{NAME} was created.").wait_for()
-    page.get_by_role("link", name=NAME, exact=True).click()
+    page.get_by_text(f"Job default/{name} was created.").wait_for()
+    page.get_by_role("link", name=name, exact=True).click()
 
 
 def test_a_job_is_created_suspended_resumed_and_canceled(
@@ -47,12 +46,13 @@ def test_a_job_is_created_suspended_resumed_and_canceled(
     from playwright.sync_api import expect
 
     demo.wait_until_recording()
+    name = f"browser-{uuid4().hex[:8]}"  # the demo keeps what an earlier try left
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     signed_in(page, demo)
-    create(page, demo)
+    create(page, demo, name)
     problems.clear()  # the refused manifest is a 400, which Chromium reports
     state = page.locator(".job-head .badge[data-state]")
     expect(state).to_have_text("Running")
@@ -60,15 +60,16 @@ def test_a_job_is_created_suspended_resumed_and_canceled(
         page.get_by_role("link", name=button, exact=True).click()
         page.get_by_text("Kubernetes accepts this (dry run).").wait_for()
         page.get_by_role("button", name=f"{button} the job").click()
-        page.get_by_text(re.compile(f"Job default/{NAME} was {button.lower()}e?d")).wait_for()
+        said = re.compile(f"Job default/{name} was {button.lower()}e?d")
+        expect(page.locator("main")).to_contain_text(said, timeout=1000 * PATIENCE_SECONDS)
         expect(state).to_have_text(want)
-    uid = demo.job(NAME)["metadata"]["uid"]
+    uid = demo.job(name)["metadata"]["uid"]
     page.get_by_role("link", name="Cancel", exact=True).click()
     page.get_by_role("button", name="Cancel the job").click()
-    page.get_by_text(f"Job default/{NAME} was canceled.").wait_for()
-    wait_until(lambda: not demo.kubectl("get", "ipujob", NAME, "--ignore-not-found"), "it gone")
+    page.get_by_text(f"Job default/{name} was canceled.").wait_for()
+    wait_until(lambda: not demo.kubectl("get", "ipujob", name, "--ignore-not-found"), "it gone")
     page.get_by_text("This job was deleted from the cluster").wait_for()
-    page.goto(f"{demo.dashboard}/audit/?name={NAME}")
+    page.goto(f"{demo.dashboard}/audit/?name={name}")
     rows = page.locator("#rows tbody tr")
     expect(rows).to_have_count(4)
     assert all("demo-admin" in text for text in rows.all_inner_texts())
