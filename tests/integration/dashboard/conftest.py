@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,13 +15,17 @@ from dashboard.overview import month, trends
 from partitions.connections import fleet_reader, opened, sources
 from tests.builders.roles import grant
 from tests.fakes.background import Background, Cluster, Proxy
+from tests.fakes.receivers import http_receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from django.contrib.auth.models import User
     from django.test import Client
     from pytest_django.fixtures import SettingsWrapper
+
+    from tests.fakes.receivers import HttpReceiver
 
 
 class Clock:
@@ -101,3 +106,18 @@ def user(client: Client) -> Client:
     grant(somebody, "operator", "team-a")
     client.force_login(somebody)
     return client
+
+
+@pytest.fixture
+def receiver(settings: SettingsWrapper) -> Iterator[HttpReceiver]:
+    settings.NOTIFY_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.PUBLIC_URL = "https://ipuhub.example/"
+    with http_receiver() as found:
+        yield found
+
+
+@pytest.fixture
+def ann() -> User:
+    user = get_user_model().objects.create_user("ann")
+    grant(user, "viewer", "team-a")
+    return user

@@ -1,0 +1,36 @@
+"""Subscriptions, facts to be told, and a round of the task that tells them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from django.utils import timezone
+
+from dashboard.notify.events import collect
+from dashboard.notify.outbox import deliver
+from ipuhub.models import Subscription
+from tests.builders import jobhistory
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+PAGE = "/account/notifications/"
+MINUTE = dt.timedelta(minutes=1)
+
+
+def subscribe(user: User, event: str = "job-ended", **fields: Any) -> Subscription:
+    past = timezone.now() - 60 * MINUTE
+    values = {"channel": "webhook", "secret": "s3cret", "created_at": past, "since": past} | fields
+    return Subscription.objects.create(owner=user, event=event, **values)
+
+
+def ended(name: str = "train", namespace: str = "team-a", **fields: Any) -> None:
+    fields = {"status": "Failed", "completed_at": timezone.now(), "user": "ann"} | fields
+    jobhistory.job(name, namespace, **fields)
+
+
+def run() -> None:
+    collect(timezone.now())
+    deliver(timezone.now)

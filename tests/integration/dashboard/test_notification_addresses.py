@@ -1,0 +1,95 @@
+"""Where a webhook may go: to addresses outside, whatever their names lead to."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from ipaddress import ip_network
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dashboard.notify import webhook
+from dashboard.notify.webhook import Address, Unsent, parse_url, resolve
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import SettingsWrapper
+
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(
+    "ip",
+    [
+        "127.0.0.1",
+        "10.0.0.1",
+        "169.254.169.254",
+        "0.0.0.0",
+        "::1",
+        "fd00::1",
+        "fec0::1",
+        "::10.0.0.1",
+        "::ffff:10.0.0.1",
+        "::ffff:0:10.0.0.1",
+        "64:ff9b::a00:1",
+        "64:ff9b:1::a00:1",
+        "2002:a00:1::",
+        "2001:0:a00:1::",
+    ],
+)
+def test_a_name_that_leads_inside_is_refused_when_it_is_sent(
+    monkeypatch: pytest.MonkeyPatch, ip: str
+) -> None:
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    public = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 443))
+    inside = (family, socket.SOCK_STREAM, 6, "", (ip, 443))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [public, inside])
+    address = Address("https", "rebound.example", 443, "/")
+    with pytest.raises(Unsent, match="is an address inside"):
+        resolve(address, [])
+    assert resolve(address, [ip_network("0.0.0.0/0"), ip_network("::/0")]) == "93.184.216.34"
+
+
+@pytest.mark.parametrize("ip", ["2606:4700::1", "64:ff9b::8.8.8.8", "2002:808:808::1", "8.8.8.8"])
+def test_a_public_address_is_taken_also_behind_a_translator(ip: str) -> None:
+    address = Address("https", ip, 443, "/")
+    webhook.check_literal(address, [])
+
+
+def test_a_translator_inside_is_allowed_by_either_network() -> None:
+    address = Address("https", "64:ff9b::a00:1", 443, "/")
+    for network in ("10.0.0.0/8", "64:ff9b::/96"):
+        webhook.check_literal(address, [ip_network(network)])
+
+
+def test_a_receiver_that_dribbles_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, settings: SettingsWrapper
+) -> None:
+    monkeypatch.setattr(webhook, "WHOLE_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stop = threading.Event()
+
+        def dribble() -> None:
+            taken, _ = server.accept()
+            with taken:
+                while not stop.wait(0.05):
+                    try:
+                        taken.sendall(b"H")
+                    except OSError:
+                        return
+
+        thread = threading.Thread(target=dribble)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        with pytest.raises(Unsent):
+            webhook.post(url, b"{}", {}, [ip_network("127.0.0.0/8")])
+        stop.set()
+        thread.join(10)
+
+
+def test_parts_of_a_url() -> None:
+    assert parse_url("https://x.example") == Address("https", "x.example", 443, "/")
+    assert parse_url("http://x.example:8080/a?b=c#d") == Address(
+        "http", "x.example", 8080, "/a?b=c"
+    )

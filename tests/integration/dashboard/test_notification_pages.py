@@ -1,0 +1,165 @@
+"""Subscriptions on the page and in the API."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+
+from dashboard.notify.outbox import deliver
+from ipuhub.models import Subscription
+from tests.builders.clients import browser, tool
+from tests.builders.notifications import PAGE, subscribe
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from pytest_django.fixtures import SettingsWrapper
+
+    from tests.fakes.receivers import HttpReceiver
+
+pytestmark = pytest.mark.django_db
+API = "/api/v1/subscriptions"
+JSON = "application/json"
+
+
+def form(**changed: str) -> dict[str, str]:
+    known = {"event": "job-ended", "channel": "webhook", "target": "https://chat.example/h"}
+    return known | {"job_user": "ann"} | changed
+
+
+def test_a_user_subscribes_sees_the_secret_once_and_sends_a_test(
+    ann: User, receiver: HttpReceiver
+) -> None:
+    client = browser(ann)
+    shown = client.post(PAGE, form(target=receiver.url)).content.decode()
+    secret = re.search(r'aria-label="The secret" readonly value="([^"]{40,})"', shown)
+    assert secret
+    again = client.get(PAGE).content.decode()
+    assert secret[1] not in again
+    assert receiver.url.replace("&", "&amp;") in again
+    found = Subscription.objects.get()
+    assert "A test is queued" in client.post(f"{PAGE}{found.pk}/test", follow=True).content.decode()
+    deliver(timezone.now)
+    ((_path, headers, body),) = receiver.got
+    text = f"{headers['x-ipuhub-timestamp']}.".encode() + body
+    want = hmac.new(secret[1].encode(), text, hashlib.sha256).hexdigest()
+    assert headers["x-ipuhub-signature"] == f"sha256={want}"
+    rows = tool(ann).get("/api/v1/notifications?event=test").json()["results"]
+    assert [(row["state"], row["owner"]) for row in rows] == [("sent", "ann")]
+    assert "answered 204" in client.get(PAGE).content.decode()
+    other = browser(get_user_model().objects.create_user("eve"))
+    assert receiver.url not in other.get(PAGE).content.decode()
+    assert tool(get_user_model().objects.get(username="eve")).get(
+        "/api/v1/notifications"
+    ).json() == {"next": None, "results": []}
+    client.post(f"{PAGE}{found.pk}/delete")
+    assert not Subscription.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"target": "ftp://x.example"}, "must begin with https://"),
+        ({"target": "https://me:pw@x.example/"}, "without blanks, user or password"),
+        ({"target": "https://x.example/\x7f"}, "without blanks, user or password"),
+        ({"target": "https://10.1.2.3/"}, "is an address inside"),
+        ({"target": "https://[64:ff9b::10.1.2.3]/"}, "is an address inside"),
+        ({"target": "http://[::1]/"}, "is an address inside"),
+        ({"target": "http://8.8.8.8/"}, "must begin with https://"),
+        ({"target": "https://[x"}, "not a URL"),
+        ({"namespace": "team-b"}, "do not have access to this namespace"),
+        ({"event": "controller-down"}, "Select a valid choice"),
+        ({"event": "month-closed"}, "Select a valid choice"),
+        ({"event": "job-waiting"}, "after how many minutes"),
+        ({"channel": "mail", "target": "a@b.example"}, "Select a valid choice"),
+    ],
+)
+def test_a_wrong_subscription_is_refused_in_words(
+    ann: User, changed: dict[str, str], sentence: str
+) -> None:
+    answer = browser(ann).post(PAGE, form(**changed))
+    assert answer.status_code == 400
+    assert sentence in answer.content.decode()
+    assert not Subscription.objects.exists()
+
+
+def test_mail_stays_in_the_domains_of_the_settings(ann: User, settings: SettingsWrapper) -> None:
+    settings.MAIL_HOST, settings.MAIL_DOMAINS = "mail.lab.example", ["lab.example"]
+    for target, status in (("a@elsewhere.example", 400), ("a@lab.example", 302), ("a b@x", 400)):
+        answer = browser(ann).post(PAGE, form(channel="mail", target=target))
+        assert answer.status_code == status, target
+
+
+def test_a_program_subscribes_pauses_resumes_and_removes(ann: User, receiver: HttpReceiver) -> None:
+    client = tool(ann, "read write")
+    asked = {"event": "job-waiting", "channel": "webhook", "target": receiver.url, "minutes": 30}
+    made = client.post(API, asked, content_type=JSON)
+    assert made.status_code == 201, made.content
+    found = Subscription.objects.get()
+    one = f"{API}/{found.pk}"
+    assert made.json()["secret"] == found.secret != ""
+    assert (found.owner, found.event, found.minutes, found.job_user) == (ann, "job-waiting", 30, "")
+    (listed,) = client.get(API).json()["results"]
+    assert (
+        listed == client.get(one).json() == {k: v for k, v in made.json().items() if k != "secret"}
+    )
+    for is_paused in (True, False):
+        answer = client.patch(one, {"is_paused": is_paused}, content_type=JSON)
+        assert (answer.status_code, answer.json()["is_paused"]) == (200, is_paused)
+    since, found = found.since, Subscription.objects.get()
+    assert found.since > since, "the pause is not told"
+    assert client.patch(one, {"is_paused": "perhaps"}, content_type=JSON).status_code == 400
+    assert client.delete(one).status_code == 204
+    assert not Subscription.objects.exists()
+    assert client.delete(one).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "sentence"),
+    [
+        ({"target": "https://10.1.2.3/"}, "target", "is an address inside"),
+        ({"namespace": "team-b"}, "namespace", "do not have access to this namespace"),
+        ({"event": "controller-down"}, "event", "Select a valid choice"),
+        ({"event": "pigeons"}, "event", "is not a valid choice"),
+        ({"event": "job-waiting"}, "minutes", "after how many minutes"),
+        ({"minutes": 10**12}, "minutes", "less than or equal to 43200"),
+        ({"job_user": ["ann"]}, "job_user", "Not a valid string"),
+        ({"group": "a\x00b"}, "group", "Null characters are not allowed"),
+        ({"target": None}, "target", "may not be null"),
+    ],
+)
+def test_the_api_refuses_what_the_page_refuses(
+    ann: User, changed: dict[str, Any], field: str, sentence: str
+) -> None:
+    answer = tool(ann).post(API, form() | changed, content_type=JSON)
+    assert answer.status_code == 400
+    assert answer.json()["type"] == "urn:ipuhub:problem:invalid-value"
+    assert sentence in answer.json()["errors"][field][0]
+    assert not Subscription.objects.exists()
+
+
+def test_nobody_has_more_subscriptions_than_the_limit(ann: User) -> None:
+    for number in range(50):
+        subscribe(ann, target=f"https://chat.example/{number}")
+    answer = tool(ann).post(API, form(), content_type=JSON)
+    assert answer.status_code == 400
+    assert "You have 50 subscriptions." in answer.json()["detail"]
+    assert "You have 50 subscriptions." in browser(ann).post(PAGE, form()).content.decode()
+    assert Subscription.objects.count() == 50
+
+
+def test_subscriptions_of_others_are_not_found_and_reading_tokens_change_nothing(ann: User) -> None:
+    one = f"{API}/{subscribe(ann, target='https://chat.example/').pk}"
+    root = tool(get_user_model().objects.create_user("root", is_staff=True))
+    reader = tool(ann, "read")
+    for client, status in ((root, 404), (reader, 403)):
+        assert client.patch(one, {"is_paused": True}, content_type=JSON).status_code == status
+        assert client.delete(one).status_code == status
+    assert reader.post(API, form(), content_type=JSON).json()["scope"] == "write"
+    assert root.get(API).json()["results"] == []
+    assert not Subscription.objects.get().is_paused
