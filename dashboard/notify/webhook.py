@@ -131,11 +131,13 @@ def post(
     address = parse_url(url)
     ip = resolve(address, networks)
     try:
-        with socket.create_connection((ip, address.port), STEP_SECONDS) as plain:
-            cut = threading.Timer(WHOLE_SECONDS, _cut, [plain])
+        with _connect(address, ip) as channel:
+            cut = threading.Timer(WHOLE_SECONDS, _cut, [channel])
             cut.start()
             try:
-                return _exchange(address, plain, body, headers)
+                if isinstance(channel, ssl.SSLSocket):
+                    channel.do_handshake()
+                return _exchange(address, channel, body, headers)
             finally:
                 cut.cancel()
     except (OSError, HTTPException) as error:
@@ -143,12 +145,28 @@ def post(
         raise Unsent(f"{address.host} does not answer: {said}.") from error
 
 
-def _exchange(address: Address, plain: socket.socket, body: bytes, headers: dict[str, str]) -> int:
+def _connect(address: Address, ip: str) -> socket.socket:
+    """Return a connection whose TLS handshake is still to do.
+
+    TLS takes the descriptor away from the plain socket, so only this one can be cut off.
+    """
+    plain = socket.create_connection((ip, address.port), STEP_SECONDS)
+    if address.scheme != "https":
+        return plain
+    try:
+        return ssl.create_default_context().wrap_socket(
+            plain, server_hostname=address.host, do_handshake_on_connect=False
+        )
+    except Exception:
+        plain.close()
+        raise
+
+
+def _exchange(
+    address: Address, channel: socket.socket, body: bytes, headers: dict[str, str]
+) -> int:
     connection = HTTPConnection(address.host, address.port)
-    connection.sock = plain
-    if address.scheme == "https":
-        context = ssl.create_default_context()
-        connection.sock = context.wrap_socket(plain, server_hostname=address.host)
+    connection.sock = channel
     connection.request("POST", address.path, body, headers)
     status = connection.getresponse().status
     if status in _OK:
@@ -158,8 +176,9 @@ def _exchange(address: Address, plain: socket.socket, body: bytes, headers: dict
     raise Unsent(f"{address.host} answered {status}.", is_final=status == 410)
 
 
-def _cut(connection: socket.socket) -> None:
+def _cut(channel: socket.socket) -> None:
     try:
-        connection.shutdown(socket.SHUT_RDWR)
+        # Of the plain socket: a thread may be reading from the TLS object that SSLSocket's drops.
+        socket.socket.shutdown(channel, socket.SHUT_RDWR)
     except OSError:
         return  # it is over already

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import suppress
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,11 @@ import pytest
 
 from dashboard.notify import webhook
 from dashboard.notify.webhook import Address, Unsent, parse_url, resolve
+from devcluster.security.certificates import Authority
 
 if TYPE_CHECKING:
-    from pytest_django.fixtures import SettingsWrapper
+    import ssl
+    from pathlib import Path
 
 
 pytestmark = pytest.mark.django_db
@@ -63,28 +66,63 @@ def test_a_translator_inside_is_allowed_by_either_network() -> None:
         webhook.check_literal(address, [ip_network(network)])
 
 
+def dribble(server: socket.socket, context: ssl.SSLContext | None, stop: threading.Event) -> None:
+    """Answer one connection byte by byte, without an end."""
+    plain, _ = server.accept()
+    with context.wrap_socket(plain, server_side=True) if context else plain as taken:
+        while not stop.wait(0.05):
+            try:
+                taken.sendall(b"H")
+            except OSError:
+                return
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_receiver_that_dribbles_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch, settings: SettingsWrapper
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheme: str
 ) -> None:
     monkeypatch.setattr(webhook, "WHOLE_SECONDS", 0.3)
+    authority = Authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
+    context = authority.server_context(("127.0.0.1",)) if scheme == "https" else None
+    stop = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
-        stop = threading.Event()
-
-        def dribble() -> None:
-            taken, _ = server.accept()
-            with taken:
-                while not stop.wait(0.05):
-                    try:
-                        taken.sendall(b"H")
-                    except OSError:
-                        return
-
-        thread = threading.Thread(target=dribble)
+        thread = threading.Thread(target=dribble, args=(server, context, stop))
         thread.start()
-        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
-        with pytest.raises(Unsent):
+        late = threading.Timer(10, stop.set)  # the receiver ends, so that the test does
+        late.start()
+        url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}/"
+        with pytest.raises(Unsent, match="does not answer"):
             webhook.post(url, b"{}", {}, [ip_network("127.0.0.0/8")])
+        assert not stop.is_set()
+        late.cancel()
         stop.set()
+        thread.join(10)
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_a_certificate_is_verified(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_trusted: bool
+) -> None:
+    ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")
+    monkeypatch.setenv("SSL_CERT_FILE", str((ours if is_trusted else other).ca_file))
+
+    def answer() -> None:
+        plain, _ = server.accept()
+        with suppress(OSError), context.wrap_socket(plain, server_side=True) as taken:
+            taken.recv(4096)
+            taken.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    context = ours.server_context(("127.0.0.1",))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"https://127.0.0.1:{server.getsockname()[1]}/"
+        if is_trusted:
+            assert webhook.post(url, b"{}", {}, [ip_network("127.0.0.0/8")]) == 204
+        else:
+            with pytest.raises(Unsent, match="certificate verify failed"):
+                webhook.post(url, b"{}", {}, [ip_network("127.0.0.0/8")])
         thread.join(10)
 
 
