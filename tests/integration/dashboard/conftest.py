@@ -12,10 +12,12 @@ from django.utils import timezone
 
 from dashboard import live
 from dashboard.overview import month, trends
+from jobs.ipujob.names import IPUJOBS
 from partitions.connections import fleet_reader, opened, sources
 from tests.builders.roles import grant
 from tests.fakes.background import Background, Cluster, Proxy
 from tests.fakes.receivers import http_receiver
+from tests.integration.dashboard.actionslab import ActionsLab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,3 +123,25 @@ def ann() -> User:
     user = get_user_model().objects.create_user("ann")
     grant(user, "viewer", "team-a")
     return user
+
+
+@pytest.fixture(scope="module")
+def actions_cluster(
+    background: Background, tmp_path_factory: pytest.TempPathFactory, given_cluster: str
+) -> Iterator[ActionsLab]:
+    made = ActionsLab(background, tmp_path_factory.mktemp("actions"), given_cluster)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lab(actions_cluster: ActionsLab, settings: SettingsWrapper) -> Iterator[ActionsLab]:
+    """The cluster without jobs, and a dashboard whose users change jobs in it."""
+    settings.KUBECONFIG = actions_cluster.kubeconfig
+    settings.ACTIONS = True
+    settings.ACTIONS_USERS = {"ann": "ann@lab", "bob": "bob@lab", "eve": "eve@lab"}
+    settings.ACTIONS_SINGLE_SIGN_ON = ""
+    yield actions_cluster
+    for namespace in ("team-a", "team-b"):
+        for item in actions_cluster.run("list", IPUJOBS, namespace).items:
+            actions_cluster.run("delete", IPUJOBS, item["metadata"]["name"], namespace)

@@ -16,38 +16,15 @@ from ipuhub.api.scopes import READ, WRITE
 from ipuhub.models import AuditEntry, ExternalIdentity
 from jobs.ipujob.names import IPUJOBS
 from tests.builders.roles import grant
-from tests.integration.dashboard.actionslab import SPEC, ActionsLab
+from tests.integration.dashboard.actionslab import SPEC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_django.fixtures import SettingsWrapper
 
-    from tests.fakes.background import Background
+    from tests.integration.dashboard.actionslab import ActionsLab
+
 
 pytestmark = pytest.mark.django_db
-USERS = {"ann": "ann@lab", "bob": "bob@lab", "eve": "eve@lab"}
-
-
-@pytest.fixture(scope="module")
-def shared(
-    background: Background, tmp_path_factory: pytest.TempPathFactory, given_cluster: str
-) -> Iterator[ActionsLab]:
-    made = ActionsLab(background, tmp_path_factory.mktemp("actions"), given_cluster)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def lab(shared: ActionsLab, settings: SettingsWrapper) -> Iterator[ActionsLab]:
-    settings.KUBECONFIG = shared.kubeconfig
-    settings.ACTIONS = True
-    settings.ACTIONS_USERS = USERS
-    settings.ACTIONS_SINGLE_SIGN_ON = ""
-    yield shared
-    for namespace in ("team-a", "team-b"):
-        for item in shared.run("list", IPUJOBS, namespace).items:
-            shared.run("delete", IPUJOBS, item["metadata"]["name"], namespace)
 
 
 def browser(name: str, namespace: str = "team-a") -> Client:

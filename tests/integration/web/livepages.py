@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import contextmanager
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+JUDGE = """async () => {
+  const found = await axe.run(document, {
+    runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    resultTypes: ["violations"],
+  });
+  return found.violations.map((rule) => [rule.id, rule.help, rule.nodes.map((node) => node.html)]);
+}"""
 
 
 @contextmanager
@@ -37,7 +46,8 @@ def live_server() -> Iterator[str]:
 def page_of(
     address: str, cookie: str, width: int, *, scripts: bool = True, zone: str | None = None
 ) -> Iterator[Page]:
-    """Yield a page of a browser in a time zone; afterwards nothing may have gone wrong in it."""
+    """Yield a page of a browser in a time zone; afterwards nothing may have gone wrong in it but
+    an answer of 400, which is a page with the reason."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
@@ -60,4 +70,12 @@ def page_of(
         page.on("pageerror", lambda error: problems.append(str(error)))
         yield page
         running.close()
-    assert problems == []
+    assert [problem for problem in problems if "status of 400" not in problem] == []
+
+
+def axe_violations(page: Page, path: str = "") -> list[str]:
+    """Open `path`, or stay; return a line for each rule of accessibility that the page breaks."""
+    if path:
+        page.goto(path)
+    page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text())
+    return [f"{page.url} {rule}: {words} {nodes}" for rule, words, nodes in page.evaluate(JUDGE)]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
@@ -13,18 +12,8 @@ from django.utils import timezone
 from ipuhub.models import WatchCheckpoint
 from tests.builders import jobhistory
 from tests.builders.clients import browser as signed_in_client
-from tests.integration.web.livepages import live_server, page_of
+from tests.integration.web.livepages import axe_violations, live_server, page_of
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-JUDGE = """async () => {
-  const found = await axe.run(document, {
-    runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
-    resultTypes: ["violations"],
-  });
-  return found.violations.map((rule) => [rule.id, rule.help, rule.nodes.map((node) => node.html)]);
-}"""
 PAGES = (
     "/",
     "/fleet/",
@@ -64,17 +53,10 @@ def test_no_page_breaks_a_rule_of_accessibility(
     WatchCheckpoint.objects.create(name="ipujobs", position_at=timezone.now())
     job = _history()
     cookie = signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
-    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text()
     with live_server() as address, page_of(address, cookie, width) as page:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        found = [line for path in PAGES for line in _broken(page, axe, path.format(job=job))]
+        found = [line for path in PAGES for line in axe_violations(page, path.format(job=job))]
     assert not found, "\n".join(found)
-
-
-def _broken(page: Page, axe: str, path: str) -> list[str]:
-    page.goto(path)
-    page.evaluate(axe)
-    return [f"{path} {rule}: {words} {nodes}" for rule, words, nodes in page.evaluate(JUDGE)]
 
 
 def _history() -> str:
