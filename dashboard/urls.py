@@ -25,7 +25,7 @@ from dashboard.users import role_changes, users_page
 from ipuhub.web.requests import signed_in
 from jobs.urls import urlpatterns as job_pages
 from partitions.urls import urlpatterns as partition_pages
-from usage.utilization.pages import utilization_chart, utilization_page
+from usage.utilization.pages import utilization_chart, utilization_page, utilization_week
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
@@ -73,5 +73,6 @@ if settings.USAGE_ENABLED:
     urlpatterns += [
         path("utilization/", utilization_page, name="utilization"),
         path("utilization/chart.json", utilization_chart, name="utilization-chart"),
+        path("utilization/week.csv", utilization_week, name="utilization-week"),
         path("", include("usage.urls")),  # /usage/... and, as its old readers expect, /report/...
     ]

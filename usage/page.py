@@ -33,7 +33,8 @@ from usage.query import (
     read_total,
 )
 from usage.rates.pricing import Pricing
-from usage.sums.columns import pair_columns, sums_columns
+from usage.selectors import with_job_names
+from usage.sums.columns import JOB, pair_columns, sums_columns
 from usage.sums.compare import all_lines, lines_with_total, read_lines
 from usage.sums.measures import COST, DIMENSIONS, LABEL, OUTPUTS, dimension
 from usage.sums.queries import all_sums, with_total
@@ -125,9 +126,10 @@ def _file(
     name = f"usage-{days}-by-{_file_part(by)}"
     if before is not None:
         lines = all_lines(question, before, output.amount)
+        lines = with_job_names(by, lines)
         lines = lines_with_total(lines, len(by)) if has_total else lines
         return export(kind, pair_columns(by, question.pricing), lines, name)
-    rows = all_sums(question, begins, output.amount)
+    rows = with_job_names(by, all_sums(question, begins, output.amount))
     if has_total:
         rows = with_total(question, begins, rows)
     return export(kind, sums_columns(by, question.pricing), rows, name)
@@ -325,10 +327,11 @@ class UsagePage:
         return f"{_written(first)} to {_written(last)}"
 
     def _row(self, line: Line, total: Line) -> dict[str, Any]:
-        pricing = self.question.pricing or Pricing()
+        pricing, names = self.question.pricing or Pricing(), names_of(self.question.by)
         amount, whole = (each.measures.rank(self.output.amount) for each in (line, total))
-        names = names_of(self.question.by)
-        parts = [(line.name or part) if names == ["job"] else part for part in line.key]
+        parts = list(line.key)
+        if line.name:
+            parts[names.index(JOB)] = line.name
         return {
             "key": parts,
             "url": drill(self.params, self.question.by, line.key) if line.key else "",

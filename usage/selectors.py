@@ -5,21 +5,29 @@ Users who see no rates see no cost.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import dataclasses
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ipuhub.models import RecordFault, WatchGap
 from ipuhub.web.access import sees_cost
+from ipuhub.web.lists import CHUNK_ROWS
 from usage.models import PodLifetime
 from usage.rates.linecosts import EVER, PODS, read_line_costs
+from usage.sums.columns import JOB
+from usage.sums.compare import Line
+from usage.sums.queries import SumRow
 from usage.time.ranges import usage_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from django.db.models import QuerySet
 
     from ipuhub.web.access import Scope
+
+_Row = TypeVar("_Row", SumRow, Line)
 
 
 def visible_lifetimes(scope: Scope) -> QuerySet[PodLifetime]:
@@ -32,6 +40,19 @@ def job_names(uids: Sequence[str]) -> dict[str | tuple[str, ...] | None, str]:
     """Return the names of jobs by UID, as their pods carry them."""
     rows = PodLifetime.objects.filter(job_uid__in=uids).exclude(job_uid="")
     return dict(rows.order_by().values_list("job_uid", "component_name").distinct())
+
+
+def with_job_names(by: Sequence[str], rows: Iterable[_Row]) -> Iterator[_Row]:
+    """Yield rows of sums by these dimensions with the names of their jobs, if jobs are among
+    them."""
+    if JOB not in by:
+        yield from rows
+        return
+    place, waiting = by.index(JOB), iter(rows)
+    while chunk := list(islice(waiting, CHUNK_ROWS)):
+        names = job_names([row.key[place] for row in chunk])
+        for row in chunk:
+            yield dataclasses.replace(row, name=names.get(row.key[place], ""))
 
 
 def add_pod_costs(

@@ -34,7 +34,7 @@ from usage.api.serializers import (
 from usage.models import PodLifetime
 from usage.query import given, names_of, one, read_output, read_question, read_total
 from usage.retention.purged import say_purged
-from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes
+from usage.selectors import add_pod_costs, faults, gaps, visible_lifetimes, with_job_names
 from usage.sums.columns import (
     Cursor,
     measures_record,
@@ -150,7 +150,7 @@ class SummaryView(APIView):
         if form != JSON:
             refuse_cursor(one(params, "cursor"))
             begins = [question.window.begin]
-            rows = all_sums(question, begins, order)
+            rows = with_job_names(by, all_sums(question, begins, order))
             if form == CSV and has_total:
                 rows = with_total(question, begins, rows)
             return export(form, sums_columns(by, question.pricing), rows, "usage")
@@ -188,7 +188,7 @@ class SeriesView(APIView):
         size = _size(one(params, "page_size"))
         if form != JSON:
             refuse_cursor(one(params, "cursor"))
-            rows = step_rows(all_sums(question, begins, STEP), begins, end)
+            rows = step_rows(with_job_names(by, all_sums(question, begins, STEP)), begins, end)
             columns = step_columns(by, question.pricing)
             return export("csv" if form == CSV else form, columns, rows, "usage-series")
         question, after = _later(question, one(params, "cursor"))

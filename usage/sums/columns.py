@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from usage.sums.measures import Output
 
 EXACT = ("pods", "partitions")
+JOB = "job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class StepRow:
     measures: Measures
     begin: datetime
     end: datetime
+    name: str = ""
 
 
 def sums_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ...]:
@@ -50,6 +52,7 @@ def sums_columns(by: Sequence[str], pricing: Pricing | None) -> tuple[Column, ..
 
     return (
         *(Column(name, name, _value(number)) for number, name in enumerate(by)),
+        *([Column("job_name", "Job", lambda row: row.name)] if JOB in by else []),
         *(Column(name, name, _count(name)) for name in EXACT),
         *(Column(o.name, o.label, _hours(o), kind="number") for o in OUTPUTS.values()),
         Column(
@@ -105,7 +108,7 @@ def step_rows(
     """Yield the rows of a series with the times of their steps."""
     ends = [*begins[1:], end]
     for row in rows:
-        yield StepRow(row.key, row.measures, begins[row.step], ends[row.step])
+        yield StepRow(row.key, row.measures, begins[row.step], ends[row.step], row.name)
 
 
 def _amount(money: Money | None) -> str | None:

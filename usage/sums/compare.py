@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _JOB: Final = "job"
 _NAME: Final = (
     "(SELECT component_name FROM usage_podlifetime WHERE job_uid <> ''"
-    " AND job_uid = line.key[1] LIMIT 1)"
+    " AND job_uid = line.key[{}] LIMIT 1)"
 )
 """SQL of the name of a line's job: its pods carry it."""
 
@@ -56,7 +56,8 @@ def read_lines(question: Question, before: Window | None, order: str, limit: int
     if found is None:
         return Lines([], 0, Line((), Measures(), Measures() if before else None))
     totals = ", ".join(_total(prefix, name) for prefix in ("now", "old") for name in NAMES)
-    name = _NAME if [each.name for each in question.by] == [_JOB] else "NULL"
+    names = [each.name for each in question.by]
+    name = _NAME.format(names.index(_JOB) + 1) if _JOB in names else "NULL"
     key = f"{key_array(len(question.by))} AS key"
     cells = ", ".join(f"{prefix}_{each}" for prefix in ("now", "old") for each in NAMES)
     sql = (

@@ -81,11 +81,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class SumRow:
-    """The sums of one step (0 in a summary) for one value of each dimension."""
+    """The sums of one step (0 in a summary) for one value of each dimension; `name`: the name of
+    its job where it was looked up."""
 
     step: int
     key: tuple[str, ...]
     measures: Measures
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from usage.time.ranges import usage_zone
 from usage.time.windows import STEPS, WindowError, step_begins
 from usage.utilization.amounts import Utilization, spell_share, total_by_step
 from usage.utilization.selectors import read_capacity
-from usage.utilization.weekhours import draw_week, week_of
+from usage.utilization.weekhours import draw_week, hour_rows, week_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -149,9 +149,29 @@ def capacity_columns() -> tuple[Column, ...]:
         Column("begin", "From", lambda row: row.begin),
         Column("end", "Until", lambda row: row.end),
         Column("controller", "Controller", lambda row: row.controller),
+        *_amount_columns(),
+    )
+
+
+def week_columns() -> tuple[Column, ...]:
+    """Return the columns of the heat map's file, of HourRows."""
+    return (
+        Column("weekday", "Weekday", lambda row: row.weekday),
+        Column("hour", "Hour", lambda row: row.hour),
+        Column("reserved_percent", "Reserved", _percent, kind="number"),
+        *_amount_columns(),
+    )
+
+
+def _amount_columns() -> tuple[Column, ...]:
+    return (
         *(Column(f"{o.name}_ipu_hours", o.label, _hours(o), kind="number") for o in OUTPUTS),
         *(Column(exact_name(o), o.label, _exact(o), kind="export") for o in OUTPUTS),
     )
+
+
+def _percent(row: Any) -> object:
+    return None if row.reserved_percent is None else Figure(row.reserved_percent)
 
 
 def amounts_record(amounts: Utilization) -> dict[str, Any]:
@@ -204,6 +224,19 @@ def utilization_page(request: HttpRequest) -> HttpResponseBase:
 
 @require_safe
 @signed_in
+def utilization_week(request: HttpRequest) -> HttpResponseBase:
+    """Hand out the heat map of a range as CSV. Raises PermissionDenied."""
+    require_admin(request.user)
+    try:
+        params = given(request.GET)
+        answer = answer_capacity(params, timezone.now(), usage_zone(), with_week=True)
+    except BadFilter as error:
+        return not_as_asked(request, error.messages)
+    return export("csv", week_columns(), hour_rows(answer.week), "utilization-week")
+
+
+@require_safe
+@signed_in
 def utilization_chart(request: HttpRequest) -> HttpResponseBase:
     """Return each step of all controllers as the page's chart draws it. Raises PermissionDenied."""
     require_admin(request.user)
@@ -251,6 +284,7 @@ def _context(answer: CapacityAnswer, params: Params, now: dt.datetime) -> dict[s
         "lag": _is_behind(answer),
         "steps": [(step, _address(params, step=step), step == answer.step) for step in STEPS],
         "chart": f"{reverse('utilization-chart')}?{_query(params)}",
+        "week_csv": f"{reverse('utilization-week')}?{_query(params)}",
         "csv": _address(params, format="csv"),
         "json": _address(params, format="json"),
         "only": params.get("controller", ()),

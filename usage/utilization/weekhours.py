@@ -77,6 +77,22 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class HourRow:
+    """An hour of the week and its sums, a row of the heat map's file."""
+
+    weekday: str
+    hour: int
+    amounts: Utilization
+
+    @property
+    def reserved_percent(self) -> str | None:
+        """The share of the capacity that partitions held; None where nothing is known."""
+        if not self.amounts.is_known:
+            return None
+        return f"{100 * self.amounts.reserved / self.amounts.capacity:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
 class HeatMap:
     """`rows`: the cells of each day. `words`: its extremes, empty if nothing is known."""
 
@@ -113,6 +129,13 @@ def draw_week(sums: Mapping[int, Utilization]) -> HeatMap:
     )
     known = [cell.day * HOURS + cell.hour for cell in cells if cell.level is not None]
     return HeatMap(rows, _extremes({slot: sums[slot] for slot in known}))
+
+
+def hour_rows(sums: Mapping[int, Utilization]) -> Iterator[HourRow]:
+    """Yield all hours of the week, from Monday 00:00 on."""
+    for slot in range(SLOTS):
+        day, hour = divmod(slot, HOURS)
+        yield HourRow(DAYS[day], hour, sums.get(slot, Utilization()))
 
 
 def _cell(slot: int, amounts: Utilization) -> Cell:

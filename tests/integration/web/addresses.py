@@ -179,6 +179,7 @@ _FLEET: Final = {
     "api-reference": Example(OF_ALL, is_page=True),
     "utilization": Example(OF_ADMINS),
     "utilization-chart": Example(OF_ADMINS),
+    "utilization-week": Example(OF_ADMINS),
 }
 _SUMS: Final = {
     "usage:month": Example(

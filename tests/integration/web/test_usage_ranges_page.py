@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.utils import timezone
 
-from tests.builders.clients import browser
+from tests.builders.clients import browser, tool
 from tests.builders.lifetimes import at, pod
 from tests.builders.rates import rate
 from tests.integration.usage.reading import UTC_ZONE, make
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from django.test import Client
 
 NOW = at("2026-11-21T12:00")
+API_SUMS = "/api/v1/usage/summary"
+API_SERIES = "/api/v1/usage/series"
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +98,28 @@ def test_the_chart_by_job_names_jobs_and_leads_nowhere_from_what_is_left(admin: 
         (f"train-{n}", f"/jobs/uid-{n}/") for n in range(8)
     ]
     assert (other["name"], other["url"]) == ("Other", "")
+
+
+@pytest.mark.parametrize("address", ["/usage/", "/usage/?compare=before", API_SUMS, API_SERIES])
+def test_files_by_job_have_its_name_beside_its_uid(admin: User, address: str) -> None:
+    for n in range(3):
+        pod("2026-11-20", "2026-11-21", ipus=4, job_uid=f"uid-{n}", component_name=f"train-{n}")
+    pod("2026-11-20", "2026-11-21", ipus=4, job_uid="", component_name="notebook")
+    query = f"{address}{'&' if '?' in address else '?'}by=user,job&format=csv"
+    client = browser(admin) if address.startswith("/usage/") else tool(admin)
+    found = [each for each in lines(client, query) if each["user"] != "total"]
+    assert {(each["job"], each["job_name"]) for each in found} == {
+        ("", ""),
+        *((f"uid-{n}", f"train-{n}") for n in range(3)),
+    }
+    assert "job_name" not in lines(client, query.replace("user,job", "user"))[0]
+
+
+def test_a_line_by_job_and_more_names_its_job(admin: User) -> None:
+    pod("2026-11-20", "2026-11-21", ipus=4, user="ann", job_uid="uid-1", component_name="train-7")
+    html = page(browser(admin), "/usage/?by=user,job")
+    assert "ann · train-7" in re.sub(r"<[^>]+>", "", html)
+    assert "uid-1" not in html
 
 
 def test_the_open_month_is_compared_up_to_the_same_day_and_time(admin: User) -> None:

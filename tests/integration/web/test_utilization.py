@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.http import QueryDict
 from django.utils import timezone
+from django.utils.html import escape
 
 from ipuhub.models import WatchCheckpoint, WatchGap
 from partitions.models import CapacityChange
@@ -129,6 +130,33 @@ def test_the_heat_map_shows_each_hour_of_the_week_by_the_clocks_of_reports(
     assert text.count("<title>") == 1 + 7 * 24
     assert "<title>Mon 06:00: 25.0 % held, 12.5 % held idle</title>" in text
     assert 'style="' not in text
+
+
+def test_the_heat_map_can_be_downloaded_as_it_is_shown(
+    admin: User, settings: SettingsWrapper
+) -> None:
+    settings.REPORT_ZONE = ZoneInfo("Asia/Kolkata")
+    query = "from=2026-11-02T00:00:00Z&to=2026-11-03T00:40:00Z&controller=v1:8090"
+    page = browser(admin).get(f"/utilization/?{query}")
+    link = page.context["week_csv"]
+    assert f'href="{escape(link)}"' in page.content.decode()
+    text = browser(admin).get(link).getvalue().decode()
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert len(rows) == 7 * 24
+    shown = {
+        (name, str(cell.hour)): cell.share
+        for name, cells in page.context["heat"].rows
+        for cell in cells
+    }
+    for row in rows:
+        share = shown[row["weekday"], row["hour"]]
+        held = row["reserved_percent"]
+        assert bool(held) is (share != "no data")
+        assert not held or float(held) == float(share.removesuffix(" %"))
+    idle = {(row["weekday"], row["hour"]): row["held_idle_ipu_seconds"] for row in rows}
+    assert idle["Mon", "6"] == "7200"
+    assert sum(int(row["capacity_ipu_seconds"]) for row in rows) == 16 * 88_800
+    assert browser(admin).get("/utilization/week.csv?step=minute").status_code == 400
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "Australia/Lord_Howe"])

@@ -22,7 +22,7 @@ from usage.tables import (
     GAP_COLUMNS,
     LIFETIME_COLUMNS,
 )
-from usage.utilization.pages import capacity_columns
+from usage.utilization.pages import capacity_columns, week_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,6 +53,7 @@ FILES = {
     "Partition usage": list(PartitionUsageSerializer.Meta.fields),
     "Partitions": keys((*PARTITIONS.columns, COST, *COST_EXPORTS)),
     "Utilization": keys(capacity_columns()),
+    "Utilization by hour of the week": keys(week_columns()),
     "Gaps": keys(GAP_COLUMNS),
     "Faults": keys(FAULT_COLUMNS),
     "Jobs": keys(JOBS),
