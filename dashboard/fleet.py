@@ -21,8 +21,7 @@ from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.requests import fragment_etag, not_modified, signed_in, tagged, wants_fragment
 from jobs.ipujob.conditions import JobState
-from jobs.ipujob.manifests import annotations_of
-from jobs.ipujob.names import ANNOTATION_CREATED_BY
+from jobs.ipujob.names import ANNOTATION_CREATED_BY, annotations_of
 
 if TYPE_CHECKING:
     from datetime import datetime

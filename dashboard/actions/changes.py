@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 SUSPEND, RESUME, SCALE, CANCEL, RUN_AGAIN, CREATE = (
     "suspend",

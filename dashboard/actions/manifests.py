@@ -11,7 +11,7 @@ from jobs.ipujob.names import API_VERSION, KIND
 
 if TYPE_CHECKING:
     from dashboard.actions.changes import Job
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 MOST_BYTES: Final = 256 * 1024
 _DEEPEST: Final = 100

@@ -22,7 +22,7 @@ from partitions.connections import sources
 
 if TYPE_CHECKING:
     from dashboard.actions.changes import Change
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 FIELD_MANAGER: Final = "ipuhub-dashboard"
 SECONDS: Final = 12.0

@@ -15,7 +15,7 @@ from dashboard.fleetmap import Reader, read_queue
 from dashboard.job.diagnosis import Place
 from dashboard.live import live_reader
 from jobs.ipujob.fields import whole_number
-from jobs.ipujob.manifests import parse_time
+from jobs.ipujob.names import parse_time
 from partitions.connections import fleet_reader
 from partitions.stats import stat_table
 

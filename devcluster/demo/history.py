@@ -36,8 +36,7 @@ from jobs.builders.context import BuildContext, PodOptions, PodPlace
 from jobs.builders.launcher import build_launcher
 from jobs.builders.worker import build_worker
 from jobs.ipujob.conditions import FINISHED, JobState, Reason, Verdict, plain_verdict, with_verdict
-from jobs.ipujob.manifests import format_time
-from jobs.ipujob.names import ANNOTATION_CREATED_BY, JobKey
+from jobs.ipujob.names import ANNOTATION_CREATED_BY, JobKey, format_time
 from jobs.ipujob.spec import parse_spec
 from partitions.history.capacity import Capacity
 from partitions.history.recorder import store_capacity

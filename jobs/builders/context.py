@@ -6,21 +6,22 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jobs.ipujob.manifests import annotations_of, metadata
 from jobs.ipujob.names import (
     ANNOTATION_CREATED_BY,
     ANNOTATION_USAGE,
     API_VERSION,
     KIND,
+    annotations_of,
     common_labels,
+    metadata,
 )
 from jobs.ipujob.podstandards import ANNOTATIONS
 
 if TYPE_CHECKING:
     from ipuhub.partition import Partition
-    from jobs.ipujob.manifests import Manifest
     from jobs.ipujob.names import (
         JobKey,
+        Manifest,
     )
     from jobs.ipujob.spec import JobSpec
 

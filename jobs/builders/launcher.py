@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobs.builders.context import BuildContext, PodPlace
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.ipujob.spec import JobSpec
 
 INIT_CONTAINER = "ipuhub-launcher"

@@ -18,7 +18,7 @@ from jobs.ipujob.names import (
 
 if TYPE_CHECKING:
     from jobs.builders.context import BuildContext
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 KUBECTL_FOLDER = "/opt/kube"
 SCRIPT = "kubexec.sh"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         BuildContext,
         PodPlace,
     )
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 MPI_VOLUME = "ipuhub-mpi"
 MPI_FOLDER = "/etc/mpi"

@@ -10,8 +10,7 @@ from ipuhub.kube.watch import Scope
 from ipuhub.recording.recorder import Subject
 from ipuhub.text import AuthorTrust
 from jobs.history.rows import row_of
-from jobs.ipujob.manifests import namespace_of
-from jobs.ipujob.names import IPUJOBS
+from jobs.ipujob.names import IPUJOBS, namespace_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobs.ipujob.conditions import CONDITION_OF_STATE, CONDITION_TYPES, FINISHED, JobState
 from jobs.ipujob.fields import whole_number
-from jobs.ipujob.manifests import (
+from jobs.ipujob.names import (
+    ANNOTATION_CREATED_BY,
     annotations_of,
     labels_of,
     metadata,
@@ -19,7 +20,6 @@ from jobs.ipujob.manifests import (
     parse_time,
     uid_of,
 )
-from jobs.ipujob.names import ANNOTATION_CREATED_BY
 from jobs.ipujob.spec import with_defaults
 from jobs.operator.keptstatus import plain_conditions, whole
 from jobs.operator.pods import clean_tail
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 LARGEST = 2**31 - 1  # of an integer column
 _STATE_OF_CONDITION = {str(kind): str(state) for state, kind in CONDITION_OF_STATE.items()}

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 
 class JobState(StrEnum):

@@ -13,7 +13,7 @@ from jobs.ipujob.names import ROLE_WORKER
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.ipujob.names import Kind
 
 if TYPE_CHECKING:
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from jobs.builders.mpi import (
     build_service_account,
 )
 from jobs.ipujob.conditions import Reason
-from jobs.ipujob.manifests import parse_time
-from jobs.ipujob.names import Kind
+from jobs.ipujob.names import Kind, parse_time
 from jobs.operator.actions import CreateChild, DeleteChild, Event, Step
 from jobs.operator.ownership import contents_of
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from jobs.builders.context import BuildContext
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Child, Observed
 

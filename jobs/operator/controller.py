@@ -14,8 +14,7 @@ import structlog
 
 from ipuhub.kube.errors import ApiError, NotFound
 from jobs.ipujob.conditions import Reason
-from jobs.ipujob.manifests import is_being_deleted, labels_of, name_of, namespace_of, uid_of
-from jobs.ipujob.names import IPUJOBS
+from jobs.ipujob.names import IPUJOBS, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from jobs.ipujob.privileges import LABEL_POD_PROFILE
 from jobs.operator import metrics
 from jobs.operator.actions import Plan
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ipuhub.kube.workqueue import WorkQueue
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.operator.actions import Step
     from jobs.operator.effects import Effects
     from jobs.operator.execute import Executor, Outcome

@@ -15,7 +15,7 @@ from ipuhub.backoff import exponential
 from ipuhub.partition import Phase
 from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, default_message, plain_verdict
 from jobs.ipujob.conditions import ConditionType as Condition
-from jobs.ipujob.manifests import parse_time
+from jobs.ipujob.names import parse_time
 from jobs.operator.instancerecord import End, InstanceRecord, end_reason, records_of
 from jobs.operator.instances import end_of
 from jobs.operator.pods import clean_tail, longest_tail

@@ -23,7 +23,7 @@ from jobs.operator.instancerecord import records_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.ipujob.spec import SessionLimits
     from jobs.operator.instancerecord import InstanceRecord
     from jobs.operator.instances import Instance

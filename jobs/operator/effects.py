@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from ipuhub.kube.errors import AlreadyExists, ApiError
-from jobs.ipujob.manifests import is_being_deleted, metadata, uid_of
-from jobs.ipujob.names import RESOURCE_OF, Kind
+from jobs.ipujob.names import RESOURCE_OF, Kind, is_being_deleted, metadata, uid_of
 from jobs.operator.statuskeeper import StatusKeeper
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.kube.client import KubeClient
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.operator.actions import TryPod
     from jobs.operator.observer import Cache, Caches
     from jobs.operator.partitions import PartitionFacts, Partitions

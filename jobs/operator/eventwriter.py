@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
-from jobs.ipujob.manifests import uid_of
+from jobs.ipujob.names import uid_of
 from jobs.operator.metrics import EVENTS_DROPPED
 
 if TYPE_CHECKING:
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.operator.effects import Recorder
 
     _Event = tuple[Manifest, Literal["Normal", "Warning"], str, str]

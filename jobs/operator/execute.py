@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from ipuhub.partition import Phase
-from jobs.ipujob.manifests import format_time, labels_of, metadata, name_of, namespace_of
 from jobs.ipujob.names import (
     ANNOTATION_END,
     IPUJOBS,
@@ -23,6 +22,11 @@ from jobs.ipujob.names import (
     LABEL_JOB_UID,
     RESOURCE_OF,
     Kind,
+    format_time,
+    labels_of,
+    metadata,
+    name_of,
+    namespace_of,
 )
 from jobs.operator.actions import (
     CreateChild,
@@ -46,8 +50,7 @@ if TYPE_CHECKING:
 
     from ipuhub.kube.client import KubeClient
     from ipuhub.partition import Partition
-    from jobs.ipujob.manifests import Manifest
-    from jobs.ipujob.names import JobKey
+    from jobs.ipujob.names import JobKey, Manifest
     from jobs.operator.actions import Action, Event, Plan, Step
     from jobs.operator.effects import Effects
     from jobs.operator.observed import Fault, Observed

@@ -9,7 +9,7 @@ import structlog
 
 from ipuhub.kube.errors import ApiError, Conflict, Unreachable
 from jobs.ipujob.conditions import Reason
-from jobs.ipujob.manifests import name_of
+from jobs.ipujob.names import name_of
 from jobs.operator.actions import (
     CreateChild,
     DeleteChild,

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.ipujob.conditions import JobState, Reason
-from jobs.ipujob.manifests import format_time, parse_time
+from jobs.ipujob.names import format_time, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
     from typing import Any
 
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 _SETTLED = frozenset({JobState.COMPLETED.value, JobState.FAILED.value})
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ipuhub.partition import Partition
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.operator.pods import PodView
 
 CARRIER = "IPUHubRecord"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.partition import Phase
 from ipuhub.process.metrics import LONG_SECONDS, OTHER, Meters
 from jobs.ipujob.conditions import JobState, Reason
-from jobs.ipujob.manifests import metadata, parse_time
+from jobs.ipujob.names import metadata, parse_time
 from jobs.operator.actions import CreateChild, DeleteChild
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.kube.workqueue import WorkQueue
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.operator.actions import Action, PatchStatus
     from jobs.operator.observed import Fault
     from jobs.operator.observer import Caches

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.partition import Partition
-    from jobs.ipujob.manifests import Manifest
-    from jobs.ipujob.names import JobKey, Kind
+    from jobs.ipujob.names import JobKey, Kind, Manifest
     from jobs.ipujob.rules import Patience
     from jobs.ipujob.spec import JobSpec, SessionLimits
     from jobs.ipujob.validation import Problem

@@ -14,16 +14,20 @@ import structlog
 
 from ipuhub.partition import Phase
 from jobs.ipujob.conditions import JobState, Reason
-from jobs.ipujob.manifests import (
+from jobs.ipujob.names import (
+    LABEL_GROUP,
+    LABEL_JOB_UID,
+    JobKey,
+    Kind,
     is_being_deleted,
     labels_of,
+    launcher_name,
     metadata,
     name_of,
     namespace_of,
     parse_time,
     uid_of,
 )
-from jobs.ipujob.names import LABEL_GROUP, LABEL_JOB_UID, JobKey, Kind, launcher_name
 from jobs.ipujob.privileges import LABEL_POD_PROFILE
 from jobs.ipujob.rules import USUAL_RULES
 from jobs.ipujob.spec import parse_spec
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobs.builders.context import PodOptions
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.ipujob.privileges import Privileges
     from jobs.ipujob.rules import Rules
     from jobs.ipujob.spec import JobSpec, SessionLimits

@@ -15,8 +15,7 @@ from ipuhub.kube.resources import NAMESPACES, NODES
 from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
 from jobs.ipujob.conditions import Reason
-from jobs.ipujob.manifests import namespace_of
-from jobs.ipujob.names import IPUJOBS, LABEL_JOB_UID, RESOURCE_OF, Kind
+from jobs.ipujob.names import IPUJOBS, LABEL_JOB_UID, RESOURCE_OF, Kind, namespace_of
 from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.rules import USUAL, Rules
 from jobs.ipujob.spec import UNLIMITED

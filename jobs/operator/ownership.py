@@ -13,7 +13,6 @@ import json
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
-from jobs.ipujob.manifests import labels_of, metadata, name_of, namespace_of
 from jobs.ipujob.names import (
     ANNOTATION_END,
     ANNOTATION_FINGERPRINT,
@@ -23,13 +22,17 @@ from jobs.ipujob.names import (
     ROLE_LAUNCHER,
     JobKey,
     is_worker_name,
+    labels_of,
     launcher_name,
+    metadata,
+    name_of,
+    namespace_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 
 def controller_of(manifest: Manifest) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from jobs.builders.context import BuildContext
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Observed
 

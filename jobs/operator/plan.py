@@ -16,8 +16,7 @@ from jobs.builders.context import BuildContext, PodPlace
 from jobs.builders.launcher import build_launcher, overrides
 from jobs.builders.worker import build_worker
 from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
-from jobs.ipujob.manifests import is_being_deleted, metadata
-from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind
+from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind, is_being_deleted, metadata
 from jobs.operator import decisions, waiting
 from jobs.operator.actions import CreateChild, Event, Plan, SetFinalizers, Step
 from jobs.operator.children import (

@@ -11,19 +11,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.ipujob.conditions import Reason
-from jobs.ipujob.manifests import annotations_of, is_being_deleted, labels_of, metadata, parse_time
 from jobs.ipujob.names import (
     ANNOTATION_END,
     ANNOTATION_FINGERPRINT,
     LABEL_ATTEMPT,
     LABEL_INSTANCE,
     LABEL_ROLE,
+    annotations_of,
+    is_being_deleted,
+    labels_of,
+    metadata,
+    parse_time,
 )
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 LONGEST_TAIL = 2048  # bytes
 ALL_TAILS = 65536  # bytes in one status: the API server stores no object past 1.5 MB

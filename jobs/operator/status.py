@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.partition import Phase
 from jobs.ipujob.conditions import FINISHED, JobState, Reason, current_condition, with_verdict
-from jobs.ipujob.manifests import format_time, metadata, parse_time
-from jobs.ipujob.names import ROLE_WORKER
+from jobs.ipujob.names import ROLE_WORKER, format_time, metadata, parse_time
 from jobs.operator.actions import Event, PatchStatus, Plan, Step
 from jobs.operator.instancerecord import records_of
 from jobs.operator.partitioning import MOST_AT_ONCE, is_released
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from jobs.ipujob.conditions import Verdict
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.operator.instancerecord import InstanceRecord
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Observed

@@ -12,8 +12,7 @@ import structlog
 from ipuhub.kube.errors import ApiError
 from ipuhub.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from jobs.ipujob.fields import FIELDS
-from jobs.ipujob.manifests import metadata
-from jobs.ipujob.names import GROUP, VERSION
+from jobs.ipujob.names import GROUP, VERSION, metadata
 from jobs.ipujob.statusfields import status_paths
 from jobs.operator.keptstatus import (
     DECIDED,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ipuhub.kube.client import KubeClient
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 CRD_NAME = f"ipujobs.{GROUP}"
 PRESERVE = "x-kubernetes-preserve-unknown-fields"

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING
 
 from ipuhub.partition import Phase
 from jobs.ipujob.fields import FIELDS
-from jobs.ipujob.manifests import format_time, metadata, parse_time
-from jobs.ipujob.names import FINALIZERS, ROLE_LAUNCHER, ROLE_WORKER, Kind
+from jobs.ipujob.names import (
+    FINALIZERS,
+    ROLE_LAUNCHER,
+    ROLE_WORKER,
+    Kind,
+    format_time,
+    metadata,
+    parse_time,
+)
 from jobs.ipujob.validation import problems
 from jobs.operator import waiting
 from jobs.operator.actions import DeleteChild, DeleteJob, EndPod, Event, Plan, SetFinalizers, Step

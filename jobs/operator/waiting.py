@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ipuhub.partition import Phase
 from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, current_condition, plain_verdict
-from jobs.ipujob.manifests import metadata, parse_time
+from jobs.ipujob.names import metadata, parse_time
 from jobs.operator.actions import DeleteChild
 from jobs.operator.decisions import LONGEST_PAUSE_SECONDS
 from jobs.operator.instancerecord import End

@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from jobs.ipujob.manifests import annotations_of, is_being_deleted, metadata
-from jobs.ipujob.names import ANNOTATION_CREATED_BY, FINALIZER, FINALIZERS
+from jobs.ipujob.names import (
+    ANNOTATION_CREATED_BY,
+    FINALIZER,
+    FINALIZERS,
+    annotations_of,
+    is_being_deleted,
+    metadata,
+)
 from jobs.ipujob.spec import UNLIMITED, parse_spec, with_defaults
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.ipujob.validation import Problem
 
 API_VERSION = "admission.k8s.io/v1"

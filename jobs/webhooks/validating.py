@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.partition import Phase
 from jobs.ipujob.conditions import FINISHED, JobState
 from jobs.ipujob.fields import FIELDS, whole_number
-from jobs.ipujob.manifests import is_being_deleted, name_of, namespace_of
+from jobs.ipujob.names import is_being_deleted, name_of, namespace_of
 from jobs.ipujob.spec import UNLIMITED, with_defaults, with_plain_numbers
 from jobs.ipujob.validation import Problem, problems
 from jobs.operator.keptstatus import whole
@@ -16,7 +16,7 @@ from jobs.operator.keptstatus import whole
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from jobs.ipujob.privileges import Privileges
     from jobs.ipujob.spec import SessionLimits
     from jobs.webhooks.review import Review

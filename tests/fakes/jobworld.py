@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.workqueue import WorkQueue
 from jobs.builders.context import PodOptions
-from jobs.ipujob.manifests import uid_of
-from jobs.ipujob.names import LABEL_JOB_UID
+from jobs.ipujob.names import LABEL_JOB_UID, uid_of
 from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.rules import USUAL, Rules
 from jobs.ipujob.spec import UNLIMITED

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.errors import AlreadyExists, Conflict, NotFound
 from ipuhub.kube.resources import ListResult
-from jobs.ipujob.manifests import format_time
 from jobs.ipujob.names import (
     ANNOTATION_END,
     IPUJOBS,
     LABEL_ATTEMPT,
     LABEL_ROLE,
     RESOURCE_OF,
+    format_time,
     worker_name,
 )
 from jobs.launcher.main import awaited, closed_because

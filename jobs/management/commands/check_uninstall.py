@@ -14,8 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ipuhub import composition
 from ipuhub.kube.errors import ApiError, NotFound
-from jobs.ipujob.manifests import metadata
-from jobs.ipujob.names import FINALIZERS, IPUJOBS
+from jobs.ipujob.names import FINALIZERS, IPUJOBS, metadata
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

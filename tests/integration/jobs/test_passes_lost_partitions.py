@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.ipujob.manifests import uid_of
+from jobs.ipujob.names import uid_of
 from tests.builders.ipujobs import ipujob
 from tests.builders.passes import started
 
 if TYPE_CHECKING:
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
     from tests.fakes.jobworld import JobWorld
 
 FORCE = "partition is in use: remove it with force"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ipuhub.partition import Partition
-from jobs.ipujob.manifests import uid_of
+from jobs.ipujob.names import uid_of
 from jobs.operator.partitions import PartitionFacts
 from tests.builders.ipujobs import NOW, at, ipujob
 from tests.builders.passes import started

@@ -15,7 +15,7 @@ from tests.fakes.jobworld import JobWorld
 from tests.fakes.waiting import eventually
 
 if TYPE_CHECKING:
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 QUOTA = Forbidden(403, "Forbidden", 'pods "sample-worker-0" is forbidden: exceeded quota: q')
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.ipujob.manifests import format_time
+from jobs.ipujob.names import format_time
 from jobs.operator.ownership import trim_child
 from tests.builders.ipujobs import ipujob
 from tests.fakes.jobworld import JobWorld

@@ -17,7 +17,7 @@ from tests.fakes.counted import counted
 from tests.fakes.jobworld import JobWorld
 
 if TYPE_CHECKING:
-    from jobs.ipujob.manifests import Manifest
+    from jobs.ipujob.names import Manifest
 
 NOT_OURS = [
     pytest.param("other-tenant", "sample-launcher", "", id="in another namespace"),

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.history.rows import row_of
 from jobs.ipujob.conditions import JobState, Verdict, plain_verdict, with_verdict
-from jobs.ipujob.manifests import format_time
+from jobs.ipujob.names import format_time
 from jobs.models import JobAttempt, JobRecord, JobTransition
 from tests.builders.ipujobs import at, ipujob
 from tests.integration.recorders.test_job_records import Life, instance, vanish, write

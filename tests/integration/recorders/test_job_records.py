@@ -13,7 +13,7 @@ from ipuhub.text import AuthorTrust
 from jobs.history.recorder import JobRecorder, close_vanished, store
 from jobs.history.rows import row_of
 from jobs.ipujob.conditions import JobState, Verdict, plain_verdict, with_verdict
-from jobs.ipujob.manifests import format_time
+from jobs.ipujob.names import format_time
 from jobs.models import JobAttempt, JobRecord, JobTransition
 from tests.builders.ipujobs import at, ipujob
 

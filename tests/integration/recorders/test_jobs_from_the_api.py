@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ipuhub.kube.resources import NAMESPACES
 from ipuhub.models import WatchCheckpoint, WatchGap
 from jobs.ipujob.conditions import JobState, plain_verdict, with_verdict
-from jobs.ipujob.manifests import format_time
-from jobs.ipujob.names import IPUJOBS
+from jobs.ipujob.names import IPUJOBS, format_time
 from jobs.models import JobAttempt, JobRecord, JobTransition
 from tests.builders.ipujobs import at, ipujob
 from tests.fakes.waiting import eventually

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.history.rows import Size, cleaned, row_of, size_of
 from jobs.ipujob.conditions import JobState, Verdict, plain_verdict, with_verdict
-from jobs.ipujob.manifests import format_time
+from jobs.ipujob.names import format_time
 from jobs.ipujob.spec import parse_spec
 from jobs.ipujob.validation import problems
 from tests.builders.ipujobs import at, ipujob
