@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.builders.mpi import HOSTFILE, KUBECTL_FOLDER, SCRIPT
-from jobs.builders.worker import (
+from jobs.builders.pods import (
     KUBECTL_VOLUME,
     MPI_FOLDER,
     MPI_VOLUME,

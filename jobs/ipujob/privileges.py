@@ -1,7 +1,7 @@
 """domain: what a job's pods may request from their node and namespace, by pod profile.
 
 Webhooks and operator call the same `beyond`. What the operator adds itself (hostNetwork and
-IPC_LOCK, see `jobs.builders.worker`) is not checked: no user wrote it.
+IPC_LOCK, see `jobs.builders.pods`) is not checked: no user wrote it.
 """
 
 from __future__ import annotations

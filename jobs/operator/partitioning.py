@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ipuhub.partition import ASK_AGAIN, Partition, Phase
 from jobs.builders.context import PodPlace
 from jobs.builders.launcher import build_launcher
-from jobs.builders.worker import build_worker
+from jobs.builders.pods import build_worker
 from jobs.operator.actions import EnsurePartition, ReleasePartition, Step, TryPod
 
 if TYPE_CHECKING:

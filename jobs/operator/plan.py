@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobs.builders.context import BuildContext, PodPlace
 from jobs.builders.launcher import build_launcher, overrides
-from jobs.builders.worker import build_worker
+from jobs.builders.pods import build_worker
 from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
 from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind, is_being_deleted, metadata
 from jobs.operator import decisions, waiting

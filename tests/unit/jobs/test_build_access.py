@@ -16,7 +16,7 @@ from jobs.builders.mpi import (
     build_role_binding,
     build_service_account,
 )
-from jobs.builders.worker import build_worker
+from jobs.builders.pods import build_worker
 from jobs.ipujob.names import label_value
 from jobs.ipujob.spec import parse_spec
 from jobs.operator.effectivespec import fingerprint_of
