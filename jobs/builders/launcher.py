@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.builders.mpi import HOSTFILE, KUBECTL_FOLDER, SCRIPT
+from jobs.builders.mpi import HOSTFILE, KUBECTL_FOLDER
 from jobs.builders.pods import (
     KUBECTL_VOLUME,
     MPI_FOLDER,
     MPI_VOLUME,
+    SCRIPT,
     add_environment,
     add_mounts,
     add_volume,

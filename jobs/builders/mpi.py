@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from jobs.builders.context import child_metadata
+from jobs.builders.pods import SCRIPT
 from jobs.ipujob.names import (
     GROUP,
     SHORT_HOST,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from jobs.ipujob.names import Manifest
 
 KUBECTL_FOLDER = "/opt/kube"
-SCRIPT = "kubexec.sh"
 HOSTFILE = "hostfile"
 
 

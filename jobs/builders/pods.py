@@ -11,7 +11,6 @@ from jobs.builders.context import (
     owner_reference,
     usage_annotation,
 )
-from jobs.builders.mpi import SCRIPT
 from jobs.ipujob.names import (
     ANNOTATION_END,
     ANNOTATION_FINGERPRINT,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
 MPI_VOLUME = "ipuhub-mpi"
 MPI_FOLDER = "/etc/mpi"
+SCRIPT = "kubexec.sh"
 END_FILE = "end"
 KUBECTL_VOLUME = "ipuhub-kubectl"
 
