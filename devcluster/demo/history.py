@@ -32,9 +32,8 @@ from devcluster.demo.samples import (
     sample_uid,
 )
 from ipuhub.partition import Partition, Phase
-from jobs.builders.context import BuildContext, PodOptions, PodPlace
 from jobs.builders.launcher import build_launcher
-from jobs.builders.pods import build_worker
+from jobs.builders.pods import BuildContext, PodOptions, PodPlace, build_worker
 from jobs.ipujob.conditions import FINISHED, JobState, Reason, Verdict, plain_verdict, with_verdict
 from jobs.ipujob.names import ANNOTATION_CREATED_BY, JobKey, format_time
 from jobs.ipujob.spec import parse_spec

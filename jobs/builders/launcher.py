@@ -32,7 +32,7 @@ from jobs.ipujob.names import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.builders.context import BuildContext, PodPlace
+    from jobs.builders.pods import BuildContext, PodPlace
     from jobs.ipujob.names import Manifest
     from jobs.ipujob.spec import JobSpec
 

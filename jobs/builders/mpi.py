@@ -6,8 +6,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from jobs.builders.context import child_metadata
-from jobs.builders.pods import SCRIPT
+from jobs.builders.pods import SCRIPT, child_metadata
 from jobs.ipujob.names import (
     GROUP,
     SHORT_HOST,
@@ -18,7 +17,7 @@ from jobs.ipujob.names import (
 )
 
 if TYPE_CHECKING:
-    from jobs.builders.context import BuildContext
+    from jobs.builders.pods import BuildContext
     from jobs.ipujob.names import Manifest
 
 KUBECTL_FOLDER = "/opt/kube"

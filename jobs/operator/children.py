@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from jobs.builders.context import BuildContext
+    from jobs.builders.pods import BuildContext
     from jobs.ipujob.names import Manifest
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Child, Observed

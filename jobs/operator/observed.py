@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jobs.builders.context import PodOptions
+from jobs.builders.pods import PodOptions
 from jobs.ipujob.conditions import FINISHED, JobState
 from jobs.ipujob.names import ROLE_LAUNCHER, ROLE_WORKER
 from jobs.ipujob.rules import USUAL

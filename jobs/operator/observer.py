@@ -40,7 +40,7 @@ from jobs.operator.ownership import claimed_key, contents_of, controller_of, is_
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.builders.context import PodOptions
+    from jobs.builders.pods import PodOptions
     from jobs.ipujob.names import Manifest
     from jobs.ipujob.privileges import Privileges
     from jobs.ipujob.rules import Rules

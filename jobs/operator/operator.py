@@ -13,7 +13,7 @@ import structlog
 from ipuhub.kube.informer import Informer
 from ipuhub.kube.resources import NAMESPACES, NODES
 from ipuhub.kube.workqueue import WorkQueue
-from jobs.builders.context import PodOptions
+from jobs.builders.pods import PodOptions
 from jobs.ipujob.conditions import Reason
 from jobs.ipujob.names import IPUJOBS, LABEL_JOB_UID, RESOURCE_OF, Kind, namespace_of
 from jobs.ipujob.privileges import NOBODYS

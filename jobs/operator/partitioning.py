@@ -9,16 +9,15 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from ipuhub.partition import ASK_AGAIN, Partition, Phase
-from jobs.builders.context import PodPlace
 from jobs.builders.launcher import build_launcher
-from jobs.builders.pods import build_worker
+from jobs.builders.pods import PodPlace, build_worker
 from jobs.operator.actions import EnsurePartition, ReleasePartition, Step, TryPod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from jobs.builders.context import BuildContext
+    from jobs.builders.pods import BuildContext
     from jobs.ipujob.names import Manifest
     from jobs.operator.instances import Instance
     from jobs.operator.observed import Observed

@@ -12,9 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.builders.context import BuildContext, PodPlace
 from jobs.builders.launcher import build_launcher, overrides
-from jobs.builders.pods import build_worker
+from jobs.builders.pods import BuildContext, PodPlace, build_worker
 from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
 from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind, is_being_deleted, metadata
 from jobs.operator import decisions, waiting

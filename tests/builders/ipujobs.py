@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from ipuhub.partition import Partition
-from jobs.builders.context import owner_reference
+from jobs.builders.pods import owner_reference
 from jobs.ipujob.names import FINALIZER, JobKey, Kind, launcher_name, pod_labels, worker_name
 from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.spec import UNLIMITED

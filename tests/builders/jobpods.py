@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.builders.context import BuildContext, PodOptions, PodPlace
 from jobs.builders.launcher import build_launcher
-from jobs.builders.pods import build_worker
+from jobs.builders.pods import BuildContext, PodOptions, PodPlace, build_worker
 from jobs.ipujob.spec import parse_spec
 from jobs.operator.effectivespec import fingerprint_of
 from tests.builders.ipujobs import key_of, partition

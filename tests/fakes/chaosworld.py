@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.workqueue import WorkQueue
-from jobs.builders.context import PodOptions
+from jobs.builders.pods import PodOptions
 from jobs.ipujob.names import RESOURCE_OF, Kind
 from jobs.ipujob.rules import USUAL, Rules
 from jobs.operator.controller import Controller

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ipuhub.kube.workqueue import WorkQueue
-from jobs.builders.context import PodOptions
+from jobs.builders.pods import PodOptions
 from jobs.ipujob.names import LABEL_JOB_UID, uid_of
 from jobs.ipujob.privileges import NOBODYS
 from jobs.ipujob.rules import USUAL, Rules

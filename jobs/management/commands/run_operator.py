@@ -11,7 +11,7 @@ from ipuhub import composition
 from ipuhub.kube.events import EventRecorder
 from ipuhub.process import runtime
 from jobs import management
-from jobs.builders.context import PodOptions
+from jobs.builders.pods import PodOptions
 from jobs.operator.metrics import EVENTS_DROPPED, OPERATOR, UNWRITTEN
 from jobs.operator.operator import Operator, OperatorOptions, utc_now
 from jobs.operator.partitions import only_while_leading

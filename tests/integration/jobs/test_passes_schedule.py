@@ -9,7 +9,7 @@ import structlog.testing
 
 from ipuhub.kube.errors import Forbidden, ServerError, TooManyRequests
 from ipuhub.kube.workqueue import WorkQueue
-from jobs.builders.context import PodOptions
+from jobs.builders.pods import PodOptions
 from jobs.ipujob.names import LABEL_GROUP, LABEL_JOB_UID
 from jobs.ipujob.rules import Rules
 from jobs.ipujob.spec import SessionLimits

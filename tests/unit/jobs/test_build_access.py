@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.builders.context import BuildContext
 from jobs.builders.launcher import build_launcher
 from jobs.builders.mpi import (
     build_config_map,
@@ -16,7 +15,7 @@ from jobs.builders.mpi import (
     build_role_binding,
     build_service_account,
 )
-from jobs.builders.pods import build_worker
+from jobs.builders.pods import BuildContext, build_worker
 from jobs.ipujob.names import label_value
 from jobs.ipujob.spec import parse_spec
 from jobs.operator.effectivespec import fingerprint_of

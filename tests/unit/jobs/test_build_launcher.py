@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.builders.context import PodOptions, PodPlace
 from jobs.builders.launcher import build_launcher
+from jobs.builders.pods import PodOptions, PodPlace
 from tests.builders.ipujobs import ipujob, partition
 from tests.builders.jobpods import PLACE, context_of, env_of, launcher_of
 

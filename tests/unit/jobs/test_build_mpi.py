@@ -13,7 +13,7 @@ from tests.builders.jobpods import context_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jobs.builders.context import BuildContext
+    from jobs.builders.pods import BuildContext
 
 
 def test_the_hostfile_lists_pod_names_and_slots() -> None:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.builders.context import PodPlace, micro_ipus_of
-from jobs.builders.pods import build_worker
+from jobs.builders.pods import PodPlace, build_worker, micro_ipus_of
 from jobs.ipujob.privileges import Privileges, beyond
 from tests.builders.ipujobs import ipujob, partition
 from tests.builders.jobpods import PLACE, context_of, env_of, launcher_of, worker_of

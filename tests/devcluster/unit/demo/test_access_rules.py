@@ -13,8 +13,8 @@ import yaml
 
 from devcluster.demo.cluster import ACCESS_FILE, ACTIONS_FILE, STAND_INS_FILE
 from devcluster.demo.processes import ACCOUNTS, NAMESPACE
-from jobs.builders.context import BuildContext
 from jobs.builders.mpi import build_role
+from jobs.builders.pods import BuildContext
 from jobs.ipujob.spec import parse_spec
 from tests.builders.ipujobs import ipujob, key_of
 
