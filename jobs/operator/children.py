@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from jobs.builders.mpi import (
+from jobs.builders.launcher import (
     build_config_map,
     build_role,
     build_role_binding,

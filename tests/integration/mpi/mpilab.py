@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from devcluster.processes.podfiles import field_of, host_name
 from devcluster.processes.runtime import can_isolate
 from devcluster.processes.spawned import Place, container_command
-from jobs.builders.launcher import ACCOUNT_VOLUME, build_launcher
-from jobs.builders.mpi import build_config_map
+from jobs.builders.launcher import ACCOUNT_VOLUME, build_config_map, build_launcher
 from jobs.builders.pods import KUBECTL_VOLUME, MPI_VOLUME, BuildContext, build_worker
 from jobs.ipujob.spec import parse_spec
 from tests.builders.ipujobs import key_of

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.builders.launcher import build_launcher
-from jobs.builders.mpi import (
+from jobs.builders.launcher import (
     build_config_map,
+    build_launcher,
     build_role,
     build_role_binding,
     build_service_account,

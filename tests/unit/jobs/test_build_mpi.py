@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-from jobs.builders.mpi import hostfile, kubexec_script
+from jobs.builders.launcher import hostfile, kubexec_script
 from jobs.ipujob.names import host_names
 from tests.builders.ipujobs import ipujob
 from tests.builders.jobpods import context_of

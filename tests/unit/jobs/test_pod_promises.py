@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.builders.launcher import overrides
-from jobs.builders.mpi import hostfile
+from jobs.builders.launcher import hostfile, overrides
 from jobs.ipujob.spec import parse_spec
 from jobs.operator.actions import PatchStatus
 from jobs.operator.plan import plan

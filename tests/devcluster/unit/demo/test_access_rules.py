@@ -13,7 +13,7 @@ import yaml
 
 from devcluster.demo.cluster import ACCESS_FILE, ACTIONS_FILE, STAND_INS_FILE
 from devcluster.demo.processes import ACCOUNTS, NAMESPACE
-from jobs.builders.mpi import build_role
+from jobs.builders.launcher import build_role
 from jobs.builders.pods import BuildContext
 from jobs.ipujob.spec import parse_spec
 from tests.builders.ipujobs import ipujob, key_of
