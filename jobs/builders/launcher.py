@@ -1,5 +1,5 @@
-"""domain: the launcher pod and the objects it needs: the ConfigMap that tells Open MPI the workers and
-how to reach them, its account and Role. Also the fields of the pod template that no pod gets."""
+"""domain: the launcher pod, and what exists for it alone: the ConfigMap that tells Open MPI the
+workers and how to reach them, an account and its Role. Also the fields of the template no pod gets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from jobs.builders.pods import BuildContext, PodPlace
     from jobs.ipujob.names import Manifest
     from jobs.ipujob.spec import JobSpec
-
 
 KUBECTL_FOLDER = "/opt/kube"
 HOSTFILE = "hostfile"

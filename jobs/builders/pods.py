@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from jobs.ipujob.names import JobKey, Manifest
     from jobs.ipujob.spec import JobSpec
 
-
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MICRO_IPUS = 1_000_000
 _NOT_INHERITED = ("ipuhub.io/", *(prefix for control in ANNOTATIONS for prefix in control.fields))

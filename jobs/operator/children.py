@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from jobs.builders.pods import BuildContext
     from jobs.ipujob.names import Manifest
-    from jobs.operator.instances import Instance
-    from jobs.operator.observed import Child, Observed
+    from jobs.operator.observed import Child, Instance, Observed
 
 # Where the cluster itself changes what we make (an admission webhook), it is made again no faster.
 PAUSE = timedelta(seconds=30)

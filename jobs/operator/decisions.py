@@ -17,7 +17,7 @@ from jobs.ipujob.conditions import LOST, JobState, Reason, Verdict, default_mess
 from jobs.ipujob.conditions import ConditionType as Condition
 from jobs.ipujob.names import parse_time
 from jobs.operator.instancerecord import End, InstanceRecord, end_reason, records_of
-from jobs.operator.instances import end_of
+from jobs.operator.observed import end_of
 from jobs.operator.pods import clean_tail, longest_tail
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from jobs.ipujob.spec import JobSpec, RestartPolicy
     from jobs.operator.effectivespec import EffectiveSpec
-    from jobs.operator.instances import Instance
-    from jobs.operator.observed import Observed
+    from jobs.operator.observed import Instance, Observed
 
 FIRST_PAUSE_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 300.0

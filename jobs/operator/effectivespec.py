@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.names import Manifest
     from jobs.ipujob.spec import SessionLimits
     from jobs.operator.instancerecord import InstanceRecord
-    from jobs.operator.instances import Instance
-    from jobs.operator.observed import Observed
+    from jobs.operator.observed import Instance, Observed
     from jobs.operator.pods import PodView
 
 _HELD = frozenset({Phase.RESERVING, Phase.CREATING, Phase.ACTIVE, Phase.ERROR})

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from jobs.builders.pods import BuildContext
     from jobs.ipujob.names import Manifest
-    from jobs.operator.instances import Instance
-    from jobs.operator.observed import Observed
+    from jobs.operator.observed import Instance, Observed
 
 MOST_AT_ONCE = 64  # partitions of one job that are asked for in one pass
 

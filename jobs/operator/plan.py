@@ -31,7 +31,7 @@ from jobs.operator.effectivespec import (
     fingerprint_of,
     strays_of,
 )
-from jobs.operator.instances import instances_of
+from jobs.operator.observed import instances_of
 from jobs.operator.partitioning import (
     ask_again_after,
     idle,
@@ -58,8 +58,7 @@ if TYPE_CHECKING:
 
     from jobs.ipujob.spec import JobSpec
     from jobs.operator.effectivespec import EffectiveSpec
-    from jobs.operator.instances import Instance
-    from jobs.operator.observed import Child, Observed
+    from jobs.operator.observed import Child, Instance, Observed
     from jobs.operator.pods import PodView
 
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from jobs.ipujob.conditions import Verdict
     from jobs.ipujob.names import Manifest
     from jobs.operator.instancerecord import InstanceRecord
-    from jobs.operator.instances import Instance
-    from jobs.operator.observed import Observed
+    from jobs.operator.observed import Instance, Observed
 
 COALESCE = timedelta(seconds=2)  # times in a status have whole seconds: at least one second
 # What a job that is not running yet has by now comes with what it reports next, in most cases that

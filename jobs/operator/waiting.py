@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from ipuhub.partition import Partition
     from jobs.operator.instancerecord import InstanceRecord
-    from jobs.operator.instances import Instance
-    from jobs.operator.observed import Observed
+    from jobs.operator.observed import Instance, Observed
     from jobs.operator.pods import PodView, Trouble
 
 PATIENCE = timedelta(seconds=60)  # past the pod's own grace period

@@ -131,7 +131,7 @@ def test_the_status_the_operator_writes_is_in_the_schema() -> None:
     from jobs.ipujob.conditions import JobState, plain_verdict
     from jobs.ipujob.spec import parse_spec
     from jobs.operator.decisions import ended
-    from jobs.operator.instances import instances_of
+    from jobs.operator.observed import instances_of
 
     job = ipujob().running().build()
     seen = observed(job, worker(job).running(), launcher(job).exited(3), partitions=(partition(),))

@@ -16,7 +16,7 @@ from jobs.operator.effectivespec import (
     read_fingerprint,
     strays_of,
 )
-from jobs.operator.instances import instances_of
+from jobs.operator.observed import instances_of
 from tests.builders.ipujobs import NOW, ipujob, launcher, observed, partition, worker
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from jobs.ipujob.conditions import JobState, Verdict, with_verdict
 from jobs.ipujob.spec import parse_spec
 from jobs.operator.actions import PatchStatus, Plan
-from jobs.operator.instances import instances_of
+from jobs.operator.observed import instances_of
 from jobs.operator.plan import plan
 from jobs.operator.status import live_fields, next_status
 from tests.builders.ipujobs import NOW, at, ipujob, launcher, observed, partition, worker
