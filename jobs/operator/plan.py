@@ -32,7 +32,7 @@ from jobs.operator.effectivespec import (
     strays_of,
 )
 from jobs.operator.observed import instances_of
-from jobs.operator.partitioning import (
+from jobs.operator.provisioning import (
     ask_again_after,
     idle,
     release_again_after,

@@ -11,7 +11,7 @@ from jobs.ipujob.conditions import FINISHED, JobState, Reason, current_condition
 from jobs.ipujob.names import ROLE_WORKER, format_time, metadata, parse_time
 from jobs.operator.actions import Event, PatchStatus, Plan, Step
 from jobs.operator.instancerecord import records_of
-from jobs.operator.partitioning import MOST_AT_ONCE, is_released
+from jobs.operator.provisioning import MOST_AT_ONCE, is_released
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

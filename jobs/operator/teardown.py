@@ -24,14 +24,14 @@ from jobs.ipujob.validation import problems
 from jobs.operator import waiting
 from jobs.operator.actions import DeleteChild, DeleteJob, EndPod, Event, Plan, SetFinalizers, Step
 from jobs.operator.instancerecord import record_of, records_of
-from jobs.operator.partitioning import (
+from jobs.operator.pods import END_SECONDS
+from jobs.operator.provisioning import (
     is_released,
     known_instances,
     release_again_after,
     releases,
     was_released,
 )
-from jobs.operator.pods import END_SECONDS
 from jobs.operator.status import coalescing_seconds, live_fields, status_patch, with_status
 
 if TYPE_CHECKING:
