@@ -18,13 +18,6 @@ from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
 from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind, is_being_deleted, metadata
 from jobs.operator import decisions, waiting
 from jobs.operator.actions import CreateChild, Event, Plan, SetFinalizers, Step
-from jobs.operator.children import (
-    access_steps,
-    changed_children,
-    children_step,
-    restore_again_after,
-    restore_step,
-)
 from jobs.operator.effectivespec import (
     effective_spec,
     effective_spec_of_invalid,
@@ -33,11 +26,16 @@ from jobs.operator.effectivespec import (
 )
 from jobs.operator.observed import instances_of
 from jobs.operator.provisioning import (
+    access_steps,
     ask_again_after,
+    changed_children,
+    children_step,
     idle,
     release_again_after,
     releases,
     reservations,
+    restore_again_after,
+    restore_step,
     try_step,
 )
 from jobs.operator.status import next_status, status_patch, waiting_status, with_status
