@@ -20,7 +20,6 @@ from jobs.ipujob.names import (
     metadata,
     parse_time,
 )
-from jobs.ipujob.validation import problems
 from jobs.operator import waiting
 from jobs.operator.actions import DeleteChild, DeleteJob, EndPod, Event, Plan, SetFinalizers, Step
 from jobs.operator.instancerecord import record_of, records_of
@@ -104,9 +103,7 @@ def plan_without_job(observed: Observed, now: datetime) -> Plan:
 
 def plan_deletion(observed: Observed, now: datetime) -> Plan:
     """Launcher, then workers, then the partitions, then the finalizer."""
-    spec = (observed.job or {}).get("spec") or {}
-    wanted = FIELDS.value(spec, "jobInstances") or 1
-    indexes = known_instances(observed, 1 if problems(observed.key.name, spec) else wanted)
+    indexes = known_instances(observed, observed.spec.instances if observed.spec else 1)
     finalizers = tuple(metadata(observed.job or {}).get("finalizers") or ())
     if FINALIZERS.isdisjoint(finalizers):
         return _free(observed, known_instances(observed, 0), now)
