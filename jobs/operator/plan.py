@@ -237,8 +237,7 @@ def _plan_bring_up(
         planned = with_status(observed, status, now, ())
         return planned.requeued(waiting.LOOK_AGAIN_SECONDS)
     steps = [
-        *surplus_steps(observed, spec.instances, now),
-        *end_pods(_unwanted_pods(instances)),
+        *_ending_steps(observed, spec.instances, instances, now),
         _give_back_step(observed, instances, now),
     ]
     beside: tuple[Step, ...] = ()
@@ -314,6 +313,18 @@ def _finalizer_step(observed: Observed) -> Step:
     present = tuple(metadata(observed.job or {}).get("finalizers") or ())
     missing = FINALIZERS.isdisjoint(present)
     return Step("finalizer", (SetFinalizers((*present, FINALIZER)),) if missing else ())
+
+
+def _ending_steps(
+    observed: Observed, wanted: int, instances: tuple[Instance, ...], now: datetime
+) -> Iterator[Step]:
+    """Return steps that end what no wanted attempt can use; none while a job only comes up."""
+    held = {*observed.partitions, *(pod.instance for pod in observed.pods)}
+    if any(index >= wanted for index in held):
+        yield from surplus_steps(observed, wanted, now)
+    unwanted = tuple(_unwanted_pods(instances))
+    if unwanted:
+        yield from end_pods(unwanted)
 
 
 def _unwanted_pods(instances: tuple[Instance, ...]) -> Iterator[PodView]:

@@ -14,4 +14,4 @@ def test_files_entered_by_the_plan_of_a_job_that_comes_up() -> None:
     with files_entered() as seen:
         builds = plan(ready, NOW)
     assert len(builds.actions) > 5
-    assert len(seen.calls) <= 21
+    assert len(seen.calls) <= 15
