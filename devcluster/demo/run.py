@@ -1,23 +1,19 @@
-"""io: `manage.py demo`: the whole product as separate processes on one machine.
-
-Picks the demo's ports: the wanted one, or the next free one.
-"""
+"""io: `manage.py demo`: the whole product as separate processes on one machine."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from devcluster.demo.ports import PortClaims, choose_port, read_ports
 from devcluster.demo.postgres import EmbeddedPostgres
 from devcluster.demo.processes import ACCOUNTS, AGENT_PORTS, NAMESPACE, PORTS, Processes
 from devcluster.demo.supervisor import NotReadyError, Supervisor
@@ -28,104 +24,6 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from ipuhub.kube.client import KubeClient
-
-_TRIES = 200
-
-
-@dataclass(frozen=True)
-class ChosenPort:
-    """A free port, and the one that was wanted."""
-
-    purpose: str
-    wanted: int
-    number: int
-
-    @property
-    def notice(self) -> str:
-        """A sentence when the wanted port was taken, else empty."""
-        if self.number == self.wanted:
-            return ""
-        return f"port {self.wanted} is taken: {self.purpose} uses {self.number}"
-
-
-class PortClaims:
-    """The ports that a demo means to use: no other demo's claims take one, until they are closed
-    or their process has ended.
-
-    Between the choice of a port and the moment its server listens lie seconds, in which a second
-    demo would choose it, too; and again while the server starts anew.
-    """
-
-    def __init__(self) -> None:
-        self._held: list[socket.socket] = []
-
-    def take(self, number: int) -> bool:
-        """Whether nobody else has claimed `number`: then it is ours."""
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            # No file: a name of the kernel's, as wide as the port numbers are (Linux).
-            claim.bind(f"\0ipuhub-demo-port-{number}")
-        except OSError as error:
-            claim.close()
-            return error.errno != errno.EADDRINUSE
-        self._held.append(claim)
-        return True
-
-    def close(self) -> None:
-        """Give all up."""
-        for claim in self._held:
-            claim.close()
-        self._held.clear()
-
-
-def choose_port(
-    purpose: str,
-    wanted: int,
-    taken: set[int],
-    claim: Callable[[int], bool] = bool,
-    count: int = 1,
-) -> ChosenPort:
-    """Return the first free port from `wanted` on of which `claim` is true; add it to `taken`.
-
-    With `count`, the first of so many in a row.
-    """
-    found = 0
-    for number in range(wanted, min(wanted + _TRIES + count - 1, 65536)):
-        is_ours = number not in taken and _is_free(number) and claim(number)
-        found = found + 1 if is_ours else 0
-        if found == count:
-            first = number - count + 1
-            taken.update(range(first, number + 1))
-            return ChosenPort(purpose, wanted, first)
-    raise OSError(errno.EADDRINUSE, f"no free port for {purpose} from {wanted} on")
-
-
-def read_ports(path: Path) -> dict[str, int]:
-    """Return the ports of a demo's last start by purpose; none where the file does not say."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return {}
-    pairs = found.items() if isinstance(found, dict) else ()
-    return {purpose: number for purpose, number in pairs if type(number) is int}
-
-
-def _is_free(number: int) -> bool:
-    """Say whether nobody listens on `number`, on any address."""
-    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
-        try:
-            with socket.socket(family, socket.SOCK_STREAM) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                probe.bind((address, number))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                return False
-            if family == socket.AF_INET:
-                raise
-    return True
-
 
 # What a user of jobs and pages needs; the others follow, and do not slow these down.
 _NEEDED: Final = ("kubelet", "webhooks", "proxy", "operator", "web")

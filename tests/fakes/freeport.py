@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from devcluster.demo.run import PortClaims, choose_port
+from devcluster.demo.ports import PortClaims, choose_port
 
 # Below the range from which the kernel takes the ports of outgoing connections.
 _FIRST, _LAST = 20_000, 30_000

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.demo.run import PortClaims, choose_port
+from devcluster.demo.ports import PortClaims, choose_port
 from devcluster.demo.supervisor import NotReadyError, Process, Supervisor
 from tests.fakes.waiting import eventually
 
