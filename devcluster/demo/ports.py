@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-_TRIES: Final = 200
+_TRIES: Final = 4000
+"""Beside a demo of 1,024 IPU-Machines there is still room for another one."""
 
 
 @dataclass(frozen=True)

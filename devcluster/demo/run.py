@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
+    from devcluster.demo.logs import ProcessLogs
     from ipuhub.kube.client import KubeClient
 
 # What a user of jobs and pages needs; the others follow, and do not slow these down.
@@ -37,7 +38,10 @@ class DemoError(RuntimeError):
 
 @dataclass
 class Demo:
-    """State folder, ports and processes of one demo; `meters`: usage is recorded and reported."""
+    """State folder, ports and processes of one demo.
+
+    `meters`: usage is recorded and reported. Without `logs` the processes print on the terminal.
+    """
 
     directory: Path
     nodes: int = 4
@@ -48,6 +52,7 @@ class Demo:
     say: Callable[[str], None] = print
     ports: dict[str, int] = field(default_factory=dict)
     supervisor: Supervisor = field(default_factory=Supervisor)
+    logs: ProcessLogs | None = None
     _lock: TextIO | None = None
     _claims: PortClaims = field(default_factory=PortClaims)
 
@@ -73,6 +78,9 @@ class Demo:
         """Start everything, print where it is, and keep it up until SIGINT or SIGTERM."""
         started = time.monotonic()
         self.take_lock()
+        if self.logs is not None:
+            folder = _shown(self.logs.directory)
+            self.say(f"Starting IPUHub; logs are in {folder}, --logs shows them here")
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -84,14 +92,20 @@ class Demo:
             if starting.done():
                 starting.result()
                 self.say(self.summary(time.monotonic() - started))
+                if self.logs is not None:
+                    self.logs.show = self.supervisor.say
                 tasks.append(asyncio.create_task(self.start_followers()))
                 await self._keep_credentials_fresh(stop)
         finally:
             for task in tasks:
                 task.cancel()
             self.say("stopping ...")
+            if self.logs is not None:
+                self.logs.show = None
             await self.supervisor.stop()
             self._claims.close()
+            if self.logs is not None:
+                self.logs.close()
             self.say("stopped; the state stays in " + _shown(self.directory))
 
     def take_lock(self) -> None:
@@ -114,7 +128,21 @@ class Demo:
         for server in servers:
             self.supervisor.start(server)
         await asyncio.gather(self._start_web(), self._start_cluster())
-        await self.supervisor.wait_ready(*_NEEDED, *(server.name for server in servers))
+        await self._wait_ready(*_NEEDED, *(server.name for server in servers))
+
+    async def _wait_ready(self, *names: str) -> None:
+        """Wait until these processes serve, and print which does. Raise NotReadyError."""
+        await asyncio.gather(*map(self._wait_one, names))
+
+    async def _wait_one(self, name: str) -> None:
+        try:
+            await self.supervisor.wait_ready(name)
+        except NotReadyError:
+            for line in self.logs.tail(name) if self.logs else ():
+                self.supervisor.say(name, line)
+            raise
+        if self.logs is not None:
+            self.say(f"  {name} is ready")
 
     async def start_followers(self) -> None:
         """Start what records and reports; a job and a page do without them meanwhile."""
@@ -136,7 +164,7 @@ class Demo:
         await asyncio.to_thread(postgres.stop_leftover)
         await asyncio.to_thread(postgres.prepare)
         self.supervisor.start(self.processes.postgres(postgres))
-        await self.supervisor.wait_ready("postgres")
+        await self._wait_ready("postgres")
         self.supervisor.start(self.processes.web(postgres.url))
 
     async def _start_cluster(self) -> None:
@@ -145,7 +173,7 @@ class Demo:
         from devcluster.demo.webhooks import apply_configurations, renew_certificate
 
         processes, start = self.processes, self.supervisor.start
-        await self.supervisor.wait_ready("kube-api")
+        await self._wait_ready("kube-api")
         authority = renew_certificate(processes.pki, processes.webhook_certificate)
         async with self._administrator() as client:
             more = (cluster.PROCESS_MODE_FILE,) if self.runs_commands else ()

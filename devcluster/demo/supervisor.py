@@ -38,7 +38,11 @@ class Process:
 
 
 class NotReadyError(RuntimeError):
-    """A child did not become ready in time."""
+    """A child did not become ready in time; `name` is the child's."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__(f"{name} did not become ready within {seconds:.0f} s; its log says why")
+        self.name = name
 
 
 class Supervisor:
@@ -46,10 +50,18 @@ class Supervisor:
 
     Children live in process groups of their own, so that a Ctrl-C reaches only us and they end
     in order; if we are killed, the kernel ends them too.
+
+    `output` gets lines with a prefix. With `logs`, what the children print goes there, by name.
     """
 
-    def __init__(self, *, output: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        output: Callable[[str], None] | None = None,
+        logs: Callable[[str, str], None] | None = None,
+    ) -> None:
         self._output = output or _print_line
+        self._logs = logs or self.say
         self._children: dict[str, asyncio.subprocess.Process] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._processes: dict[str, Process] = {}
@@ -74,7 +86,7 @@ class Supervisor:
                 try:
                     await asyncio.wait_for(child.wait(), _STOP_SECONDS)
                 except TimeoutError:
-                    self._say(name, f"did not stop within {_STOP_SECONDS:.0f} s: killed")
+                    self.say(name, f"did not stop within {_STOP_SECONDS:.0f} s: killed")
                     self._signal(child, signal.SIGKILL)
             task = self._tasks[name]
             if child is None:
@@ -91,10 +103,7 @@ class Supervisor:
         deadline = time.monotonic() + timeout_seconds
         while process.is_ready is not None and not await process.is_ready():
             if time.monotonic() > deadline:
-                raise NotReadyError(
-                    f"{process.name} did not become ready within {timeout_seconds:.0f} s; "
-                    "its log lines above say why"
-                )
+                raise NotReadyError(process.name, timeout_seconds)
             await asyncio.sleep(0.05)
 
     async def _keep_running(self, process: Process) -> None:
@@ -106,7 +115,7 @@ class Supervisor:
                 return
             failures = 0 if time.monotonic() - started > _STEADY_SECONDS else failures + 1
             delay = exponential(max(failures - 1, 0), base=0.5, maximum=15.0)
-            self._say(process.name, f"ended with {_outcome(code)}; starts again in {delay:.1f} s")
+            self.say(process.name, f"ended with {_outcome(code)}; starts again in {delay:.1f} s")
             await asyncio.sleep(delay)
 
     async def _run_once(self, process: Process) -> int:
@@ -150,9 +159,10 @@ class Supervisor:
                     continue
                 if not line:
                     return
-                self._say(name, line.decode("utf-8", "replace").rstrip())
+                self._logs(name, line.decode("utf-8", "replace").rstrip())
 
-    def _say(self, name: str, line: str) -> None:
+    def say(self, name: str, line: str) -> None:
+        """Output a line about a child, or of it."""
         width = max(map(len, self._processes))
         prefix = f"{name:<{width}} |"
         if sys.stdout.isatty():

@@ -126,8 +126,9 @@ class RunningDemo:
         return None
 
 
-def start_demo(directory: Path, *arguments: str) -> RunningDemo:
-    """Start the demo and wait for its summary."""
+def start_demo(directory: Path, *arguments: str, logs: bool = True) -> RunningDemo:
+    """Start the demo and wait for its summary; with `logs` it prints those of its processes."""
+    arguments += ("--logs",) if logs else ()
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "manage.py"), "demo", "--dir", str(directory), *arguments],
         stdout=subprocess.PIPE,

@@ -73,7 +73,7 @@ def folder(needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
             taken.listen()
         except OSError:
             pass  # another program has it already, which is the case that is tested
-        started = Folder(path, start_demo(path))
+        started = Folder(path, start_demo(path, logs=False))
     try:
         yield started
     finally:
@@ -83,6 +83,13 @@ def folder(needs_kubectl: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_a_taken_port_is_named_and_the_next_one_used(folder: Folder) -> None:
     assert folder.demo.dashboard != "http://localhost:8000"
     assert any("port 8000 is taken: web uses" in line for line in folder.demo.lines)
+
+
+def test_the_terminal_shows_progress_and_files_have_the_logs(folder: Folder) -> None:
+    lines = folder.demo.lines
+    assert {"  kube-api is ready", "  operator is ready", "  web is ready"} <= set(lines)
+    assert [line for line in lines if "[info" in line] == []
+    assert "] leading" in (folder.path / "logs" / "operator.log").read_text()
 
 
 def test_the_state_is_closed_to_other_users(folder: Folder) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from devcluster.demo.logs import ProcessLogs
 from devcluster.demo.postgres import PostgresError
 from devcluster.demo.run import Demo, DemoError
-from devcluster.demo.supervisor import NotReadyError
+from devcluster.demo.supervisor import NotReadyError, Supervisor
 from devcluster.demo.vipufleet import controllers_of
 from ipuhub.management.demofolder import add_folder_option
 
@@ -44,19 +45,30 @@ class Command(BaseCommand):
             help="RUN the commands of pods on THIS MACHINE, as you, instead of simulating them",
         )
 
+        parser.add_argument(
+            "--logs",
+            action="store_true",
+            help="print the logs of all processes here; default: into the folder logs, and here "
+            "just warnings and errors once all is up",
+        )
+
     def handle(self, *_args: Any, **options: Any) -> None:
         fleet = options["fleet"]
         try:
             controllers = controllers_of(fleet or options["machines"], is_fleet=fleet is not None)
         except ValueError as error:
             raise CommandError(f"--fleet: {error}") from error
+        folder = options["dir"].absolute()
+        logs = None if options["logs"] else ProcessLogs(folder / "logs")
         demo = Demo(
-            options["dir"].absolute(),
+            folder,
             options["nodes"] if fleet is None else len(controllers),
             fleet or options["machines"],
             is_fleet=fleet is not None,
             runs_commands=options["processes"],
             meters=settings.USAGE_ENABLED,
+            supervisor=Supervisor(logs=logs.write if logs else None),
+            logs=logs,
         )
         with contextlib.suppress(KeyboardInterrupt):
             try:

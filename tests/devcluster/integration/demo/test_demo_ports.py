@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from devcluster.demo import run
-from devcluster.demo.run import Demo, DemoError, choose_port, read_ports
+from devcluster.demo.ports import choose_port, read_ports
+from devcluster.demo.run import Demo, DemoError
 
 if TYPE_CHECKING:
     from pathlib import Path
