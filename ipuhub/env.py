@@ -7,6 +7,7 @@ every variable, so that a secret can come from a mounted file. Every read is rem
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
@@ -37,6 +38,7 @@ class Declared:
 
 
 _T = TypeVar("_T")
+_JSON_LIST = re.compile(r"""\s*\[\s*["\]]""")  # not a group that is named [so]
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 
@@ -123,6 +125,19 @@ class Env:
             return [part.strip() for part in text.split(",") if part.strip()]
 
         return self._read(name, [*default], doc, "comma-separated list", parse)
+
+    def texts(self, name: str, *, doc: str) -> list[str]:
+        """Texts as in `words`, or a JSON list of texts, which may have commas; none by default."""
+
+        def parse(text: str) -> list[str]:
+            if not _JSON_LIST.match(text):
+                return [part.strip() for part in text.split(",") if part.strip()]
+            found = json.loads(text)
+            if not all(isinstance(part, str) and part.strip() for part in found):
+                raise ValueError(text)
+            return [part.strip() for part in found]
+
+        return self._read(name, [], doc, "comma-separated list or JSON list of texts", parse)
 
     def label_keys(self, name: str, *, doc: str) -> list[str]:
         """Comma-separated keys of labels, each as Kubernetes takes it; none by default."""

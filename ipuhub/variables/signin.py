@@ -55,30 +55,27 @@ OIDC_GROUPS_CLAIM = ENV.text(
     doc="Claim of the ID token, or of the userinfo endpoint, with the user's groups. A dot leads "
     "into an object: realm_access.roles.",
 )
-OIDC_REQUIRED_GROUPS = ENV.words(
+OIDC_REQUIRED_GROUPS = ENV.texts(
     "IPUHUB_OIDC_REQUIRED_GROUPS",
-    [],
     doc="Groups that may sign in; one of them is enough. Empty: everyone whom the provider "
     "authenticates.",
 )
-OIDC_ADMIN_GROUPS = ENV.words(
+OIDC_ADMIN_GROUPS = ENV.texts(
     "IPUHUB_OIDC_ADMIN_GROUPS",
-    [],
     doc="Groups whose members are administrators, set at each sign-in. Empty: sign-in does not "
     "change who is an administrator.",
 )
-OIDC_ACCOUNTANT_GROUPS = ENV.words(
+OIDC_ACCOUNTANT_GROUPS = ENV.texts(
     "IPUHUB_OIDC_ACCOUNTANT_GROUPS",
-    [],
     doc="Groups whose members are accountants, set at each sign-in. Empty: sign-in does not "
     "change who is an accountant.",
 )
-_GROUP_ROLES = ENV.words(
+_GROUP_ROLES = ENV.texts(
     "IPUHUB_OIDC_GROUP_ROLES",
-    [],
     doc="Roles of the provider's groups, as GROUP=ROLE (all namespaces) or GROUP=ROLE:NAMESPACE, "
-    "such as `ml=operator:team-a,finance=accountant,everyone=viewer`, set at each sign-in. Roles "
-    "are operator, accountant, viewer, and admin of a namespace. Empty: sign-in does not change "
+    "such as `ml=operator:team-a,finance=accountant,everyone=viewer`, set at each sign-in. Groups "
+    'with a comma need a JSON list: `["cn=ml,ou=groups=operator:team-a"]`. Roles are '
+    "operator, accountant, viewer, and admin of a namespace. Empty: sign-in does not change "
     "roles of namespaces.",
 )
 OIDC_SESSION_SECONDS = ENV.integer(

@@ -250,6 +250,7 @@ def test_single_sign_on_reaches_the_dashboard_with_its_secret_as_a_file() -> Non
         "web.oidc.adminGroups={ipu-admins,ops}",
         "web.oidc.existingSecret=login",
         "web.oidc.scopes={openid,groups}",
+        r"web.oidc.groupRoles={cn=ml\,dc=lab=viewer,ops=operator}",
     )
     documents = render(*values, "web.oidc.clientId=ipuhub", *given)
     web = named(documents, "Deployment")["gc-ipu-operator-web"]
@@ -257,6 +258,7 @@ def test_single_sign_on_reaches_the_dashboard_with_its_secret_as_a_file() -> Non
     assert found["IPUHUB_OIDC_ISSUER"] == "https://login.example/lab"
     assert found["IPUHUB_OIDC_CLIENT_ID"] == "ipuhub"
     assert found["IPUHUB_OIDC_ADMIN_GROUPS"] == "ipu-admins,ops"
+    assert found["IPUHUB_OIDC_GROUP_ROLES"] == '["cn=ml,dc=lab=viewer","ops=operator"]'
     assert found["IPUHUB_OIDC_SCOPES"] == "openid,groups"
     assert found["IPUHUB_OIDC_CLIENT_SECRET_FILE"] == "/run/ipuhub/oidc/client-secret"
     assert found["IPUHUB_ALLOWED_HOSTS"]

@@ -407,6 +407,9 @@ spec:
 {{- $mode -}}
 {{- end -}}
 
+{{- /* A list of texts that may have commas, for IPUHub's settings. */}}
+{{- define "ipuhub.texts" }}{{ if or (contains "," (join "" .)) (hasPrefix "[" (join "" .)) }}{{ toJson . }}{{ else }}{{ join "," . }}{{ end }}{{ end }}
+
 {{- /* Settings of notifications, for the dashboard, which checks them, and the worker, which sends. */}}
 {{- define "ipuhub.notify" -}}
 {{- $mail := .Values.mail }}

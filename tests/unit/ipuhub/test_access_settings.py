@@ -21,6 +21,8 @@ ROLES, GROUPS = "IPUHUB_API_SERVICE_ACCOUNT_ROLES", "IPUHUB_OIDC_GROUP_ROLES"
         ({"IPUHUB_ACCESS": "ldap"}, "IPUHUB_ACCESS"),
         ({GROUPS: "ml=operator:Team A"}, "is not a valid namespace name"),
         ({GROUPS: "operator"}, "must be GROUP=ROLE"),
+        ({GROUPS: '["cn=ml,dc=lab"]'}, "'lab' is not a role"),
+        ({GROUPS: '["cn=ml,dc=lab=viewer"'}, "must be comma-separated list or JSON list"),
         ({GROUPS: "ops=admin"}, "IPUHUB_OIDC_ADMIN_GROUPS"),
     ],
 )
@@ -36,3 +38,18 @@ def test_a_setting_that_cannot_be_meant_is_named(given: dict[str, str], want: st
     )
     assert done.returncode != 0
     assert want in done.stderr
+
+
+def test_a_group_with_commas_gets_its_roles() -> None:
+    text = '["cn=ml,ou=groups,dc=lab=operator:team-a", "finance=accountant"]'
+    script = "from ipuhub.variables.signin import OIDC_GROUP_ROLES as r; print(sorted(r))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {GROUPS: text},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
+    )
+    assert done.stdout == "['cn=ml,ou=groups,dc=lab', 'finance']\n"

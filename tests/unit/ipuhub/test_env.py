@@ -38,6 +38,10 @@ def test_each_reader_parses_its_kind(read: str, text: str, want: object) -> None
     ("read", "text", "want"),
     [
         ("label_keys", "team, a.example/Cost_Centre,", ["team", "a.example/Cost_Centre"]),
+        ("texts", " a, b,,", ["a", "b"]),
+        ("texts", '["cn=ml,dc=lab", " b "]', ["cn=ml,dc=lab", "b"]),
+        ("texts", " [ ]", []),
+        ("texts", "[so] it, b", ["[so] it", "b"]),
         ("networks", "10.0.0.0/8, ::1", [ip_network("10.0.0.0/8"), ip_network("::1/128")]),
     ],
 )
@@ -55,6 +59,9 @@ def test_lists_are_empty_by_default_and_checked(read: str, text: str, want: obje
         ("label_keys", "t" * 64),
         ("networks", "10.0.0.1/8"),
         ("networks", "everybody"),
+        ("texts", '["a", "b"'),
+        ("texts", '["a", 1]'),
+        ("texts", '["a", ""]'),
     ],
 )
 def test_what_is_no_key_or_network_is_refused(read: str, text: str) -> None:
