@@ -73,6 +73,10 @@ class OutcomeSerializer(serializers.Serializer[Any]):
     dry_run = serializers.BooleanField()
     replayed = serializers.BooleanField(help_text="An earlier request with this key did it.")
     audit = serializers.IntegerField(allow_null=True, help_text="Number in the audit.")
+    warnings = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Of the API server and its admission webhooks; not repeated for a known key.",
+    )
 
 
 class NoBodySerializer(serializers.Serializer[Any]):
@@ -234,9 +238,9 @@ def answer(request: Request, actor: Actor, change: Change, status: int) -> Respo
     body = {"action": change.action.key, "namespace": change.namespace, "name": change.name}
     try:
         if read_yes(request, "dry_run"):
-            send(change, actor.kubernetes_user, dry_run=True)
+            sent = send(change, actor.kubernetes_user, dry_run=True)
             known = {"uid": change.uid, "dry_run": True, "replayed": False, "audit": None}
-            return Response(body | known)
+            return Response(body | known | {"warnings": sent.warnings})
         done = carry_out(change, actor, key)
     except WriteProblem as problem:
         sentence = problem.said(in_full=is_admin(request.user))
@@ -245,7 +249,7 @@ def answer(request: Request, actor: Actor, change: Change, status: int) -> Respo
         raise ActionProblem(error.kind, str(error)) from error
     known = {"uid": done.entry.uid, "dry_run": False}
     known |= {"replayed": done.is_replay, "audit": done.entry.pk}
-    return Response(body | known, status=status)
+    return Response(body | known | {"warnings": done.warnings}, status=status)
 
 
 def _actor_of(request: Request, namespace: str = "") -> Actor:

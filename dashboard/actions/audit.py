@@ -60,11 +60,13 @@ class KeyReusedError(Exception):
 class Done:
     """An accepted change: the object that the API server has now, and its audit entry.
 
-    `is_replay`: an earlier request with the same Idempotency-Key did it.
+    `is_replay`: an earlier request with the same Idempotency-Key did it. `warnings`: what the API
+    server and its admission webhooks warn of.
     """
 
     entry: AuditEntry
     is_replay: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 def require_kubernetes_user(user: AbstractBaseUser | AnonymousUser, namespace: str = "") -> str:
@@ -89,7 +91,7 @@ def carry_out(change: Change, actor: Actor, key: str | None = None) -> Done:
     if not is_new:
         return _repeat(entry, digest)
     try:
-        found = send(change, actor.kubernetes_user, dry_run=False)
+        sent = send(change, actor.kubernetes_user, dry_run=False)
     except WriteProblem as problem:
         outcome = UNKNOWN if problem.is_unknown else REFUSED
         _answer(entry, outcome, problem.status, problem.said(in_full=True))
@@ -98,9 +100,9 @@ def carry_out(change: Change, actor: Actor, key: str | None = None) -> Done:
         _answer(entry, UNKNOWN, None, "The dashboard failed; its log has the error.")
         raise
     if change.is_new:
-        entry.uid = str(found.get("metadata", {}).get("uid", ""))
+        entry.uid = str(sent.object.get("metadata", {}).get("uid", ""))
     _answer(entry, ACCEPTED, 200, "")
-    return Done(entry)
+    return Done(entry, warnings=sent.warnings)
 
 
 def _record(change: Change, actor: Actor, key: str | None, digest: str) -> tuple[AuditEntry, bool]:

@@ -90,7 +90,7 @@ def act_on_job(request: HttpRequest, uid: str, key: str) -> HttpResponse:
         if request.method == "POST":
             return _do(request, change, actor)
         context |= _describe(job, change)
-        send(change, actor.kubernetes_user, dry_run=True)
+        context["warnings"] = send(change, actor.kubernetes_user, dry_run=True).warnings
     except (BadChangeError, WriteProblem) as problem:
         return _refuse(request, "jobs/action.html", context, problem)
     return render(request, "jobs/action.html", context | {"is_allowed": True})
@@ -109,15 +109,17 @@ def _describe(job: JobRecord, change: Change) -> dict[str, Any]:
 
 
 def _do(request: HttpRequest, change: Change, actor: Actor) -> HttpResponse:
-    entry = carry_out(change, actor).entry
+    done = carry_out(change, actor)
     what = f"{change.namespace}/{change.name}"
+    for warning in done.warnings:
+        messages.warning(request, f"Kubernetes warns: {warning}")
     if change.is_new:
         said = f"Job {what} was created. It is listed as soon as the prober has recorded it."
         messages.success(request, said)
         query = urlencode({"namespace": change.namespace, "name": change.name})
         return redirect(f"{reverse('jobs:list')}?{query}")
     messages.success(request, f"Job {what} was {change.action.done}.")
-    return redirect("jobs:detail", uid=entry.uid)
+    return redirect("jobs:detail", uid=done.entry.uid)
 
 
 def _refuse(
@@ -156,9 +158,10 @@ def create_job(request: HttpRequest) -> HttpResponse:
         require_operator(request.user, change.namespace)
         if request.POST.get("confirm") == "yes":
             return _do(request, change, actor)
-        made = send(change, actor.kubernetes_user, dry_run=True)
+        sent = send(change, actor.kubernetes_user, dry_run=True)
     except (BadChangeError, WriteProblem) as problem:
         return _refuse(request, "jobs/create.html", context, problem)
-    shown = {key: made.get(key) for key in ("apiVersion", "kind", "spec")}
+    shown = {key: sent.object.get(key) for key in ("apiVersion", "kind", "spec")}
     context |= {"is_allowed": True, "change": change, "made": as_yaml(shown)}
+    context["warnings"] = sent.warnings
     return render(request, "jobs/create.html", context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboard.actions.changes import MERGE_PATCH
@@ -58,8 +59,16 @@ class WriteProblem(Exception):  # noqa: N818  # an answer, not an error
         return say(self.problem.removesuffix("."), self.detail, in_full=in_full)
 
 
-def send(change: Change, acts_as: str, *, dry_run: bool) -> Manifest:
-    """Return the object as the API server has it after the change. Raise WriteProblem.
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An accepted write: the object as the API server has it then, and what it warns of."""
+
+    object: Manifest
+    warnings: tuple[str, ...] = ()
+
+
+def send(change: Change, acts_as: str, *, dry_run: bool) -> Sent:
+    """Send the change and return what came of it. Raise WriteProblem.
 
     With `dry_run` the server judges the change (RBAC, admission webhooks, schema) and stores
     nothing.
@@ -69,6 +78,7 @@ def send(change: Change, acts_as: str, *, dry_run: bool) -> Manifest:
     except ConfigError as error:
         raise WriteProblem("cluster-unavailable", NO_CONFIG, str(error)) from error
     path = IPUJOBS.path(change.namespace, None if change.is_new else change.name)
+    warnings: list[str] = []
     params = {"dryRun": "All"} if dry_run else {}
     if change.method != "DELETE":
         params |= {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
@@ -81,10 +91,11 @@ def send(change: Change, acts_as: str, *, dry_run: bool) -> Manifest:
             content_type=MERGE_PATCH if change.method == "PATCH" else JSON,
             timeout_seconds=SECONDS,
             acts_as=acts_as,
+            on_warning=warnings.append,
         )
     except ApiError as error:
         raise explain(error, change, acts_as) from error
-    return answer if isinstance(answer, dict) else {}
+    return Sent(answer if isinstance(answer, dict) else {}, tuple(warnings))
 
 
 def explain(error: ApiError, change: Change, acts_as: str) -> WriteProblem:

@@ -201,14 +201,23 @@ class KubeClient:
         content_type: str = JSON,
         timeout_seconds: float | None = None,
         acts_as: str = "",
+        on_warning: Callable[[str], None] | None = None,
     ) -> Any:
         """Send anything (logs, version, a token request); JSON is decoded, other answers are text.
 
-        `acts_as`: a user to impersonate in this request. Counted in `calls` as ("request", method).
+        `acts_as`: a user to impersonate in this request. `on_warning` gets each warning of the
+        answer. Counted in `calls` as ("request", method).
         """
         headers = {"Impersonate-User": acts_as} if acts_as else None
         request = Request(
-            method, path, params, body, content_type, timeout_seconds, headers=headers
+            method,
+            path,
+            params,
+            body,
+            content_type,
+            timeout_seconds,
+            headers=headers,
+            on_warning=on_warning,
         )
         return await self._timed("request", method, request)
 

@@ -6,6 +6,7 @@ It knows nothing of resources; `client.py` does.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from ipuhub.kube.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from ipuhub.kube.credentials import ClusterConfig
     from ipuhub.kube.errors import ApiError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 JSON = "application/json"
 # The server says when to come back; more often than this within one call is the caller's affair.
 _MAX_RETRIES = 4
+_WARNING = re.compile(r'\b299 \S+ "((?:[^"\\]|\\.)*)"')
 # Before Python 3.12.8, a TLS connection that is given up in the middle of an answer, as a watch is,
 # waits for the other side's farewell, and stays open for ever when its loop ends first.
 _TLS_MAY_STAY_OPEN = sys.version_info < (3, 12, 8)
@@ -43,7 +45,8 @@ class Request:
     """One HTTP request. `body` is sent as JSON, or as it is when it is bytes.
 
     `raw` asks for the bytes of a JSON answer instead of what they say. `headers` replace
-    those of the credentials that have the same names.
+    those of the credentials that have the same names. `on_warning` gets each warning of the
+    answer, such as those of admission webhooks.
     """
 
     method: str
@@ -54,6 +57,7 @@ class Request:
     timeout_seconds: float | None = None
     raw: bool = False
     headers: Mapping[str, str] | None = None
+    on_warning: Callable[[str], None] | None = None
 
 
 class Transport:
@@ -143,6 +147,9 @@ class Transport:
         async with self._open(request, patience, credentials) as answer:
             with self._as_api_errors():
                 content = await answer.read()
+        if request.on_warning is not None:
+            for warning in warnings_of(answer.headers.getall("Warning", ())):
+                request.on_warning(warning)
         if not answer.content_type.endswith("json"):
             return content.decode(errors="replace")
         if request.raw:
@@ -234,6 +241,12 @@ class Transport:
             raise Unreachable(
                 f"The Kubernetes API at {self.config.server} cannot be reached: {error}"
             ) from error
+
+
+def warnings_of(headers: Iterable[str]) -> list[str]:
+    """Return the texts of Warning headers (RFC 7234, 5.5), of which one may hold several."""
+    quoted = [text for header in headers for text in _WARNING.findall(header)]
+    return [re.sub(r"\\(.)", r"\1", text) for text in quoted]
 
 
 def _error_of(answer: aiohttp.ClientResponse, content: bytes) -> ApiError:
