@@ -25,7 +25,7 @@ from dashboard.overview.rows import (
     live_jobs,
     remembered_jobs,
 )
-from ipuhub.web.access import scope_of, sees_cost, usage_scope_of
+from ipuhub.web.access import is_accountant, scope_of, sees_cost, usage_scope_of
 from ipuhub.web.filters import BadFilter
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.readings import STALE_SECONDS
@@ -82,6 +82,7 @@ def overview(request: HttpRequest) -> HttpResponseBase:
     reading = _read(scope, usage_scope_of(request.user), now, fill)
     shown: dict[str, Any] = {"fill": fill, "fills": FILLS}
     shown |= _present(reading, scope) | _past(reading, scope)
+    shown["faults"] = reading.reach.faults if is_accountant(request.user) else 0
     shown["notices"] = _notices(reading, scope)
     tag = fragment_etag(request, shown)
     if same := not_modified(request, tag):
@@ -142,8 +143,7 @@ def _past(reading: Reading, scope: Scope) -> dict[str, Any]:
         "day": draw_day(reach.trends.held, reading.map.total, scope.covers, steps),
         "sparks": _sparklines(reading, scope),
         "month": reading.month,
-        "faults": reach.faults if scope.sees_all else 0,
-        "faults_url": _address("usage:faults") or _address("usage:month"),
+        "faults_url": _address("usage:faults"),
         "usage_url": _address("usage:month"),
         "gaps": reach.gaps,
         "first_gap": reach.first_gap,

@@ -126,3 +126,24 @@ def test_what_changes_by_itself_is_tinted_in_a_list_and_said_on_its_page(
         change(name, status="Completed")
         page.locator("#toast").wait_for()
         assert page.locator("#toast").inner_text() == f"{name} is Completed"
+
+
+@pytest.mark.parametrize("width", [1440, 768, 390])
+def test_no_entry_of_a_navigation_moves_between_pages(
+    address: str, cookie: str, width: int
+) -> None:
+    """The active entry is bold, and all keep their places."""
+    js = "all => all.map((each) => [each.innerText, each.getBoundingClientRect().width])"
+    groups = (
+        (".main-nav a", ("/", "/jobs/", "/utilization/", "/system/")),
+        (".section-tabs a", ("/account/tokens/", "/account/password/", "/account/notifications/")),
+        (".section-tabs a", ("/usage/", "/usage/reports/", "/usage/rates/")),
+    )
+    with page_of(address, cookie, width) as page:
+        for entries, paths in groups:
+            found = []
+            for path in paths:
+                page.goto(path)
+                found.append(page.locator(entries).evaluate_all(js))
+            assert len(found[0]) > 3
+            assert all(each == found[0] for each in found), paths
