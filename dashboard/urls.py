@@ -13,6 +13,7 @@ from dashboard.actions.pages import act_on_job, create_job
 from dashboard.apireference import Index, api_reference
 from dashboard.fleet import fleet_page
 from dashboard.health import health_dot
+from dashboard.job.list import job_list
 from dashboard.job.logs import logs_page
 from dashboard.job.page import events_page, job_page, pods_page, usage_page, yaml_page
 from dashboard.metrics import metrics
@@ -23,14 +24,14 @@ from dashboard.search import search
 from dashboard.system import system
 from dashboard.users import role_changes, users_page
 from ipuhub.web.requests import signed_in
-from jobs.urls import urlpatterns as job_pages
 from partitions.urls import urlpatterns as partition_pages
 from usage.utilization.pages import utilization_chart, utilization_page, utilization_week
 
 if TYPE_CHECKING:
     from django.urls import URLPattern, URLResolver
 
-tabs_of_a_job = [
+job_pages = [
+    path("", job_list, name="list"),
     path("new/", create_job, name="create"),
     path("<str:uid>/do/<str:key>/", act_on_job, name="act"),
     path("<str:uid>/", job_page, name="detail"),
@@ -40,10 +41,10 @@ tabs_of_a_job = [
     path("<str:uid>/yaml/", yaml_page, name="yaml"),
 ]
 if settings.USAGE_ENABLED:
-    tabs_of_a_job += [path("<str:uid>/usage/", usage_page, name="usage")]
+    job_pages += [path("<str:uid>/usage/", usage_page, name="usage")]
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview, name="overview"),
-    path("jobs/", include(([*job_pages, *tabs_of_a_job], "jobs"))),
+    path("jobs/", include((job_pages, "jobs"))),
     path(
         "partitions/",
         include(([path("", partition_list, name="list"), *partition_pages], "partitions")),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import BigIntegerField, F, Func, Q
 from django.db.models.functions import Coalesce
 
 if TYPE_CHECKING:
@@ -40,6 +40,14 @@ class EarlierFailure:
 
 ENDED_AT = Coalesce("completed_at", "deleted_at")
 """When a job ended: a job that was deleted while it ran ended with that."""
+DURATION_SECONDS = Func(
+    Coalesce("completed_at", "deleted_at"),
+    F("started_at"),
+    arg_joiner=" - ",
+    template="floor(extract(epoch FROM (%(expressions)s)))::bigint",
+    output_field=BigIntegerField(),
+)
+"""The whole seconds from the start of a job to its end; without either it is no number."""
 
 
 class JobRecord(models.Model):
@@ -103,6 +111,7 @@ class JobRecord(models.Model):
             # where its index is of all rows.
             models.Index(fields=["ipus", "id"], name="job_ipus"),
             models.Index(ENDED_AT, name="job_over"),
+            models.Index(DURATION_SECONDS, name="job_duration"),
         ]
 
     def __str__(self) -> str:

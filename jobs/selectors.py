@@ -10,7 +10,15 @@ from django.db.models import Model
 from ipuhub.recording.shapes import CHECKPOINT_TABLE
 from ipuhub.web.keyset import Order
 from jobs.ipujob.conditions import FINISHED, JobState
-from jobs.models import ENDED_AT, EarlierFailure, JobAttempt, JobPast, JobRecord, JobTransition
+from jobs.models import (
+    DURATION_SECONDS,
+    ENDED_AT,
+    EarlierFailure,
+    JobAttempt,
+    JobPast,
+    JobRecord,
+    JobTransition,
+)
 from jobs.operator.observer import ASKING, BY_AGE
 
 if TYPE_CHECKING:
@@ -36,6 +44,7 @@ SORTS: Final = {
     "ipus": Order(("ipus", "id")),
     "ended": Order(("ended_at", "created_at", "id"), has_missing=True),
     "user": Order(("user", "created_at", "id")),
+    "duration": Order(("seconds", "created_at", "id"), has_missing=True),
 }
 """The orders of the list, each served by an index."""
 
@@ -48,8 +57,10 @@ def visible_jobs(scope: Scope) -> QuerySet[JobRecord]:
 
 
 def listed_jobs(scope: Scope) -> QuerySet[JobRecord]:
-    """Return the jobs without the columns that a list does not show, and with `ended_at`."""
-    return visible_jobs(scope).defer(*_LARGE).annotate(ended_at=ENDED_AT)
+    """Return the jobs without the columns that a list does not show, with `ended_at` and their
+    duration in `seconds`."""
+    shown = visible_jobs(scope).defer(*_LARGE)
+    return shown.annotate(ended_at=ENDED_AT, seconds=DURATION_SECONDS)
 
 
 def jobs_with_uid(scope: Scope, uid: str) -> QuerySet[JobRecord]:

@@ -85,6 +85,7 @@ class Access:
     cost they see (`accounts`).
 
     `kubernetes_user` is as whom their changes are sent; empty: they can change nothing.
+    `cluster_name` is the Kubernetes user that the settings map them to, where it was looked up.
     """
 
     is_admin: bool = False
@@ -92,6 +93,7 @@ class Access:
     operates: Scope = NOTHING
     accounts: Scope = NOTHING
     kubernetes_user: str = ""
+    cluster_name: str = ""
 
     @property
     def is_accountant(self) -> bool:
@@ -130,19 +132,19 @@ def _read_access(user: Caller) -> Access:
     if isinstance(user, ServiceAccount):
         return _access_of_account(user)
     is_needed = settings.ACTIONS or _asks_kubernetes()
-    listed = listed_name(user.get_username()) if is_needed else ""
+    listed = listed_name(user.get_username())
     asks_identity = is_needed and not listed and bool(settings.ACTIONS_SINGLE_SIGN_ON)
     found = _read_rows(user.pk, grants=not is_admin(user), identities=asks_identity)
     identities = [(first, second) for kind, first, second in found if kind == "identity"]
-    name = listed or single_sign_on_name(user.get_username(), identities)
+    name = listed or (single_sign_on_name(user.get_username(), identities) if is_needed else "")
     acts_as = name if settings.ACTIONS else ""
     if is_admin(user):
-        return Access(True, EVERYTHING, EVERYTHING, EVERYTHING, acts_as)
+        return Access(True, EVERYTHING, EVERYTHING, EVERYTHING, acts_as, name)
     granted = _by_grants((first, second) for kind, first, second in found if kind == "grant")
     if not _asks_kubernetes():
-        return replace(granted, kubernetes_user=acts_as)
+        return replace(granted, kubernetes_user=acts_as, cluster_name=name)
     jobs = _listable(ClusterUser(name, groups=(EVERYBODY,))) if name else NOTHING
-    return Access(False, jobs, jobs, granted.accounts, acts_as)
+    return Access(False, jobs, jobs, granted.accounts, acts_as, name)
 
 
 def _asks_kubernetes() -> bool:

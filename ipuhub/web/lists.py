@@ -94,7 +94,8 @@ PAGE_SIZE = 50
 CHUNK_ROWS = 2000  # of a file
 COUNTED_TO = 10_000  # counting on would cost more than the page
 _SHORT_LINK, _SHORT_TEXT = 32, 20  # characters
-_MOST_FIRST = frozenset({"number", "age", "time", "second"})  # the first click on their head
+# The first click on the head of such a column.
+_MOST_FIRST = frozenset({"number", "age", "time", "second", "duration"})
 _LOOKS_OF_PLAIN = {
     "text": "",
     "number": "text-sm-end text-nowrap",
@@ -128,14 +129,18 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A link that sets some filters of a list; an empty value clears one."""
+    """A link that sets some filters of a list, to one value or to any of several; an empty value
+    clears one."""
 
     label: str
-    parameters: Mapping[str, str]
+    parameters: Mapping[str, str | Sequence[str]]
 
     def link(self, request: HttpRequest) -> tuple[str, str, bool]:
         """Return its label, its address and whether the list is filtered like that."""
-        is_on = all(request.GET.get(name, "") == text for name, text in self.parameters.items())
+        is_on = all(
+            [text for text in request.GET.getlist(name) if text] == _listed(wanted)
+            for name, wanted in self.parameters.items()
+        )
         values = dict.fromkeys(self.parameters, "") if is_on else self.parameters
         return self.label, _with(request, **values), is_on
 
@@ -372,7 +377,12 @@ def _pairs(request: HttpRequest) -> list[tuple[str, str]]:
     return [(k, v) for k, values in request.GET.lists() if k not in gone for v in values if v]
 
 
-def _with(request: HttpRequest, **parameters: str | None) -> str:
+def _listed(value: str | Sequence[str]) -> list[str]:
+    """Return the values of a parameter."""
+    return [text for text in ([value] if isinstance(value, str) else value) if text]
+
+
+def _with(request: HttpRequest, **parameters: str | Sequence[str] | None) -> str:
     """Return the current URL with its filters and these parameters, without the empty ones; no
     URL if a parameter is None."""
     if None in parameters.values():
@@ -382,5 +392,5 @@ def _with(request: HttpRequest, **parameters: str | None) -> str:
         query.pop(name, None)
     for name, value in parameters.items():
         if value:
-            query[name] = value
+            query.setlist(name, _listed(value))
     return f"{request.path}?{query.urlencode()}" if query else request.path

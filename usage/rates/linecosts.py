@@ -18,7 +18,7 @@ from usage.rates.sql import CostSql
 from usage.time.intervals import bounds, clip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from zoneinfo import ZoneInfo
 
     from usage.rates.pricing import Pricing
@@ -35,7 +35,7 @@ class Lines:
 
     began: str
     ended: str
-    sql: Callable[[CostSql, str], str]
+    sql: Callable[..., str]
 
 
 PODS: Final = Lines("scheduled_at", "finished_at", CostSql.lines_of_pods)
@@ -70,6 +70,30 @@ def read_line_costs(
         exact = dict(_run(lines.sql(cost, "id = ANY(%(ids)s)"), parameters))
         found |= {pk: LineCost(int(exact.get(pk, 0)), currency) for pk in ids}
     return found
+
+
+def read_job_costs(
+    job_uids: Sequence[str], began: datetime, until: datetime, zone: ZoneInfo
+) -> dict[tuple[str, str], LineCost]:
+    """Return what all pods and partitions of each job cost in [began, until), by UID and
+    namespace; without jobs that have no price, or prices in two currencies.
+
+    Takes a query and one for each currency, whatever the number of jobs.
+    """
+    pricing = pricing_at(began, max(until, began + _SECOND), zone)
+    found: dict[tuple[str, str], list[LineCost]] = {}
+    for currency in pricing.currencies:
+        own = pricing.only(currency)
+        cost = CostSql(own.usable)
+        where = "job_uid = ANY(%(job_uids)s) AND job_uid <> ''"
+        key = "job_uid, namespace"
+        lines = " UNION ALL ".join(each.sql(cost, where, key) for each in (PODS, PARTITIONS))
+        begin, end = pricing.segments[0].begin, pricing.segments[-1].end
+        parameters = bounds(begin, end) | cost.parameters | {"job_uids": list(job_uids)}
+        sums = f"SELECT {key}, sum(cost) FROM ({lines}) AS lines GROUP BY {key}"  # noqa: S608
+        for uid, namespace, exact in _run(sums, parameters):
+            found.setdefault((uid, namespace), []).append(LineCost(int(exact), currency))
+    return {job: costs[0] for job, costs in found.items() if len(costs) == 1}
 
 
 def read_job_cost(

@@ -208,25 +208,26 @@ class CostSql:
         )
         return f"({' OR '.join(touched)})"
 
-    def lines_of_pods(self, where: str) -> str:
-        """Return the SELECT of `id` and exact `cost` of pods, clipped as in
-        usage/time/intervals.py."""
+    def lines_of_pods(self, where: str, key: str = "id") -> str:
+        """Return the SELECT of `key` and exact `cost` of pods, clipped as in
+        usage/time/intervals.py, without those that nothing has a price for."""
         amounts = "instance_type, cpu_millicores, memory_bytes, gpus, micro_ipus"
         columns = f"1 AS pod, {amounts}, 0::bigint AS partition_ipus"
-        return self._lines(POD_PIECES, [columns, *self.counts], where)
+        return self._lines(POD_PIECES, [columns, *self.counts], where, key)
 
-    def lines_of_partitions(self, where: str) -> str:
+    def lines_of_partitions(self, where: str, key: str = "id") -> str:
         """Return the same of partitions."""
         amounts = ("cpu_millicores", "memory_bytes", "gpus", "micro_ipus")
         none = ", ".join(f"0::bigint AS {name}" for name in amounts)
         columns = f"0 AS pod, ''::text AS instance_type, {none}, size::bigint AS partition_ipus"
-        return self._lines(PARTITION_PIECES, [columns, *self.no_counts], where)
+        return self._lines(PARTITION_PIECES, [columns, *self.no_counts], where, key)
 
-    def _lines(self, pieces: str, columns: Sequence[str], where: str) -> str:
-        listed = ", ".join(["id", "start", "stop", "seconds", *columns])
+    def _lines(self, pieces: str, columns: Sequence[str], where: str, key: str) -> str:
+        listed = ", ".join([key, "start", "stop", "seconds", *columns])
         return (
-            f"SELECT id, ({self.line_cost_seconds}) * {COST_UNIT} AS cost FROM"  # noqa: S608
+            f"SELECT {key}, ({self.line_cost_seconds}) * {COST_UNIT} AS cost FROM"  # noqa: S608
             f" (SELECT {listed} FROM ({pieces}) AS pieces WHERE {where}) AS lines"
+            f" WHERE {self.is_priced}"
         )
 
     @property

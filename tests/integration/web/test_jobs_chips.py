@@ -17,6 +17,7 @@ from tests.builders.clients import browser, tool
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.test import Client
+    from pytest_django.fixtures import SettingsWrapper
 
 HOUR = dt.timedelta(hours=1)
 
@@ -132,3 +133,20 @@ def test_failed_jobs_of_the_overview_lead_to_that_chip(admin: User) -> None:
     text = client.get("/").content.decode()
     chip = chips(client, "/jobs/")["Failed 24 h"][0]
     assert f'href="{html.escape(chip)}"' in text
+
+
+@pytest.mark.usefixtures("_history")
+def test_mine_are_also_those_of_the_kubernetes_user_that_one_is(
+    alice: User, settings: SettingsWrapper
+) -> None:
+    settings.ACTIONS_USERS = {"alice": "oidc:alice", "bob": "oidc:bob"}
+    jobhistory.job("by-kubectl", user="oidc:alice")
+    jobhistory.job("of-bob", user="oidc:bob")
+    client = browser(alice)
+    link, is_on = chips(client, "/jobs/")["Mine"]
+    assert (link, is_on) == ("/jobs/?user=alice&user=oidc%3Aalice", False)
+    assert names(client, link) == {"runs", "failed", "by-kubectl"}
+    assert chips(client, link)["Mine"] == ("/jobs/", True)
+    assert not chips(client, "/jobs/?user=alice")["Mine"][1]
+    rows = tool(alice).get(f"/api/v1{link.replace('/?', '?')}").json()["results"]
+    assert {row["name"] for row in rows} == {"runs", "failed", "by-kubectl"}

@@ -35,6 +35,7 @@ _DIFFERS = {
     "status": "CASE WHEN n % 39 = 0 THEN 'Failed' ELSE 'Completed' END",
     "ipus": "1 << n % 5",
     "created_at": "first.created_at - n * interval '1 minute'",
+    "started_at": "first.created_at - n * interval '61 seconds'",
     "completed_at": "first.created_at - n * interval '1 minute' + interval '1 hour'",
 }
 
@@ -137,18 +138,19 @@ def test_jobs_that_ended_in_a_span_are_found_by_their_end(query: str, plans: lis
 
 
 @pytest.mark.usefixtures("_history")
+@pytest.mark.parametrize(("sort", "index"), [("ended", "job_over"), ("duration", "job_duration")])
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_jobs_with_and_without_an_end_are_read_in_one_query_by_one_index(
-    sign: str, plans: list[str]
+    sign: str, sort: str, index: str, plans: list[str]
 ) -> None:
-    order, rows = order_named(SORTS, f"{sign}ended", NEWEST), listed_jobs(Scope(None))
+    order, rows = order_named(SORTS, f"{sign}{sort}", NEWEST), listed_jobs(Scope(None))
     page = read_page(rows, order, "", 50)
     read_page(rows, order, page.next_cursor or "", 50)
     assert len(plans) == 2
     for plan in plans:
         assert "Incremental Sort" in plan  # of those that ended in one instant
         assert "IS NULL)" in plan
-        assert len(re.findall("(using|on) job_over", plan)) == 2
-        assert not re.search("(using|on) job_(?!over)", plan)
+        assert len(re.findall(f"(using|on) {index}", plan)) == 2
+        assert not re.search(f"(using|on) (?!{index})job_", plan)
     page = read_page(rows, order, "", 9000)
     assert page.rows[-1].name == "job-0"  # the only one without

@@ -34,7 +34,14 @@ VALUES: dict[str, Callable[[JobRecord], Any]] = {
     "ipus": lambda job: (job.ipus, job.pk),
     "ended": lambda job: (job.completed_at or job.deleted_at, job.created_at, job.pk),
     "user": lambda job: (job.user, job.created_at, job.pk),
+    "duration": lambda job: (_seconds(job), job.created_at, job.pk),
 }
+
+
+def _seconds(job: JobRecord) -> int | None:
+    ended = job.completed_at or job.deleted_at
+    started = job.started_at
+    return int((ended - started).total_seconds()) if ended and started else None
 
 
 @pytest.fixture
@@ -58,6 +65,7 @@ def _history(db: None) -> None:
             ipus=(1, 4, 4, 16)[number % 4],
             status="Running" if runs or early else "Completed",
             created_at=created,
+            started_at=None if number % 13 == 12 else created + dt.timedelta(seconds=number % 5),
             completed_at=None if runs or early else ended,
             deleted_at=ended if early else None,
         )
@@ -158,7 +166,7 @@ def test_an_unknown_order_is_refused_with_the_ones_there_are(
         )
         said = html.unescape(answer.content.decode())
     assert answer.status_code == 400
-    assert "is not one of created, name, ipus, ended, user. Put - before it" in said
+    assert "is not one of created, name, ipus, ended, user, duration. Put - before it" in said
     assert "sort=-created" in said
 
 
@@ -198,6 +206,8 @@ FORGED = [
     ("ended", ["ended_at", "after", 4, TIME, 1]),
     ("ended", ["ended_at", "after", None, None, 1]),
     ("ended", ["created_at", "after", TIME, 1]),
+    ("duration", ["seconds", "after", "60", TIME, 1]),
+    ("duration", ["seconds", "after", None, None, 1]),
 ]
 
 
@@ -249,6 +259,7 @@ def test_heads_link_to_their_order_and_say_the_current_one(staff: Client) -> Non
         "IPUs": ("/jobs/?sort=-ipus", ""),
         "Created": ("/jobs/?sort=created", "descending"),
         "Ended": ("/jobs/?sort=-ended", ""),
+        "Duration": ("/jobs/?sort=-duration", ""),
     }
     filtered = heads("/jobs/?sort=-ipus&status=Completed&cursor=")
     assert filtered["IPUs"] == ("/jobs/?sort=ipus&status=Completed", "descending")

@@ -43,6 +43,8 @@ BASELINE = {
 }
 # Of an accountant with grants, where there are prices: those and costs take two more.
 WITH_COST = {
+    "/jobs/": 8,
+    "/jobs/?format=csv": 6,
     "/jobs/uid-team-a-job-0007/": 8,
     "/usage/": 8,
     "/usage/?by=job": 8,

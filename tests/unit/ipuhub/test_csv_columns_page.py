@@ -56,7 +56,7 @@ FILES = {
     "Utilization by hour of the week": keys(week_columns()),
     "Gaps": keys(GAP_COLUMNS),
     "Faults": keys(FAULT_COLUMNS),
-    "Jobs": keys(JOBS),
+    "Jobs": keys((*JOBS, COST, *COST_EXPORTS)),
     "IPUs by namespace": keys(STAT_COLUMNS),
     "Watches": keys(WATCH_COLUMNS),
     "Conditions of a job": keys(job.CONDITIONS),

@@ -1,0 +1,43 @@
+"""glue: the list of jobs with their cost. A composition root: joins jobs and the rates of usage.
+
+Cost is shown for jobs of namespaces whose rates the user may see, and computed for the rows of a
+page, or of a part of a file, at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from django.utils import timezone
+
+from ipuhub.web.access import may_see_cost
+from jobs.views import JOBS
+from usage.rates.linecosts import read_job_costs
+from usage.tables import COST, COST_EXPORTS
+from usage.time.ranges import usage_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from django.http import HttpRequest
+
+    from ipuhub.web.filters import Filters
+
+
+def _add_costs(request: HttpRequest, _filters: Filters, rows: Sequence[Any]) -> None:
+    """Set `cost` of the jobs whose cost the user may know."""
+    priced = [job for job in rows if may_see_cost(request.user, job.namespace)]
+    if not priced:
+        return
+    # Whole minutes: what goes on would otherwise be another page with each poll.
+    now = timezone.now().replace(second=0, microsecond=0)
+    began = min(now, *(job.created_at for job in priced))
+    costs = read_job_costs([job.uid for job in priced], began, now, usage_zone())
+    for job in priced:
+        job.cost = costs.get((job.uid, job.namespace))
+
+
+job_list = dataclasses.replace(
+    JOBS, columns=(*JOBS.columns, COST, *COST_EXPORTS), prepare=_add_costs
+).view
