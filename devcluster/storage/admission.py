@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from devcluster.schemas.crds import CRDS
 from devcluster.status import FieldError, forbidden_field, invalid_value, required
 from devcluster.storage.pods import check_pod, check_pod_update, default_new_pod, default_pod
+from devcluster.webhooks.conditions import find_faults
 from devcluster.webhooks.review import MUTATING, VALIDATING
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ def _webhook_faults(body: Body) -> Iterator[FieldError]:
         elif url and not url.startswith("https://"):
             detail = "the embedded API calls webhooks by an https URL"
             yield required(f"webhooks[{number}].clientConfig.url", detail)
+        conditions = webhook.get("matchConditions") or ()
+        yield from find_faults(conditions, f"webhooks[{number}].matchConditions")
 
 
 def _event_faults(body: Body) -> Iterator[FieldError]:

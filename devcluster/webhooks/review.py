@@ -179,6 +179,11 @@ class Hook:
         return bool(self.spec.get("failurePolicy") == "Ignore")
 
     @property
+    def conditions(self) -> list[Body]:
+        """What a request must meet for this webhook to be called."""
+        return self.spec.get("matchConditions") or []
+
+    @property
     def seconds(self) -> int:
         """How long a call may take."""
         return int(self.spec.get("timeoutSeconds") or 10)

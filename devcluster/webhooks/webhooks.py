@@ -20,8 +20,9 @@ import orjson
 import structlog
 
 from devcluster.schemas.schema import copy_json
-from devcluster.status import StatusError
+from devcluster.status import StatusError, forbidden
 from devcluster.storage.patch import json_patch
+from devcluster.webhooks.conditions import ConditionError, are_met, build_variables
 from devcluster.webhooks.review import (
     MUTATING,
     VALIDATING,
@@ -150,9 +151,12 @@ class Webhooks:
             raise internal(f'failed calling webhook "{hook.name}": {error}') from error
 
     def _wants(self, hook: Hook, action: Action, new: Body | None, old: Body | None) -> bool:
+        """Whether the webhook is to be asked. StatusError where its conditions cannot tell."""
         if is_exempt(action.kind) or not matches_rules(hook, action):
             return False
-        return matches_selectors(hook, (new, old), self._namespace_labels(action, new, old))
+        if not matches_selectors(hook, (new, old), self._namespace_labels(action, new, old)):
+            return False
+        return not hook.conditions or _meets_conditions(hook, action.named(new), new, old)
 
     def _namespace_labels(
         self, action: Action, new: Body | None, old: Body | None
@@ -173,6 +177,16 @@ class Webhooks:
     def _read(self, bucket: str) -> None:
         bodies = [copy_json(item.body) for item in self._store.items(bucket)]
         self._hooks[bucket] = read_hooks(bodies, mutates=bucket == MUTATING)
+
+
+def _meets_conditions(hook: Hook, action: Action, new: Body | None, old: Body | None) -> bool:
+    variables = build_variables(build_review("", action, new, old), new, old)
+    try:
+        return are_met(hook.conditions, variables)
+    except ConditionError as error:
+        if hook.is_ignorable:
+            return False
+        raise forbidden(action.kind, action.name, str(error)) from error
 
 
 _MAX_ANSWER: Final = 3 * 1024 * 1024
