@@ -45,11 +45,7 @@ def stats(entries: Iterable[TrackerEntry], views: Collection[ControllerView]) ->
     Partitions made by hand are in no `used` but lower `available`, in which the IPUs that no node
     reaches are not: no job can get them.
     """
-    listed = {
-        view.spec.address: {partition.id for partition in view.partitions}
-        for view in views
-        if view.is_reachable
-    }
+    listed = {view.spec.address: view.partition_ids for view in views if view.is_reachable}
     used: dict[str, int] = {}
     for entry in entries:
         if _is_held(entry, listed.get(entry.controller)):

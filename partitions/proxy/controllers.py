@@ -6,13 +6,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ipuhub.partition import Reason
 from partitions.errors import InvalidControllers
 from partitions.proxy.lifecycle import Shortage
 from partitions.proxy.tracker import MAX_CONTROLLER_LENGTH
-from partitions.vipu.topology import count_fitting, free_blocks, largest_block, size_problem
+from partitions.vipu.topology import count_in_blocks, free_blocks, largest_block, size_problem
 from partitions.vipu.types import ReadyState
 
 if TYPE_CHECKING:
@@ -58,12 +59,13 @@ class ControllerSpec:
     settings: PartitionSettings = PartitionSettings()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ControllerView:
     """What one controller said just now, or `age_seconds` ago; `problem` is why it said nothing.
 
     `has_node`: some node carries its label, so that pods can use its partitions. `refused_from`
     (0: none): the smallest size for which it had no room although its list looked as if it had.
+    What follows from all this is computed once: many questions are answered from one view.
     """
 
     spec: ControllerSpec
@@ -74,58 +76,66 @@ class ControllerView:
     refused_from: int = 0
     age_seconds: float = 0.0
 
+    @cached_property
+    def partition_ids(self) -> frozenset[str]:
+        """Return the ids of all its partitions, whoever made them."""
+        return frozenset(partition.id for partition in self.partitions)
+
     @property
     def is_reachable(self) -> bool:
         """Whether it answered."""
         return self.topology is not None
 
-    @property
+    @cached_property
     def reach(self) -> Topology | None:
         """The part of the fleet that our partitions may have; None: it did not answer."""
-        return None if self.topology is None else self._reach(self.topology)
+        if self.topology is None:
+            return None
+        settings = self.spec.settings
+        return self.topology.only(cluster=settings.cluster_id, allocation=settings.allocation_id)
 
-    @property
+    @cached_property
     def used(self) -> set[IpuId]:
         """Return the IPUs of all its partitions, whoever made them."""
         return {ipu for partition in self.partitions for ipu in partition.ipus}
 
-    @property
+    @cached_property
     def closed(self) -> Collection[IpuId]:
         """Return the IPUs that get no new partition: cordoned, or with a fault."""
         return () if self.topology is None else self.topology.closed.keys()
 
-    @property
+    @cached_property
     def _taken(self) -> set[IpuId]:
         return self.used.union(self.closed)
 
-    @property
+    @cached_property
     def total(self) -> int:
         """IPUs that our partitions may have."""
-        return 0 if self.topology is None else len(self._reach(self.topology))
+        return 0 if self.reach is None else len(self.reach)
 
-    @property
+    @cached_property
     def free(self) -> int:
         """How many of them a new partition may have."""
         return sum(block.size for block in self.free_blocks)
 
-    @property
+    @cached_property
     def free_blocks(self) -> tuple[Block, ...]:
         """The largest blocks that a new partition may have, disjoint, by address."""
         return () if self.reach is None else free_blocks(self.reach, self._taken)
 
-    @property
+    @cached_property
     def faulty(self) -> int:
         """Return how many IPUs are in partitions in ERROR, or free and with a fault."""
-        if self.topology is None:
+        if self.reach is None:
             return 0
         broken = (
             partition for partition in self.partitions if partition.ready_state is ReadyState.ERROR
         )
         ipus = {ipu for partition in broken for ipu in partition.ipus}
-        faults = {ipu.id for ipu in self.topology.closed.values() if ipu.fault} - self.used
-        return len((ipus | faults) & self._reach(self.topology).by_id.keys())
+        faults = {ipu.id for ipu in self.reach.closed.values() if ipu.fault} - self.used
+        return len((ipus | faults) & self.reach.by_id.keys())
 
-    @property
+    @cached_property
     def cordoned(self) -> int:
         """Return how many IPUs no job can get although nobody holds them and they have no fault:
         their machine is cordoned, or no node has the controller's label."""
@@ -140,9 +150,9 @@ class ControllerView:
 
     def fitting(self, size: int) -> int:
         """How many partitions of `size` fit now, all at once, as far as we know."""
-        if self.topology is None or self._has_refused(size):
+        if self._has_refused(size):
             return 0
-        return count_fitting(self._reach(self.topology), self._taken, size)
+        return count_in_blocks(self.free_blocks, size)
 
     def may_take(self, size: int) -> bool:
         """Whether to ask for a partition of `size`: it fits, or only the controller knows."""
@@ -151,10 +161,10 @@ class ControllerView:
         is_known = self.topology is None or not self.topology.is_guess
         return not is_known and self.free >= size and not self._has_refused(size)
 
-    @property
+    @cached_property
     def largest_block(self) -> int:
         """Return how many IPUs the largest partition could have on an empty controller."""
-        return 0 if self.topology is None else largest_block(self._reach(self.topology))
+        return 0 if self.reach is None else largest_block(self.reach)
 
     def can_ever_take(self, size: int) -> bool:
         """Return whether a partition of `size` would fit on an empty controller."""
@@ -168,10 +178,6 @@ class ControllerView:
         """Whether the controller knew better; where it says how its IPUs stand, so do we."""
         is_guess = self.topology is not None and self.topology.is_guess
         return is_guess and 0 < self.refused_from <= size
-
-    def _reach(self, topology: Topology) -> Topology:
-        settings = self.spec.settings
-        return topology.only(cluster=settings.cluster_id, allocation=settings.allocation_id)
 
 
 def parse_controllers(

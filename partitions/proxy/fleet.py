@@ -27,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 _NO_SETTINGS = PartitionSettings()
 _BACKOFF = Backoff(first_seconds=0.25, max_seconds=4.0)
+# Of `fresh_seconds`: from then on the next answer is asked for, while readers have the last one.
+_RENEW_AFTER = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ class _Member:
     listing: tuple[int, list[VipuPartition]] | None = None
     running: asyncio.Task[_Listing] | None = None
     following: asyncio.Task[_Listing] | None = field(default=None)
+    renewing: asyncio.Task[ControllerView] | None = None
 
 
 class Fleet:
@@ -194,6 +197,8 @@ class Fleet:
         view = ControllerView(
             spec, topology, tuple(partitions), has_node=has_node, refused_from=refused
         )
+        if member.answer is not None and member.answer.view == view:
+            view = member.answer.view  # with all that was computed from it
         member.answer = _Answer(view, self._clock(), listing.changes)
         return view
 
@@ -201,7 +206,8 @@ class Fleet:
         """Return `last_known_views`, and how many seconds old the oldest of them is.
 
         A controller is not asked again within `fresh_seconds`, unless the proxy has changed
-        something there since: a list of 2,000 partitions takes 20 ms of processor time.
+        something there since: a controller takes 20 ms and more for a list of 2,000 partitions.
+        Towards its end the next list is asked for.
         """
         found = await asyncio.gather(*(self._recent(spec) for spec in self._specs))
         return [view for view, _ in found], max((age for _, age in found), default=0.0)
@@ -216,9 +222,20 @@ class Fleet:
             and now - answer.at < self._options.fresh_seconds
             and not member.problem
         ):
-            return replace(answer.view, has_node=self._has_node(spec.label)), now - answer.at
+            has_node = self._has_node(spec.label)
+            if has_node != answer.view.has_node:
+                answer = replace(answer, view=replace(answer.view, has_node=has_node))
+                member.answer = answer
+            if now - answer.at >= _RENEW_AFTER * self._options.fresh_seconds:
+                self._renew(member, spec)
+            return answer.view, now - answer.at
         view = self._last_known(await self.view(spec))
         return view, view.age_seconds
+
+    def _renew(self, member: _Member, spec: ControllerSpec) -> None:
+        """Ask a controller while its last answer still counts, so that no reader waits for it."""
+        if member.renewing is None or member.renewing.done():
+            member.renewing = asyncio.create_task(self.view(spec))
 
     async def last_known_views(self) -> list[ControllerView]:
         """Return `views`, with the last state of silent controllers while it is not too old."""
@@ -284,10 +301,11 @@ class Fleet:
         """End all connections."""
         members, self._members = list(self._members.values()), {}
         for member in members:
-            tasks = [task for task in (member.running, member.following) if task is not None]
-            for task in tasks:
+            tasks = (member.running, member.following, member.renewing)
+            running = [task for task in tasks if task is not None]
+            for task in running:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*running, return_exceptions=True)
             await member.api.close()
 
     def _member(self, address: str) -> _Member:

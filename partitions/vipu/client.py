@@ -129,6 +129,7 @@ class VipuClient:
         self._channel: aio.Channel | None = None
         self._used: TlsFiles | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._listed: dict[bytes, VipuPartition] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -147,7 +148,8 @@ class VipuClient:
         """All partitions, those made by others too, or those of one allocation."""
         question = pb.ListPartitionsRequest(allocation_id=allocation_id)
         answer = await self._call(self._user.ListPartitions, question)
-        return [wire.partition_from_message(message) for message in answer.partitions]
+        self._listed = wire.partitions_from_messages(answer.partitions, self._listed)
+        return list(self._listed.values())
 
     async def list_ipu_attributes(self) -> Topology:
         """The fleet: every IPU with its place, agent, cluster and allocation."""

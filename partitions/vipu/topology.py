@@ -278,9 +278,12 @@ def largest_block(topology: Topology) -> int:
 
 def count_fitting(topology: Topology, used: Collection[IpuId], size: int) -> int:
     """How many partitions of `size` IPUs fit now, all at once; 0 for a size that none can have."""
-    if size_problem(size):
-        return 0
-    return sum(block.size // size for block in free_blocks(topology, used))
+    return count_in_blocks(free_blocks(topology, used), size)
+
+
+def count_in_blocks(blocks: Iterable[Block], size: int) -> int:
+    """How many partitions of `size` IPUs fit in free blocks; 0 for a size that none can have."""
+    return 0 if size_problem(size) else sum(block.size // size for block in blocks)
 
 
 def place(topology: Topology, used: Collection[IpuId], size: int) -> tuple[IpuId, ...] | None:

@@ -123,6 +123,17 @@ def partition_from_message(message: pb.Partition) -> VipuPartition:
     )
 
 
+def partitions_from_messages(
+    messages: Iterable[pb.Partition], known: Mapping[bytes, VipuPartition]
+) -> dict[bytes, VipuPartition]:
+    """Each listed partition by its bytes; those of `known`, an earlier list, are not read again."""
+    found = {}
+    for message in messages:
+        raw = message.SerializeToString()
+        found[raw] = known.get(raw) or partition_from_message(message)
+    return found
+
+
 def status_to_message(status: VipuStatus) -> pb.PartitionStatus:
     """The state of one partition."""
     message = pb.PartitionStatus(

@@ -99,6 +99,7 @@ def main() -> None:
     reads.add_argument("--machines", type=int, default=1024, help="of four IPUs each")
     reads.add_argument("--partitions", type=int, default=2000)
     reads.add_argument("--rounds", type=int, default=31)
+    reads.add_argument("--seconds", type=int, default=20, help="of readers at 50 a second")
     lives = commands.add_parser(
         "vipu-cycles", help="partitions created and removed, again and again"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import pytest
 
 from partitions.vipu.errors import Unavailable
 from partitions.vipu.types import CreateRequest
+from tests.fakes.waiting import eventually
 from tests.integration.proxy.conftest import World, request
 
 if TYPE_CHECKING:
@@ -330,3 +332,40 @@ async def test_a_list_that_was_under_way_during_a_change_is_not_kept(site: Site)
     await fleet.recent_views()
     views, _ = await fleet.recent_views()
     assert [partition.id for partition in views[0].partitions] == ["late"]
+
+
+async def test_nobody_waits_for_the_next_list_while_the_last_one_counts(site: Site) -> None:
+    fleet, vipu = site.proxy.fleet, site.world.vipu
+    await fleet.recent_views()
+    may_answer, listing = asyncio.Event(), vipu.list_partitions
+
+    async def late() -> Any:
+        await may_answer.wait()
+        return await listing()
+
+    vipu.list_partitions = late  # type: ignore[method-assign]
+    vipu.by_hand("strange", 4)
+    site.world.seconds += 0.85
+    for _ in range(3):
+        views, age = await fleet.recent_views()
+        assert (views[0].free, round(age, 2)) == (32, 0.85)
+    may_answer.set()
+    await eventually(fleet.recent_views, lambda answer: answer[0][0].free == 28)
+    assert fleet.calls == 2
+
+
+async def test_an_unchanged_controller_keeps_its_view_and_all_computed_from_it(site: Site) -> None:
+    fleet = site.proxy.fleet
+    await site.put()
+    (first,), _ = await fleet.recent_views()
+    assert first.free_blocks is first.free_blocks
+    site.world.seconds += 5
+    (again,), _ = await fleet.recent_views()
+    assert again is first
+    site.world.unlabelled.add("vipu-ctrl=v1")
+    for _ in range(2):
+        assert json.loads((await site.get("/stats"))[1])["total"]["available"] == 0
+    site.world.unlabelled.clear()
+    site.world.vipu.by_hand("strange", 4)
+    site.world.seconds += 5
+    assert json.loads((await site.get("/stats"))[1])["total"]["available"] == 24

@@ -322,3 +322,13 @@ def test_states_of_a_newer_controller_become_undefined() -> None:
     status = wire.status_from_message(message)
     assert status.ready_state is ReadyState.UNDEFINED
     assert status.operation_state is OperationState.UNDEFINED
+
+
+def test_of_a_new_list_only_what_has_changed_is_read() -> None:
+    messages = [pb.Partition(id=name, ready_state=pb.PS_PENDING) for name in ("a", "b")]
+    first = wire.partitions_from_messages(messages, {})
+    messages[1].ready_state = pb.PS_ACTIVE
+    again = list(wire.partitions_from_messages(messages, first).values())
+    assert again == [wire.partition_from_message(message) for message in messages]
+    assert again[0] is next(iter(first.values()))
+    assert list(wire.partitions_from_messages(messages[1:], first).values()) == again[1:]
