@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fakes.waiting import wait_until
-from tests.realnodes.release import CHART, IMAGES, Helm
+from tests.realnodes.release import CHART, Helm, load_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ SELECTOR = "app.kubernetes.io/component=vipu-proxy"
 @pytest.fixture(scope="module")
 def helm(server: RealCluster) -> Iterator[Helm]:
     """The release `two`; Helm waits until all of it is Ready."""
-    server.load(IMAGES / "ipuhub.tar")
+    load_image(server, "ipuhub")
     helm = Helm(server, NAMESPACE)
     options = ("--create-namespace", "--take-ownership", *VALUES, "--wait", "--timeout", "120s")
     helm.run("install", "two", CHART, *options)

@@ -16,13 +16,13 @@ from devcluster.demo.cluster import CRD_FILE
 from partitions.proxy.visibility import LABEL_TOTAL, MARK_OWNER, RESOURCE
 from tests.fakes.waiting import wait_until
 from tests.realnodes.kit import RealCluster
+from tests.realnodes.release import load_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGES = Path(os.environ.get("IPUHUB_TEST_IMAGES", ROOT / "dist/images"))
 NAMESPACE = "ipuhub-seen"
 # What is needed to show IPUs, and no more.
 VALUES = (
@@ -62,7 +62,7 @@ def given() -> RealCluster:
 @pytest.fixture
 def shown(given: RealCluster) -> Iterator[Callable[[], list[str]]]:
     """How many IPUs the nodes show, as a function."""
-    given.load(IMAGES / "ipuhub.tar")
+    load_image(given, "ipuhub")
     if given.find("crd", "ipujobs.graphcore.ai") is None:
         given.kubectl("create", "-f", str(CRD_FILE))
 
