@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ASK_AGAIN: Final = timedelta(seconds=5)  # between two calls for one that is not there yet
+KEY_WANTED: Final = "wanted"
 
 
 class Phase(StrEnum):
@@ -53,7 +54,8 @@ class Partition:
     `node_selector` is what pods must carry to reach it. `needed` and `free` count IPUs, in phase
     `waiting` only. `key` names this holding of it and is what a recorder acknowledges; times are
     aware UTC. `lost_at`: since when the partition is known to be gone, with the reason in
-    `message`; `release_error`: why the controller does not remove it, in its words.
+    `message`; `release_error`: why the controller does not remove it, in its words. `pod_key`: the
+    id of the key with which pods reach it, KEY_WANTED before they have one; empty: they need none.
 
     `asked_at` is the operator's own note and never sent: when it last asked for the partition
     (None: not since it started, or not since something changed that makes asking worth while).
@@ -79,6 +81,7 @@ class Partition:
     key: str = ""
     lost_at: datetime | None = None
     release_error: str = ""
+    pod_key: str = ""
     asked_at: datetime | None = None
 
     @property
@@ -90,6 +93,11 @@ class Partition:
     def is_lost(self) -> bool:
         """Whether it is gone, or a stranger's has its id: nothing of it is left to keep."""
         return self.phase == Phase.ERROR and self.reason == Reason.PARTITION_LOST
+
+    @property
+    def lacks_key(self) -> bool:
+        """Whether its pods need a key and none is stored for them yet."""
+        return self.pod_key == KEY_WANTED
 
     def was_asked(self, now: datetime) -> bool:
         """Return whether the operator requested it a moment ago."""
@@ -136,6 +144,7 @@ def partition_to_json(partition: Partition) -> dict[str, Any]:
         "key": partition.key,
         "lostAt": format_time(partition.lost_at),
         "releaseError": partition.release_error,
+        "podKey": partition.pod_key,
     }
 
 
@@ -162,4 +171,44 @@ def partition_from_json(found: Mapping[str, Any]) -> Partition:
         key=found.get("key", ""),
         lost_at=parse_time(found.get("lostAt")),
         release_error=found.get("releaseError", ""),
+        pod_key=found.get("podKey", ""),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodKey:
+    """What the pods of a job show a V-IPU controller, and whom they trust, which no log shows.
+
+    `id` names the key and tells nothing of it. `ca`, `certificate` and `private_key` are PEM texts.
+    """
+
+    id: str
+    user_id: str
+    access_key: str = field(repr=False)
+    ca: str = field(default="", repr=False)
+    certificate: str = field(default="", repr=False)
+    private_key: str = field(default="", repr=False)
+
+
+def pod_key_to_json(key: PodKey) -> dict[str, str]:
+    """Return the key in camelCase."""
+    return {
+        "id": key.id,
+        "userId": key.user_id,
+        "accessKey": key.access_key,
+        "ca": key.ca,
+        "certificate": key.certificate,
+        "privateKey": key.private_key,
+    }
+
+
+def pod_key_from_json(found: Mapping[str, str]) -> PodKey:
+    """Read what `pod_key_to_json` wrote; raises KeyError or TypeError."""
+    return PodKey(
+        id=found["id"],
+        user_id=found["userId"],
+        access_key=found["accessKey"],
+        ca=found["ca"],
+        certificate=found["certificate"],
+        private_key=found["privateKey"],
     )

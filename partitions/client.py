@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 
 from ipuhub.kube.errors import ApiError, ConfigError
-from ipuhub.partition import partition_from_json
+from ipuhub.partition import partition_from_json, pod_key_from_json
 from partitions.errors import ProxyRefused, ProxyUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import Self
 
-    from ipuhub.partition import Partition
+    from ipuhub.partition import Partition, PodKey
 
 
 # No access is a state of the cluster that somebody will mend, not a fault of the request.
@@ -90,6 +90,21 @@ class ProxyClient:
             if error.status == 404:
                 return None
             raise
+        return _record(found)
+
+    async def make_key(self, uid: str, instance: int, attempt: int) -> PodKey | None:
+        """A new key for the pods of an active partition, by which an earlier one ends; None: they
+        need none. ProxyRefused 409 if one is stored already."""
+        _, found, _ = await self._send("POST", _path(uid, instance) + "/key", {"attempt": attempt})
+        try:
+            return None if found["key"] is None else pod_key_from_json(found["key"])
+        except (KeyError, TypeError):
+            raise ProxyUnavailable("the V-IPU Proxy's response is not a key") from None
+
+    async def store_key(self, uid: str, instance: int, attempt: int, key_id: str) -> Partition:
+        """Say that the pods can use this key; ProxyRefused 409 unless it was made last."""
+        body = {"attempt": attempt, "id": key_id}
+        _, found, _ = await self._send("PUT", _path(uid, instance) + "/key", body)
         return _record(found)
 
     async def controllers(self) -> Mapping[str, Any]:

@@ -50,6 +50,12 @@ class TrackerUnavailable(PartitionsError):
     retryable = True
 
 
+class ControllerUnavailable(PartitionsError):
+    """A V-IPU controller cannot do now what the call needs of it."""
+
+    retryable = True
+
+
 class ReplicaEnds(PartitionsError):
     """This replica of the proxy takes no more calls, since it ends; nothing has happened."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from ipuhub.partition import Phase, partition_to_json
+from ipuhub.partition import Phase, partition_to_json, pod_key_to_json
 from partitions.errors import UnknownPartition
 from partitions.proxy import capacity, requests
 from partitions.proxy.fleetmap import fleet_to_json
@@ -106,6 +106,8 @@ class Routes:
             web.put(_HOLDER, self.ensure),
             web.delete(_HOLDER, self.release),
             web.post(_HOLDER + "/reset", self.reset),
+            web.post(_HOLDER + "/key", self.make_key),
+            web.put(_HOLDER + "/key", self.store_key),
         ]
 
     async def stats(self, request: web.Request) -> web.Response:
@@ -201,6 +203,23 @@ class Routes:
         uid, instance = await self._require_holder(request, "update")
         attempt = await requests.read_attempt(request)
         return _record(await self._parts.service.reset(uid, instance, attempt), done=_DONE)
+
+    async def make_key(self, request: web.Request) -> web.Response:
+        """`POST .../key`: a new key for the pods of an active partition; null: they need none."""
+        uid, instance = await self._require_holder(request, "update")
+        attempt = await requests.read_attempt(request)
+        made = await self._parts.service.make_key(uid, instance, attempt)
+        answer = _json({"key": pod_key_to_json(made) if made else None})
+        answer.headers["Cache-Control"] = "no-store"
+        return answer
+
+    async def store_key(self, request: web.Request) -> web.Response:
+        """`PUT .../key`: the pods can use the key that was made last."""
+        uid, instance = await self._require_holder(request, "update")
+        attempt, key_id = await requests.read_stored_key(request)
+        return _json(
+            partition_to_json(await self._parts.service.store_key(uid, instance, attempt, key_id))
+        )
 
     async def release(self, request: web.Request) -> web.Response:
         """`DELETE`: 200 when the partition is gone, 202 while it goes."""

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING
 
-from ipuhub.partition import Partition, Phase, Reason
+from ipuhub.partition import KEY_WANTED, Partition, Phase, Reason
 from partitions.errors import Contradiction, IllegalTransition, StaleAttempt
 
 if TYPE_CHECKING:
@@ -134,9 +134,29 @@ def accept(entry: TrackerEntry) -> TrackerEntry:
     return _to(entry, Phase.CREATING)
 
 
-def activate(entry: TrackerEntry, now: datetime) -> TrackerEntry:
-    """The partition is ACTIVE; the time of its first activation stays."""
-    return replace(_to(entry, Phase.ACTIVE), active_at=entry.active_at or now)
+def activate(entry: TrackerEntry, now: datetime, *, wants_key: bool = False) -> TrackerEntry:
+    """The partition is ACTIVE; the time of its first activation stays. `wants_key`: its pods need a
+    key, a new one for each attempt, since this may be another partition of the same id."""
+    active = replace(_to(entry, Phase.ACTIVE), active_at=entry.active_at or now)
+    return replace(active, pod_key=KEY_WANTED) if wants_key else active
+
+
+def require_key_wanted(entry: TrackerEntry, attempt: int) -> None:
+    """Raise StaleAttempt or Contradiction unless this attempt's pods need a key and have none."""
+    refuse_stale(entry, attempt)
+    if attempt != entry.attempt or entry.phase is not Phase.ACTIVE:
+        raise Contradiction(
+            f"partition {entry.id} is {entry.phase} for attempt {entry.attempt}; a key for attempt "
+            f"{attempt} is made once it is active for that attempt"
+        )
+    if entry.pod_key != KEY_WANTED:
+        why = "have one already" if entry.pod_key else "need none"
+        raise Contradiction(f"no key for the pods of partition {entry.id}: they {why}")
+
+
+def with_key(entry: TrackerEntry, key_id: str) -> TrackerEntry:
+    """The pods can use this key from now on; empty: their controller has no keys for pods."""
+    return replace(entry, pod_key=key_id)
 
 
 def fail(entry: TrackerEntry, reason: Reason, message: str) -> TrackerEntry:
@@ -222,7 +242,7 @@ def is_expired(
 def _to(entry: TrackerEntry, phase: Phase) -> TrackerEntry:
     if phase not in _NEXT[entry.phase]:
         raise IllegalTransition(f"partition {entry.id} is {entry.phase} and cannot become {phase}")
-    return replace(entry, phase=phase, reason="", message="")
+    return replace(entry, phase=phase, reason="", message="", pod_key="")
 
 
 def _refuse_other_size(entry: TrackerEntry, size: int) -> None:
@@ -243,7 +263,7 @@ class TrackerEntry:
     `controller` is "host:port", `label` the "key=value" that its nodes carry; times are aware UTC.
     `asked` tells where V-IPU was to make it (drift.py). `may_come`: V-IPU was asked for it and
     nobody knows the answer, so that it may appear later. `lost_at`: since when it is known to be
-    gone.
+    gone. `pod_key`: the id of the key that its pods use, never the key.
     """
 
     uid: str
@@ -268,6 +288,7 @@ class TrackerEntry:
     asked: str = ""
     may_come: bool = False
     lost_at: datetime | None = None
+    pod_key: str = ""
 
     @property
     def key(self) -> str:
@@ -338,6 +359,7 @@ def partition_of(entry: TrackerEntry) -> Partition:
         key=entry.key,
         lost_at=entry.lost_at,
         release_error=release_error(entry),
+        pod_key=entry.pod_key,
     )
 
 

@@ -133,6 +133,7 @@ class ProxyProcess(ClusterProcess):
             deadline_seconds=options.deadline_seconds,
             tls=access.tls,
             credentials=access.credentials,
+            pod_tls=access.pod_tls,
         )
         return only_while_leading(client, lambda: self.leadership.left_seconds)
 

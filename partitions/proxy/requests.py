@@ -16,6 +16,7 @@ from ipuhub.kube.errors import ApiError
 from ipuhub.process.health import is_departure
 from partitions.errors import (
     Contradiction,
+    ControllerUnavailable,
     NotLeading,
     ReplicaEnds,
     StaleAttempt,
@@ -117,6 +118,7 @@ _OF_ERRORS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 )
 _OF_OUTAGES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (TrackerUnavailable, "tracker-unavailable"),
+    (ControllerUnavailable, "proxy-unavailable"),
     (ReplicaEnds, "not-leading"),
     (NotLeading, "not-leading"),
 )
@@ -239,6 +241,15 @@ async def read_request(request: web.Request) -> Request:
 async def read_attempt(request: web.Request) -> int:
     """The attempt that a reset is for; raises Problem 400."""
     return _integer(await read_object(request), "attempt")
+
+
+async def read_stored_key(request: web.Request) -> tuple[int, str]:
+    """The attempt and the id of a key that its pods can use by now; raises Problem 400."""
+    found = await read_object(request)
+    key_id = found.get("id")
+    if not isinstance(key_id, str) or not key_id:
+        raise Problem(400, "id must be the id of the key that was made last")
+    return _integer(found, "attempt"), key_id
 
 
 async def read_names(request: web.Request) -> frozenset[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ipuhub.partition import Partition, Phase
-from partitions.errors import ReplicaEnds, UnknownPartition
+from partitions.errors import Contradiction, ReplicaEnds, UnknownPartition
 from partitions.proxy import lifecycle
 from partitions.proxy.controllers import PlacementRule, explain_shortage, order_candidates
 from partitions.proxy.drift import asked_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
+    from ipuhub.partition import PodKey
     from partitions.proxy.controllers import ControllerView
     from partitions.proxy.fleet import Fleet
     from partitions.proxy.lifecycle import Holder, Request, Shortage
@@ -76,6 +77,7 @@ class PartitionService:
         self.waiting = WaitingQueue(options.queue)
         steps = Steps(store, fleet, now, options.rule, self.waiting)
         self._driver = Driver(store, steps, options.pace or Pace())
+        self._made_keys: dict[Holder, tuple[str, str]] = {}
         self._calls: set[asyncio.Future[None]] = set()
         self._is_ending = False
 
@@ -141,11 +143,57 @@ class PartitionService:
                 draft.put(lifecycle.begin_release(entry))
 
         self.waiting.forget(holder)
+        self._made_keys.pop(holder, None)
         with self._call():
             async with self._driver.locks.hold(holder):
                 if self._known(holder).phase is not Phase.RELEASED:
                     await self._store.write(change)
             return await self._answer(holder)
+
+    async def make_key(self, uid: str, instance: int, attempt: int) -> PodKey | None:
+        """Make a key for the pods of an active partition; an earlier one ends.
+
+        It is in the answer and nowhere else: who loses it asks again. None: they need none. Raises
+        UnknownPartition, StaleAttempt, ControllerUnavailable, or Contradiction where a key is
+        stored already.
+        """
+        holder = (uid, instance)
+        with self._call():
+            async with self._driver.locks.hold(holder):
+                entry = self._known(holder)
+                lifecycle.require_key_wanted(entry, attempt)
+                made = await self._fleet.make_key(entry.controller, entry.id)
+                if made is None:
+                    without = lifecycle.with_key(entry, "")
+                    await self._store.write(lambda draft: draft.replace(entry, without))
+                    return None
+                self._made_keys[holder] = (entry.key, made.id)
+                return made
+
+    async def store_key(self, uid: str, instance: int, attempt: int, key_id: str) -> Partition:
+        """Note that pods can use the key that was made last; it stays for this attempt.
+
+        Raises UnknownPartition, StaleAttempt, or Contradiction: another key has been made since, or
+        by another replica, and a new one is to be made.
+        """
+        holder = (uid, instance)
+
+        def change(draft: Draft) -> None:
+            entry = draft.newest(holder)
+            if entry is None:
+                raise UnknownPartition(f"instance {instance} of job UID {uid} has no partition")
+            if (entry.attempt, entry.pod_key) == (attempt, key_id):
+                return
+            lifecycle.require_key_wanted(entry, attempt)
+            if self._made_keys.get(holder) != (entry.key, key_id):
+                raise Contradiction(f"key {key_id} is not the last one made; make a new one")
+            draft.put(lifecycle.with_key(entry, key_id))
+
+        with self._call():
+            async with self._driver.locks.hold(holder):
+                await self._store.write(change)
+                self._made_keys.pop(holder, None)
+            return self.find(uid, instance)
 
     async def acknowledge(self, names: frozenset[str]) -> int:
         """Drop tombstones that a recorder has stored: record keys, or UIDs for all tombstones of a

@@ -177,10 +177,14 @@ class Steps:
         accepted = lifecycle.accept(entry)
         if await self._is_ready_at_once(entry, memory):
             self._learn(entry, memory)
-            await self._replace(entry, lifecycle.activate(accepted, self._now()))
+            await self._replace(entry, self._activated(accepted))
             return Next.NOW  # somebody may have written something else into the tracker meanwhile
         await self._replace(entry, accepted)
         return Next.ACCEPTED
+
+    def _activated(self, entry: TrackerEntry) -> TrackerEntry:
+        wants_key = self._fleet.wants_key(entry.controller)
+        return lifecycle.activate(entry, self._now(), wants_key=wants_key)
 
     async def _is_ready_at_once(self, entry: TrackerEntry, memory: Memory) -> bool:
         """Look before the acceptance is written, where that is when to look: what is ACTIVE by then
@@ -292,7 +296,7 @@ class Steps:
             return Next.SETTLED
         if status.is_usable:
             self._learn(entry, memory)
-            await self._replace(entry, lifecycle.activate(entry, self._now()))
+            await self._replace(entry, self._activated(entry))
             return Next.NOW  # as above
         return Next.POLL
 
@@ -368,7 +372,8 @@ class Steps:
         """Write `new` (None: nothing) in place of `entry`, unless somebody changed that."""
         await self._store.write(lambda draft: draft.replace(entry, new))
         if new is not None and new.phase is not entry.phase:
-            log.info("partition", id=new.id, phase=new.phase.value, job=_job(new))
+            job = f"{new.namespace}/{new.name}"
+            log.info("partition", id=new.id, phase=new.phase.value, job=job)
 
 
 def free_id(asked: TrackerEntry | lifecycle.Request, draft: Draft, listed: Iterable[str]) -> str:
@@ -392,7 +397,3 @@ def _move(draft: Draft, entry: TrackerEntry, target: ControllerView, now: dateti
     spec = target.spec
     where = {"controller": spec.address, "label": spec.label, "asked": asked_of(spec.settings)}
     draft.put(lifecycle.move(entry, **where, partition_id=new_id))
-
-
-def _job(entry: TrackerEntry) -> str:
-    return f"{entry.namespace}/{entry.name}"

@@ -87,6 +87,7 @@ def decode_entry(key: str, text: str) -> TrackerEntry:
             asked=str(found.get("asked", "")),
             may_come=bool(found.get("mayCome", False)),
             lost_at=parse_time(found.get("lostAt")),
+            pod_key=str(found.get("podKey", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnreadableEntry(f"tracker key {key}: {error}") from error
@@ -290,6 +291,7 @@ def _dump(entry: TrackerEntry, message: str) -> str:
         "asked": entry.asked,
         "mayCome": entry.may_come,
         "lostAt": format_time(entry.lost_at),
+        "podKey": entry.pod_key,
         "reason": str(entry.reason),
         "message": message,
     }

@@ -12,6 +12,7 @@ from partitions.vipu.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from partitions.vipu.client import Credentials, TlsFiles
     from partitions.vipu.topology import Topology
     from partitions.vipu.types import CreateRequest, VipuPartition, VipuStatus
 
@@ -43,12 +44,21 @@ class VipuApi(Protocol):
         """Free a partition's IPUs, with `force` whatever fails on the way."""
         ...
 
+    def pod_tls(self) -> TlsFiles | None:
+        """What pods with a key show and trust; None: no key is made for them."""
+        ...
+
+    async def create_partition_key(self, partition_id: str) -> Credentials | None:
+        """A user and key that read and reset this partition alone; an earlier key ends. None: the
+        controller has no such keys."""
+        ...
+
     async def close(self) -> None:
         """End the connection."""
         ...
 
 
-_QUESTIONS = ("list_partitions", "list_ipu_attributes", "partition_status", "close")
+_QUESTIONS = ("list_partitions", "list_ipu_attributes", "partition_status", "pod_tls", "close")
 
 
 def only_while_leading(api: VipuApi, left_seconds: Callable[[], float]) -> VipuApi:
@@ -88,6 +98,12 @@ class ChangeCounter:
     async def remove_partition(self, partition_id: str, *, force: bool = False) -> None:
         with self._noted():
             await self._api.remove_partition(partition_id, force=force)
+
+    def pod_tls(self) -> TlsFiles | None:
+        return self._api.pod_tls()
+
+    async def create_partition_key(self, partition_id: str) -> Credentials | None:
+        return await self._api.create_partition_key(partition_id)
 
     async def close(self) -> None:
         await self._api.close()

@@ -1,7 +1,8 @@
 """io: the files by which the proxy shows each V-IPU controller who it is, from one folder.
 
 A subfolder is for the controller of its name, `default` for all others. It has the files of a
-Kubernetes TLS Secret, and `user-id` and `access-key` for controllers with users.
+Kubernetes TLS Secret, and `user-id` and `access-key` for controllers with users. `pod.crt` and
+`pod.key` are for the pods of jobs, which then get a key for their own partition.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ CA, CERTIFICATE, KEY, USER_ID, ACCESS_KEY = (
     "user-id",
     "access-key",
 )
+POD_CERTIFICATE, POD_KEY = "pod.crt", "pod.key"
 DEFAULT: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerAccess:
-    """What a client of a controller presents; both are read again at each call."""
+    """What a client of a controller presents, and what pods do; all is read again at each call."""
 
     tls: Callable[[], TlsFiles] | None = None
     credentials: Callable[[], Credentials | None] | None = None
+    pod_tls: Callable[[], TlsFiles | None] | None = None
 
 
 def access_of(address: str, folder: Path | None, usual: ControllerAccess) -> ControllerAccess:
@@ -47,7 +50,7 @@ def access_of(address: str, folder: Path | None, usual: ControllerAccess) -> Con
     for each in (f"{name}_{port}", name, DEFAULT):
         if folder is not None and (folder / each).is_dir():
             ours = _Folder(address, folder / each)
-            return ControllerAccess(ours.tls, ours.credentials)
+            return ControllerAccess(ours.tls, ours.credentials, ours.pod_tls)
     return usual
 
 
@@ -62,17 +65,30 @@ class _Folder:
         self._address = address
         self._path = path
         self._tls: ClientTls | None = None
+        self._pod_tls: ClientTls | None = None
 
     def tls(self) -> TlsFiles:
         """CA, and certificate and key if there are any."""
+        if self._tls is None:
+            self._tls = self._files(CERTIFICATE, KEY)
+        return self._tls()
+
+    def pod_tls(self) -> TlsFiles | None:
+        """CA, and certificate and key of pods; None without those, or without a user."""
+        pair = (self._path / POD_CERTIFICATE, self._path / POD_KEY)
+        if not any(path.exists() for path in pair) or self.credentials() is None:
+            return None
+        if self._pod_tls is None:
+            self._pod_tls = self._files(POD_CERTIFICATE, POD_KEY)
+        return self._pod_tls()
+
+    def _files(self, *names: str) -> ClientTls:
         try:
-            if self._tls is None:
-                pair = (self._path / CERTIFICATE, self._path / KEY)
-                found = (path if path.exists() else None for path in pair)
-                self._tls = ClientTls(self._path / CA, *found)
+            pair = (self._path / name for name in names)
+            found = (path if path.exists() else None for path in pair)
+            return ClientTls(self._path / CA, *found)
         except TlsFilesError as error:
             raise self._unusable(error) from error
-        return self._tls()
 
     def credentials(self) -> Credentials | None:
         """User and key; None without both files."""

@@ -110,7 +110,7 @@ class VipuClient:
     `address` is "host:port". Every method raises a VipuError: Unavailable when the controller does
     not answer within `deadline_seconds`, else what the controller says. `tls` is asked at
     each call: with other files a new connection is opened. `credentials` are sent with each call
-    over TLS, and never without.
+    over TLS, and never without. `pod_tls`: what pods show this controller; None: they need no key.
     """
 
     def __init__(
@@ -120,12 +120,14 @@ class VipuClient:
         deadline_seconds: float = 10.0,
         tls: Callable[[], TlsFiles] | None = None,
         credentials: Callable[[], Credentials | None] | None = None,
+        pod_tls: Callable[[], TlsFiles | None] | None = None,
     ) -> None:
         self.address = address
         self._deadline_seconds = deadline_seconds
         self._tls = tls
         # A key is not for everybody on the way to read.
         self._credentials = credentials if tls else None
+        self._pod_tls = pod_tls
         self._channel: aio.Channel | None = None
         self._used: TlsFiles | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -196,6 +198,13 @@ class VipuClient:
         """Call a method of UserService by its name and return the whole message, with what this
         release does not know."""
         return await self._call(getattr(self._user, method), question)
+
+    def pod_tls(self) -> TlsFiles | None:
+        """What pods with a key show and trust; None: no key is made for them.
+
+        Raises Unavailable while the files cannot be used.
+        """
+        return self._pod_tls() if self._pod_tls else None
 
     async def create_partition_key(self, partition_id: str) -> Credentials | None:
         """A user and key that read this partition alone; None from a controller without such keys.

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from partitions.vipu.client import Credentials
 from partitions.vipu.errors import AlreadyExists, NoCapacity, NotFound, NotReady
 from partitions.vipu.server.machines import ipu_attributes
 from partitions.vipu.topology import fleet_of_parts, place, topology_from_attributes
@@ -20,6 +21,7 @@ from partitions.vipu.types import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from partitions.vipu.client import TlsFiles
     from partitions.vipu.errors import VipuError
     from partitions.vipu.topology import IpuId, Topology
 
@@ -34,6 +36,7 @@ class FakePartition:
     ready: ReadyState = ReadyState.ACTIVE
     operation: OperationState = OperationState.IDLE
     errors: tuple[str, ...] = ()
+    key: str = ""
 
 
 @dataclass
@@ -44,7 +47,7 @@ class FakeVipu:
     `create_lost` errors are raised after a create took effect, `create_refused` before. Accepted
     removals leave partitions in the states of `removals_end`, one each, and then nothing.
     `published_only`: IPUs say of themselves what the published interface knows. Each of `clusters`
-    has `machines`, and an allocation.
+    has `machines`, and an allocation. With `pod_files` pods need keys, of which it has made `keys`.
     """
 
     machines: int = 8
@@ -68,6 +71,9 @@ class FakeVipu:
     lists: int = 0
     removes: int = 0
     closed: bool = False
+    pod_files: TlsFiles | None = None
+    makes_keys: bool = True
+    keys: int = 0
 
     def by_hand(self, partition_id: str, size: int, allocation: str = "") -> None:
         """A person makes a partition."""
@@ -144,6 +150,19 @@ class FakeVipu:
         else:
             del self.partitions[partition_id]
         await self._written()
+
+    def pod_tls(self) -> TlsFiles | None:
+        return self.pod_files
+
+    async def create_partition_key(self, partition_id: str) -> Credentials | None:
+        await self._arrive()
+        if not self.makes_keys:
+            return None
+        one = self._find(partition_id)
+        self.keys += 1
+        one.key = f"key-{self.keys}"
+        await self._written()
+        return Credentials(f"partition/{partition_id}", one.key)
 
     async def close(self) -> None:
         self.closed = True

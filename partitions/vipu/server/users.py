@@ -52,11 +52,11 @@ class Caller:
         return self.allocations is None or record.allocation in self.allocations
 
     def require_user(self) -> None:
-        """Raise Refused for a pod, which reads its partition and does nothing else."""
+        """Raise Refused for a pod, which reads and resets its partition and does nothing else."""
         if self.partition:
             raise Refused(
-                f"this key reads the partition {self.partition} and nothing else; use the key of "
-                "a user"
+                f"this key reads and resets the partition {self.partition} and nothing else; use "
+                "the key of a user"
             )
 
     def require_allocations(self) -> None:

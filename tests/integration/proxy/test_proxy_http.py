@@ -41,6 +41,7 @@ async def test_put_answers_200_when_active_and_202_while_it_waits(site: Site) ->
         "key": "uid-job.0.1795248000000",
         "lostAt": None,
         "releaseError": "",
+        "podKey": "",
     }
     status, text = await site.put("big", size=32)
     waiting = json.loads(text)

@@ -12,8 +12,8 @@ from partitions.configured import vipu_access
 from partitions.proxy.process import running
 from partitions.vipu.accessfiles import ControllerAccess, access_of
 from partitions.vipu.certificates import Role
-from partitions.vipu.client import AdminClient, VipuClient
-from partitions.vipu.errors import Unavailable
+from partitions.vipu.client import AdminClient, Credentials, TlsFiles, VipuClient
+from partitions.vipu.errors import Unauthenticated, Unavailable
 from partitions.vipu.protos import vipu_users_pb2 as pb
 from partitions.vipu.server.main import VipuServer
 from partitions.vipu.server.options import ServerOptions
@@ -74,6 +74,75 @@ async def test_the_proxy_works_with_its_user_and_takes_over_a_new_key(
             await eventually(released)
             another = JOB | {"uid": "uid-2", "name": "second"}
             assert (await operator.ensure(**another)).phase == "active"
+
+
+async def test_pods_get_a_key_of_their_own_which_ends_with_the_partition(
+    lab: Lab, tmp_path: Path
+) -> None:
+    await lab.stop_vipu()
+    tls, ours = certificates(tmp_path / "tls"), tmp_path / "access" / "default"
+    options = ServerOptions(
+        storage=tmp_path / "secure.json",
+        port=lab.vipu_port,
+        admin_port=0,
+        create_latency_seconds=0,
+        secure=True,
+        tls_dir=tls,
+    )
+    lab.vipu = VipuServer(options)
+    lab.vipu.start()
+    async with AdminClient(
+        f"127.0.0.1:{lab.vipu.admin_port}", tls=tls_of(tls, Role.ADMIN)
+    ) as admin:
+        question = pb.CreateUserRequest(user_id="ipuhub", allocation_ids=["default"])
+        give(ours, tls, "ipuhub", (await admin.ask("CreateUser", question)).access_key)
+    for name, theirs in (("pod.crt", "tls.crt"), ("pod.key", "tls.key")):
+        (ours / name).write_bytes((tls / Role.USER / theirs).read_bytes())
+    uid = JOB["uid"]
+    async with (
+        running(replace(lab.options, access_path=tmp_path / "access")) as proxy,
+        lab.operator(proxy) as operator,
+    ):
+        await eventually(lambda: ready(proxy))
+        made = await operator.ensure(**JOB)
+        assert made.lacks_key
+        key = await operator.make_key(uid, 0, 0)
+        assert key is not None
+        assert (await operator.store_key(uid, 0, 0, key.id)).pod_key == key.id
+        shown = TlsFiles(key.ca.encode(), key.certificate.encode(), key.private_key.encode())
+        async with VipuClient(
+            f"127.0.0.1:{lab.vipu_port}",
+            tls=lambda: shown,
+            credentials=lambda: Credentials(key.user_id, key.access_key),
+        ) as pod:
+            assert [one.id for one in await pod.list_partitions()] == [made.id]
+            assert (await pod.ipuof_config(made.id)).gcds
+
+            async def released() -> bool:
+                gone = await operator.release(uid, 0)
+                return gone is not None and gone.phase == "released"
+
+            await eventually(released)
+            with pytest.raises(Unauthenticated):
+                await pod.partition_status(made.id)
+
+
+async def test_without_a_certificate_for_pods_no_key_is_made(tmp_path: Path) -> None:
+    tls, folder = certificates(tmp_path / "tls"), tmp_path / "access" / "v1"
+    give(folder, tls, "ipuhub", "key")
+    access = access_of("v1:8090", tmp_path / "access", ControllerAccess())
+    assert access.pod_tls is not None
+    assert access.pod_tls() is None
+    (folder / "pod.crt").write_bytes((tls / Role.USER / "tls.crt").read_bytes())
+    with pytest.raises(Unavailable, match="name both or none"):
+        access.pod_tls()
+    (folder / "pod.key").write_bytes((tls / Role.USER / "tls.key").read_bytes())
+    found = access.pod_tls()
+    assert found is not None
+    assert found.certificate == (tls / Role.USER / "tls.crt").read_bytes()
+    for name in ("user-id", "access-key"):
+        (folder / name).unlink()
+    assert access.pod_tls() is None  # a controller without users has no keys
 
 
 async def test_each_controller_has_the_folder_of_its_name(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from partitions.vipu.server.occupancy import Occupancy
 from partitions.vipu.server.state import State
 from partitions.vipu.server.statefile import StateFile
 from partitions.vipu.server.userrecords import RemovedUser, UserRecord
+from partitions.vipu.types import OperationState
 from tests.builders.fleets import fleet_of_machines
 from tests.integration.vipu.securesite import certificates, tls_of
 
@@ -69,7 +70,7 @@ USERS: dict[str, tuple[dict[str, Any], grpc.StatusCode, ...]] = {  # type: ignor
     "GetVersion": ({}, OK, OK, OK, OK),
     "RevokePartitionKey": ({"partition_id": "p0"}, UNKNOWN, OK, MISSING, DENIED),
     "CreatePartitionKey": ({"partition_id": "p0"}, UNKNOWN, OK, MISSING, DENIED),
-    "ResetPartition": (P1, UNKNOWN, OK, MISSING, DENIED),  # last: p1 is busy then
+    "ResetPartition": (P1, UNKNOWN, OK, MISSING, OK),  # last: p1 is busy then
 }
 USER_SERVICES = (
     vipu_user_pb2.DESCRIPTOR.services_by_name["UserService"],
@@ -272,6 +273,20 @@ async def test_a_pods_key_ends_with_its_partition(site: Site) -> None:
         async with site.vipu(newer) as late:
             with pytest.raises(Unauthenticated):
                 await late.partition_status("p1")
+
+
+async def test_a_pod_may_reset_its_own_partition_and_goes_on_with_its_key(
+    site: Site, clock: Clock
+) -> None:
+    async with site.vipu(site.pod) as pod:
+        await pod.reset_partition("p1")
+        assert (await pod.partition_status("p1")).operation_state is OperationState.RESETTING
+        clock.forward(60)
+        assert (await pod.partition_status("p1")).is_usable
+        with pytest.raises(NotFound):
+            await pod.reset_partition("p0")  # of the same user
+        with pytest.raises(Refused, match="reads and resets the partition p1 and nothing else"):
+            await pod.remove_partition("p1")
 
 
 async def test_the_state_file_has_hashes_and_no_keys_and_they_survive_a_restart(

@@ -83,6 +83,7 @@ times = st.datetimes(datetime(2020, 1, 1), datetime(2099, 1, 1), timezones=st.ju
         num_gcds=st.integers(0, 64),
         num_replicas=st.integers(0, 64),
         asked=st.sampled_from(["", "0123ab/", "/0123ab", "0123ab/4567cd"]),
+        pod_key=st.sampled_from(["", "wanted", "0123abcd"]),
     )
 )
 def test_an_entry_is_read_back_as_it_was_written(made: TrackerEntry) -> None:
@@ -91,7 +92,8 @@ def test_an_entry_is_read_back_as_it_was_written(made: TrackerEntry) -> None:
 
 @given(texts)
 def test_no_entry_exceeds_600_bytes_whatever_the_error_text(message: str) -> None:
-    for made in (entry(message=message), longest(message=message)):
+    with_key = replace(longest(pod_key="0123abcd"), phase=Phase.ACTIVE, reason="")
+    for made in (entry(message=message), longest(message=message), with_key):
         text = encode_entry(made)
         assert len(text.encode()) <= MAX_ENTRY_BYTES
         read = decode_entry(made.key, text)
