@@ -12,6 +12,7 @@ from jobs.builders.pods import (
     MPI_VOLUME,
     SCRIPT,
     add_environment,
+    add_key,
     add_mounts,
     add_volume,
     child_metadata,
@@ -182,6 +183,8 @@ def build_launcher(context: BuildContext, place: PodPlace) -> Manifest:
         main.pop(field, None)
     main["command"] = _command(context)
     _set_environment(context, place, main)
+    if place.partition.pod_key:
+        add_key(spec, [main], context.key.name, place.partition)
     mounts = _mounts(context, spec, name)
     add_mounts(main, mounts)
     init = _init_container(context, place, mounts)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jobs.ipujob.names import (
     ANNOTATION_CREATED_BY,
@@ -29,7 +29,7 @@ from jobs.ipujob.privileges import ADDED_CAPABILITY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ipuhub.partition import Partition
+    from ipuhub.partition import Partition, PodKey
     from jobs.ipujob.names import JobKey, Manifest
     from jobs.ipujob.spec import JobSpec
 
@@ -139,6 +139,17 @@ MPI_FOLDER = "/etc/mpi"
 SCRIPT = "kubexec.sh"
 END_FILE = "end"
 KUBECTL_VOLUME = "ipuhub-kubectl"
+VIPU_VOLUME: Final = "ipuhub-vipu"
+VIPU_FOLDER: Final = "/etc/ipuhub/vipu"
+CA, CERTIFICATE, PRIVATE_KEY = "ca.crt", "tls.crt", "tls.key"
+USER_ID, ACCESS_KEY = "user-id", "access-key"
+# What `vipu` reads. Graphcore has not published what Poplar shows a secure V-IPU.
+FROM_SECRET: Final = {"VIPU_CLI_API_USER_ID": USER_ID, "VIPU_CLI_API_ACCESS_KEY": ACCESS_KEY}
+FILES: Final = {
+    "VIPU_CLI_CA": CA,
+    "VIPU_CLI_CERTIFICATE": CERTIFICATE,
+    "VIPU_CLI_KEY": PRIVATE_KEY,
+}
 
 
 def sleep_command() -> list[str]:
@@ -254,6 +265,54 @@ def _allow_ipus(container: Manifest) -> None:
         container["securityContext"] = security | {"capabilities": capabilities}
 
 
+def secret_name(job: str, key_id: str) -> str:
+    """The Secret of one key, of its own name so that pods never start with a key that has ended.
+
+    The default of IPUHUB_JOB_SECRETS lets no template name it.
+    """
+    return f"vipu-{job}-{key_id}"
+
+
+def build_key_secret(job: JobKey, key: PodKey) -> Manifest:
+    """Return the Secret, which is deleted with the job."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": child_metadata(job, secret_name(job.name, key.id)),
+        "type": "Opaque",
+        "immutable": True,
+        "stringData": {
+            USER_ID: key.user_id,
+            ACCESS_KEY: key.access_key,
+            CA: key.ca,
+            CERTIFICATE: key.certificate,
+            PRIVATE_KEY: key.private_key,
+        },
+    }
+
+
+def add_key(spec: Manifest, containers: list[Manifest], job: str, partition: Partition) -> None:
+    """Give containers of a pod the key to their partition.
+
+    Variables that a container sets itself stay.
+    """
+    name = secret_name(job, partition.pod_key)
+    items = [{"key": file, "path": file} for file in FILES.values()]
+    add_volume(spec, {"name": VIPU_VOLUME, "secret": {"secretName": name, "items": items}})
+    host, _, port = partition.controller.rpartition(":")
+    plain = {"VIPU_CLI_API_HOST": host, "VIPU_CLI_API_PORT": port}
+    paths = {variable: f"{VIPU_FOLDER}/{file}" for variable, file in FILES.items()}
+    for container in containers:
+        add_environment(container, plain | paths)
+        given = {variable.get("name") for variable in container["env"]}
+        container["env"] += [
+            {"name": variable, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+            for variable, key in FROM_SECRET.items()
+            if variable not in given
+        ]
+        add_mounts(container, [{"name": VIPU_VOLUME, "mountPath": VIPU_FOLDER, "readOnly": True}])
+
+
 def build_worker(context: BuildContext, place: PodPlace, worker: int) -> Manifest:
     """Return worker pod number `worker` of the job.
 
@@ -264,6 +323,8 @@ def build_worker(context: BuildContext, place: PodPlace, worker: int) -> Manifes
     spec = pod_spec(context, place)
     for container in spec["containers"]:
         add_environment(container, ipu_environment(context, place))
+    if place.partition.pod_key:
+        add_key(spec, spec["containers"], context.key.name, place.partition)
     if job.has_launcher:
         main = spec["containers"][0]
         main["command"] = sleep_command()

@@ -101,6 +101,14 @@ class ReleasePartition:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreKey:
+    """Have a key made for the pods of one attempt, and keep it in a Secret of the job."""
+
+    instance: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Delete the job itself (by UID): its time to live is over."""
 
@@ -115,6 +123,7 @@ Action = (
     | PatchStatus
     | EnsurePartition
     | ReleasePartition
+    | StoreKey
 )
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from ipuhub.kube.errors import AlreadyExists, ApiError
+from ipuhub.kube.resources import SECRETS
+from jobs.builders.pods import build_key_secret
 from jobs.ipujob.names import RESOURCE_OF, Kind, is_being_deleted, metadata, uid_of
 from jobs.operator.statuskeeper import StatusKeeper
 
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ipuhub.kube.client import KubeClient
-    from jobs.ipujob.names import Manifest
-    from jobs.operator.actions import TryPod
+    from jobs.ipujob.names import JobKey, Manifest
+    from jobs.operator.actions import StoreKey, TryPod
     from jobs.operator.observer import Cache, Caches
     from jobs.operator.partitions import PartitionFacts, Partitions
 
@@ -149,6 +151,22 @@ def _reaches(version: str, wanted: str) -> bool:
     if version.isdigit() and wanted.isdigit():
         return int(version) >= int(wanted)
     return version == wanted
+
+
+async def store_key(effects: Effects, job: JobKey, action: StoreKey) -> None:
+    """Have a key made for the pods of an attempt, keep it in a Secret of the job, and say so.
+
+    After a crash on the way another key is made, by which the first one ends; its Secret stays
+    until the job is deleted. Raises ApiError, or an error of the proxy.
+    """
+    asked_at = effects.now()
+    key = await effects.partitions.make_key(job.uid, action.instance, action.attempt)
+    if key is None:
+        fact = replace(effects.facts.of(job.uid)[action.instance], pod_key="")
+    else:
+        await effects.client.create(SECRETS, build_key_secret(job, key))
+        fact = await effects.partitions.store_key(job.uid, action.instance, action.attempt, key.id)
+    effects.facts.note(job.uid, fact, asked_at)
 
 
 REMEMBERED_SECONDS = 10.0  # a burst of equal jobs asks once

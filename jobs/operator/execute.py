@@ -37,9 +37,10 @@ from jobs.operator.actions import (
     PatchStatus,
     ReleasePartition,
     SetFinalizers,
+    StoreKey,
     TryPod,
 )
-from jobs.operator.effects import Rehearsals
+from jobs.operator.effects import Rehearsals, store_key
 from jobs.operator.failures import NameConflictError, fault_of
 from jobs.operator.metrics import count_action, count_decision
 from jobs.operator.ownership import is_object_of, is_pod_of
@@ -182,6 +183,10 @@ class Executor:
                 await self._ensure(this, action)
             case ReleasePartition():
                 await self._release(this, action)
+            case StoreKey():
+                this.leave()
+                await store_key(self._effects, this.observed.key, action)
+                this.outcome.replan = True
 
     async def _create(self, this: _Pass, action: CreateChild) -> None:
         resource = RESOURCE_OF[action.kind]

@@ -17,6 +17,7 @@ from jobs.operator.actions import (
     EnsurePartition,
     ReleasePartition,
     SetFinalizers,
+    StoreKey,
     TryPod,
 )
 from jobs.operator.observed import Fault
@@ -36,6 +37,7 @@ _BY_WORDS = (
     ("denied the request", Reason.ADMISSION_DENIED),
     ("because it is being terminated", Reason.NAMESPACE_TERMINATING),
 )
+_KEY = "Cannot create the Secret with the key to the job's partition"
 _LIMIT_RANGE = ("maximum ", "minimum ")
 _REMEDIES = {
     Reason.QUOTA_EXCEEDED: "the operator retries; free some quota, or ask for a larger quota",
@@ -147,9 +149,11 @@ def fault_of(action: Action, error: BaseException) -> Fault | None:
         retryable = bool(getattr(error, "retryable", False))
         reason = Reason.PROXY_UNAVAILABLE if retryable else Reason.PARTITION_REFUSED
         return Fault(reason, str(error), is_passing=retryable)
+    if isinstance(action, StoreKey) and not isinstance(error, ApiError):
+        return Fault(Reason.PROXY_UNAVAILABLE, str(error), is_passing=True)
     if isinstance(error, NameConflictError):
         return Fault(Reason.NAME_CONFLICT, str(error))
-    what = _attempted(action)
+    what = _KEY if isinstance(action, StoreKey) else _attempted(action)
     if not what or not isinstance(error, ApiError) or isinstance(error, Unreachable):
         return None
     if isinstance(error, Conflict) and not isinstance(action, CreateChild):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from ipuhub.partition import PodKey
+
 log = structlog.get_logger(__name__)
 NEVER_ASKED = "it has not answered yet"
 
@@ -37,6 +39,15 @@ class Partitions(Protocol):
 
     async def release(self, uid: str, instance: int) -> Partition | None:
         """Remove the partition; None: the proxy knows of none, so it is released."""
+        ...
+
+    async def make_key(self, uid: str, instance: int, attempt: int) -> PodKey | None:
+        """Make a key for the pods of an active partition; an earlier one ends. None: they need
+        none."""
+        ...
+
+    async def store_key(self, uid: str, instance: int, attempt: int, key_id: str) -> Partition:
+        """Say that pods can use the key that was made last; it stays for this attempt."""
         ...
 
 

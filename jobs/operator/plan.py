@@ -17,7 +17,7 @@ from jobs.builders.pods import BuildContext, PodPlace, build_worker
 from jobs.ipujob.conditions import JobState, Reason, Verdict, plain_verdict
 from jobs.ipujob.names import FINALIZER, FINALIZERS, Kind, is_being_deleted, metadata
 from jobs.operator import decisions, waiting
-from jobs.operator.actions import CreateChild, Event, Plan, SetFinalizers, Step
+from jobs.operator.actions import CreateChild, Event, Plan, SetFinalizers, Step, StoreKey
 from jobs.operator.effectivespec import (
     effective_spec,
     effective_spec_of_invalid,
@@ -79,19 +79,36 @@ def pods_step(context: BuildContext, instances: tuple[Instance, ...]) -> Step:
     return Step("pods", tuple(actions), needs_previous=True)
 
 
+def keys_step(instances: tuple[Instance, ...]) -> Step:
+    """The keys that pods which are due cannot do without."""
+    return Step(
+        "keys",
+        tuple(
+            StoreKey(instance.index, instance.attempt)
+            for instance in instances
+            if _may_get_pods(instance) and instance.partition and instance.partition.lacks_key
+        ),
+        needs_previous=True,
+    )
+
+
 def _place(instance: Instance) -> PodPlace | None:
-    """Where new pods of an instance go; None: it must not get any now.
+    """Where new pods of an instance go; None: it must not get any now."""
+    partition = instance.partition
+    if partition is None or partition.lacks_key or not _may_get_pods(instance):
+        return None
+    return PodPlace(instance.index, instance.attempt, partition)
+
+
+def _may_get_pods(instance: Instance) -> bool:
+    """Whether new pods of an instance may come now.
 
     A running attempt gets no second launcher and no replaced worker: a pod it lost ends it. Pods
     of another attempt have to be gone first, since they have the same names.
     """
     if not instance.is_active or instance.has_started or instance.strays:
-        return None
-    if instance.is_settled or instance.is_resting:
-        return None
-    if instance.partition is None:
-        return None
-    return PodPlace(instance.index, instance.attempt, instance.partition)
+        return False
+    return not (instance.is_settled or instance.is_resting)
 
 
 def plan(observed: Observed, now: datetime) -> Plan:
@@ -251,6 +268,7 @@ def _plan_bring_up(
             *_partitions_steps(observed, context, instances, now),
             restore_step(observed, changed, now),
             children_step(observed, context, instances),
+            keys_step(instances),
             pods_step(context, instances),
         ]
         beside = access_steps(observed, context, instances)

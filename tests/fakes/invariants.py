@@ -33,6 +33,8 @@ class Invariants:
         self._status: dict[str, dict[str, Any]] = {}
         self._starts: Counter[tuple[str, str, str]] = Counter()
         self._started: set[str] = set()
+        self._has_key: set[str] = set()
+        self.keys_used = 0
         self._pods: dict[str, dict[str, Any]] = {}
         self.is_orderly = True
 
@@ -79,6 +81,7 @@ class Invariants:
         if not change.is_gone:
             self._pods[uid] = change.manifest
             self._check_start(change)
+            self._check_key(change)
         is_new_end = _is_ending(change.manifest) and not (before and _is_ending(before))
         if self.is_orderly and is_new_end and uid not in self._kube.taken:
             self._check_order(change.manifest)
@@ -106,6 +109,23 @@ class Invariants:
         attempt = labels[LABEL_JOB_UID], labels[LABEL_INSTANCE], labels[LABEL_ATTEMPT]
         self._starts[attempt] += 1
         assert self._starts[attempt] == 1, f"the command has started twice: {attempt}"
+
+    def _check_key(self, change: Change) -> None:
+        """Whatever begins to run can use the key that it was given."""
+        meta = change.manifest["metadata"]
+        if change.manifest["status"]["phase"] != "Running" or meta["uid"] in self._has_key:
+            return
+        self._has_key.add(meta["uid"])
+        for container in change.manifest["spec"]["containers"]:
+            for variable in container.get("env") or ():
+                if variable["name"] == "VIPU_CLI_API_ACCESS_KEY":
+                    self.keys_used += 1
+                    ref = variable["valueFrom"]["secretKeyRef"]
+                    secret = self._kube.objects["secrets", meta["namespace"], ref["name"]]
+                    holder = _job_of(change.manifest), int(meta["labels"][LABEL_INSTANCE])
+                    valid = self._partitions.valid_keys[holder]
+                    given = secret["stringData"][ref["key"]]
+                    assert given == valid.access_key, "a pod starts with a key that has ended"
 
     def _check_history(self) -> None:
         """One partition per instance at a time: made, cleaned, given back, made again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ipuhub.partition import Partition
+from ipuhub.partition import KEY_WANTED, Partition, PodKey
 
 
 class ProxyAwayError(Exception):
@@ -33,7 +33,8 @@ class FakePartitions:
     `history` every (verb, uid, instance) that changed something, `tries` the attempts that were
     begun. With `is_slow` making and removing take until the next `tick`. While `refuses` is set
     the controller makes and resets none, with these words, and while `refuses_removal` is set it
-    removes none."""
+    removes none. With `is_secure` pods need keys: `valid_keys` has those that V-IPU takes, by
+    holder."""
 
     def __init__(self, ipus: int = 32, node_selector: dict[str, str] | None = None) -> None:
         self.ipus = ipus
@@ -44,6 +45,10 @@ class FakePartitions:
         self.first_phase = "active"
         self.refuses = ""
         self.refuses_removal = ""
+        self.is_secure = False
+        self.makes_keys = True
+        self.keys = 0
+        self.valid_keys: dict[tuple[str, int], PodKey] = {}
         self.tries: list[Try] = []
         self._made: set[tuple[str, int]] = set()
         self.calls: list[str] = []
@@ -108,6 +113,7 @@ class FakePartitions:
             phase="creating" if self.is_slow else self.first_phase,
             controller="127.0.0.1:8090",
             node_selector=self.node_selector,
+            pod_key=KEY_WANTED if self.is_secure else "",
         )
         free = self.ipus - self.used + held
         if size > free:
@@ -149,7 +155,30 @@ class FakePartitions:
         self.records[uid, instance] = replace(known, phase="released")
         return self.records[uid, instance]
 
+    async def make_key(self, uid: str, instance: int, attempt: int) -> PodKey | None:
+        self._answer("make_key")
+        record = self.records[uid, instance]
+        if (record.phase, record.attempt, record.pod_key) != ("active", attempt, KEY_WANTED):
+            raise StaleAttemptError("no key is wanted")
+        if not self.makes_keys:
+            self.records[uid, instance] = replace(record, pod_key="")
+            return None
+        self.keys += 1
+        number = f"{self.keys:08x}"
+        made = PodKey(id=number, user_id=f"partition/{record.id}", access_key=f"secret-{number}")
+        self.valid_keys[uid, instance] = made
+        return made
+
+    async def store_key(self, uid: str, instance: int, attempt: int, key_id: str) -> Partition:
+        self._answer("store_key")
+        record = self.records[uid, instance]
+        if record.attempt != attempt or self.valid_keys[uid, instance].id != key_id:
+            raise StaleAttemptError(f"{key_id} is not the last one made")
+        self.records[uid, instance] = replace(record, pod_key=key_id)
+        return self.records[uid, instance]
+
     def _unmake(self, uid: str, instance: int) -> None:
+        self.valid_keys.pop((uid, instance), None)
         if (uid, instance) in self._made:
             self.history.append(("release", uid, instance))
             self._made.discard((uid, instance))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
-    from ipuhub.partition import Partition
+    from ipuhub.partition import Partition, PodKey
     from tests.fakes.jobworld import WatchfulPartitions
     from tests.fakes.kube import FakeKube, Manifest
 
@@ -163,3 +163,13 @@ class WiredPartitions:
     async def release(self, uid: str, instance: int) -> Partition | None:
         act = self._partitions.release
         return await self._wire.call("release", lambda: act(uid, instance), is_proxy=True)
+
+    async def make_key(self, uid: str, instance: int, attempt: int) -> PodKey | None:
+        act = self._partitions.make_key
+        return await self._wire.call("make_key", lambda: act(uid, instance, attempt), is_proxy=True)
+
+    async def store_key(self, uid: str, instance: int, attempt: int, key_id: str) -> Partition:
+        act = self._partitions.store_key
+        return await self._wire.call(
+            "store_key", lambda: act(uid, instance, attempt, key_id), is_proxy=True
+        )
