@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-from tests.realnodes.rendering import VIPU, render
+from jobs.ipujob.names import LABEL_JOB_UID
+from tests.realnodes.rendering import VIPU, named, render
 
 POSTGRES, API, ORDERS = {("database", 5432)}, {("", 443), ("", 6443)}, {("vipu-proxy", 8090)}
 REACHES: dict[str, set[tuple[str, int]]] = {
@@ -107,3 +108,25 @@ def test_an_operator_in_the_host_network_reaches_the_proxy() -> None:
     policy = policies(VIPU, "controller.hostNetwork=true")["vipu-proxy"]
     orders = [rule for rule in policy["spec"]["ingress"] if rule["ports"][0]["port"] == 8090]
     assert [rule.get("from") for rule in orders] == [None]
+
+
+def test_pods_of_jobs_reach_a_secure_vipu_server_and_no_insecure_one() -> None:
+    secure = (
+        "vipuServer.secure.enabled=true",
+        "vipuServer.secure.secret=s",
+        "vipuProxy.accessSecret=a",
+    )
+    jobs = "gc-ipu-operator-vipu-server-jobs"
+    found = named(render(VIPU, *secure), "NetworkPolicy")[jobs]["spec"]
+    server = named(render(VIPU, *secure), "Deployment")["gc-ipu-operator-vipu-server"]
+    labels = server["spec"]["template"]["metadata"]["labels"]
+    assert found["podSelector"]["matchLabels"].items() <= labels.items()
+    (rule,) = found["ingress"]
+    assert [port["port"] for port in rule["ports"]] == [8090]
+    (source,) = rule["from"]
+    assert source["namespaceSelector"] == {}
+    (has,) = source["podSelector"]["matchExpressions"]
+    assert has == {"key": LABEL_JOB_UID, "operator": "Exists"}
+    assert jobs not in named(render(VIPU), "NetworkPolicy")
+    off = "networkPolicies.enabled=false"
+    assert not named(render(VIPU, *secure, off), "NetworkPolicy")

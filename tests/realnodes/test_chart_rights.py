@@ -18,6 +18,7 @@ EVERYTHING = (
     "vipuServer.agents.enabled=true",
     "database.enabled=true",
     "uninstall.drain=true",
+    "vipuProxy.accessSecret=vipu-access",
     "ipuVisibility.enabled=true",
     "vipuProxy.replicas=2",
     "extendedScheduler.enabled=true",
@@ -56,6 +57,20 @@ def test_without_logs_the_dashboard_may_read_no_pod() -> None:
     assert given["IPUHUB_JOB_LOGS"] == "off"
 
 
+def test_the_operator_creates_secrets_only_where_jobs_get_keys_and_never_reads_one() -> None:
+    def on_secrets(*values: str) -> dict[str, Any]:
+        return {
+            one["metadata"]["name"]: rule["verbs"]
+            for one in render(*values)
+            if one["kind"] in {"Role", "ClusterRole"}
+            for rule in one["rules"]
+            if "secrets" in rule.get("resources", ()) and not rule.get("resourceNames")
+        }
+
+    assert on_secrets(*EVERYTHING) == {"ipus-gc-ipu-operator-controller-keys": ["create"]}
+    assert on_secrets(VIPU) == {}
+
+
 ACTING = (*EVERYTHING, "web.actions.enabled=true", "web.actions.users.admin=ops@lab")
 
 
@@ -88,7 +103,7 @@ def test_no_right_is_a_wildcard_or_grants_more_than_it_has() -> None:
     words = [word for rule in rules for values in rule.values() for word in values]
     assert len(rules) > 20
     assert {"*", "escalate", "impersonate"} & set(words) == set()
-    # Secrets are read and written by name only.
+    # Secrets are read and written by name only; what is only created cannot be read.
     secrets = [rule for rule in rules if "secrets" in rule.get("resources", ())]
     assert secrets
-    assert all(rule.get("resourceNames") for rule in secrets)
+    assert all(rule.get("resourceNames") or rule["verbs"] == ["create"] for rule in secrets)
