@@ -1,4 +1,4 @@
-"""glue: the search over jobs, pods, partitions, people, groups, namespaces and pages."""
+"""glue: the search over jobs, pods, partitions, nodes, people, groups, namespaces and pages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from django.views.decorators.http import require_safe
 
 from dashboard.live import live_reader
 from dashboard.nav import ENTRIES
-from ipuhub.web.access import is_admin, scope_of
+from ipuhub.web.access import is_admin, scope_of, usage_scope_of
 from ipuhub.web.problems import not_as_asked
 from ipuhub.web.requests import signed_in
 from jobs.selectors import listed_jobs, state_of, visible_jobs
+from usage.selectors import visible_lifetimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 LONGEST: Final = 253  # of a Kubernetes name
 _JOBS: Final = 12
 _PARTITIONS: Final = 8
+_NODES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,16 @@ def job_of_pod(name: str) -> str:
     return head if last == "launcher" else ""
 
 
-def find(text: str, scope: Scope, *, admin: bool) -> list[Found]:
-    """Everything that matches `text` and that the reader may see; asks PostgreSQL twice."""
+def find(text: str, scope: Scope, usage: Scope, *, admin: bool) -> list[Found]:
+    """Everything that matches `text` and that the reader may see; `usage`: whose pods they see.
+
+    Asks PostgreSQL three times.
+    """
     return [
         *_pages(text, admin=admin),
         *_jobs(text, scope),
         *_partitions(text, scope),
+        *_nodes(text, usage),
         *_names(text, scope),
     ]
 
@@ -103,6 +109,19 @@ def _partitions(text: str, scope: Scope) -> list[Found]:
     ]
 
 
+def _nodes(text: str, usage: Scope) -> list[Found]:
+    """Nodes with running pods and the text in their names: each leads to its pods."""
+    if not settings.USAGE_ENABLED:
+        return []
+    running = visible_lifetimes(usage).filter(finished_at=None, node__contains=text.lower())
+    names = running.exclude(node="").order_by("node").values_list("node", flat=True).distinct()
+    address = reverse("usage:lifetimes")
+    return [
+        Found("Node", name, f"{address}?{urlencode({'node': name, 'running': 'true'})}", "its pods")
+        for name in names[:_NODES]
+    ]
+
+
 def _names(text: str, scope: Scope) -> Iterable[Found]:
     """The namespace, group or user of exactly this name: each leads to its jobs."""
     kinds = ("namespace", "group", "user")
@@ -127,5 +146,7 @@ def search(request: HttpRequest) -> HttpResponseBase:
     text = request.GET.get("q", "").strip()
     if len(text) > LONGEST or "\0" in text:
         return not_as_asked(request, [f"q: at most {LONGEST} printable characters."])
-    results = find(text, scope_of(request.user), admin=is_admin(request.user)) if text else []
+    user = request.user
+    shown = (scope_of(user), usage_scope_of(user))
+    results = find(text, *shown, admin=is_admin(user)) if text else []
     return render(request, "search.html", {"q": text, "results": results})

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from dashboard.search import job_of_pod
+from tests.builders import jobhistory
 from tests.builders.fleetrows import job_row
 from tests.builders.questions import questions
 
 if TYPE_CHECKING:
     from django.test import Client
+    from pytest_django.fixtures import SettingsWrapper
 
     from tests.fakes.background import Cluster, Proxy
 
@@ -71,6 +74,33 @@ def test_users_groups_and_namespaces_lead_to_their_jobs(admin: Client) -> None:
     assert "?user=ann" not in found(admin, "ann")
 
 
+def pod_row(node: str, namespace: str, **fields: object) -> None:
+    """A pod on a node; running, unless it finished."""
+    jobhistory.pod(jobhistory.job(node[::-1], namespace), **{"node": node, **fields})
+
+
+def test_a_node_leads_to_its_running_pods(admin: Client) -> None:
+    pod_row("rack3-node12", "team-a")
+    pod_row("rack4-node1", "team-a", finished_at=timezone.now())
+    text = found(admin, "Rack")
+    address = "/usage/pods/?node=rack3-node12&amp;running=true"
+    assert f'href="{address}"' in text
+    assert "rack4" not in text
+    listed = admin.get(address.replace("&amp;", "&")).content.decode()
+    assert "1 pod" in listed
+
+
+def test_nodes_are_found_by_whom_their_pods_are_shown_to(
+    user: Client, settings: SettingsWrapper
+) -> None:
+    pod_row("secret-node", "team-b")
+    pod_row("own-node", "team-a")
+    assert "secret-node" not in found(user, "-node")
+    assert "?node=own-node" in found(user, "-node")
+    settings.USAGE_ENABLED = False  # there is no list of pods
+    assert "Node" not in found(user, "own-node").partition("<tbody>")[2]
+
+
 def test_pages_are_found_by_whom_they_are_for(admin: Client) -> None:
     assert '<td class="text-secondary">Page</td>' in found(admin, "sys")
 
@@ -97,11 +127,11 @@ def test_a_text_that_is_no_name_is_refused_in_words(admin: Client, text: str) ->
     assert "q: at most 253" in answer.content.decode()
 
 
-def test_it_asks_postgres_twice_and_who_searches(user: Client) -> None:
+def test_it_asks_postgres_three_times_and_who_searches(user: Client) -> None:
     job_row("bert")
     with CaptureQueriesContext(connection) as asked:
         found(user, "bert")
-    assert questions(asked) <= 5
+    assert questions(asked) <= 6
     with CaptureQueriesContext(connection) as asked:
         found(user, "")
     assert questions(asked) <= 3
