@@ -45,6 +45,9 @@ PAGES = (
 )
 
 
+WITH_TIMES = ("/", "/jobs/", "/jobs/{job}/", "/jobs/{job}/events/", "/usage/pods/", "/system/")
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_no_page_breaks_a_rule_of_accessibility(
     transactional_db: None, plain_http: None, django_user_model: Any, width: int, scheme: str
@@ -56,6 +59,28 @@ def test_no_page_breaks_a_rule_of_accessibility(
     with live_server() as address, page_of(address, cookie, width) as page:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         found = [line for path in PAGES for line in axe_violations(page, path.format(job=job))]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+def test_times_of_the_browsers_zone_break_no_rule_either(
+    transactional_db: None, plain_http: None, django_user_model: Any, width: int, scheme: str
+) -> None:
+    user = django_user_model.objects.create_user("root", password="x", is_staff=True)
+    WatchCheckpoint.objects.create(name="ipujobs", position_at=timezone.now())
+    job = _history()
+    cookie = signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
+    with (
+        live_server() as address,
+        page_of(address, cookie, width, zone="Australia/Adelaide") as page,
+    ):
+        page.add_init_script("localStorage.setItem('zone', 'local')")
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        found = []
+        for path in WITH_TIMES:
+            found += axe_violations(page, path.format(job=job))
+            assert page.locator("[data-zone-switch]").inner_text() == "Local"
+            assert page.locator("[data-zone-note]").is_visible()
     assert not found, "\n".join(found)
 
 
