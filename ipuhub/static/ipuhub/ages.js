@@ -13,7 +13,8 @@
     if (document.hidden) return;
     document.querySelectorAll("time[data-age]").forEach((time) => {
       const seconds = Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000);
-      if (seconds >= 0) time.textContent = words(seconds);
+      if (seconds < 0 || time.textContent === words(seconds)) return; // a selection in it stays
+      time.textContent = words(seconds);
     });
   }, 1000);
 })();

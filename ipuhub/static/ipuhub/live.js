@@ -5,12 +5,7 @@
   document.querySelector(".main-nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   const ACTIVE = 3000, SOON = 1000, IDLE = 60000;
   const refresh = () => {
-    document.querySelectorAll("[data-live]").forEach((part) => {
-      // Somebody choosing text in the part, or typing there, is not disturbed.
-      const chosen = document.getSelection();
-      if (chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode)) return;
-      window.htmx.trigger(part, "refresh");
-    });
+    document.querySelectorAll("[data-live]").forEach((part) => window.htmx.trigger(part, "refresh"));
     schedule();
   };
   let timer;
@@ -26,7 +21,7 @@
     if (elt.matches("form.filters")) for (const name of Object.keys(parameters)) if (parameters[name] === "") delete parameters[name];
     if (elt.dataset.live !== undefined && elt.dataset.etag) headers["If-None-Match"] = elt.dataset.etag;
   });
-  // Where the part was replaced, the focus goes back to the same link, and a new count is said once.
+  // Where the focused link was moved or replaced, the focus goes back to it, and a new count is said once.
   let focused = null;
   // What a row says, without ages; rows are known by their first link.
   const words = (row) => {
@@ -39,6 +34,11 @@
     return link ? [[link.getAttribute("href"), row]] : [];
   }));
   let before = new Map(), shown = null;
+  const tint = (row) => {
+    row.classList.remove("is-news");
+    void row.offsetWidth; // a row that is tinted already starts anew
+    row.classList.add("is-news");
+  };
   const toast = (text) => {
     const line = document.getElementById("toast");
     if (!line) return;
@@ -58,14 +58,14 @@
     if (event.target.id === "health") return; // the header's line is no news of the page
     // A filter brings other rows; only what came by itself is marked.
     if (before.size && event.detail.requestConfig?.triggeringEvent?.type === "refresh")
-      for (const [key, row] of rows()) if (before.get(key) !== words(row)) row.classList.add("is-news");
+      for (const [key, row] of rows()) if (before.get(key) !== words(row)) tint(row);
     const now = document.querySelector("[data-toast]")?.dataset.toast ?? null;
     if (shown !== null && now !== null && now !== shown) toast(now);
-    if (focused) {
+    if (focused && document.activeElement?.getAttribute("href") !== focused) {
       const again = [...document.querySelectorAll("[data-live] a")].find((a) => a.getAttribute("href") === focused);
       if (again) again.focus({ preventScroll: true });
-      focused = null;
     }
+    focused = null;
     const said = document.getElementById("said"), part = document.querySelector("[data-say]");
     if (said && part && said.textContent !== part.dataset.say) said.textContent = part.dataset.say;
   });

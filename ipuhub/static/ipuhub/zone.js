@@ -42,6 +42,7 @@
   const repaint = () => paint(root);
   // Parts that arrive later (polls, filters, lines of a log) are painted before they are seen.
   new MutationObserver((changes) => changes.forEach((change) => change.addedNodes.forEach((node) => { if (node.nodeType === Node.ELEMENT_NODE) paint(node); }))).observe(root, { childList: true, subtree: true });
+  document.addEventListener("htmx:afterSwap", (event) => paint(event.target)); // what changed in its place
   document.addEventListener("click", (event) => {
     if (!event.target.closest("[data-zone-switch]")) return;
     chosen = !chosen;

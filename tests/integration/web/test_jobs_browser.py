@@ -18,7 +18,7 @@ from tests.builders.clients import browser as signed_in_client
 from tests.integration.web.livepages import live_server, page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
@@ -97,15 +97,21 @@ def test_without_javascript_filters_and_paging_work(address: str, cookie: str) -
         assert page.locator("#rows tbody tr").count() == 1
 
 
-def change(name: str, **fields: str) -> None:
-    """Change a job in a thread: Playwright has an event loop in this one, which Django refuses."""
+def in_thread(work: Callable[[], object]) -> None:
+    """Do it in a thread: Playwright has an event loop in this one, which Django refuses."""
 
-    def work() -> None:
-        JobRecord.objects.filter(name=name).update(updated_at=timezone.now(), **fields)
+    def run() -> None:
+        work()
         connection.close()
 
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(work).result()
+        pool.submit(run).result()
+
+
+def change(name: str, **fields: str) -> None:
+    """Change a job."""
+    jobs = JobRecord.objects.filter(name=name)
+    in_thread(lambda: jobs.update(updated_at=timezone.now(), **fields))
 
 
 def test_what_changes_by_itself_is_tinted_in_a_list_and_said_on_its_page(

@@ -1,0 +1,110 @@
+"""A live part changes in place: what somebody opened, chose, focused or scrolled stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from django.conf import settings as django_settings
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from ipuhub.models import WatchCheckpoint
+from jobs.models import JobRecord
+from tests.builders import jobhistory
+from tests.builders.clients import browser as signed_in_client
+from tests.integration.web.livepages import live_server, page_of
+from tests.integration.web.test_jobs_browser import change, in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page
+
+SELECT = """(link) => {
+  const range = document.createRange();
+  range.selectNodeContents(link);
+  document.getSelection().removeAllRanges();
+  document.getSelection().addRange(range);
+}"""
+SELECTED = "String(document.getSelection())"
+
+
+@pytest.fixture
+def cookie(transactional_db: None, django_user_model: type) -> str:
+    """A signed-in administrator, and three jobs."""
+    user = django_user_model.objects.create_user("root", password="x", is_staff=True)
+    WatchCheckpoint.objects.create(name="ipujobs", position_at=timezone.now())
+    for name in ("first", "second", "third"):
+        jobhistory.job(name, uid=name, created_at=timezone.now())
+    return signed_in_client(user).cookies[django_settings.SESSION_COOKIE_NAME].value
+
+
+@pytest.fixture
+def address(transactional_db: None, plain_http: None) -> Iterator[str]:
+    """A server of this test alone."""
+    with live_server() as found:
+        yield found
+
+
+def names(page: Page) -> list[str]:
+    """The jobs of the list, in its order."""
+    return page.locator("#rows tbody tr td:first-child").all_inner_texts()
+
+
+def test_what_is_opened_ticked_and_chosen_stays_while_other_rows_change(
+    address: str, cookie: str
+) -> None:
+    with page_of(address, cookie, 1280) as page:
+        page.goto("/jobs/")
+        page.get_by_text("Columns", exact=True).click()
+        box = page.locator("details.columns").get_by_label("IPUs")
+        box.uncheck()
+        page.get_by_role("link", name="second").evaluate(SELECT)
+        page.evaluate("document.querySelector('#rows').sameElement = true")
+        change("third", status="Restarting")
+        page.locator("tr.is-news").filter(has_text="third").wait_for()
+        in_thread(lambda: jobhistory.job("newest", uid="newest", created_at=timezone.now()))
+        page.get_by_role("link", name="newest").wait_for()  # a row above moves the others
+        expect(page.locator("tr.is-news")).to_have_count(1)
+        expect(page.locator("#said")).to_have_text("4 jobs")
+        assert page.evaluate(SELECTED) == "second"
+        expect(page.locator("details.columns")).to_have_attribute("open", "")
+        expect(box).not_to_be_checked()
+        assert page.evaluate("document.querySelector('#rows').sameElement")
+
+
+def test_the_focused_link_stays_where_its_row_goes(address: str, cookie: str) -> None:
+    with page_of(address, cookie, 1280) as page:
+        page.goto("/jobs/?sort=name")
+        page.get_by_role("link", name="second").focus()
+        in_thread(lambda: jobhistory.job("aaa", uid="aaa", created_at=timezone.now()))
+        page.get_by_role("link", name="aaa").wait_for()
+        expect(page.get_by_role("link", name="second")).to_be_focused()
+        in_thread(lambda: JobRecord.objects.filter(name="aaa").delete())
+        page.get_by_role("link", name="aaa").wait_for(state="detached")
+        expect(page.get_by_role("link", name="second")).to_be_focused()
+
+
+def test_a_scrolled_table_of_a_phone_stays_scrolled(address: str, cookie: str) -> None:
+    with page_of(address, cookie, 800) as page:
+        page.goto("/jobs/")
+        table = page.locator("#rows .table-responsive")
+        table.evaluate("(each) => { each.scrollLeft = 60; each.dataset.at = each.scrollLeft; }")
+        change("third", status="Restarting")
+        page.locator("tr.is-news").wait_for()
+        assert table.evaluate("(each) => each.scrollLeft") == 60
+
+
+def test_a_filter_and_the_way_back_still_work(address: str, cookie: str) -> None:
+    change_to = "Failed"
+    in_thread(lambda: JobRecord.objects.filter(name="third").update(status=change_to))
+    with page_of(address, cookie, 1280) as page:
+        page.goto("/jobs/")
+        page.get_by_role("combobox", name="Status").select_option(change_to)
+        page.wait_for_url("**/jobs/?status=Failed")
+        expect(page.locator("#rows tbody tr")).to_have_count(1)
+        change("second", status=change_to)  # the next poll asks for the filtered list
+        expect(page.locator("#rows tbody tr")).to_have_count(2)
+        page.go_back()
+        expect(page.locator("#rows tbody tr")).to_have_count(3)
