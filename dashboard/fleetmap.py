@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
+from dashboard.fleetpaint import MARKS, Painter, detail_of, unheld
 from dashboard.fleetqueue import Holding, JobFacts, queue_lines
 from ipuhub.partition import parse_time
 
@@ -18,53 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from dashboard.fleetpaint import Block, Detail, Paint
     from dashboard.fleetqueue import Waiting
 
 FILLS: Final = ("job", "user", "namespace", "state")
-Paint = tuple[str, tuple[str, ...]]
-"""A CSS class, and the patterns over it."""
 OTHER: Final[Paint] = ("is-other", ())
 COLOURS: Final = 7  # .fill-0 to .fill-6 in ipuhub.css; told apart by colour-blind people
 PATTERNS: Final = 3  # plain, and two decals for names that share a colour
-SQUARES_UP_TO: Final = 512  # beyond, neighbours with one holder are drawn as one
 IDLE_AFTER_SECONDS: Final = 60  # pods of a job that has just got its IPUs are about to run
 _OTHERS: Final = ("idle", "faulty", "free", "cordoned", "outside")
-_MARKS: Final = {"idle": ("hatch",), "faulty": ("crossed",)}
-_SQUARE: Final = 10
-_GAP: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Square:
-    """One IPU, or neighbours with one holder; `x` and `width` in the units of the drawing, `decals`
-    the patterns over its colour."""
-
-    x: int
-    width: int
-    css: str
-    label: str
-    job_uid: str = ""
-    decals: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """An IPU-Machine; `is_target`: the next who waits would get IPUs of it."""
-
-    name: str
-    width: int
-    squares: tuple[Square, ...]
-    is_target: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The machines of one IPU-Link domain, in IPU-Link order."""
-
-    controller: str
-    cluster: str
-    domain: int
-    machines: tuple[Machine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +60,9 @@ class IpuRow:
 
 @dataclass(frozen=True, slots=True)
 class FleetMap:
-    """All of it. `total` and `counts` (by state) count the IPUs drawn; `next`: the job that would
-    get the dashed machines; `problems`: what controllers say who do not answer."""
+    """All of it, in the `detail` that the size of the fleet allows. `total` and `counts` (by state)
+    count the IPUs drawn; `next`: the job that would get the dashed machines; `problems`: what
+    controllers say who do not answer."""
 
     blocks: tuple[Block, ...] = ()
     legend: tuple[Key, ...] = ()
@@ -111,7 +74,7 @@ class FleetMap:
     machines: int = 0
     total: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
-    is_small: bool = False
+    detail: Detail = "ipus"
 
     @property
     def idle_ipus(self) -> int:
@@ -158,11 +121,12 @@ def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: R
     paints = _paints(holdings.values(), reader.fill)
     target = _target(fleet.get("queue") or [])
     total = sum(len(m["ipus"]) for c in controllers for m in c["machines"])
-    painter = _Painter(
+    detail = detail_of(total)
+    painter = Painter(
         holdings,
         lambda holding: paints.get(holding.group_by(reader.fill), OTHER),
         target,
-        is_small=total > SQUARES_UP_TO,
+        detail=detail,
     )
     blocks = tuple(block for controller in controllers for block in painter.blocks(controller))
     queue = queue_lines(fleet, jobs, holdings)
@@ -175,10 +139,10 @@ def draw_fleet(fleet: Mapping[str, Any], jobs: Mapping[str, JobFacts], reader: R
         fits=tuple((fit["size"], fit["count"]) for fit in fleet.get("fits") or []),
         idle=tuple(h for h in holdings.values() if h.state == "idle" and h.job),
         problems=tuple(c["message"] for c in controllers if c["message"]),
-        machines=sum(len(block.machines) for block in blocks),
+        machines=sum(len(controller["machines"]) for controller in controllers),
         total=total,
         counts=painter.counts,
-        is_small=total > SQUARES_UP_TO,
+        detail=detail,
     )
 
 
@@ -198,7 +162,7 @@ def list_ipus(
                     ipulink_domain=machine["domain"],
                     machine=machine["agent"],
                     position=ipu["position"],
-                    state=holding.state if holding else _unheld(controller, ipu)[0],
+                    state=holding.state if holding else unheld(controller, ipu)[0],
                     partition=holding.id if holding else "",
                     job_uid=holding.job.uid if holding and holding.job else "",
                 )
@@ -286,7 +250,7 @@ def _key(name: str, uid: str, found: Sequence[Holding], paints: Mapping[str, Pai
     css, decals = paints.get(name, OTHER)
     job = found[0].job if uid else None
     if job is not None and all(holding.state == "idle" for holding in found):
-        decals = (*decals, *_MARKS["idle"])
+        decals = (*decals, *MARKS["idle"])
     return Key(
         label=name or "held by others",
         css=css,
@@ -301,86 +265,3 @@ def _key(name: str, uid: str, found: Sequence[Holding], paints: Mapping[str, Pai
 def _target(queue: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """The block that the first who waits would get, of those who can be served."""
     return next((each["block"] for each in queue if each["block"]), None)
-
-
-class _Painter:
-    """Draws the machines of one map, and counts its IPUs by state."""
-
-    def __init__(
-        self,
-        holdings: Mapping[tuple[str, str], Holding],
-        paint_of: Callable[[Holding], Paint],
-        target: Mapping[str, Any] | None,
-        *,
-        is_small: bool,
-    ) -> None:
-        self._holdings = holdings
-        self._paint_of = paint_of
-        self._target = target
-        self._is_small = is_small
-        self.counts: Counter[str] = Counter()
-
-    def blocks(self, controller: Mapping[str, Any]) -> Iterable[Block]:
-        """One for each IPU-Link domain of the controller."""
-        by_domain = groupby(controller["machines"], lambda m: (m["cluster"], m["domain"]))
-        for (cluster, domain), machines in by_domain:
-            drawn = tuple(self._machine(controller, machine) for machine in machines)
-            yield Block(controller["address"], cluster, domain, drawn)
-
-    def _machine(self, controller: Mapping[str, Any], machine: Mapping[str, Any]) -> Machine:
-        ipus = machine["ipus"]
-        alike = (
-            [[*run] for _, run in groupby(ipus, _holder)] if self._is_small else [[i] for i in ipus]
-        )
-        squares, x = [], 0
-        for run in alike:
-            width = len(run) * (_SQUARE + _GAP) - _GAP
-            squares.append(self._square(controller, run, x, width))
-            x += width + _GAP
-        name = machine["agent"] or "IPU-Machine"
-        is_target = self._is_target(controller["address"], machine)
-        return Machine(name, max(x - _GAP, 1), tuple(squares), is_target)
-
-    def _square(
-        self, controller: Mapping[str, Any], run: Sequence[Mapping[str, Any]], x: int, width: int
-    ) -> Square:
-        """Draw neighbours with one holder."""
-        holding = self._holdings.get((controller["address"], run[0]["partition"]))
-        if holding is None:
-            state, label = _unheld(controller, run[0])
-            self.counts[state] += len(run)
-            return Square(x, width, f"is-{state}", label, decals=_MARKS.get(state, ()))
-        self.counts[holding.state] += len(run)
-        uid = holding.job.uid if holding.job else ""
-        css, decals = self._paint_of(holding)
-        marks = _MARKS.get(holding.state, ())
-        said = run[0].get("fault") or run[0].get("cordon")
-        label = f"{holding.label}; {said}" if said else holding.label
-        return Square(x, width, css, label, uid, (*decals, *marks))
-
-    def _is_target(self, address: str, machine: Mapping[str, Any]) -> bool:
-        block = self._target
-        if block is None or block["controller"] != address:
-            return False
-        if (block["cluster"], block["domain"]) != (machine["cluster"], machine["domain"]):
-            return False
-        wanted = range(block["start"], block["start"] + block["size"])
-        return any(ipu["position"] in wanted for ipu in machine["ipus"])
-
-
-def _holder(ipu: Mapping[str, Any]) -> tuple[object, ...]:
-    """What neighbours that are drawn as one have in common."""
-    return ipu["partition"], bool(ipu.get("outside")), ipu.get("cordon"), ipu.get("fault")
-
-
-def _unheld(controller: Mapping[str, Any], ipu: Mapping[str, Any]) -> tuple[str, str]:
-    """State of an IPU that nobody holds, and what that means."""
-    if ipu.get("outside"):
-        return "outside", "in a cluster or allocation that jobs do not use"
-    if ipu.get("fault"):
-        return "faulty", ipu["fault"]
-    if ipu.get("cordon"):
-        return "cordoned", f"free, but {ipu['cordon']}"
-    if not controller["hasNode"]:
-        return "cordoned", "free, but no node has the label of the controller"
-    return "free", "free"

@@ -100,6 +100,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "ipuhub.web.middleware.KeepPrivate",  # after WhiteNoise: static files are everybody's
+    "ipuhub.web.middleware.CompressAnswers",  # outside what computes ETags
     "csp.middleware.CSPMiddleware",
     "ipuhub.web.middleware.DownloadSlots",  # after WhiteNoise: static files are no downloads
     "ipuhub.web.middleware.RefuseUndecodableQueries",

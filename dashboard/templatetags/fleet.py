@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from django.utils.safestring import SafeString
 
-    from dashboard.fleetmap import Machine, Square
+    from dashboard.fleetpaint import Machine, Square
 
 register = template.Library()
 _HEIGHT = 14

@@ -19,6 +19,7 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpResponse
+from django.middleware.gzip import GZipMiddleware
 from django.urls import resolve
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
@@ -42,7 +43,20 @@ _YOURS: Final = (
     f"again in {RETRY_SECONDS} seconds."
 )
 _SIGN_INS: Final = f"Too many users are signing in. Try again in {RETRY_SECONDS} seconds."
+_COMPRESSED: Final = ("text/html", "application/json", "application/problem+json")
 PATHS: Final = ("/healthz", "/readyz", "/metrics")
+
+
+class CompressAnswers(GZipMiddleware):
+    """Middleware: compress pages and JSON, which shrink to a tenth; files that stream stay as they
+    are."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> Any:
+        """Return the answer, compressed if the client can read that."""
+        kind = response.get("Content-Type", "").partition(";")[0]
+        if response.streaming or kind not in _COMPRESSED:
+            return response
+        return super().process_response(request, response)
 
 
 class AnswerProbes:

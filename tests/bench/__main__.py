@@ -9,6 +9,7 @@ from pathlib import Path
 
 _MODULES = {
     "burst": "burst",
+    "dashboards": "dashboards",
     "demo": "demo_figures",
     "fragmentation": "fragmentation",
     "launcher": "launcher",
@@ -76,6 +77,13 @@ def main() -> None:
     full.add_argument("--lifetimes", type=int, default=1_000_000)
     full.add_argument("--rounds", type=int, default=20)
     full.add_argument("--database", type=Path, help="folder of a database to fill once and keep")
+    opened = commands.add_parser("dashboards", help="open overviews at a running demo")
+    opened.add_argument("--demo", type=Path, default=Path(".ipuhub"), help="folder of the demo")
+    opened.add_argument("--url", default="http://localhost:8000")
+    opened.add_argument("--readers", type=int, default=100)
+    opened.add_argument("--seconds", type=int, default=300)
+    opened.add_argument("--rounds", type=int, default=20, help="of each page alone")
+    opened.add_argument("--pid", type=int, help="of the web process, for its CPU")
     ingest = commands.add_parser("usage-ingest", help="pod events over HTTP to committed rows")
     ingest.add_argument("--pods", type=int, default=5_000, help="of four events each")
     ingest.add_argument("--bytes", type=int, default=3_000, help="size of an event")

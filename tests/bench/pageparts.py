@@ -25,6 +25,17 @@ class Part:
     prices: tuple[tuple[str, str], ...] = ()
 
 
+DASHBOARD = (
+    "/",
+    "/fleet/",
+    "/jobs/",
+    "/partitions/",
+    "/usage/",
+    "/usage/pods/",
+    "/usage/reports/",
+    "/utilization/",
+    "/system/",
+)
 _OF_RESOURCES = (
     ("cpu", ""),
     ("memory", ""),

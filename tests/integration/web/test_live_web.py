@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import re
 import socket
@@ -141,17 +142,20 @@ def test_a_first_visit_is_small_and_its_files_are_kept_for_ever(
     cookie = f"sessionid={client.cookies['sessionid'].value}"
     with served() as port:
         page, body = fetched(port, "/", cookie)
-        assert (page.status, page.headers["Cache-Control"]) == (200, "private, no-cache")
+        assert (page.status, page.headers["Content-Encoding"]) == (200, "gzip")
+        assert page.headers["Cache-Control"] == "private, no-cache"
         assert {"Cookie", "Authorization"} <= set(page.headers["Vary"].split(", "))
-        files = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', body.decode()))
+        files = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', gzip.decompress(body).decode()))
         assert len(files) >= 6
-        size = len(body)
+        size, own_scripts = len(body), 0
         for path in files:
             answer, content = fetched(port, path)
             size += len(content)
+            own_scripts += len(content) if re.fullmatch(r"/static/ipuhub/[\w.]+\.js", path) else 0
             assert answer.status == 200, path
             assert "immutable" in answer.headers["Cache-Control"], path
         assert size <= 150_000, size
+        assert 0 < own_scripts <= 30_000, own_scripts
 
 
 def test_a_crowd_of_silent_connections_keeps_nobody_out() -> None:

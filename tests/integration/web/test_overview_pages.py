@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING
 
 import pytest
@@ -68,6 +69,23 @@ def test_htmx_gets_the_changing_part_only_and_304_when_nothing_changed(client: C
     assert "No IPUJobs yet" in answer.content.decode()
     again = client.get("/", headers={"HX-Request": "true", "If-None-Match": answer["ETag"]})
     assert again.status_code == 304
+
+
+def test_pages_and_json_are_compressed_for_browsers_that_ask_and_files_are_not(
+    client: Client,
+) -> None:
+    sign_in(client, staff=True)
+    asks = {"Accept-Encoding": "gzip"}
+    for address in ("/", "/api/v1/"):
+        plain, packed = client.get(address), client.get(address, headers=asks)
+        assert "Content-Encoding" not in plain
+        assert (packed["Content-Encoding"], packed["Vary"].count("Accept-Encoding")) == ("gzip", 1)
+        assert len(packed.content) < len(plain.content) / 2
+        assert b"jobs" in gzip.decompress(packed.content)
+    part = client.get("/", headers={"HX-Request": "true"} | asks)
+    known = {"HX-Request": "true", "If-None-Match": part["ETag"]} | asks
+    assert client.get("/", headers=known).status_code == 304
+    assert "Content-Encoding" not in client.get("/jobs/?format=csv", headers=asks)
 
 
 def test_every_page_forbids_inline_scripts_and_framing(client: Client) -> None:

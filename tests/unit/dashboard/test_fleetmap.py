@@ -234,12 +234,26 @@ def test_the_queue_says_of_each_what_it_waits_for() -> None:
 
 def test_a_large_fleet_draws_neighbours_of_one_holder_as_one() -> None:
     found = draw(controller(partition("bert", 6), machines=256), running=("bert",))
-    assert found.is_small
+    assert found.detail == "machines"
     assert (found.total, found.counts["held"], found.counts["free"]) == (1024, 6, 1018)
     first, second = found.blocks[0].machines[:2]
     assert [square.width for square in first.squares] == [46]
     assert [square.width for square in second.squares] == [22, 22]
     assert len(found.blocks) == 16
+
+
+def test_beyond_1024_ipus_each_rack_is_one_bar_that_names_its_machines() -> None:
+    held = partition("bert", 6)
+    found = draw(controller(held, machines=272), running=("bert",), queue=(waiter("next", 16),))
+    assert (found.detail, found.machines, found.total) == ("racks", 272, 1088)
+    assert [len(block.machines) for block in found.blocks] == [1] * 17
+    bar = found.blocks[0].machines[0]
+    assert (bar.name, bar.is_target, found.blocks[0].free) == ("c", True, 58)
+    assert found.blocks[1].machines[0].name == "c 1"
+    assert [(square.width, square.label) for square in bar.squares] == [
+        (70, "ag0 to ag1, a/bert, p-bert, anna"),
+        (694, "ag1 to ag15, free"),
+    ]
 
 
 def test_colours_are_within_the_palette() -> None:

@@ -1,0 +1,166 @@
+"""domain: the drawing of the fleet map: machines or racks, IPUs in the colour of their holder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from dashboard.fleetqueue import Holding
+
+Paint = tuple[str, tuple[str, ...]]
+"""A CSS class, and the patterns over it."""
+MARKS: Final = {"idle": ("hatch",), "faulty": ("crossed",)}
+Detail = Literal["ipus", "machines", "racks"]
+"""What a fleet is drawn as: a square per IPU; machines, their neighbours with one holder as one;
+or a bar per IPU-Link domain."""
+_IPUS_UP_TO: Final = 512
+_MACHINES_UP_TO: Final = 1024  # IPUs
+_SQUARE: Final = 10
+_GAP: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """One IPU, or neighbours with one holder; `x` and `width` in the units of the drawing, `decals`
+    the patterns over its colour."""
+
+    x: int
+    width: int
+    css: str
+    label: str
+    job_uid: str = ""
+    decals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """An IPU-Machine; `is_target`: the next who waits would get IPUs of it."""
+
+    name: str
+    width: int
+    squares: tuple[Square, ...]
+    is_target: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The machines of an IPU-Link domain in their order, or all as one; `free`: its free IPUs."""
+
+    controller: str
+    cluster: str
+    domain: int
+    machines: tuple[Machine, ...]
+    free: int = 0
+
+
+def detail_of(total: int) -> Detail:
+    """Return as what a fleet of `total` IPUs is drawn, so that it fits a screen."""
+    if total <= _IPUS_UP_TO:
+        return "ipus"
+    return "machines" if total <= _MACHINES_UP_TO else "racks"
+
+
+class Painter:
+    """Draws the machines of one map, and counts its IPUs by state."""
+
+    def __init__(
+        self,
+        holdings: Mapping[tuple[str, str], Holding],
+        paint_of: Callable[[Holding], Paint],
+        target: Mapping[str, Any] | None,
+        *,
+        detail: Detail,
+    ) -> None:
+        self._holdings = holdings
+        self._paint_of = paint_of
+        self._target = target
+        self._detail = detail
+        self.counts: Counter[str] = Counter()
+
+    def blocks(self, controller: Mapping[str, Any]) -> Iterable[Block]:
+        """One for each IPU-Link domain of the controller."""
+        by_domain = groupby(controller["machines"], lambda m: (m["cluster"], m["domain"]))
+        for (cluster, domain), machines in by_domain:
+            shown = [_joined(cluster, domain, [*machines])] if self._detail == "racks" else machines
+            before = self.counts["free"]
+            drawn = tuple(self._machine(controller, machine) for machine in shown)
+            free = self.counts["free"] - before
+            yield Block(controller["address"], cluster, domain, drawn, free)
+
+    def _machine(self, controller: Mapping[str, Any], machine: Mapping[str, Any]) -> Machine:
+        ipus = machine["ipus"]
+        alike = (
+            [[i] for i in ipus]
+            if self._detail == "ipus"
+            else [[*run] for _, run in groupby(ipus, _holder)]
+        )
+        squares, x = [], 0
+        for run in alike:
+            width = len(run) * (_SQUARE + _GAP) - _GAP
+            squares.append(self._square(controller, run, x, width))
+            x += width + _GAP
+        name = machine["agent"] or "IPU-Machine"
+        is_target = self._is_target(controller["address"], machine)
+        return Machine(name, max(x - _GAP, 1), tuple(squares), is_target)
+
+    def _square(
+        self, controller: Mapping[str, Any], run: Sequence[Mapping[str, Any]], x: int, width: int
+    ) -> Square:
+        """Draw neighbours with one holder."""
+        holding = self._holdings.get((controller["address"], run[0]["partition"]))
+        if holding is None:
+            state, label = unheld(controller, run[0])
+            self.counts[state] += len(run)
+            return Square(x, width, f"is-{state}", _place(run) + label, decals=MARKS.get(state, ()))
+        self.counts[holding.state] += len(run)
+        uid = holding.job.uid if holding.job else ""
+        css, decals = self._paint_of(holding)
+        marks = MARKS.get(holding.state, ())
+        said = run[0].get("fault") or run[0].get("cordon")
+        label = _place(run) + (f"{holding.label}; {said}" if said else holding.label)
+        return Square(x, width, css, label, uid, (*decals, *marks))
+
+    def _is_target(self, address: str, machine: Mapping[str, Any]) -> bool:
+        block = self._target
+        if block is None or block["controller"] != address:
+            return False
+        if (block["cluster"], block["domain"]) != (machine["cluster"], machine["domain"]):
+            return False
+        wanted = range(block["start"], block["start"] + block["size"])
+        return any(ipu["position"] in wanted for ipu in machine["ipus"])
+
+
+def _joined(cluster: str, domain: int, machines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All machines of a domain as one; each IPU keeps the name of its own."""
+    ipus = [{**ipu, "agent": machine["agent"]} for machine in machines for ipu in machine["ipus"]]
+    name = f"{cluster or 'IPU-Link domain'} {domain}" if domain or not cluster else cluster
+    return {"agent": name, "cluster": cluster, "domain": domain, "ipus": ipus}
+
+
+def _place(run: Sequence[Mapping[str, Any]]) -> str:
+    """The machines of neighbours in a rack, as a beginning of their label."""
+    first, last = run[0].get("agent", ""), run[-1].get("agent", "")
+    return f"{first} to {last}, " if last != first else f"{first}, " if first else ""
+
+
+def _holder(ipu: Mapping[str, Any]) -> tuple[object, ...]:
+    """What neighbours that are drawn as one have in common."""
+    return ipu["partition"], bool(ipu.get("outside")), ipu.get("cordon"), ipu.get("fault")
+
+
+def unheld(controller: Mapping[str, Any], ipu: Mapping[str, Any]) -> tuple[str, str]:
+    """State of an IPU that nobody holds, and what that means."""
+    if ipu.get("outside"):
+        return "outside", "in a cluster or allocation that jobs do not use"
+    if ipu.get("fault"):
+        return "faulty", ipu["fault"]
+    if ipu.get("cordon"):
+        return "cordoned", f"free, but {ipu['cordon']}"
+    if not controller["hasNode"]:
+        return "cordoned", "free, but no node has the label of the controller"
+    return "free", "free"
